@@ -49,12 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
     checks = config.getoption(OPTION)
     if checks is None:
         return
-    from tile.faults import choose
+    from tile.faults import parse_checks
     from tile.config import Config
     from tile.tools.pytest_summary import CheckSummary
 
     try:
-        choose(checks)
+        parse_checks(checks)
     except ValueError as error:
         raise pytest.UsageError(f"{OPTION}={checks}: {error}") from None
     variables = Config.variables()

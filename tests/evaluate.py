@@ -36,11 +36,11 @@ def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
 
 
 def _results(op: Operation, known: dict[Value, Array]) -> tuple[Array, ...]:
-    meaning = op.defn.meaning
-    assert meaning is not None, f"{op.name} has no meaning without memory or control flow"
+    semantics = op.defn.semantics
+    assert semantics is not None, f"{op.name} has no meaning without memory or control flow"
     pairs = zip(op.defn.regions, op.regions, strict=True)
     regions = {name: partial(region, block) for name, block in pairs}
-    found = meaning(*(known[value] for value in op.inputs), **op.attributes, **regions)
+    found = semantics(*(known[value] for value in op.inputs), **op.attributes, **regions)
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -9,21 +9,30 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.heatmap import MOST_COLUMNS, MOST_ROWS, Heat, Raster, View, of_grid, of_line, of_shape
+from tile.heatmap import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    ArrayView,
+    CellGrid,
+    Heatmap,
+    grid_cells,
+    line_cells,
+    tile_cells,
+)
 
 rasters = st.builds(
-    Raster, st.integers(1, 20_000), st.integers(1, 3000), margin=st.integers(0, 3)
+    CellGrid, st.integers(1, 20_000), st.integers(1, 3000), margin=st.integers(0, 3)
 ).filter(lambda raster: raster.columns <= raster.points)
 
 
 @settings(max_examples=100, deadline=None)
 @given(rasters, st.data())
-def test_cells(raster: Raster, data: st.DataObject) -> None:
+def test_cells(raster: CellGrid, data: st.DataObject) -> None:
     rows, columns = raster.cells
     assert rows <= MOST_ROWS + 2 * raster.margin
     assert columns <= MOST_COLUMNS
     points = data.draw(st.lists(st.integers(-5000, raster.points + 5000), max_size=30))
-    heat = Heat(raster)
+    heat = Heatmap(raster)
     heat.add(np.array(points, np.int64), 3)
     wanted = np.zeros((rows, columns), np.int64)
     for point in points:
@@ -36,7 +45,7 @@ def test_cells(raster: Raster, data: st.DataObject) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(rasters)
-def test_every_point_is_in_a_covered_cell(raster: Raster) -> None:
+def test_every_point_is_in_a_covered_cell(raster: CellGrid) -> None:
     cells = raster.cell(np.arange(raster.points))
     assert (cells >= 0).all()
     assert raster.covered(0, raster.points).ravel()[cells].all()
@@ -49,7 +58,7 @@ def test_samples_of_a_large_raster_take_memory_for_what_is_drawn() -> None:
     """The numbers of all points of a cell took 5.6 GB here."""
     tracemalloc.start()
     try:
-        points = of_line(1 << 41).sampled(64)
+        points = line_cells(1 << 41).sample_points(64)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -58,19 +67,19 @@ def test_samples_of_a_large_raster_take_memory_for_what_is_drawn() -> None:
 
 
 def test_shapes() -> None:
-    assert of_shape((8, 32)) == Raster(256, 32)
-    assert of_shape((4, 8, 32)) == Raster(1024, 32)
-    assert of_shape((1, 64)) == of_line(64) == Raster(64, 16)
-    assert of_shape(()) == Raster(1, 1)
-    assert of_grid((40, 3, 2)) == Raster(240, 40)
+    assert tile_cells((8, 32)) == CellGrid(256, 32)
+    assert tile_cells((4, 8, 32)) == CellGrid(1024, 32)
+    assert tile_cells((1, 64)) == line_cells(64) == CellGrid(64, 16)
+    assert tile_cells(()) == CellGrid(1, 1)
+    assert grid_cells((40, 3, 2)) == CellGrid(240, 40)
     for points in (1, 17, 1000, 100_000, 10_000_000):
-        rows, columns = of_line(points).cells
+        rows, columns = line_cells(points).cells
         assert rows * columns <= MOST_ROWS * MOST_COLUMNS
 
 
 def test_rows_of_views() -> None:
     def pitch(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
-        return View("x", shape, strides, "int8", 0, 1 << 20).pitch
+        return ArrayView("x", shape, strides, "int8", 0, 1 << 20).pitch
 
     assert pitch((8, 6), (6, 1)) == 6
     assert pitch((8, 6), (24, 1)) == 24

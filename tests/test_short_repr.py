@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile.errors import Loc, TileError
-from tile.short_repr import VALUE, brief, clipped, window
+from tile.short_repr import VALUE, clip, clip_line, short_repr
 
 
 class Raising:
@@ -46,12 +46,12 @@ LARGE = {
 
 @pytest.mark.parametrize("value", LARGE.values(), ids=LARGE)
 def test_values_of_any_size_are_shown_in_a_line(value):
-    assert len(brief(value)) < 5 * VALUE
+    assert len(short_repr(value)) < 5 * VALUE
 
 
 @pytest.mark.parametrize("value", [0, -3, 1.5, "a\nb", (), (1,), (1, ("a", None)), True, 1 << 64])
 def test_small_values_are_shown_as_they_are(value):
-    assert brief(value) == repr(value)
+    assert short_repr(value) == repr(value)
 
 
 @pytest.mark.parametrize("value", ["x" * 20_000_000])
@@ -77,7 +77,7 @@ def test_of_a_long_line_the_part_at_the_caret_is_shown(tmp_path):
 def test_windows_hold_the_span_or_its_beginning(line, start, length):
     start = min(start, len(line))
     end = min(start + length, len(line))
-    text, first, last = window(line, start, end, 12)
+    text, first, last = clip_line(line, start, end, 12)
     assert len(text) <= 18
     assert line[start:end].startswith(text[first:last])
     assert last - first >= min(end - start, 9)
@@ -85,4 +85,4 @@ def test_windows_hold_the_span_or_its_beginning(line, start, length):
 
 @given(st.text("ab", max_size=40), st.integers(1, 20))
 def test_what_is_short_is_not_clipped(text, limit):
-    assert clipped(text, limit) == text or len(text) > limit
+    assert clip(text, limit) == text or len(text) > limit

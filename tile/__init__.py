@@ -18,7 +18,7 @@ The arrays are NumPy's, torch's, or any other library's; errors derive from `Til
 from typing import TYPE_CHECKING
 
 from tile import errors, language, runtime
-from tile._lazy import LateNames
+from tile._lazy import LazyNames
 from tile.errors import TileError
 from tile.frontend.python.constexpr_function import constexpr_function
 from tile.runtime.arguments.adapt import MockArray, pointers
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
-    __getattr__ = LateNames(
+    __getattr__ = LazyNames(
         __name__,
         {
             "testing": "tile.testing",

@@ -11,7 +11,7 @@ written twice: as usual for readers, type checkers and lint-imports, and by name
 
 A module re-exports names lazily by its `__getattr__` (PEP 562):
 
-    __getattr__ = LateNames(__name__, {"autotune": "tile.runtime.autotune.autotuner"})
+    __getattr__ = LazyNames(__name__, {"autotune": "tile.runtime.autotune.autotuner"})
     __dir__ = __getattr__.names
 """
 
@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 
-def late(module: str, name: str) -> Callable[..., Any]:
+def lazy_import(module: str, name: str) -> Callable[..., Any]:
     """Return a function that imports `module` on its first call and forwards to `module.name`."""
 
     @functools.cache
@@ -39,7 +39,7 @@ def late(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-class LateNames:
+class LazyNames:
     """The `__getattr__` of a module that re-exports names of the modules in `sources`, lazily.
 
     A name whose source is the submodule of that name (`testing` of `tile`, from `tile.testing`) is
@@ -74,7 +74,7 @@ class LateNames:
         return name in self.sources and (current is self or current is self._resolve(name))
 
 
-def is_given_on(module: ModuleType, name: str) -> bool:
+def is_lazy_reexport(module: ModuleType, name: str) -> bool:
     """Return True if a module re-exports the name lazily and it was not reassigned."""
     names = vars(module).get("__getattr__")
-    return isinstance(names, LateNames) and names.unchanged(name)
+    return isinstance(names, LazyNames) and names.unchanged(name)

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.faults import ALWAYS, choose
+from tile.faults import ALWAYS, parse_checks
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Origin(Enum):
     DEFAULT = "the default"
 
 
-class Effect(Enum):
+class CompileEffect(Enum):
     """The effect of a variable on compilation; see `Config.deciding`."""
 
     DECIDES = "it may change the compiled code, so it is part of cache keys"
@@ -104,7 +104,7 @@ class Variable(Generic[T]):
     parse: Callable[[str], T]
     default: T
     doc: str
-    effect: Effect = Effect.DECIDES
+    effect: CompileEffect = CompileEffect.DECIDES
     _key: object = field(init=False, repr=False, compare=False)
     _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -163,35 +163,35 @@ class Config:
     """The current settings, one attribute for each variable."""
 
     backend = Variable(
-        "TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl", Effect.NONE
+        "TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl", CompileEffect.NONE
     )
     cache = Variable(
         "TILE_CACHE",
         _flag,
         True,
         "cache compiled kernels on disk for other processes (0: neither store nor look up)",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     cache_dir = Variable(
         "TILE_CACHE_DIR",
         str,
         "",
         "folder of the disk cache (default: the system's cache folder)",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     cache_limit = Variable(
         "TILE_CACHE_LIMIT",
         _bytes,
         1 << 30,
         "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     chunk_bytes = Variable(
         "TILE_INTERP_CHUNK",
         _positive,
         1 << 21,
         "bytes of one tile value over a batch of programs (interp)",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     interp_order = Variable(
         "TILE_INTERP_ORDER",
@@ -199,7 +199,7 @@ class Config:
         None,
         "order in which the programs of a grid start: reverse, or the seed of a random order "
         "(interp; default: ascending)",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     interp_level = Variable(
         "TILE_INTERP_LEVEL",
@@ -225,64 +225,64 @@ class Config:
         str,
         "",
         "as for Python: 0 makes kernels ignore `breakpoint()`",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     sanitize = Variable(
         "TILE_SANITIZE",
-        choose,
+        parse_checks,
         ALWAYS,
         "checks of the interpreter: all, none, or some of bounds, race, undef, overflow, assume, "
         "deadlock",
-        Effect.NONE,  # it concerns runs, and the interpreter's code is not cached
+        CompileEffect.NONE,  # it concerns runs, and the interpreter's code is not cached
     )
     opencl_device = Variable(
         "TILE_OPENCL_DEVICE",
         str,
         "",
         "OpenCL device to run on: its index, or part of its name (default: a GPU, else a CPU)",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     print_after = Variable(
         "TILE_PRINT_AFTER",
         _names,
         _NOTHING,
         "passes after which the IR is printed to stderr, or `all`",
-        Effect.WATCHES,
+        CompileEffect.WATCHES,
     )
     dump = Variable(
         "TILE_DUMP",
         str,
         "",
         "folder for IR dumps: one subfolder for each compiled kernel, one file after every pass",
-        Effect.WATCHES,
+        CompileEffect.WATCHES,
     )
     verify = Variable(
         "TILE_VERIFY",
         _flag,
         False,
         "verify the IR after every pass, not only before the first and after the last",
-        Effect.WATCHES,
+        CompileEffect.WATCHES,
     )
     timings = Variable(
         "TILE_TIMINGS",
         _flag,
         False,
         "print the time that each pass took to stderr",
-        Effect.WATCHES,
+        CompileEffect.WATCHES,
     )
     full_traceback = Variable(
         "TILE_FULL_TRACEBACK",
         _flag,
         False,
         "keep the frames of this package in tracebacks",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
     print_autotuning = Variable(
         "TILE_PRINT_AUTOTUNING",
         _flag,
         False,
         "print the timings of each autotuning run, and the skipped configurations, to stderr",
-        Effect.NONE,
+        CompileEffect.NONE,
     )
 
     def __init__(self) -> None:
@@ -306,7 +306,7 @@ class Config:
     @property
     def watching(self) -> bool:
         """True if a setting observes the compiler, which then has to run despite the cache."""
-        return any(value != v.default for v, value in self._with(Effect.WATCHES))
+        return any(value != v.default for v, value in self._with(CompileEffect.WATCHES))
 
     @property
     def deciding(self) -> str:
@@ -314,13 +314,13 @@ class Config:
 
         A set's own text lists its elements in an order that differs from process to process.
         """
-        settings = [(v.name, value) for v, value in self._with(Effect.DECIDES)]
+        settings = [(v.name, value) for v, value in self._with(CompileEffect.DECIDES)]
         return " ".join(
             f"{name}={sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)}"
             for name, value in settings
         )
 
-    def _with(self, effect: Effect) -> Iterator[tuple[Variable[Any], Any]]:
+    def _with(self, effect: CompileEffect) -> Iterator[tuple[Variable[Any], Any]]:
         for attribute, variable in self.variables().items():
             if variable.effect is effect:
                 yield variable, getattr(self, attribute)

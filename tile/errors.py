@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tile.short_repr import clipped, window
+from tile.short_repr import clip, clip_line
 
 if TYPE_CHECKING:
     from tile.faults import Fault
@@ -58,7 +58,7 @@ class Loc:
         if not text:
             return ""
         number = f"{self.line} | "
-        text, column, end = window(text, self.column, min(self.end_column, len(text)))
+        text, column, end = clip_line(text, self.column, min(self.end_column, len(text)))
         width = max(1, end - column)
         indent = "".join("\t" if c == "\t" else " " for c in text[:column])
         return f"{number}{text}\n{' ' * (len(number) - 2)}| {indent}{'^' * width}"
@@ -108,7 +108,7 @@ class TileError(Exception):
     """
 
     def __init__(self, message: str, *, loc: Loc | None = None, notes: Sequence[str] = ()) -> None:
-        message = clipped(message)
+        message = clip(message)
         super().__init__(message)
         self.message = message
         self.loc = loc
@@ -118,7 +118,7 @@ class TileError(Exception):
         parts = [self.message]
         if self.loc is not None:
             parts.append(describe(self.loc))
-        parts.extend(f"  note: {clipped(note)}" for note in self.notes)
+        parts.extend(f"  note: {clip(note)}" for note in self.notes)
         return "\n".join(parts)
 
 
@@ -227,11 +227,11 @@ class CopyInFlightError(SharedMemoryError):
     """An access to the destination of an asynchronous copy before it was waited for."""
 
 
-class ArrivalError(SharedMemoryError):
+class MbarrierError(SharedMemoryError):
     """A wrong use of an mbarrier."""
 
 
-class ProductInFlightError(SharedMemoryError):
+class WgmmaInFlightError(SharedMemoryError):
     """An access to the accumulator or an operand of a wgmma that was not waited for."""
 
 

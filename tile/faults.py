@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.errors import ArgumentValueError, Loc, describe
-from tile.heatmap import Spread, Spreads
+from tile.heatmap import FaultExtent, FaultExtents
 
 
 class Check(enum.StrEnum):
@@ -46,12 +46,12 @@ ALWAYS: Checks = frozenset({Check.BOUNDS, Check.DEADLOCK})
 _WORDS: dict[str, Checks] = {"all": ALL, "none": NONE, **{c.value: frozenset({c}) for c in Check}}
 
 
-def spelled(checks: Checks) -> str:
+def format_checks(checks: Checks) -> str:
     """Return the names of checks, in the order in which they are declared."""
     return ", ".join(check.value for check in Check if check in checks)
 
 
-def choose(selection: str | Iterable[str]) -> Checks:
+def parse_checks(selection: str | Iterable[str]) -> Checks:
     """Return the checks selected by a text such as `race,undef`, `all` or `none`, or by names.
 
     Raises `ValueError` for an unknown name, and `TypeError` for anything but strings.
@@ -74,7 +74,7 @@ MAX_NAMED = 8
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchKey:
     """Launches of one kernel on one target, with the checks that ran (none: unchecked)."""
 
     kernel: str
@@ -86,9 +86,9 @@ class Launched:
 class Coverage:
     """Counts of launches, by kernel, target and checks."""
 
-    counts: dict[Launched, int] = field(default_factory=dict)
+    counts: dict[LaunchKey, int] = field(default_factory=dict)
 
-    def add(self, launched: Launched, times: int = 1) -> None:
+    def add(self, launched: LaunchKey, times: int = 1) -> None:
         """Count launches."""
         self.counts[launched] = self.counts.get(launched, 0) + times
 
@@ -114,7 +114,7 @@ class Coverage:
             yield "no kernel was launched"
         for checks in dict.fromkeys(launched.checks for launched in self.counts):
             if checks and checked:
-                yield f"checked for {spelled(checks)}: {self._named(checks)}"
+                yield f"checked for {format_checks(checks)}: {self._named(checks)}"
         if self.unchecked:
             yield f"not checked: {self._named(frozenset())}"
 
@@ -146,17 +146,17 @@ class Coverage:
         """Return the coverage that `as_list` wrote."""
         coverage = cls()
         for entry in entries:
-            launched = Launched(entry["kernel"], entry["target"], choose(entry["checks"]))
+            launched = LaunchKey(entry["kernel"], entry["target"], parse_checks(entry["checks"]))
             coverage.add(launched, entry["launches"])
         return coverage
 
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import written
+    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.fault_page import faults_page
 else:  # only pages need this library
-    faults_page = late("tile.diagnostics.pages.fault_page", "faults_page")
-    written = late("tile.diagnostics.pages", "written")
+    faults_page = lazy_import("tile.diagnostics.pages.fault_page", "faults_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 Program = tuple[int, int, int]
 Key = tuple[Check, frozenset[Loc | None]]
@@ -166,11 +166,11 @@ MAX_FAULTS = 100
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultAddress:
     """An accessed address, relative to the array through whose pointer it was computed.
 
-    `element` is the offset in elements from the element at index 0, in memory order; `index` is the
-    index in the array, or None for an address outside.
+    `element` is the offset in elements from the element at index 0, in memory order; `index`
+    is the index in the array, or None for an address outside.
     """
 
     argument: str
@@ -186,7 +186,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Side:
+class RacingAccess:
     """The other access of a race: its program, verb (reads, writes) and source location."""
 
     program: Program
@@ -212,19 +212,21 @@ class Fault:
     program: Program
     loc: Loc | None = None
     element: tuple[int, ...] = ()
-    place: Place | None = None
+    place: FaultAddress | None = None
     count: int = 1
     active: int = 0
     executions: int = field(default=1, repr=False)
-    other: Side | None = None
+    other: RacingAccess | None = None
     cause: Loc | None = None  # the operation that made an undefined value, or that wrapped
     notes: tuple[str, ...] = ()
-    spread: Spread | None = field(default=None, repr=False, compare=False)  # all wrong elements
+    spread: FaultExtent | None = field(
+        default=None, repr=False, compare=False
+    )  # all wrong elements
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data for JSON; locations have file, line, column and function."""
         data: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
-        del data["spread"], data["executions"]  # `Group` has their totals for the line
+        del data["spread"], data["executions"]  # `FaultGroup` has their totals for the line
         return data
 
     @property
@@ -243,7 +245,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class Group:
+class FaultGroup:
     """The faults of one check at one line: the first `MAX_FAULTS`, and totals of all.
 
     `loc` of a race is the line of the second access of the first race reported. `spreads` merges
@@ -256,7 +258,7 @@ class Group:
     faults: list[Fault] = field(default_factory=list)
     executions: int = 0
     elements: int = 0
-    spreads: Spreads = field(default_factory=Spreads)
+    spreads: FaultExtents = field(default_factory=FaultExtents)
 
     def add(self, fault: Fault) -> None:
         """Count a fault, and record it if it is among the first `MAX_FAULTS`."""
@@ -300,14 +302,14 @@ class Report:
     `coverage` counts the checked and the unchecked launches.
     """
 
-    _groups: dict[Key, Group] = field(default_factory=dict)
+    _groups: dict[Key, FaultGroup] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, fault: Fault) -> None:
         """Add a fault."""
         key = fault.key
         if key not in self._groups:
-            self._groups[key] = Group(key, fault.check, fault.loc)
+            self._groups[key] = FaultGroup(key, fault.check, fault.loc)
         self._groups[key].add(fault)
 
     def room(self, fault: Fault) -> int:
@@ -316,7 +318,7 @@ class Report:
         return MAX_FAULTS if group is None else MAX_FAULTS - len(group.faults)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FaultGroup]:
         """The faults by line and check, in the order of their first occurrence."""
         return list(self._groups.values())
 
@@ -377,7 +379,7 @@ class Report:
         return self._write(path, FORMATS[suffix](self))
 
     def _write(self, path: str | os.PathLike[str], text: str) -> Path:
-        target: Path = written(path, text, "the report")
+        target: Path = write_page(path, text, "the report")
         return target
 
 

@@ -29,7 +29,7 @@ LINES = (16, 32, 64)
 
 
 @dataclass(frozen=True)
-class Raster:
+class CellGrid:
     """Cells over `points` points in rows of `columns`, and `margin` rows of cells on either side.
 
     Points in the margins have negative numbers, or numbers of at least `points`.
@@ -66,7 +66,7 @@ class Raster:
         index = row * columns + points % self.columns // self.wide
         return np.where((row >= 0) & (row < rows), index, -1)
 
-    def sampled(self, most: int) -> Array:
+    def sample_points(self, most: int) -> Array:
         """Return the points of each cell, or `most` random ones of a larger cell.
 
         Samples are drawn with replacement, so that they cannot align with a pattern of the points.
@@ -81,8 +81,8 @@ class Raster:
             within = np.arange(size)
         columns_of = column + within % self.wide
         points = (row + within // self.wide) * self.columns + columns_of
-        sampled: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
-        return sampled
+        sample_points: Array = points[np.broadcast_to(columns_of < self.columns, points.shape)]
+        return sample_points
 
     def covered(self, low: int, high: int) -> Array:
         """Return True for each cell that holds a point in [low, high); shape (rows, columns)."""
@@ -100,32 +100,32 @@ class Raster:
         return asdict(self)
 
 
-def of_line(points: int, margin: int = 0) -> Raster:
+def line_cells(points: int, margin: int = 0) -> CellGrid:
     """Return the cells for points of one axis, which is folded into rows."""
     width = next((n for n in LINES if points <= n * n), LINES[-1])
     if points > width * MOST_ROWS:  # longer rows, so that the number of cells stays bounded
         width *= -(-points // (width * MOST_ROWS))
-    return Raster(points, max(1, min(points, width)), margin)
+    return CellGrid(points, max(1, min(points, width)), margin)
 
 
-def of_shape(shape: tuple[int, ...]) -> Raster:
+def tile_cells(shape: tuple[int, ...]) -> CellGrid:
     """Return the cells for a tile; a row runs along its last axis."""
     points = math.prod(shape)
     if sum(extent > 1 for extent in shape) < 2:
-        return of_line(points)
-    return Raster(points, max(1, shape[-1]))
+        return line_cells(points)
+    return CellGrid(points, max(1, shape[-1]))
 
 
-def of_grid(grid: tuple[int, int, int]) -> Raster:
+def grid_cells(grid: tuple[int, int, int]) -> CellGrid:
     """Return the cells for the programs of a grid; a row runs along the grid's first axis."""
-    return of_shape(grid[::-1])
+    return tile_cells(grid[::-1])
 
 
 @dataclass(eq=False)
-class Heat:
+class Heatmap:
     """Counts of points in each cell."""
 
-    raster: Raster
+    raster: CellGrid
     counts: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class Heat:
         counts = np.bincount(cells[cells >= 0].ravel(), minlength=self.counts.size)
         self.counts += weight * counts.reshape(self.counts.shape)
 
-    def merge(self, other: Heat) -> None:
+    def merge(self, other: Heatmap) -> None:
         """Add the counts of `other`, which has the same cells."""
         self.counts += other.counts
 
@@ -156,7 +156,7 @@ SHAPES = 4
 
 
 @dataclass(frozen=True)
-class View:
+class ArrayView:
     """An array as programs see it.
 
     `strides` and the half-open range [`low`, `high`) that its elements occupy are in elements,
@@ -177,15 +177,15 @@ class View:
         steps = sorted({abs(step) for n, step in pairs if n > 1 and step})
         return steps[1] if len(steps) > 1 else None
 
-    def raster(self, margin: int = 0) -> Raster:
+    def raster(self, margin: int = 0) -> CellGrid:
         """Return cells that cover the memory from the view's lowest element to its highest."""
         if self.pitch is None:
-            return of_line(max(1, self.high - self.low), margin)
-        return Raster(self.high - self.low, self.pitch, margin)
+            return line_cells(max(1, self.high - self.low), margin)
+        return CellGrid(self.high - self.low, self.pitch, margin)
 
 
 @dataclass
-class Beyond:
+class OutOfRange:
     """Addresses beyond the margins of an array's heatmap: their number, and the farthest one."""
 
     count: int = 0
@@ -198,28 +198,28 @@ class Beyond:
             candidates = (self.farthest, int(elements.min()), int(elements.max()))
             self.farthest = max(candidates, key=abs)
 
-    def merge(self, other: Beyond) -> None:
+    def merge(self, other: OutOfRange) -> None:
         """Add the counts of `other`, which are of the same side."""
         self.count += other.count
         self.farthest = max(self.farthest, other.farthest, key=abs)
 
 
 @dataclass(eq=False)
-class Landing:
+class ArrayHeatmap:
     """A heatmap of the addresses accessed through one array, in it and around it.
 
     `inside` has one entry for each cell of the heatmap: the fraction of the cell's elements that
     belong to the view, from 0 to 1.
     """
 
-    view: View
+    view: ArrayView
     inside: Array
-    heat: Heat = field(init=False)
-    before: Beyond = field(default_factory=Beyond)
-    after: Beyond = field(default_factory=Beyond)
+    heat: Heatmap = field(init=False)
+    before: OutOfRange = field(default_factory=OutOfRange)
+    after: OutOfRange = field(default_factory=OutOfRange)
 
     def __post_init__(self) -> None:
-        self.heat = Heat(self.view.raster(MARGIN))
+        self.heat = Heatmap(self.view.raster(MARGIN))
 
     def add(self, elements: Array) -> None:
         """Count elements, given by their offset from the element at index 0."""
@@ -231,7 +231,7 @@ class Landing:
             self.before.add(far[far < self.view.low])
             self.after.add(far[far >= self.view.low])
 
-    def merge(self, other: Landing) -> None:
+    def merge(self, other: ArrayHeatmap) -> None:
         """Add the counts of `other`, which has the same view."""
         self.heat.merge(other.heat)
         self.before.merge(other.before)
@@ -256,14 +256,14 @@ class Landing:
 
 
 @dataclass(eq=False)
-class Spread:
+class FaultExtent:
     """The wrong elements of one execution, within the tile (None for a scalar), grid and arrays."""
 
     shape: tuple[int, ...]
     grid: tuple[int, int, int]
-    tile: Heat | None
-    programs: Heat
-    landings: tuple[Landing, ...] = ()
+    tile: Heatmap | None
+    programs: Heatmap
+    array_heatmaps: tuple[ArrayHeatmap, ...] = ()
 
     @property
     def count(self) -> int:
@@ -271,12 +271,12 @@ class Spread:
         return int(self.programs.counts.sum())
 
 
-def spread_of(
+def fault_extent(
     wrong: Array,
     rows: Array,
     grid: tuple[int, int, int],
-    landings: tuple[Landing, ...] = (),
-) -> Spread:
+    array_heatmaps: tuple[ArrayHeatmap, ...] = (),
+) -> FaultExtent:
     """Count the wrong elements of one execution.
 
     wrong: booleans of shape (P, *tile); P is the number of programs, or 1 if all agree.
@@ -288,49 +288,49 @@ def spread_of(
     uniform = len(wrong) == 1
     tile = None
     if shape:
-        tile = Heat(of_shape(shape))
+        tile = Heatmap(tile_cells(shape))
         tile.add(positions % size, len(rows) if uniform else 1)
-    programs = Heat(of_grid(grid))
+    programs = Heatmap(grid_cells(grid))
     if uniform:
         programs.add(rows, len(positions))
     else:
         programs.add(rows[positions // size])
-    return Spread(shape, grid, tile, programs, landings)
+    return FaultExtent(shape, grid, tile, programs, array_heatmaps)
 
 
-def of_programs(programs: Array, grid: tuple[int, int, int]) -> Spread:
+def program_fault_extent(programs: Array, grid: tuple[int, int, int]) -> FaultExtent:
     """Return the extent of a fault of whole programs, given by their numbers."""
-    heat = Heat(of_grid(grid))
+    heat = Heatmap(grid_cells(grid))
     heat.add(programs)
-    return Spread((), grid, None, heat)
+    return FaultExtent((), grid, None, heat)
 
 
 @dataclass
-class Spreads:
+class FaultExtents:
     """Merged extents of many faults, by tile shape, grid and array."""
 
-    tiles: dict[tuple[int, ...], Heat] = field(default_factory=dict)
-    grids: dict[tuple[int, int, int], Heat] = field(default_factory=dict)
-    landings: dict[View, Landing] = field(default_factory=dict)
+    tiles: dict[tuple[int, ...], Heatmap] = field(default_factory=dict)
+    grids: dict[tuple[int, int, int], Heatmap] = field(default_factory=dict)
+    array_heatmaps: dict[ArrayView, ArrayHeatmap] = field(default_factory=dict)
 
-    def add(self, spread: Spread) -> None:
+    def add(self, spread: FaultExtent) -> None:
         """Add one fault's extent; the first `SHAPES` shapes are recorded, further ones ignored."""
         if spread.tile is not None:
             _merge_into(self.tiles, spread.shape, spread.tile)
         _merge_into(self.grids, spread.grid, spread.programs)
-        for landing in spread.landings:
-            _merge_into(self.landings, landing.view, landing)
+        for landing in spread.array_heatmaps:
+            _merge_into(self.array_heatmaps, landing.view, landing)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data for JSON."""
         return {
             "tiles": [{"shape": shape, **heat.as_dict()} for shape, heat in self.tiles.items()],
             "grids": [{"grid": grid, **heat.as_dict()} for grid, heat in self.grids.items()],
-            "arrays": [landing.as_dict() for landing in self.landings.values()],
+            "arrays": [landing.as_dict() for landing in self.array_heatmaps.values()],
         }
 
 
-def _merge_into(heatmaps: dict[Any, Any], key: Any, added: Heat | Landing) -> None:
+def _merge_into(heatmaps: dict[Any, Any], key: Any, added: Heatmap | ArrayHeatmap) -> None:
     if key in heatmaps:
         heatmaps[key].merge(added)
     elif len(heatmaps) < SHAPES:

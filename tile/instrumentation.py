@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from tile.faults import Launched
+from tile.faults import LaunchKey
 
 if TYPE_CHECKING:
     from tile.backends.interp.tracing.trace_data import Trace
@@ -22,13 +22,13 @@ _COVERING: ContextVar[tuple[Report, ...]] = ContextVar("tile_covering", default=
 _TRACING: ContextVar[Trace | None] = ContextVar("tile_trace", default=None)
 
 
-def collecting() -> Report | None:
+def active_report() -> Report | None:
     """Return the report that collects faults, or None if the first fault is raised."""
     return _COLLECTING.get()
 
 
 @contextmanager
-def collected(report: Report | None) -> Iterator[None]:
+def collect_faults(report: Report | None) -> Iterator[None]:
     """Collect faults in `report` inside the `with` block; None raises them instead."""
     token = _COLLECTING.set(report)
     try:
@@ -37,13 +37,13 @@ def collected(report: Report | None) -> Iterator[None]:
         _COLLECTING.reset(token)
 
 
-def covering() -> tuple[Report, ...]:
+def coverage_reports() -> tuple[Report, ...]:
     """Return the reports that count launches, outermost first."""
     return _COVERING.get()
 
 
 @contextmanager
-def covered(*reports: Report) -> Iterator[None]:
+def cover_launches(*reports: Report) -> Iterator[None]:
     """Count the launches inside the `with` block in these reports only."""
     token = _COVERING.set(reports)
     try:
@@ -52,19 +52,19 @@ def covered(*reports: Report) -> Iterator[None]:
         _COVERING.reset(token)
 
 
-def cover(launched: Launched) -> None:
+def count_launch(launched: LaunchKey) -> None:
     """Count a launch in all active reports."""
-    for report in covering():
+    for report in coverage_reports():
         report.coverage.add(launched)
 
 
-def tracing() -> Trace | None:
+def active_trace() -> Trace | None:
     """Return the trace that records launches, or None."""
     return _TRACING.get()
 
 
 @contextmanager
-def traced(trace: Trace) -> Iterator[None]:
+def record_trace(trace: Trace) -> Iterator[None]:
     """Record the launches inside the `with` block in `trace`."""
     token = _TRACING.set(trace)
     try:

@@ -1,9 +1,9 @@
 """Objects that pickle by module and qualified name, as Python's functions do.
 
 A decorator binds its result to the name of the function that it wraps, so pickle cannot find the
-inner function by that name. An object that derives from `ByName` pickles as the name under which
-its module has it, or has a wrapper of it (`kernel` of a tuner). cloudpickle, which Dask and Ray
-use, pickles definitions of `__main__` and of function bodies by value.
+inner function by that name. An object that derives from `PickledByName` pickles as the name under
+which its module has it, or has a wrapper of it (`kernel` of a tuner). cloudpickle, which Dask and
+Ray use, pickles definitions of `__main__` and of function bodies by value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, SupportsIndex
 Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-class ByName:
+class PickledByName:
     """Base of objects that pickle by name; `copy` and `deepcopy` give the object itself."""
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Reduction:
@@ -28,7 +28,7 @@ class ByName:
         if by_value is not None and _for_cloudpickle() and (path is None or path[0] == "__main__"):
             return by_value[1]
         if path is not None:
-            return named, path
+            return load_by_name, path
         if by_value is not None and by_value[0]:
             return by_value[1]
         raise pickle.PicklingError(_unnamed(self))
@@ -47,7 +47,7 @@ class ByName:
         return self
 
 
-def named(module: str, name: str, depth: int) -> Any:
+def load_by_name(module: str, name: str, depth: int) -> Any:
     """Return the object that a module has under a name, or the one `depth` wrappers inside it."""
     try:
         outermost = operator.attrgetter(name)(importlib.import_module(module))
@@ -60,7 +60,7 @@ def named(module: str, name: str, depth: int) -> Any:
 
 
 def _path(value: Any) -> tuple[str, str, int] | None:
-    """Return the arguments with which `named` returns `value`, or None."""
+    """Return the arguments with which `load_by_name` returns `value`, or None."""
     module = sys.modules.get(value.__module__)
     if module is None:
         return None
@@ -78,12 +78,14 @@ def _path(value: Any) -> tuple[str, str, int] | None:
 def _names(module: Any, value: Any) -> Iterator[str]:
     """Yield the names to look up: the value's own first, then all others of the module."""
     yield value.__qualname__
-    yield from [name for name, other in list(vars(module).items()) if isinstance(other, ByName)]
+    yield from [
+        name for name, other in list(vars(module).items()) if isinstance(other, PickledByName)
+    ]
 
 
 def _layers(value: Any) -> Iterator[Any]:
     """Yield a value, then the objects that it wraps, outermost first."""
-    while isinstance(value, ByName):
+    while isinstance(value, PickledByName):
         yield value
         value = getattr(value, "kernel", None)
 

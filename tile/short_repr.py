@@ -19,7 +19,7 @@ ITEMS = 40  # items of a tuple or list; `VALUE` may elide more of them
 DIGIT_BITS = 256  # integers of more bits are described by their size
 
 
-def brief(value: object, limit: int = VALUE, *, show: Callable[[object], str] = repr) -> str:
+def short_repr(value: object, limit: int = VALUE, *, show: Callable[[object], str] = repr) -> str:
     """Return the `repr` (or `show`) of a value, clipped to about `limit` characters.
 
     Never raises, whatever the value's own methods do.
@@ -28,17 +28,17 @@ def brief(value: object, limit: int = VALUE, *, show: Callable[[object], str] = 
         if (
             type(value) is str
         ):  # clipped first, so that the middle of a long string is not formatted
-            return clipped(show(clipped(value, limit)), 2 * limit)
+            return clip(show(clip(value, limit)), 2 * limit)
         if isinstance(value, int) and value.bit_length() > DIGIT_BITS:
             return f"an integer of {value.bit_length()} bits"
         if type(value) is tuple:
-            return f"({listed(value, brief)}{',' if len(value) == 1 else ''})"
-        return clipped(show(value), limit)
+            return f"({join_values(value, short_repr)}{',' if len(value) == 1 else ''})"
+        return clip(show(value), limit)
     except Exception as error:  # noqa: BLE001 - whatever the value's own methods raise
         return f"<{type(value).__name__} object whose repr raises {type(error).__name__}>"
 
 
-def listed(values: Iterable[T], show: Callable[[T], str], limit: int = VALUE) -> str:
+def join_values(values: Iterable[T], show: Callable[[T], str], limit: int = VALUE) -> str:
     """Return the values separated by commas, with `...` for those beyond the limit."""
     return ", ".join(_listed(values, show, limit))
 
@@ -54,7 +54,7 @@ def _listed(values: Iterable[T], show: Callable[[T], str], limit: int) -> Iterat
         yield text
 
 
-def clipped(text: str, limit: int = MESSAGE) -> str:
+def clip(text: str, limit: int = MESSAGE) -> str:
     """Return the text, without its middle if it has more than `limit` characters."""
     if len(text) <= limit:
         return text
@@ -62,7 +62,7 @@ def clipped(text: str, limit: int = MESSAGE) -> str:
     return f"{text[:head]}... ({len(text) - head - tail:,} characters) ...{text[-tail:]}"
 
 
-def window(line: str, start: int, end: int, limit: int = LINE) -> tuple[str, int, int]:
+def clip_line(line: str, start: int, end: int, limit: int = LINE) -> tuple[str, int, int]:
     """Return the part of a long line around a span, and the span's start and end in that part."""
     if len(line) <= limit:
         return line, start, end

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from tile.backends.base import Timer
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
-from tile.pickling import ByName
+from tile.pickling import PickledByName
 from tile.runtime.autotune.do_bench import HostTimer, do_bench
 
 __all__ = [
@@ -124,7 +124,7 @@ def perf_report(
     return lambda fn: Mark(fn, benchmarks)
 
 
-class Mark(ByName):
+class Mark(PickledByName):
     """A benchmark function with its benchmarks; the name is that of `triton.testing.Mark`."""
 
     def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | Sequence[Benchmark]) -> None:

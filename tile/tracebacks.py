@@ -1,10 +1,10 @@
 """Tracebacks without the frames of this package.
 
 The message of an error names the location in the user's code, so the compiler's frames between that
-and the launch do not help a user. Public functions are decorated with `entry`: an error that leaves
-one has only the user's frames, wherever it is printed, in scripts, pytest and IPython. An internal
-failure of this package, which is not a `TileError`, keeps all frames, and TILE_FULL_TRACEBACK=1
-keeps them always.
+and the launch do not help a user. Public functions are decorated with `public_function`: an error
+that leaves one has only the user's frames, wherever it is printed, in scripts, pytest and IPython.
+An internal failure of this package, which is not a `TileError`, keeps all frames, and
+TILE_FULL_TRACEBACK=1 keeps them always.
 
 Warnings attributed to the user's line.
 """
@@ -37,7 +37,7 @@ _INSTALLED = ("site-packages", "dist-packages")  # folders inside the standard l
 _LIBRARIES = frozenset({"numpy", "ml_dtypes", "llvmlite", "cuda", "pyopencl"})
 
 
-def entry(function: Callable[P, R]) -> Callable[P, R]:
+def public_function(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a public function: remove this package's frames from the errors that leave it."""
 
     @functools.wraps(function)
@@ -51,9 +51,9 @@ def entry(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def constructed(kind: type[T]) -> type[T]:
-    """Decorate a public class: apply `entry` to its constructor."""
-    kind.__init__ = entry(kind.__init__)  # type: ignore[method-assign]
+def public_class(kind: type[T]) -> type[T]:
+    """Decorate a public class: apply `public_function` to its constructor."""
+    kind.__init__ = public_function(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 
@@ -77,7 +77,7 @@ def trim(error: Exception) -> None:
             _skip_own_context(chained)
 
 
-def users_frame(frame: FrameType) -> FrameType:
+def user_frame(frame: FrameType) -> FrameType:
     """Return the user's frame that called this package, or `frame` if there is none."""
     caller: FrameType | None = frame
     while caller is not None and (_is_own(caller) or _is_library(caller)):
@@ -162,7 +162,7 @@ def warn(message: str, loc: Loc | None = None) -> None:
     if loc is not None:
         warnings.warn_explicit(message, RuntimeWarning, loc.file, loc.line)
         return
-    frame = users_frame(sys._getframe(1))
+    frame = user_frame(sys._getframe(1))
     names = frame.f_globals
     warnings.warn_explicit(
         message,

@@ -79,8 +79,8 @@ class Run:
         if op.defn is debug.assume:
             return []
         self.watch(op, arrays)
-        assert op.defn.meaning is not None
-        result = op.defn.meaning(*(array[None] for array in arrays), **op.attributes)
+        assert op.defn.semantics is not None
+        result = op.defn.semantics(*(array[None] for array in arrays), **op.attributes)
         results = result if isinstance(result, tuple) else (result,)
         shapes = [(1, *value.type.shape) for value in op.results]
         return [np.broadcast_to(r, s)[0] for r, s in zip(results, shapes, strict=True)]

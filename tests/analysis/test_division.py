@@ -57,8 +57,8 @@ def results(
     fits = x.max(axis=1) <= element.max_value
     dtype = semantics.numpy_dtype(element)
     x, y = x[fits].astype(dtype), np.broadcast_to(by[:, None], x.shape)[fits].astype(dtype)
-    assert defn.meaning is not None
-    return defn.meaning(x, y).ravel()
+    assert defn.semantics is not None
+    return defn.semantics(x, y).ravel()
 
 
 @OPERATIONS

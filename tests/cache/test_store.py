@@ -13,41 +13,43 @@ from pathlib import Path
 import pytest
 
 from tests.processes import all_running
-from tile.cache import Entry, Store, current, folder
+from tile.cache import CacheEntry, DiskCache, cache_folder, current_cache
 from tile.config import config
 from tile.errors import ArgumentValueError
 
-ENTRY = Entry("add for somewhere", {"threads": 128, "names": ["x", "y"]}, {"a": b"1\n2", "b": b""})
+ENTRY = CacheEntry(
+    "add for somewhere", {"threads": 128, "names": ["x", "y"]}, {"a": b"1\n2", "b": b""}
+)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "made" / "when needed", 1 << 20)
+def store(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "made" / "when needed", 1 << 20)
 
 
-def age(store: Store, key: str, seconds: float) -> None:
+def age(store: DiskCache, key: str, seconds: float) -> None:
     then = time.time() - seconds
     os.utime(store.path(key), (then, then))
 
 
-def test_what_was_put_is_found(store: Store) -> None:
+def test_what_was_put_is_found(store: DiskCache) -> None:
     assert store.get("one") is None and store.kept() == []
     store.put("one", ENTRY)
-    store.put("two" * 10000, Entry("other"))
+    store.put("two" * 10000, CacheEntry("other"))
     assert store.get("one") == ENTRY
-    assert store.get("two" * 10000) == Entry("other")
+    assert store.get("two" * 10000) == CacheEntry("other")
     assert {one.title for one in store.kept()} == {"add for somewhere", "other"}
-    assert Store(store.folder, 1).get("one") == ENTRY
+    assert DiskCache(store.folder, 1).get("one") == ENTRY
 
 
-def test_a_later_entry_takes_the_place_of_an_earlier_one(store: Store) -> None:
+def test_a_later_entry_takes_the_place_of_an_earlier_one(store: DiskCache) -> None:
     store.put("one", ENTRY)
-    store.put("one", Entry("again"))
-    assert store.get("one") == Entry("again") and len(store.kept()) == 1
+    store.put("one", CacheEntry("again"))
+    assert store.get("one") == CacheEntry("again") and len(store.kept()) == 1
 
 
 @pytest.mark.parametrize("at", [0, 20, 100, -30, -1])
-def test_a_changed_byte_is_found(store: Store, at: int) -> None:
+def test_a_changed_byte_is_found(store: DiskCache, at: int) -> None:
     store.put("one", ENTRY)
     data = bytearray(store.path("one").read_bytes())
     data[at] ^= 1
@@ -61,16 +63,16 @@ def test_a_changed_byte_is_found(store: Store, at: int) -> None:
     assert store.get("one") == ENTRY
 
 
-def test_every_half_written_file_is_found(store: Store) -> None:
+def test_every_half_written_file_is_found(store: DiskCache) -> None:
     store.put("one", ENTRY)
     whole = store.path("one").read_bytes()
     for length in range(len(whole)):
         store.path("one").write_bytes(whole[:length])
         with pytest.warns(RuntimeWarning, match="damaged"):
-            assert Store(store.folder, 1 << 20).get("one") is None
+            assert DiskCache(store.folder, 1 << 20).get("one") is None
 
 
-def test_another_entrys_file_is_found(store: Store) -> None:
+def test_another_entrys_file_is_found(store: DiskCache) -> None:
     store.put("one", ENTRY)
     store.path("one").replace(store.path("two"))
     with pytest.warns(RuntimeWarning, match="it is another entry's"):
@@ -78,22 +80,22 @@ def test_another_entrys_file_is_found(store: Store) -> None:
 
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
-    store = Store(tmp_path, 5000)
+    store = DiskCache(tmp_path, 5000)
     for number in range(4):
-        store.put(str(number), Entry(str(number), parts={"data": bytes(1000)}))
+        store.put(str(number), CacheEntry(str(number), parts={"data": bytes(1000)}))
         age(store, str(number), 100 - number)
     assert store.get("0") is not None  # used just now
-    store.put("4", Entry("4", parts={"data": bytes(1000)}))
+    store.put("4", CacheEntry("4", parts={"data": bytes(1000)}))
     assert {one.title for one in store.kept()} == {"0", "3", "4"}
 
 
 def test_what_was_just_written_stays(tmp_path: Path) -> None:
-    store = Store(tmp_path, 10)
+    store = DiskCache(tmp_path, 10)
     store.put("large", ENTRY)
     assert store.get("large") == ENTRY
 
 
-def test_what_nobody_finished_goes(store: Store) -> None:
+def test_what_nobody_finished_goes(store: DiskCache) -> None:
     store.put("one", ENTRY)
     old, young = (store.folder / f"{name}.tmp" for name in ("old", "young"))
     for path in (old, young):
@@ -107,7 +109,7 @@ def test_what_nobody_finished_goes(store: Store) -> None:
 
 def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    store = Store(tmp_path / "file" / "kernels", 1 << 20)
+    store = DiskCache(tmp_path / "file" / "kernels", 1 << 20)
     with pytest.warns(
         RuntimeWarning, match="add for somewhere is not stored in the cache .*TILE_CA"
     ):
@@ -118,7 +120,7 @@ def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
     assert store.kept() == [] and store.clear() == 0
 
 
-def test_an_entry_that_cannot_be_read_is_made_again(store: Store) -> None:
+def test_an_entry_that_cannot_be_read_is_made_again(store: DiskCache) -> None:
     store.path("one").mkdir(parents=True)
     with pytest.warns(RuntimeWarning, match="cannot be read, and is created again"):
         assert store.get("one") is None
@@ -127,14 +129,14 @@ def test_an_entry_that_cannot_be_read_is_made_again(store: Store) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from tile.cache import Entry, Store
-store = Store(Path(sys.argv[1]), 1 << 14)  # smaller than all entries together
+from tile.cache import FastPathEntry, DiskCache
+store = DiskCache(Path(sys.argv[1]), 1 << 14)  # smaller than all entries together
 for turn in range(60):
     for key in range(8):
         found = store.get(str(key))
         assert found is None or found.parts["data"] == bytes([key]) * 4000, key
         if found is None or turn % 3 == 0:
-            store.put(str(key), Entry(str(key), parts={"data": bytes([key]) * 4000}))
+            store.put(str(key), FastPathEntry(str(key), parts={"data": bytes([key]) * 4000}))
 """
 
 
@@ -144,7 +146,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
         for process in running:
             _, errors = process.communicate(timeout=120)
             assert process.returncode == 0, errors
-    store = Store(tmp_path, 1 << 14)
+    store = DiskCache(tmp_path, 1 << 14)
     assert sum(one.size for one in store.kept()) <= 1 << 14
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -153,7 +155,7 @@ posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and 
 
 
 @posix
-def test_folders_are_made_for_their_owner_alone(store: Store) -> None:
+def test_folders_are_made_for_their_owner_alone(store: DiskCache) -> None:
     before = os.umask(0)
     try:
         store.put("one", ENTRY)
@@ -166,7 +168,7 @@ def test_folders_are_made_for_their_owner_alone(store: Store) -> None:
 @posix
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 @pytest.mark.parametrize("place", ["folder", "parent", "entry"])
-def test_what_others_can_write_is_not_used(store: Store, place: str, mode: int) -> None:
+def test_what_others_can_write_is_not_used(store: DiskCache, place: str, mode: int) -> None:
     store.put("one", ENTRY)
     path = {"folder": store.folder, "parent": store.folder.parent, "entry": store.path("one")}[
         place
@@ -186,7 +188,7 @@ def test_what_others_can_write_is_not_used(store: Store, place: str, mode: int) 
 @posix
 def test_a_folder_with_the_sticky_bit_may_hold_one_of_ours(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
-    store = Store(tmp_path / "kernels", 1 << 20)
+    store = DiskCache(tmp_path / "kernels", 1 << 20)
     store.put("one", ENTRY)
     assert store.get("one") == ENTRY
     store.folder.chmod(0o1777)  # others could add entries here
@@ -197,7 +199,7 @@ def test_a_folder_with_the_sticky_bit_may_hold_one_of_ours(tmp_path: Path) -> No
 @posix
 @pytest.mark.parametrize("place", ["folder", "parent", "entry"])
 def test_what_another_user_owns_is_not_used(
-    store: Store, place: str, monkeypatch: pytest.MonkeyPatch
+    store: DiskCache, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put("one", ENTRY)
     path = {"folder": store.folder, "parent": store.folder.parent, "entry": store.path("one")}[
@@ -219,20 +221,20 @@ def test_what_another_user_owns_is_not_used(
 def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
     with config.scope(cache=False):
-        assert current() is None
+        assert current_cache() is None
     with config.scope(cache=True):
         monkeypatch.setenv("TILE_CACHE_LIMIT", "3M")
-        store = current()
-        assert store is not None and store.folder.parent == folder() == tmp_path
-        assert store.limit == 3 << 20 and current() is store
+        store = current_cache()
+        assert store is not None and store.folder.parent == cache_folder() == tmp_path
+        assert store.limit == 3 << 20 and current_cache() is store
         for wrong in ("lots", "G", "1.5G", "-3"):
             monkeypatch.setenv("TILE_CACHE_LIMIT", wrong)
             with pytest.raises(
                 ArgumentValueError, match="number of bytes, such as 4096, 500M or 2G"
             ):
-                current()
+                current_cache()
     monkeypatch.delenv("TILE_CACHE_DIR")
-    assert folder().name == "tile"
+    assert cache_folder().name == "tile"
 
 
 def test_what_has_to_do_with_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +277,7 @@ ODD = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX has these")
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
-def test_what_is_no_file_is_no_entry_and_nobody_waits_for_it(store: Store, make) -> None:
+def test_what_is_no_file_is_no_entry_and_nobody_waits_for_it(store: DiskCache, make) -> None:
     store.put("one", ENTRY)
     store.put("two", ENTRY)
     odd = store.path("one")

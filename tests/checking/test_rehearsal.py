@@ -11,7 +11,7 @@ import tile
 import tile.language as tl
 from tile.backends.interp.launch import reordered
 from tile.config import config
-from tile.diagnostics.differential import Findings, Plan, Rehearsal
+from tile.diagnostics.differential import CheckOptions, DifferentialRun, Findings
 
 
 @tile.jit
@@ -53,7 +53,7 @@ def only_in_reverse(flag_ptr, o_ptr, n):
 
 
 def rehearse(launch: Any, **plan: Any) -> Findings:
-    rehearsal = Rehearsal(Plan(**plan))
+    rehearsal = DifferentialRun(CheckOptions(**plan))
     with rehearsal.watching() as findings:
         launch()
     return findings

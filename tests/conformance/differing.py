@@ -41,7 +41,7 @@ LANES = Group(
     "elements move between lanes: by shuffles or through shared memory, in steps or at once",
     (
         *of("broadcast", "trans", "flip", "join", "split", "gather", "histogram", "sort"),
-        *of("reduce", "scan", "arg_reduce", "reduce_by", "scan_by"),
+        *of("reduce", "scan", "arg_reduce", "reduce_region", "scan_region"),
         "test_combining.py",
         "test_conditional_barriers.py",
     ),

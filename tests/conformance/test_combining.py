@@ -80,12 +80,12 @@ def judge(
     """Compare what all programs stored with what the operation means."""
     complete = defn.complete(attributes)
     complete.pop("result", None)
-    assert defn.meaning is not None
+    assert defn.semantics is not None
     for program in range(PROGRAMS):
         pairs = zip(arrays, types, strict=True)
         own = [a.reshape(PROGRAMS, *ty.shape)[program : program + 1] for a, ty in pairs]
         with semantics.quiet():
-            found = defn.meaning(*own, **complete, **regions)
+            found = defn.semantics(*own, **complete, **regions)
         values = found if isinstance(found, tuple) else (found,)
         for output, value, ty in zip(outputs, values, results, strict=True):
             actual = output.reshape(PROGRAMS, *ty.shape)[program]
@@ -227,22 +227,22 @@ def constant(build: Builder, first: list[Value], second: list[Value]) -> list[Va
 # -- cases
 
 
-@pytest.mark.parametrize("element", NUMBERS, ids=str)
+@pytest.mark.parametrize("frag_extract", NUMBERS, ids=str)
 def test_sums(device: Device, element: Scalar) -> None:
     batch = Batch(device)
     for dims in SHAPES:
         types = [Tile(dims, element)]
         arrays = [small(element, PROGRAMS * math.prod(dims))]
         for axis in axes(dims):
-            batch.add(reduce.reduce_by, types, arrays, {"axis": axis}, add)
+            batch.add(reduce.reduce_region, types, arrays, {"axis": axis}, add)
             for reverse in (False, True):
                 attributes = {"axis": axis, "reverse": reverse}
-                batch.add(reduce.scan_by, types, arrays, attributes, add)
+                batch.add(reduce.scan_region, types, arrays, attributes, add)
     batch.check()
 
 
-@pytest.mark.parametrize("fill", [first_greatest, first_greatest_by_branches])
-@pytest.mark.parametrize("element", NUMBERS, ids=str)
+@pytest.mark.parametrize("frag_splat", [first_greatest, first_greatest_by_branches])
+@pytest.mark.parametrize("frag_extract", NUMBERS, ids=str)
 def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: Fill) -> None:
     batch = Batch(device)
     for dims in SHAPES:
@@ -250,8 +250,8 @@ def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: F
         types = [Tile(dims, element), Tile(dims, I32)]
         arrays = [small(element, count, 1), np.arange(count, dtype=np.int32)[::-1].copy()]
         for axis in axes(dims):
-            batch.add(reduce.reduce_by, types, arrays, {"axis": axis}, fill)
-            batch.add(reduce.scan_by, types, arrays, {"axis": axis}, fill)
+            batch.add(reduce.reduce_region, types, arrays, {"axis": axis}, fill)
+            batch.add(reduce.scan_region, types, arrays, {"axis": axis}, fill)
     batch.check()
 
 
@@ -266,14 +266,14 @@ def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bo
         for element in (I32, U32, I64):
             arrays = [random_array(rng, element, count), random_array(rng, element, count)]
             types: list[Type] = [Tile(dims, element)] * 2
-            batch.add(reduce.scan_by, types, arrays, attributes, recurrence)
+            batch.add(reduce.scan_region, types, arrays, attributes, recurrence)
         for element in FLOATS:
             types = [Tile(dims, element), Tile(dims, I1)]
             arrays = [small(element, count), rng.random(count) < 0.3]
-            batch.add(reduce.scan_by, types, arrays, attributes, segmented)
+            batch.add(reduce.scan_region, types, arrays, attributes, segmented)
         for which in (0, 1):
-            batch.add(reduce.scan_by, types, arrays, attributes, either_end(which))
-        batch.add(reduce.scan_by, types[:1], arrays[:1], attributes, constant)
+            batch.add(reduce.scan_region, types, arrays, attributes, either_end(which))
+        batch.add(reduce.scan_region, types[:1], arrays[:1], attributes, constant)
     batch.check()
 
 
@@ -291,11 +291,11 @@ def test_large_tiles(device: Device, dims: tuple[int, ...], axis: int) -> None:
     batch = Batch(device)
     for reverse in (False, True):
         attributes = {"axis": axis, "reverse": reverse}
-        batch.add(reduce.scan_by, pair, numbers, attributes, recurrence)
+        batch.add(reduce.scan_region, pair, numbers, attributes, recurrence)
         types: list[Type] = [Tile(dims, F32), Tile(dims, I1)]
-        batch.add(reduce.scan_by, types, flagged, attributes, segmented)
+        batch.add(reduce.scan_region, types, flagged, attributes, segmented)
     for fill in (first_greatest, first_greatest_by_branches):
-        batch.add(reduce.reduce_by, pair, ranked, {"axis": axis}, fill)
+        batch.add(reduce.reduce_region, pair, ranked, {"axis": axis}, fill)
     batch.check()
 
 
@@ -309,7 +309,7 @@ def bounds(x_ptr, least_ptr, most_ptr, first_ptr, SIZE: tl.constexpr):
     tl.store(first_ptr + i, tl.associative_scan(negated, 0, tl.minimum))
 
 
-@pytest.mark.parametrize("element", [I32, U32, I64], ids=str)
+@pytest.mark.parametrize("frag_extract", [I32, U32, I64], ids=str)
 @pytest.mark.parametrize("place", range(8))
 def test_extrema_of_what_is_negated(device: Device, element: Scalar, place: int) -> None:
     """One at a time of the places of a thread's elements has the least and then the greatest."""
@@ -354,12 +354,12 @@ def test_regions_that_call_functions(device: Device) -> None:
         return build.op(control.call, *first, *second, **callee).results
 
     outputs, _ = apply(
-        device, reduce.reduce_by, types, [x], {"axis": -1}, [group(types, fill)], FUNCTIONS
+        device, reduce.reduce_region, types, [x], {"axis": -1}, [group(types, fill)], FUNCTIONS
     )
     np.testing.assert_array_equal(outputs[0], x.reshape(-1, 8).max(1))
 
 
-@pytest.mark.parametrize("element", ALL, ids=str)
+@pytest.mark.parametrize("frag_extract", ALL, ids=str)
 def test_moves(device: Device, element: Scalar) -> None:
     batch = Batch(device)
     rng = np.random.default_rng(4)
@@ -376,7 +376,7 @@ def test_moves(device: Device, element: Scalar) -> None:
 
 
 @pytest.mark.parametrize("kind", [I32, I64], ids=str)
-@pytest.mark.parametrize("element", ALL, ids=str)
+@pytest.mark.parametrize("frag_extract", ALL, ids=str)
 def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     batch = Batch(device)
     rng = np.random.default_rng(5)
@@ -393,7 +393,7 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     batch.check()
 
 
-@pytest.mark.parametrize("element", INTEGERS, ids=str)
+@pytest.mark.parametrize("frag_extract", INTEGERS, ids=str)
 def test_histogram(device: Device, element: Scalar) -> None:
     """Numbers outside the bins, the ends of the type among them, count nowhere."""
     batch = Batch(device)
@@ -407,7 +407,7 @@ def test_histogram(device: Device, element: Scalar) -> None:
     batch.check()
 
 
-@pytest.mark.parametrize("element", indexing.SORTED, ids=str)
+@pytest.mark.parametrize("frag_extract", indexing.SORTED, ids=str)
 def test_sort(device: Device, element: Scalar) -> None:
     """NaNs are above all numbers; zeros have one sign, since their order is not promised."""
     batch = Batch(device)

@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.running import Array, Device, assert_close
 from tests.conformance.values import random_array
 from tile.ir import semantics
-from tile.ir.ops.descriptor import BOX_KINDS
+from tile.ir.ops.descriptor import REDUCE_KINDS
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, BF16, F16, F32, I1, I32, Scalar
 
@@ -60,7 +60,7 @@ def described(name: str, pointer: str, element: Scalar, which: str, padding: str
     ty = desc_type(element, block, padding)
     shape = ", ".join(map(str, block))
     lines.append(
-        f"%{name} = make_descriptor %{pointer}, {', '.join(operands)} "
+        f"%{name} = make_tensor_descriptor %{pointer}, {', '.join(operands)} "
         f"{{block = ({shape}), padding = {padding}}} : {ty}"
     )
     return "\n      ".join(lines)
@@ -159,12 +159,12 @@ def test_boxes_are_read_within_bounds(device: Device, which: str) -> None:
     check_loads(device, F32, which, "zero")
 
 
-@pytest.mark.parametrize("element", [ty for ty in ALL if ty is not I1], ids=str)
+@pytest.mark.parametrize("frag_extract", [ty for ty in ALL if ty is not I1], ids=str)
 def test_boxes_of_every_type(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "zero")
 
 
-@pytest.mark.parametrize("element", [ty for ty in ALL if ty.is_floating()], ids=str)
+@pytest.mark.parametrize("frag_extract", [ty for ty in ALL if ty.is_floating()], ids=str)
 def test_boxes_padded_with_nan(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "nan")
 
@@ -220,7 +220,7 @@ COMBINE: dict[RMWKind, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "element"), [(k, e) for k in BOX_KINDS for e in RMW_ELEMENTS[k]], ids=str
+    ("kind", "frag_extract"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
 )
 def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element: Scalar) -> None:
     """Programs whose boxes overlap; numbers for which the order does not matter."""
@@ -233,7 +233,7 @@ def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element
       {take}
       {flat(block, element).replace("%o ", "%x ")}
       %v = load %out : {tile_type(element, block)}
-      descriptor_atomic %d, %v, {names} {{kind = {kind}}}
+      descriptor_reduce %d, %v, {names} {{kind = {kind}}}
       return
     }}
     """
@@ -263,8 +263,8 @@ def test_rows_are_gathered_and_scattered(device: Device, padding: str) -> None:
       %m = const {{value = 11}} : i32
       %n = const {{value = 20}} : i32
       %s = const {{value = 24}} : i64
-      %d = make_descriptor %x, %m, %n, %s {{block = (1, 16), padding = {padding}}} : {desc_type(F32, (1, 16), padding)}
-      %e = make_descriptor %y, %m, %n, %s {{block = (1, 16)}} : desc<1x16xf32>
+      %d = make_tensor_descriptor %x, %m, %n, %s {{block = (1, 16), padding = {padding}}} : {desc_type(F32, (1, 16), padding)}
+      %e = make_tensor_descriptor %y, %m, %n, %s {{block = (1, 16)}} : desc<1x16xf32>
       %l = arange {{start = 0, end = 8}} : tile<8xi32>
       %b = splat %i {{shape = (8)}} : tile<8xptr<i32>>
       %p = addptr %b, %l {{stride = 4}} : tile<8xptr<i32>>
@@ -301,8 +301,8 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
       %one = const {value = 1} : i32
       %zero = const {value = 0} : i32
       %eight = const {value = 8} : i32
-      %d = make_descriptor %x, %m, %n, %s {block = (8, 16)} : desc<8x16xf32>
-      %e = make_descriptor %y, %n, %m, %s {block = (8, 16)} : desc<8x16xf32>
+      %d = make_tensor_descriptor %x, %m, %n, %s {block = (8, 16)} : desc<8x16xf32>
+      %e = make_tensor_descriptor %y, %n, %m, %s {block = (8, 16)} : desc<8x16xf32>
       %odd = and %pid, %one : i32
       %is = cmp %odd, %one {predicate = eq} : i1
       %f = if %is : desc<8x16xf32> {
@@ -323,7 +323,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
         %less = sub %k, %one : i32
         yield %less, %w
       }
-      %rows = descriptor_extent %z {axis = 0} : i32
+      %rows = descriptor_shape %z {axis = 0} : i32
       %wide = descriptor_stride %z {axis = 0} : i64
       %unit = descriptor_stride %z {axis = 1} : i64
       %stride = cast %wide {to = i32} : i32
@@ -339,7 +339,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
       store %p2, %step
       %og = const {value = 64} : i32
       %c16 = const {value = 16} : i64
-      %out = make_descriptor %o, %og, %og, %c16 {block = (8, 16)} : desc<8x16xf32>
+      %out = make_tensor_descriptor %o, %og, %og, %c16 {block = (8, 16)} : desc<8x16xf32>
       %row = mul %pid, %eight : i32
       descriptor_store %out, %total, %row, %zero
       return
@@ -360,7 +360,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
         assert sizes[pid].tolist() == [13 if pid % 2 else 20, 16, 1, 0]
 
 
-@pytest.mark.parametrize("element", [F16, BF16], ids=str)
+@pytest.mark.parametrize("frag_extract", [F16, BF16], ids=str)
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(70, 88, 40), (64, 64, 64), (130, 72, 200), (9, 8, 3), (64, 64, 0)]
 )
@@ -370,9 +370,9 @@ def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: i
     kernel @product(%x: ptr<{element}> {{divisible = 16}}, %y: ptr<{element}> {{divisible = 16}},
                     %z: ptr<{element}> {{divisible = 16}},
                     %m: i32, %n: i32, %k: i32, %s: i64, %t: i64) {{
-      %a = make_descriptor %x, %m, %k, %s {{block = (64, 32)}} : desc<64x32x{element}>
-      %b = make_descriptor %y, %k, %n, %t {{block = (32, 64)}} : desc<32x64x{element}>
-      %c = make_descriptor %z, %m, %n, %t {{block = (64, 64)}} : desc<64x64x{element}>
+      %a = make_tensor_descriptor %x, %m, %k, %s {{block = (64, 32)}} : desc<64x32x{element}>
+      %b = make_tensor_descriptor %y, %k, %n, %t {{block = (32, 64)}} : desc<32x64x{element}>
+      %c = make_tensor_descriptor %z, %m, %n, %t {{block = (64, 64)}} : desc<64x64x{element}>
       %size = const {{value = 64}} : i32
       %i = program_id {{axis = 0}} : i32
       %j = program_id {{axis = 1}} : i32
@@ -426,7 +426,7 @@ def test_pointers_to_a_box_are_pointers_as_before(device: Device) -> None:
       %down = mul %rr, %wide : tile<8x16xi32>
       %at = add %down, %cc : tile<8x16xi32>
       %p = addptr %base, %at {stride = 4} : tile<8x16xptr<f32>>
-      %q = box_pointers %p, %x, %m, %n, %s, %i, %j : tile<8x16xptr<f32>>
+      %q = descriptor_pointers %p, %x, %m, %n, %s, %i, %j : tile<8x16xptr<f32>>
       %bottom = splat %m {shape = (8, 16)} : tile<8x16xi32>
       %right = splat %n {shape = (8, 16)} : tile<8x16xi32>
       %above = cmp %rr, %bottom {predicate = lt} : tile<8x16xi1>

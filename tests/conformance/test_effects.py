@@ -24,9 +24,9 @@ from tile.ir.types import ALL, F32, I32, Scalar
 COVERED = {
     "addptr", "load", "store", "atomic_rmw", "atomic_cas", "barrier", "program_id", "num_programs",
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
-    "return", "make_descriptor", "descriptor_extent", "descriptor_stride", "descriptor_load",
-    "descriptor_store", "descriptor_atomic", "descriptor_gather", "descriptor_scatter",
-    "breakpoint", "step", "box_pointers",
+    "return", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_load",
+    "descriptor_store", "descriptor_reduce", "descriptor_gather", "descriptor_scatter",
+    "breakpoint", "debug_step", "descriptor_pointers",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {
@@ -78,7 +78,7 @@ def test_programs_know_their_place(device: Device) -> None:
 # -- loads and stores
 
 
-@pytest.mark.parametrize("element", ALL, ids=str)
+@pytest.mark.parametrize("frag_extract", ALL, ids=str)
 def test_load_and_store(device: Device, element: Scalar) -> None:
     """Scattered by a permutation, masked, with and without `other`, and scalar."""
     size = element.itemsize
@@ -154,7 +154,7 @@ kernel @watched(%x: ptr<f32>, %n: i32, %o: ptr<f32>) {{
   return
 }}
 """
-STEP = 'step %a, %i {kind = line, variables = ("a", "B = 8", "i", "c ! it is no more")}'
+STEP = 'debug_step %a, %i {kind = line, variables = ("a", "B = 8", "i", "c ! it is no more")}'
 
 
 def watched(device: Device, call: str, line: str) -> float:
@@ -165,7 +165,7 @@ def watched(device: Device, call: str, line: str) -> float:
 
 
 def test_steps_change_nothing(device: Device) -> None:
-    assert watched(device, "step {kind = call}", STEP) == watched(device, "", "") == 10
+    assert watched(device, "debug_step {kind = call}", STEP) == watched(device, "", "") == 10
 
 
 def test_breakpoints_are_passed_over_and_that_is_said(device: Device) -> None:
@@ -177,7 +177,7 @@ def test_breakpoints_are_passed_over_and_that_is_said(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "element"),
+    ("kind", "frag_extract"),
     [(kind, element) for kind, elements in RMW_ELEMENTS.items() for element in elements],
     ids=str,
 )
@@ -233,7 +233,7 @@ def test_atomic_rmw(device: Device, kind: RMWKind, element: Scalar, used: bool) 
         assert_close(out, old, 0, "what was there before")
 
 
-@pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
+@pytest.mark.parametrize("frag_extract", CAS_ELEMENTS, ids=str)
 def test_atomic_cas(device: Device, element: Scalar) -> None:
     """Of all programs that expect the number in a cell, exactly one finds it."""
     size = element.itemsize

@@ -250,8 +250,8 @@ MAKERS: dict[str, Any] = {
     "reduce": reductions,
     "scan": reductions,
     "arg_reduce": arg_reductions,
-    "reduce_by": combines,
-    "scan_by": combines,
+    "reduce_region": combines,
+    "scan_region": combines,
     "gather": gathers,
     "histogram": lambda d: iter(
         [Case(d, (Tile((64,), I32), mask), {"bins": 16}) for mask in (None, Tile((64,), I1))]
@@ -262,7 +262,7 @@ MAKERS: dict[str, Any] = {
 # Operations without operands, and those whose cases are written by hand elsewhere.
 CONSTANTS = {"const", "poison", "arange"}
 BY_HAND = {
-    "addptr", "make_descriptor", "descriptor_extent", "descriptor_stride", "box_pointers"
+    "addptr", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_pointers"
 }  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def reference(case: Case, arrays: Sequence[Any], results: Sequence[Type]) -> lis
         ]
         if len(blocks) < len(case.operands) and case.operands[-1] is None:
             blocks.append(None)
-        assert case.defn.meaning is not None
+        assert case.defn.semantics is not None
         values = exactly(case, blocks, {**attributes, **extra})
         for output, value, ty in zip(
             outputs, values if isinstance(values, tuple) else (values,), results, strict=True
@@ -333,11 +333,11 @@ def exactly(case: Case, blocks: Sequence[Any], attributes: dict[str, Any]) -> An
     Where it may be off by units in the last place, these are counted from the result in f64,
     rounded: NumPy's own functions of f32 may be off by as much.
     """
-    assert case.defn.meaning is not None
+    assert case.defn.semantics is not None
     floats = [block.dtype == np.float32 for block in blocks if block is not None]
     if not (case.defn.elementwise and case.defn.ulp and floats and all(floats)):
-        return case.defn.meaning(*blocks, **attributes)
-    wide = case.defn.meaning(*(block.astype(np.float64) for block in blocks), **attributes)
+        return case.defn.semantics(*blocks, **attributes)
+    wide = case.defn.semantics(*(block.astype(np.float64) for block in blocks), **attributes)
     return wide.astype(np.float32)
 
 
@@ -412,7 +412,7 @@ def judge(
                 assert_within(output, wanted, case.bound(arrays, wanted), str(case))
 
 
-@pytest.mark.parametrize("element", [I1, I8, U8, I32, I64, F16, BF16, F32, F64, *FP8])
+@pytest.mark.parametrize("frag_extract", [I1, I8, U8, I32, I64, F16, BF16, F32, F64, *FP8])
 def test_constants(device: Device, element: Scalar) -> None:
     number: Any = True if element.is_bool() else 3 if element.is_int() else -1.5
     tile = Tile((4, 8), element)
@@ -438,5 +438,5 @@ def test_arange(device: Device, start: int, end: int) -> None:
 
 
 def test_every_pure_operation_is_covered() -> None:
-    pure = {d.name for d in OPS if d.meaning is not None and Level.TILE in d.levels}
+    pure = {d.name for d in OPS if d.semantics is not None and Level.TILE in d.levels}
     assert pure - set(CASES) - CONSTANTS - BY_HAND == set()

@@ -66,4 +66,4 @@ def test_steps_can_be_asked_for_and_change_no_result(tmp_path: Path) -> None:
         made = tile.compile(kernel(tmp_path, "pass"), SIGNATURE, {"B": 4}, target=target)
         made[(4,)](x, results[-1], 14)
     np.testing.assert_array_equal(*results)
-    assert "step " in str(made.asm["tile"])
+    assert "debug_step " in str(made.asm["tile"])

@@ -16,13 +16,13 @@ import tile.language as tl
 from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.stepping import NullWatcher, SteppedKernel, SteppedLaunch, watched
 from tile.debugger.frames import KernelFrame, kernel_frames
 from tile.debugger.variables import MissingError, whole
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
-from tile.ir.debug_info import Steps
+from tile.ir.debug_info import DebugSteps
 from tile.ir.ops import memory
 from tile.ir.ops.debug import StepKind
 from tile.ir.types import I32, Pointer
@@ -69,9 +69,9 @@ class Recorder(NullWatcher):
     def begin(self, launch: SteppedLaunch) -> None:
         launch.arguments[1:] = [np.array(column, np.int32) for column in zip(*INPUTS, strict=True)]
 
-    def step(self, wave: Wave) -> None:
-        for row in map(int, wave.rows):
-            frame = kernel_frames(wave, row)[-1]
+    def step(self, batch: ProgramBatch) -> None:
+        for row in map(int, batch.rows):
+            frame = kernel_frames(batch, row)[-1]
             if frame.kind is StepKind.LINE:
                 self.events[row].append((frame.function, frame.line, numbers(frame)))
 
@@ -96,7 +96,7 @@ def debugged_lines(text: str, flag: bool) -> dict[int, list[Event]]:
         namespace["helper"] = DeviceFunction(namespace["helper"])
     types = {"out": Pointer(I32), "a": I32, "b": I32, "c": I32}
     kernel = DeviceFunction(namespace["kernel"])
-    module = compile_function(kernel, types, {"FLAG": flag}, steps=Steps.ALWAYS)
+    module = compile_function(kernel, types, {"FLAG": flag}, steps=DebugSteps.ALWAYS)
     verify(module)
     for op in module.walk():
         if op.defn is memory.store:

@@ -94,7 +94,7 @@ def test_a_region_calls_the_function():
 
     text = text_of(kernel, PTR, PTR)
     assert functions(text) == ["func @add__f32_f32(%a: f32, %b: f32) -> (f32) {"]
-    assert "= reduce_by %row {axis = -1} : f32 region combine(%a0: f32, %b0: f32) {" in text
+    assert "= reduce_region %row {axis = -1} : f32 region combine(%a0: f32, %b0: f32) {" in text
     assert "{axis = -1, reverse = true} : tile<8xf32> region combine(" in text
     assert text.count("call %a0") == 2
 
@@ -117,7 +117,7 @@ def test_a_function_may_be_handed_on_as_a_parameter():
     def kernel(out, n, F: tl.constexpr):
         tl.store(out, total(tl.arange(0, 8), F))
 
-    assert "reduce_by" in text_of(kernel, INTS, I32, F=add)
+    assert "reduce_region" in text_of(kernel, INTS, I32, F=add)
 
 
 def test_operations_of_a_region_have_places():

@@ -11,8 +11,8 @@ from tests.frontend.building import INTS, PTR
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.core import Module
-from tile.ir.debug_info import Steps, Variable
-from tile.ir.ops.debug import StepKind, breakpoint_, step
+from tile.ir.debug_info import DebugSteps, Variable
+from tile.ir.ops.debug import StepKind, breakpoint_, debug_step
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
@@ -54,7 +54,7 @@ def stops(x_ptr, n):
     breakpoint()
 
 
-def made(function: Any, steps: Steps, **constants: Any) -> Module:
+def made(function: Any, steps: DebugSteps, **constants: Any) -> Module:
     types = {"x_ptr": INTS if "B" in constants else PTR, "n": I32}
     module = compile_function(DeviceFunction(function), types, constants, steps=steps)
     verify(module)
@@ -66,12 +66,12 @@ def step_ops(module: Module) -> list[tuple[str, int, str]]:
     return [
         (op.loc.function, op.loc.line - first, op["kind"].value)
         for op in module.walk()
-        if op.defn is step and op.loc is not None
+        if op.defn is debug_step and op.loc is not None
     ]
 
 
 def test_every_statement_has_one_debug_step_and_loops_one_at_the_back_edge() -> None:
-    module = made(kernel, Steps.ALWAYS, B=4)
+    module = made(kernel, DebugSteps.ALWAYS, B=4)
     lines = [
         line for function, line, kind in step_ops(module) if function == "kernel" and kind == "line"
     ]
@@ -81,8 +81,8 @@ def test_every_statement_has_one_debug_step_and_loops_one_at_the_back_edge() -> 
 
 
 def test_debug_steps_record_the_values_of_names() -> None:
-    module = made(kernel, Steps.ALWAYS, B=4)
-    last = [op for op in module.kernel.walk() if op.defn is step][-1]
+    module = made(kernel, DebugSteps.ALWAYS, B=4)
+    last = [op for op in module.kernel.walk() if op.defn is debug_step][-1]
     assert last["kind"] is StepKind.RETURN
     names = [
         "x_ptr", "n", "B = 4", "i", "pair.first", "pair.second.0", "pair.second.1 = 'text'", "d @ 2",
@@ -94,8 +94,8 @@ def test_debug_steps_record_the_values_of_names() -> None:
 
 
 def test_combine_functions_have_no_debug_steps() -> None:
-    functions = [f for f in made(kernel, Steps.ALWAYS, B=4) if f.name.startswith("added")]
-    marked = [any(op.defn is step for op in f.walk()) for f in functions]
+    functions = [f for f in made(kernel, DebugSteps.ALWAYS, B=4) if f.name.startswith("added")]
+    marked = [any(op.defn is debug_step for op in f.walk()) for f in functions]
     assert sorted(marked) == [False, True]
 
 
@@ -105,7 +105,7 @@ def test_without_debug_steps_the_kernel_is_unchanged(function: Any) -> None:
     """After the passes that all backends begin with there is no difference."""
     constants = {"B": 4} if function is kernel else {}
     texts = []
-    for steps in Steps:
+    for steps in DebugSteps:
         module = made(function, steps, **constants)
         run_pipeline(module, TILE)
         texts.append(print_module(module))
@@ -113,9 +113,9 @@ def test_without_debug_steps_the_kernel_is_unchanged(function: Any) -> None:
 
 
 def test_breakpoints_add_debug_steps_where_a_debugger_can_open() -> None:
-    assert step_ops(made(kernel, Steps.AT_BREAKPOINTS, B=4)) == []
-    assert step_ops(made(stops, Steps.NEVER)) == []
-    module = made(stops, Steps.AT_BREAKPOINTS)
+    assert step_ops(made(kernel, DebugSteps.AT_BREAKPOINTS, B=4)) == []
+    assert step_ops(made(stops, DebugSteps.NEVER)) == []
+    module = made(stops, DebugSteps.AT_BREAKPOINTS)
     assert len(step_ops(module)) == 4
     assert [op.defn for op in module.walk()].count(breakpoint_) == 1
 
@@ -129,9 +129,11 @@ def changes_type(x_ptr, n):
 
 def test_names_that_nobody_reads_may_change_their_type_under_a_debugger_too() -> None:
     """The type of such a name in an iteration's first lines differs between iterations."""
-    made(changes_type, Steps.NEVER)
-    module = made(changes_type, Steps.ALWAYS)
-    said = [v for op in module.walk() if op.defn is step for v in op["variables"] if v[0] == "x"]
+    made(changes_type, DebugSteps.NEVER)
+    module = made(changes_type, DebugSteps.ALWAYS)
+    said = [
+        v for op in module.walk() if op.defn is debug_step for v in op["variables"] if v[0] == "x"
+    ]
     assert said.count("x ! it changes its type in this loop") == 1
 
 
@@ -141,8 +143,8 @@ def test_variables_are_read_as_they_are_written(text: str) -> None:
 
 
 def test_passes_say_that_a_breakpoint_is_passed_over_and_drop_it() -> None:
-    module = made(stops, Steps.AT_BREAKPOINTS)
+    module = made(stops, DebugSteps.AT_BREAKPOINTS)
     line = stops.__code__.co_firstlineno + 2
     with pytest.warns(RuntimeWarning, match=rf"test_steps\.py:{line}:5 is ignored"):
-        run_pipeline(module, "drop-steps")
-    assert {op.defn for op in module.walk()}.isdisjoint({step, breakpoint_})
+        run_pipeline(module, "strip-debug-info")
+    assert {op.defn for op in module.walk()}.isdisjoint({debug_step, breakpoint_})

@@ -141,7 +141,7 @@ def described(w: Writer, base: Value, room: int, ty: Type, *, apart: bool) -> Va
         reach += (extents[0] - 1) * strides[0]
     sizes = [w.constant(n, I32) for n in extents] + [w.constant(s, I64) for s in strides]
     padding = Padding.NAN if element.is_floating() and w.chance(3) else Padding.ZERO
-    return w.emit(descriptor.make_descriptor, base, *sizes, block=ty.shape, padding=padding)
+    return w.emit(descriptor.make_tensor_descriptor, base, *sizes, block=ty.shape, padding=padding)
 
 
 def starts_of(w: Writer, rank: int) -> list[Value]:

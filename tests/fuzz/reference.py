@@ -3,7 +3,7 @@
 `evaluate` walks the IR recursively. A value is a NumPy array of exactly its type's shape, memory is
 the arrays that were passed, and an address is looked up in a table of the elements that exist.
 Nothing here is shared with the interpreter but the meaning of the less plain elementwise operations
-(`OpDef.meaning`, given one program's full arrays).
+(`OpDef.semantics`, given one program's full arrays).
 """
 
 from __future__ import annotations
@@ -181,11 +181,11 @@ class Evaluator:
     def combine(self, op: Operation, first: list[Any], second: list[Any], env: Env) -> list[Any]:
         return self.inside(op, 0, [*first, *second], env)
 
-    def reduce_by(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
+    def reduce_region(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
         """One after the other from the front."""
         return [rows[-1] for rows in self.running(op, operands, env, reverse=False)]
 
-    def scan_by(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
+    def scan_region(self, op: Operation, operands: list[Any], env: Env) -> list[Any]:
         totals = self.running(op, operands, env, op["reverse"])
         step = -1 if op["reverse"] else 1
         return [np.moveaxis(t[::step], 0, op["axis"]).copy() for t in totals]
@@ -269,7 +269,7 @@ class Evaluator:
                 self.write(int(pointers[lane]), value[lane], element, lane)
         return result
 
-    def make_descriptor(self, op: Operation, operands: list[Any]) -> Any:
+    def make_tensor_descriptor(self, op: Operation, operands: list[Any]) -> Any:
         return np.array([int(part) for part in operands], np.int64)
 
     def box(self, desc: Any, offsets: Sequence[Any], ty: Descriptor) -> dict[tuple[int, ...], int]:
@@ -331,8 +331,8 @@ REGIONS: dict[str, Callable[..., list[Any]]] = {
     "for": Evaluator.for_,
     "while": Evaluator.while_,
     "call": Evaluator.call,
-    "reduce_by": Evaluator.reduce_by,
-    "scan_by": Evaluator.scan_by,
+    "reduce_region": Evaluator.reduce_region,
+    "scan_region": Evaluator.scan_region,
 }
 EFFECTS: dict[str, Callable[..., Any]] = {
     name: getattr(Evaluator, name)
@@ -341,7 +341,7 @@ EFFECTS: dict[str, Callable[..., Any]] = {
         "store",
         "atomic_rmw",
         "atomic_cas",
-        "make_descriptor",
+        "make_tensor_descriptor",
         "descriptor_load",
         "descriptor_store",
         "program_id",
@@ -356,8 +356,8 @@ EFFECTS: dict[str, Callable[..., Any]] = {
 
 def by_meaning(op: Operation, operands: list[Any]) -> list[Any]:
     """The declared meaning, on one program's full arrays."""
-    assert op.defn.meaning is not None, f"{op.name} has no meaning"
-    result = op.defn.meaning(*(x[None] for x in operands), **op.attributes)
+    assert op.defn.semantics is not None, f"{op.name} has no meaning"
+    result = op.defn.semantics(*(x[None] for x in operands), **op.attributes)
     results = result if isinstance(result, tuple) else (result,)
     return [
         np.broadcast_to(r, (1, *value.type.shape))[0].copy()

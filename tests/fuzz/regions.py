@@ -17,12 +17,12 @@ ASSOCIATIVE = (arith.add, arith.mul, arith.xor, arith.and_, arith.or_, arith.min
 
 def reduce_by_of(w: Writer, ty: Type, depth: int) -> Value:
     of, axis = longer(w, ty)
-    return combined(w, reduce.reduce_by, of, depth, axis=axis)
+    return combined(w, reduce.reduce_region, of, depth, axis=axis)
 
 
 def scan_by_of(w: Writer, ty: Type, depth: int) -> Value:
     rest = {"axis": -w.number(1, ty.rank), "reverse": w.chance(2)}
-    return combined(w, reduce.scan_by, ty, depth, **rest)
+    return combined(w, reduce.scan_region, ty, depth, **rest)
 
 
 def combined(w: Writer, defn: OpDef, of: Type, depth: int, **attributes: Any) -> Value:
@@ -32,7 +32,7 @@ def combined(w: Writer, defn: OpDef, of: Type, depth: int, **attributes: Any) ->
     styles = [in_one_step]
     if element in INTEGERS:
         styles += [lesser_by_if, lesser_with_index]
-    if defn is reduce.scan_by:
+    if defn is reduce.scan_region:
         styles += [later]
         styles += [composition] if element in INTEGERS else []
     style = w.choose(styles) if element not in FP8 else later

@@ -31,10 +31,10 @@ def function(body: str, parameters: str = "%x: tile<4x8xf32>", others: str = "")
 
 
 TEXTS = [
-    function(f"%r = reduce_by %x {{axis = -1}} : tile<4xf32> {SUM}"),
-    function(f"%r = scan_by %x {{axis = -2, reverse = true}} : tile<4x8xf32> {SUM}"),
+    function(f"%r = reduce_region %x {{axis = -1}} : tile<4xf32> {SUM}"),
+    function(f"%r = scan_region %x {{axis = -2, reverse = true}} : tile<4x8xf32> {SUM}"),
     function(
-        "%r, %s = reduce_by %x, %y {axis = -1} : f32, i64 "
+        "%r, %s = reduce_region %x, %y {axis = -1} : f32, i64 "
         "region combine(%a: f32, %i: i64, %b: f32, %j: i64) {\n"
         "    %t = cmp %a, %b {predicate = gt} : i1\n"
         "    %v, %k = if %t : f32, i64 {\n"
@@ -47,7 +47,7 @@ TEXTS = [
         "%x: tile<8xf32>, %y: tile<8xi64>",
     ),
     function(
-        "%r = scan_by %x {axis = -1} : tile<4x8xf32> region combine(%a: f32, %b: f32) {\n"
+        "%r = scan_region %x {axis = -1} : tile<4x8xf32> region combine(%a: f32, %b: f32) {\n"
         "    %c = call %a, %b {callee = @later} : f32\n"
         "    yield %c\n"
         "  }",
@@ -67,7 +67,7 @@ def test_text_is_read_and_printed_alike(text: str) -> None:
 
 def test_a_location_stands_before_the_regions() -> None:
     place = 'loc("k.py":7:4-9 "f" at "k.py":12:0)'
-    text = function(f"%r = reduce_by %x {{axis = -1}} : tile<4xf32> {place} {SUM}")
+    text = function(f"%r = reduce_region %x {{axis = -1}} : tile<4xf32> {place} {SUM}")
     op = parse_module(text)["test"].body.first
     assert op is not None
     assert op.loc is not None
@@ -75,7 +75,7 @@ def test_a_location_stands_before_the_regions() -> None:
 
 
 def test_regions_of_one_function_name_their_arguments_apart() -> None:
-    line = f"= reduce_by %x {{axis = -1}} : tile<4xf32> {SUM}"
+    line = f"= reduce_region %x {{axis = -1}} : tile<4xf32> {SUM}"
     module = parse_module(function(f"%r {line}\n  %s {line}"))
     text = print_module(module)
     assert "region combine(%a_1: f32, %b_1: f32)" in text
@@ -85,17 +85,17 @@ def test_regions_of_one_function_name_their_arguments_apart() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("%r = reduce_by %x {axis = -1} : tile<4xf32>", "expected `region`, found `return`"),
+        ("%r = reduce_region %x {axis = -1} : tile<4xf32>", "expected `region`, found `return`"),
         (
-            "%r = reduce_by %x {axis = -1} : tile<4xf32> region body(%a: f32, %b: f32) {\n}",
+            "%r = reduce_region %x {axis = -1} : tile<4xf32> region body(%a: f32, %b: f32) {\n}",
             "expected region `combine`, found `body`",
         ),
         (
-            "%r = reduce_by %x {axis = -1} : tile<4xf32> region combine(a: f32) {\n}",
+            "%r = reduce_region %x {axis = -1} : tile<4xf32> region combine(a: f32) {\n}",
             "expected an argument, such as %a, found `a`",
         ),
         ("%r = add %x, %x : tile<4x8xf32> region combine() {\n}", "unknown operation `region`"),
-        (f"%r = reduce_by %x {{axis = -1}} : f32 {SUM}", "has results (tile<4xf32>)"),
+        (f"%r = reduce_region %x {{axis = -1}} : f32 {SUM}", "has results (tile<4xf32>)"),
     ],
 )
 def test_wrong_text_is_refused(body: str, message: str) -> None:
@@ -125,29 +125,29 @@ def refused(body: str, parameters: str = "%x: tile<4x8xf32>") -> str:
     ("body", "message"),
     [
         (
-            "%r = reduce_by %x {axis = 1} : f32 region combine(%a: f32, %b: f32) {\nyield %a\n}",
+            "%r = reduce_region %x {axis = 1} : f32 region combine(%a: f32, %b: f32) {\nyield %a\n}",
             "axis 1 is outside a tile of rank 2; axes are counted from the right",
         ),
         (
-            "%r = scan_by %x {axis = -1} : f32 region combine(%a: f32) {\nyield %a\n}",
-            "the region of scan_by takes arguments of types (f32, f32), not (f32)",
+            "%r = scan_region %x {axis = -1} : f32 region combine(%a: f32) {\nyield %a\n}",
+            "the region of scan_region takes arguments of types (f32, f32), not (f32)",
         ),
         (
-            "%r = scan_by %x {axis = -1} : f32 region combine(%a: f32, %b: i32) {\nyield %a\n}",
-            "the region of scan_by takes arguments of types (f32, f32), not (f32, i32)",
+            "%r = scan_region %x {axis = -1} : f32 region combine(%a: f32, %b: i32) {\nyield %a\n}",
+            "the region of scan_region takes arguments of types (f32, f32), not (f32, i32)",
         ),
         (
-            "%r = reduce_by %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\n"
+            "%r = reduce_region %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\n"
             "yield %a, %b\n}",
-            "the region of reduce_by yields one group, (f32), not (f32, f32)",
+            "the region of reduce_region yields one group, (f32), not (f32, f32)",
         ),
         (
-            "%r = reduce_by %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\nreturn %a\n}",
-            "the region of reduce_by ends with `yield`, not `return`",
+            "%r = reduce_region %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\nreturn %a\n}",
+            "the region of reduce_region ends with `yield`, not `return`",
         ),
         (
-            "%r = reduce_by {axis = -1} : f32 region combine() {\nyield\n}",
-            "reduce_by takes at least one tile",
+            "%r = reduce_region {axis = -1} : f32 region combine() {\nyield\n}",
+            "reduce_region takes at least one tile",
         ),
     ],
 )
@@ -158,17 +158,17 @@ def test_the_rules_refuse(body: str, message: str) -> None:
 def test_tiles_have_one_shape_and_hold_numbers() -> None:
     region = "region combine(%a: f32, %i: i32, %b: f32, %j: i32) {\nyield %a, %i\n}"
     message = refused(
-        f"%r, %s = reduce_by %x, %y {{axis = -1}} : f32, i32 {region}",
+        f"%r, %s = reduce_region %x, %y {{axis = -1}} : f32, i32 {region}",
         "%x: tile<8xf32>, %y: tile<4xi32>",
     )
-    assert message == "reduce_by takes tiles of one shape, not tile<8xf32> and tile<4xi32>"
+    assert message == "reduce_region takes tiles of one shape, not tile<8xf32> and tile<4xi32>"
     region = "region combine(%a: ptr<f32>, %b: ptr<f32>) {\nyield %a\n}"
     message = refused(
-        f"%r = scan_by %x {{axis = -1}} : tile<8xptr<f32>> {region}", "%x: tile<8xptr<f32>>"
+        f"%r = scan_region %x {{axis = -1}} : tile<8xptr<f32>> {region}", "%x: tile<8xptr<f32>>"
     )
-    assert message == "scan_by is not defined on ptr<f32>"
-    message = refused(f"%r = scan_by %x {{axis = -1}} : f32 {SUM}", "%x: f32")
-    assert message == "scan_by takes a tile, not f32"
+    assert message == "scan_region is not defined on ptr<f32>"
+    message = refused(f"%r = scan_region %x {{axis = -1}} : f32 {SUM}", "%x: f32")
+    assert message == "scan_region takes a tile, not f32"
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_tiles_have_one_shape_and_hold_numbers() -> None:
     ],
 )
 def test_a_region_computes_scalars_and_nothing_else(line: str, name: str) -> None:
-    body = "%r = reduce_by %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\n"
+    body = "%r = reduce_region %x {axis = -1} : f32 region combine(%a: f32, %b: f32) {\n"
     assert refused(f"{body}{line}\nyield %a\n}}") == (
-        "reduce_by combines by arithmetic, comparison, selection and `if` of scalars; "
+        "reduce_region combines by arithmetic, comparison, selection and `if` of scalars; "
         f"`{name}` is not allowed there"
     )
 
@@ -192,8 +192,8 @@ def test_a_region_computes_scalars_and_nothing_else(line: str, name: str) -> Non
 def test_the_builder_refuses_as_the_text_does() -> None:
     x = Block([parse_module(TEXTS[0])["test"].args[0].type]).args[0]
     with pytest.raises(TypeRuleError, match="takes arguments of types"):
-        create(reduce.reduce_by, [x], {"axis": -1}, [yielding([F32], 0)])
-    op = create(reduce.reduce_by, [x], {"axis": -1}, [yielding([F32, F32], 1)])
+        create(reduce.reduce_region, [x], {"axis": -1}, [yielding([F32], 0)])
+    op = create(reduce.reduce_region, [x], {"axis": -1}, [yielding([F32, F32], 1)])
     assert str(op.result.type) == "tile<4xf32>"
 
 
@@ -209,7 +209,7 @@ def broken(text: str) -> VerificationError:
 
 def test_a_region_sees_nothing_from_outside() -> None:
     body = (
-        "%r = reduce_by %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
+        "%r = reduce_region %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
         "    %c = add %a, %y : f32\n    yield %c\n  }"
     )
     error = broken(function(body, "%x: tile<4x8xf32>, %y: f32"))
@@ -221,7 +221,7 @@ def test_a_region_sees_nothing_from_outside() -> None:
 def test_a_region_sees_no_constant_from_outside_either() -> None:
     body = (
         "%y = const {value = 1.0} : f32\n"
-        "  %r = reduce_by %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
+        "  %r = reduce_region %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
         "    %t = cmp %a, %b {predicate = lt} : i1\n"
         "    %c = if %t : f32 {\n      yield %y\n    } else {\n      yield %b\n    }\n"
         "    yield %c\n  }"
@@ -231,14 +231,14 @@ def test_a_region_sees_no_constant_from_outside_either() -> None:
 
 def test_what_stands_behind_a_region_sees_what_was_there_before() -> None:
     body = (
-        f"%r = reduce_by %x {{axis = -1}} : tile<4xf32> {SUM}\n"
+        f"%r = reduce_region %x {{axis = -1}} : tile<4xf32> {SUM}\n"
         "  %s = add %x, %x : tile<4x8xf32>\n  %t = add %r, %r : tile<4xf32>"
     )
     verify(parse_module(function(body)))
 
 
 CALL = (
-    "%r = reduce_by %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
+    "%r = reduce_region %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
     "    %c = call %a, %b {callee = @f} : f32\n    yield %c\n  }"
 )
 
@@ -253,7 +253,7 @@ def test_called_functions_are_held_to_the_same() -> None:
     )
     error = broken(function(CALL, others=others))
     assert error.message == (
-        "reduce_by combines by arithmetic, comparison, selection and `if` of scalars; "
+        "reduce_region combines by arithmetic, comparison, selection and `if` of scalars; "
         "`splat` is not allowed there"
     )
     assert error.loc is not None
@@ -314,12 +314,12 @@ def test_totals_are_those_of_one_element_after_the_other(
         m = m[:1]  # the same for all programs
     if data.draw(st.booleans()):
         expected = one_by_one(np.broadcast_arrays(m, c), affine, axis, reverse)
-        actual = semantics.scan_by((m, c), affine, axis, reverse)
-        total = semantics.reduce_by((m, c), affine, axis)
+        actual = semantics.scan_region((m, c), affine, axis, reverse)
+        total = semantics.reduce_region((m, c), affine, axis)
     else:
         expected = one_by_one([c], last, axis, reverse)
-        actual = semantics.scan_by((c,), last, axis, reverse)
-        total = semantics.reduce_by((c,), last, axis)
+        actual = semantics.scan_region((c,), last, axis, reverse)
+        total = semantics.reduce_region((c,), last, axis)
     for x, y in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(x, y)
         assert x.dtype == c.dtype
@@ -339,8 +339,8 @@ def test_the_order_is_fixed_and_the_last_of_a_scan_is_the_reduction(extent: int)
     def add(a: Any, b: Any) -> tuple[Any]:
         return (a + b,)
 
-    (reduced,) = semantics.reduce_by((x,), add, -1)
-    (scanned,) = semantics.scan_by((x,), add, -1)
+    (reduced,) = semantics.reduce_region((x,), add, -1)
+    (scanned,) = semantics.scan_region((x,), add, -1)
     np.testing.assert_array_equal(reduced, total[:, 0])
     np.testing.assert_array_equal(scanned[:, -1], reduced)
     np.testing.assert_allclose(scanned, np.cumsum(x.astype(np.float64), 1), rtol=1e-5, atol=1e-5)
@@ -353,8 +353,10 @@ def test_what_a_region_leaves_out_is_filled_in() -> None:
     def seven(a: Any, b: Any) -> tuple[Any]:
         return (np.full(1, 7, np.int32),)
 
-    np.testing.assert_array_equal(semantics.reduce_by((x,), seven, -1)[0], [7, 7, 7])
-    np.testing.assert_array_equal(semantics.scan_by((x,), seven, -1)[0][:, 1:], np.full((3, 3), 7))
+    np.testing.assert_array_equal(semantics.reduce_region((x,), seven, -1)[0], [7, 7, 7])
+    np.testing.assert_array_equal(
+        semantics.scan_region((x,), seven, -1)[0][:, 1:], np.full((3, 3), 7)
+    )
 
 
 def test_the_number_of_calls_grows_with_the_logarithm() -> None:
@@ -365,9 +367,9 @@ def test_the_number_of_calls_grows_with_the_logarithm() -> None:
         return (a + b,)
 
     x = np.ones((1, 1024))
-    semantics.reduce_by((x,), add, -1)
+    semantics.reduce_region((x,), add, -1)
     assert (len(calls), sum(calls)) == (10, 1023)
     calls.clear()
-    semantics.scan_by((x,), add, -1)
+    semantics.scan_region((x,), add, -1)
     assert len(calls) == 19
     assert sum(calls) < 2048

@@ -974,12 +974,14 @@ def test_cutting_to_tf32() -> None:
         [1.0, 1 + 2**-10, 1 + 2**-10 - 2**-23, -1 - 2**-11, np.inf, -0.0, 2.0**-130], types.F32
     )
     want = [1.0, 1 + 2**-10, 1.0, -1.0, np.inf, -0.0, 2.0**-130]
-    assert_same(semantics.cut(x, 10), array(want, types.F32), x)
+    assert_same(semantics.truncate_mantissa(x, 10), array(want, types.F32), x)
     assert np.isnan(
-        semantics.cut(np.array([0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32), 10)
+        semantics.truncate_mantissa(
+            np.array([0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32), 10
+        )
     ).all()
     many = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
-    off = np.abs(semantics.cut(many, 10) - many) / np.abs(many)
+    off = np.abs(semantics.truncate_mantissa(many, 10) - many) / np.abs(many)
     assert 0.9 * 2**-10 < off.max() < 2**-10
 
 

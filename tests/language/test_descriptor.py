@@ -35,7 +35,7 @@ def test_a_descriptor_is_made_of_narrow_extents_and_wide_strides() -> None:
     assert str(desc.type) == "desc<64x32xf16>"
     assert sketch.text() == [
         "%v = cast %c {to = i64} : i64",
-        "%v_1 = make_descriptor %a, %b, %c, %v {block = (64, 32)} : desc<64x32xf16>",
+        "%v_1 = make_tensor_descriptor %a, %b, %c, %v {block = (64, 32)} : desc<64x32xf16>",
     ]
 
 
@@ -68,7 +68,7 @@ def test_blocks_are_read_and_written() -> None:
     tl.load_tensor_descriptor.emit(sketch.build, desc, [0, 1 << 40])
     assert "{value = -2147483648}" in sketch.text()[-2]
     call(sketch, desc, "atomic_max", [i, i], 2)
-    assert sketch.text()[-1] == "descriptor_atomic %a, %v_13, %b, %b {kind = max}"
+    assert sketch.text()[-1] == "descriptor_reduce %a, %v_13, %b, %b {kind = max}"
 
 
 def test_rows_are_gathered_and_scattered() -> None:

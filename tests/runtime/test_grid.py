@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tile import cdiv, next_power_of_2
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.runtime.grid import normalise_grid
+from tile.runtime.grid import normalize_grid
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tile.runtime.grid import normalise_grid
     ],
 )
 def test_extents(grid, expected) -> None:
-    extents = normalise_grid(grid)
+    extents = normalize_grid(grid)
     assert extents == expected
     assert [type(extent) for extent in extents] == [int, int, int]
 
@@ -46,7 +46,7 @@ def test_extents(grid, expected) -> None:
 )
 def test_refuses_extents(grid, words: str) -> None:
     with pytest.raises(ArgumentValueError) as caught:
-        normalise_grid(grid)
+        normalize_grid(grid)
     assert words in str(caught.value)
 
 
@@ -62,7 +62,7 @@ def test_refuses_extents(grid, words: str) -> None:
 )
 def test_refuses_what_is_no_integer(grid, words: str) -> None:
     with pytest.raises(ArgumentTypeError) as caught:
-        normalise_grid(grid)
+        normalize_grid(grid)
     assert words in str(caught.value)
 
 

@@ -366,7 +366,7 @@ def test_sets_have_one_text_in_all_processes(code: str) -> None:
 
 def test_the_store_is_where_the_settings_say(folder: Path) -> None:
     compiled()
-    there = cache.current()
+    there = cache.current_cache()
     assert there is not None
     assert [one.title for one in there.kept()] == ["scale for nvptx:sm_80"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import tile
 from tile import language
-from tile._lazy import LateNames, is_given_on, late
+from tile._lazy import LazyNames, is_lazy_reexport, lazy_import
 
 
 def test_every_public_name_is_there() -> None:
@@ -39,10 +39,10 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 
 
 def test_a_function() -> None:
-    repeated = late("textwrap", "shorten")
+    repeated = lazy_import("textwrap", "shorten")
     assert [repeated("a  b", width=9) for _ in "ab"] == ["a b"] * 2
     with pytest.raises(ModuleNotFoundError):
-        late("tile.absent", "nothing")()
+        lazy_import("tile.absent", "nothing")()
 
 
 def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> None:
@@ -52,7 +52,7 @@ def test_names_of_the_language_are_where_type_checkers_read_that_they_are() -> N
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     read = {alias.name: node.module for node in imports for alias in node.names}
     names = vars(language)["__getattr__"]
-    assert isinstance(names, LateNames)
+    assert isinstance(names, LazyNames)
     modules = {"math": "tile.language.math", "random": "tile.language.random"}
     assert names.sources == read | modules
     assert {*names.sources, *vars(language)} >= set(language.__all__) <= set(dir(language))
@@ -71,8 +71,8 @@ def test_a_name_of_the_language_is_never_a_module_by_accident() -> None:
 
 
 def test_which_names_are_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_given_on(language, "load") and is_given_on(language, "math")
-    assert not is_given_on(language, "constexpr") and not is_given_on(language, "absent")
-    assert not is_given_on(sys, "path")
+    assert is_lazy_reexport(language, "load") and is_lazy_reexport(language, "math")
+    assert not is_lazy_reexport(language, "constexpr") and not is_lazy_reexport(language, "absent")
+    assert not is_lazy_reexport(sys, "path")
     monkeypatch.setattr(language, "load", language.store)
-    assert not is_given_on(language, "load")
+    assert not is_lazy_reexport(language, "load")

@@ -18,7 +18,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import ALL, ALWAYS, MAX_FAULTS, Check, choose
+from tile.faults import ALL, ALWAYS, MAX_FAULTS, Check, parse_checks
 
 
 @tile.jit
@@ -48,7 +48,7 @@ def race(**options):
     ],
 )
 def test_checks_are_chosen_by_name(text, chosen) -> None:
-    assert choose(text) == chosen
+    assert parse_checks(text) == chosen
 
 
 def test_nothing_but_bounds_is_checked_unless_asked() -> None:
@@ -161,7 +161,7 @@ def test_a_report_as_text_and_as_json() -> None:
     assert fault["other"]["program"] == [3, 0, 0]
     assert fault["place"] == {
         "argument": "o_ptr",
-        "element": 0,
+        "frag_extract": 0,
         "index": [0],
         "shape": [1],
         "dtype": "int32",

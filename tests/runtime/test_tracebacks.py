@@ -25,7 +25,7 @@ from tile.errors import (
     TileError,
 )
 from tile.runtime import jit
-from tile.runtime.fast_path import make_plan
+from tile.runtime.fast_path import build_launch_plan
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).name
@@ -134,7 +134,7 @@ def test_errors_keep_what_they_know() -> None:
     error = raised("tuned")
     assert isinstance(error, OutOfBoundsError)
     assert error.fault is not None and error.loc is not None
-    assert error.loc.function == "fill" and error.loc.file == __file__
+    assert error.loc.function == "frag_splat" and error.loc.file == __file__
     cause = raised("hook").__cause__
     assert isinstance(cause, ValueError)
     assert traceback.extract_tb(cause.__traceback__)[-1].name == "hook"
@@ -178,7 +178,7 @@ def test_launches_that_are_repeated() -> None:
     def slow_path(*_: Any, **__: Any) -> Any:
         raise CompilationError("from inside")
 
-    plan = make_plan(
+    plan = build_launch_plan(
         (3,),
         {"B": 4},
         fill.parameters,

@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.kernels import add
-from tile.diagnostics.differential import Plan, Rehearsal
+from tile.diagnostics.differential import CheckOptions, DifferentialRun
 from tile.errors import CompilationError, OutOfBoundsError
 from tile.testing import assert_close
 
@@ -123,7 +123,7 @@ def test_a_configuration_that_leaves_its_arrays_is_not_skipped() -> None:
 def test_checks_of_a_tuned_kernel_pass_over_what_does_not_compile() -> None:
     kernel = tile.autotune(configurations(8, 64, 32), key=[])(demanding)
     x = np.zeros(100, np.float32)
-    with Rehearsal(Plan()).watching() as findings:
+    with DifferentialRun(CheckOptions()).watching() as findings:
         kernel[grid](x, 100)
     assert not findings and not findings.dependences
     assert (x == 1).all()

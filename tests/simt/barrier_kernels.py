@@ -83,7 +83,7 @@ kernel(
     "transpose",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %y = local_load %m : $C
     %z = trans %y {order = (1, 0)} : $R
@@ -95,10 +95,10 @@ kernel(
     "two conversions, one after the other",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %y = local_load %m : $C
-    %k = alloc : $M
+    %k = local_alloc : $M
     local_store %k, %y
     %z = local_load %k : $R
     store %p, %z
@@ -110,8 +110,8 @@ kernel(
     """
     %x = load %p : $R
     %y = load %q : $C
-    %m = alloc : $M
-    %k = alloc : $M
+    %m = local_alloc : $M
+    %k = local_alloc : $M
     local_store %m, %x
     local_store %k, %y
     %a = local_load %m : $C
@@ -125,7 +125,7 @@ kernel(
     "a conversion that stays in its thread",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %y = local_load %m : $R
     local_store %m, %y
@@ -138,7 +138,7 @@ kernel(
     "one buffer for two layouts",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %y = local_load %m : $C
     %z = local_load %m : $B
@@ -151,7 +151,7 @@ kernel(
     """
     %x = load %p : $R
     %r = for %i = %zero to %n step %one iter(%a = %x) : $R {
-      %m = alloc : $M
+      %m = local_alloc : $M
       %t = trans %a {order = (1, 0)} : $C
       local_store %m, %t
       %y = local_load %m : $R
@@ -166,9 +166,9 @@ kernel(
     "a loop with a conversion in two buffers by turns",
     """
     %x = load %p : $R
-    %m = alloc : $M2
+    %m = local_alloc : $M2
     %r, %u = for %i = %zero to %n step %one iter(%a = %x, %turn = %zero) : $R, i32 {
-      %s = slot %m, %turn : $M
+      %s = local_subview %m, %turn : $M
       %t = trans %a {order = (1, 0)} : $C
       local_store %s, %t
       %y = local_load %s : $R
@@ -185,7 +185,7 @@ kernel(
     """
     %x = load %p : $R
     %o = const {value = 0.0} : $C
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %r = for %i = %zero to %n step %one iter(%a = %o) : $C {
       %y = local_load %m : $C
@@ -201,7 +201,7 @@ kernel(
     "a branch that converts",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     %r = if %c : $R {
       local_store %m, %x
       %y = local_load %m : $C
@@ -218,7 +218,7 @@ kernel(
     "a branch that stores, and a load behind it",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     if %c {
       local_store %m, %x
       yield
@@ -236,12 +236,12 @@ kernel(
     "sums of rows across warps, as a line of partial sums",
     """
     %x = load %l : $L
-    %m = alloc : $V
+    %m = local_alloc : $V
     local_store %m, %x
     %y = local_load %m : $S
     %z = local_load %m {mask = (4)} : $S
     %w = add %y, %z : $S
-    %k = alloc : $V
+    %k = local_alloc : $V
     local_store %k, %w
     %v = local_load %k : $L
     store %l, %v
@@ -252,8 +252,8 @@ kernel(
     "sums behind one another in buffers of their own",
     """
     %x = load %l : $L
-    %m = alloc : $V
-    %k = alloc : $V
+    %m = local_alloc : $V
+    %k = local_alloc : $V
     local_store %m, %x
     %y = local_load %m : $S
     local_store %k, %y
@@ -271,10 +271,10 @@ kernel(
     %x = load %f : $F
     %o = const {value = 0} : $F
     %y = const {value = true} : tile<4xi1, #few>
-    %m = alloc : $N
+    %m = local_alloc : $N
     local_store %m, %o
-    local_count %m, %x, %y
-    local_count %m, %x, %y
+    local_atomic_inc %m, %x, %y
+    local_atomic_inc %m, %x, %y
     %h = local_load %m : $F
     store %f, %h
     """,
@@ -284,7 +284,7 @@ kernel(
     "gather",
     """
     %x = load %f : $F
-    %m = alloc : $N
+    %m = local_alloc : $N
     local_store %m, %x
     %y = local_gather %m, %x {axis = -1} : $F
     store %f, %y
@@ -340,26 +340,26 @@ def ring(stages: int, surely: bool = False) -> str:
     ty = f"shared<8x8xf32, #square{f', stages = {stages}' if stages > 1 else ''}>"
     first = "".join(
         f"""
-        %s{i} = slot %m, %zero {{shift = {i}}} : $M
-        local_copy %s{i}, %p
-        copy_commit"""
+        %s{i} = local_subview %m, %zero {{shift = {i}}} : $M
+        local_cp_async %s{i}, %p
+        cp_async_commit_group"""
         for i in range(ahead)
     )
     return f"""
     %acc = const {{value = 0.0}} : $C
-    %m = alloc : {ty}{first}
+    %m = local_alloc : {ty}{first}
     %r, %t = for %i = %zero to %n step %one iter(%a = %acc, %turn = %zero) : $C, i32 {{
-      copy_wait {{pending = {ahead - 1}}}
-      %s = slot %m, %turn : $M
+      cp_async_wait_group {{pending = {ahead - 1}}}
+      %s = local_subview %m, %turn : $M
       %x = local_load %s : $C
       %b = add %a, %x : $C
-      %u = slot %m, %turn {{shift = {stages - 1}}} : $M
-      local_copy %u, %p
-      copy_commit
+      %u = local_subview %m, %turn {{shift = {stages - 1}}} : $M
+      local_cp_async %u, %p
+      cp_async_commit_group
       %next = add %turn, %one : i32
       yield %b, %next
     }}
-    copy_wait {{pending = 0}}
+    cp_async_wait_group {{pending = 0}}
     """
 
 
@@ -371,7 +371,7 @@ kernel(
     "ring of 3, and a conversion in its place",
     ring(3)
     + """
-    %k = alloc : $M
+    %k = local_alloc : $M
     local_store %k, %r
     %y = local_load %k : $R
     store %p, %y
@@ -398,23 +398,23 @@ kernel(
 GOING_ON = """
     %acc = const {value = 0.0} : $C
     %two = const {value = 2} : i32
-    %m = alloc : $MX
+    %m = local_alloc : $MX
     %e, %last = for %j = %zero to %n step %one iter(%sum = %acc, %start = %zero) : $C, i32 {
-      %s0 = slot %m, %start : $M
-      local_copy %s0, %p
-      copy_commit
+      %s0 = local_subview %m, %start : $M
+      local_cp_async %s0, %p
+      cp_async_commit_group
       %r, %t = for %i = %zero to %two step %one iter(%a = %sum, %turn = %start) : $C, i32 {
-        %u = slot %m, %turn {shift = 1} : $M
-        local_copy %u, %p
-        copy_commit
-        copy_wait {pending = 1}
-        %s = slot %m, %turn : $M
+        %u = local_subview %m, %turn {shift = 1} : $M
+        local_cp_async %u, %p
+        cp_async_commit_group
+        cp_async_wait_group {pending = 1}
+        %s = local_subview %m, %turn : $M
         %x = local_load %s : $C
         %b = add %a, %x : $C
         %next = add %turn, %one : i32
         yield %b, %next
       }
-      copy_wait {pending = 0}
+      cp_async_wait_group {pending = 0}
       %after = add %t, %one : i32
       yield %r, %after
     }
@@ -427,7 +427,7 @@ kernel(
     "a while loop with a conversion",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     %r, %e = while iter(%a = %x, %i = %zero) : $R, i32 {
       %t = cmp %i, %n {predicate = lt} : i1
       condition %t
@@ -447,7 +447,7 @@ kernel(
     "a function that converts",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     %y = call %x {callee = @f} : $C
     %z = local_load %m : $C
@@ -459,7 +459,7 @@ kernel(
     2,
     also="""
     func noinline @f(%x: $R) -> ($C) {
-      %m = alloc : $M
+      %m = local_alloc : $M
       local_store %m, %x
       %y = local_load %m : $C
       return %y
@@ -470,7 +470,7 @@ kernel(
     "barriers that are there",
     """
     %x = load %p : $R
-    %m = alloc : $M
+    %m = local_alloc : $M
     local_store %m, %x
     barrier
     %y = local_load %m : $C

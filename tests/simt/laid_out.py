@@ -13,13 +13,13 @@ from tile.backends.interp.rules import RULES
 from tile.backends.interp.translate import translate
 from tile.ir.core import Module
 from tile.simt.ops.layout import convert_layout
-from tile.transforms.descriptors_to_pointers import expand_descriptors
+from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 
 def module_of(kernel: Kernel) -> Module:
     """The optimised TILE module of a kernel, without descriptors."""
     module: Module = kernel.compile("interp").artifact.module.clone()
-    expand_descriptors(module, boxes=True)
+    descriptors_to_pointers(module, boxes=True)
     return module
 
 

@@ -79,7 +79,7 @@ class Writer:
         if scope.rings and (not scope.buffers or self.random.random() < 0.5):
             ring = self.random.choice(scope.rings)
             turn = self.random.choice(scope.turns)
-            return self.build(ops.shared.slot, ring, turn, shift=self.random.randint(0, 2))
+            return self.build(ops.shared.local_subview, ring, turn, shift=self.random.randint(0, 2))
         return self.random.choice(scope.buffers) if scope.buffers else None
 
     def in_layout(self, scope: Scope, layout: object) -> Value:
@@ -88,12 +88,12 @@ class Writer:
     def alloc(self, scope: Scope, depth: int) -> None:
         stages = self.random.choice([1, 1, 2, 3])
         layout = LAYOUTS["square"]
-        mem = self.build(ops.shared.alloc, result=Shared((8, 8), F32, layout, stages))  # type: ignore[arg-type]
+        mem = self.build(ops.shared.local_alloc, result=Shared((8, 8), F32, layout, stages))  # type: ignore[arg-type]
         (scope.rings if stages > 1 else scope.buffers).append(mem)
         for stage in range(stages):  # nothing that is loaded later is undefined
             held = mem
             if stages > 1:
-                held = self.build(ops.shared.slot, mem, self.zero, shift=stage)
+                held = self.build(ops.shared.local_subview, mem, self.zero, shift=stage)
             self.build.op(ops.shared.local_store, held, self.random.choice(scope.tiles))
 
     def store(self, scope: Scope, depth: int) -> None:

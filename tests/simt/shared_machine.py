@@ -1,6 +1,6 @@
 """Runs LAID_OUT IR on one program, element by element, and looks for races between its threads.
 
-Shared memory is bytes, in which buffers lie where `plan-shared` put them. Each access notes which
+Shared memory is bytes, in which buffers lie where `allocate-shared` put them. Each access notes which
 threads touch which bytes. Two threads race if they touch a byte, one of them to write it, with no
 barrier in between; and so does whoever touches what a copy is still being written to.
 """
@@ -104,9 +104,9 @@ class Machine:
         raise AssertionError("a block without end")
 
     def pure(self, op: Operation) -> list[Any]:
-        assert op.defn.meaning is not None, op.name
+        assert op.defn.semantics is not None, op.name
         operands = [None if v is None else self.values[v] for v in op.operands]
-        found = op.defn.meaning(*operands, **op.attributes)
+        found = op.defn.semantics(*operands, **op.attributes)
         found = found if isinstance(found, tuple) else (found,)
         return [
             np.broadcast_to(x, (1, *v.type.shape)) for x, v in zip(found, op.results, strict=True)
@@ -146,13 +146,13 @@ class Machine:
     def place(self, mem: Value) -> tuple[Shared, int]:
         op, ty = mem.op, mem.type
         assert op is not None and isinstance(ty, Shared)
-        if op.defn is ops.shared.slot:
+        if op.defn is ops.shared.local_subview:
             whole, at = self.place(op["mem"])
             turn = (int(self.values[op["turn"]][0]) + op["shift"]) % whole.stages
             return ty, at + turn * ty.bytes
         if op["at"] >= 0:
             return ty, op["at"]
-        if mem not in self.unplanned:  # before plan-shared, each has a place of its own
+        if mem not in self.unplanned:  # before allocate-shared, each has a place of its own
             self.unplanned[mem] = sum(_bytes(v) for v in self.unplanned)
         return ty, self.unplanned[mem]
 
@@ -375,15 +375,15 @@ def _const(m: Machine, op: Operation) -> list[Any]:
 
 _RULES: dict[str, Callable[[Machine, Operation], list[Any]]] = {
     "const": _const,
-    "alloc": lambda m, op: [None],
-    "slot": lambda m, op: [None],
+    "local_alloc": lambda m, op: [None],
+    "local_subview": lambda m, op: [None],
     "local_store": _store,
     "local_load": _load,
     "local_gather": _gather,
-    "local_count": _count,
-    "local_copy": _copy,
-    "copy_wait": _wait,
-    "copy_commit": _commit,
+    "local_atomic_inc": _count,
+    "local_cp_async": _copy,
+    "cp_async_wait_group": _wait,
+    "cp_async_commit_group": _commit,
     memory.load.name: _global_load,
     memory.store.name: _global_store,
     memory.atomic_rmw.name: _atomic,
@@ -392,5 +392,5 @@ _RULES: dict[str, Callable[[Machine, Operation], list[Any]]] = {
     control.for_.name: _for,
     control.while_.name: _while,
     control.call.name: _call,
-    reduce.reduce_by.name: _reduce,
+    reduce.reduce_region.name: _reduce,
 }

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import (
-    ArrivalError,
     CopyInFlightError,
     ExecutionError,
-    ProductInFlightError,
+    MbarrierError,
     RaceError,
+    WgmmaInFlightError,
 )
 from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
@@ -26,12 +26,12 @@ from tile.simt.target import SimtTarget
 # What is reported where one is missing.
 FAULTS: dict[object, type[ExecutionError]] = {
     memory.barrier: RaceError,
-    shared.copy_wait: CopyInFlightError,
-    wgmma.group_wait: ProductInFlightError,
-    wgmma.group_fence: RaceError,
-    tma.barrier_wait: CopyInFlightError,
-    tma.barrier_init: ArrivalError,
-    tma.barrier_expect: ArrivalError,
+    shared.cp_async_wait_group: CopyInFlightError,
+    wgmma.wgmma_wait: WgmmaInFlightError,
+    wgmma.fence_proxy_async: RaceError,
+    tma.mbarrier_wait: CopyInFlightError,
+    tma.mbarrier_init: MbarrierError,
+    tma.mbarrier_arrive_expect_tx: MbarrierError,
 }
 MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3))
 

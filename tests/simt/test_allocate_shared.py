@@ -16,7 +16,7 @@ from tile.ir.types import F16, F32, I8, I32, Scalar, Shared, Tile
 from tile.simt import ops
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.swizzle import swizzled
-from tile.simt.memory.allocate_shared import plan_shared, shared_bytes
+from tile.simt.memory.allocate_shared import allocate_shared, shared_bytes
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.target import GENERIC, MATRIX, PLAIN
 
@@ -32,8 +32,8 @@ def together(*wanted: tuple[tuple[int, int], Scalar, int]) -> Module:
         tile = Tile(shape, element, blocked(shape, [1, 4], [8, 4], [4, 1]))
         with build.at(Loc("kernel.py", line)):
             memory = swizzled(shape, 1, 1, 1)
-            mem = build(ops.shared.alloc, result=Shared(shape, element, memory, stages))
-            slot = build(ops.shared.slot, mem, kernel.args[0])
+            mem = build(ops.shared.local_alloc, result=Shared(shape, element, memory, stages))
+            slot = build(ops.shared.local_subview, mem, kernel.args[0])
             build.op(ops.shared.local_store, slot, build.constant(0, tile))
             held.append((slot, tile))
     for slot, tile in held:
@@ -49,7 +49,7 @@ def in_turn(*shapes: tuple[int, int]) -> Module:
     for line, shape in enumerate(shapes, 1):
         tile = Tile(shape, F32, blocked(shape, [1, 4], [8, 4], [4, 1]))
         with build.at(Loc("kernel.py", line)):
-            mem = build(ops.shared.alloc, result=Shared(shape, F32, swizzled(shape, 1, 1, 1)))
+            mem = build(ops.shared.local_alloc, result=Shared(shape, F32, swizzled(shape, 1, 1, 1)))
             build.op(ops.shared.local_store, mem, build.constant(0, tile))
             build(ops.shared.local_load, mem, result=tile)
     build.op(control.return_)
@@ -57,25 +57,25 @@ def in_turn(*shapes: tuple[int, int]) -> Module:
 
 
 def places(module: Module) -> list[int]:
-    return [op["at"] for op in module.walk() if op.defn is ops.shared.alloc]
+    return [op["at"] for op in module.walk() if op.defn is ops.shared.local_alloc]
 
 
 def test_rings_begin_at_multiples_of_128_and_others_of_16() -> None:
     module = together(((1, 8), I8, 1), ((1, 4), I8, 1), ((1, 8), I8, 2), ((1, 8), I8, 1))
-    plan_shared(module, target=TIGHT)
+    allocate_shared(module, target=TIGHT)
     assert places(module) == [32, 48, 0, 16]
     assert shared_bytes(module) == 52
 
 
 def test_what_is_to_spare_is_used() -> None:
     module = together(((1, 8), I8, 1), ((1, 4), I8, 1), ((1, 8), I8, 2), ((1, 8), I8, 1))
-    plan_shared(module, target=GENERIC)
+    allocate_shared(module, target=GENERIC)
     assert places(module) == [0, 16, 128, 144]
 
 
 def test_what_a_program_takes_is_known_when_it_is_planned() -> None:
     module = together(((16, 16), F32, 1))
-    with pytest.raises(PassError, match="no offset before the pass plan-shared") as caught:
+    with pytest.raises(PassError, match="no offset before the pass allocate-shared") as caught:
         shared_bytes(module)
     assert caught.value.loc == Loc("kernel.py", 1)
     assert shared_bytes(Module()) == 0
@@ -84,7 +84,7 @@ def test_what_a_program_takes_is_known_when_it_is_planned() -> None:
 def test_too_much_is_itemised() -> None:
     module = together(((128, 32), F16, 4), ((32, 128), F16, 4), ((64, 64), I8, 1))
     with pytest.raises(OutOfResourcesError) as caught:
-        plan_shared(module, target=GENERIC)
+        allocate_shared(module, target=GENERIC)
     error = caught.value
     assert isinstance(error, CompilationError)
     assert error.message == (
@@ -103,24 +103,24 @@ def test_what_takes_most_is_itemised_wherever_it_lies() -> None:
     """The small buffers lie side by side here, up to where the large one ends."""
     module = in_turn((64, 64), (64, 64), (64, 64), (64, 64), (128, 128))
     with pytest.raises(OutOfResourcesError, match="needs 65536 bytes") as caught:
-        plan_shared(module, target=GENERIC)
+        allocate_shared(module, target=GENERIC)
     assert caught.value.notes == ["65536 bytes for a tile 128x128xf32, at kernel.py:5:1"]
     assert caught.value.loc == Loc("kernel.py", 5)
 
 
 def test_what_fits_in_fewer_stages_fits_by_that_advice() -> None:
     wanted = ((128, 32), F16), ((32, 128), F16)
-    plan_shared(together(*((shape, of, 2) for shape, of in wanted)), target=PLAIN)
-    plan_shared(together(*((shape, of, 4) for shape, of in wanted)), target=MATRIX)
+    allocate_shared(together(*((shape, of, 2) for shape, of in wanted)), target=PLAIN)
+    allocate_shared(together(*((shape, of, 4) for shape, of in wanted)), target=MATRIX)
 
 
 def test_smaller_tiles_are_advised_where_stages_do_not_help() -> None:
     with pytest.raises(OutOfResourcesError) as caught:
-        plan_shared(together(((128, 128), F32, 1)), target=GENERIC)
+        allocate_shared(together(((128, 128), F32, 1)), target=GENERIC)
     assert caught.value.message.endswith("; tiles of 1/2 of their size would take 32768")
     text = "tiles of 1/4 of their size would take 32768 with num_stages=1"
     with pytest.raises(OutOfResourcesError, match=text):
-        plan_shared(together(((256, 128), F32, 2)), target=GENERIC)
+        allocate_shared(together(((256, 128), F32, 2)), target=GENERIC)
 
 
 def test_a_buffer_is_used_where_it_is() -> None:
@@ -129,7 +129,7 @@ def test_a_buffer_is_used_where_it_is() -> None:
     assert last is not None and module.kernel.body.first is not None
     last.set_operands([module.kernel.body.first.result])
     with pytest.raises(PassError, match="cannot be passed on by return"):
-        plan_shared(module, target=GENERIC)
+        allocate_shared(module, target=GENERIC)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -137,12 +137,12 @@ def test_places_are_always_the_same_and_never_more_than_all_buffers_take(seed: i
     texts = set()
     for _ in range(2):
         module = Writer(seed).module()
-        run_pipeline(module, "expose-shared{num_warps=2},plan-shared", Level.LAID_OUT)
+        run_pipeline(module, "expose-shared{num_warps=2},allocate-shared", Level.LAID_OUT)
         texts.add(print_module(module))
     assert len(texts) == 1
     sizes = [
         -(-op.result.type.bytes // 128) * 128  # type: ignore[attr-defined]
         for op in module.walk()
-        if op.defn is ops.shared.alloc
+        if op.defn is ops.shared.local_alloc
     ]
     assert max(sizes, default=0) - 127 <= max(shared_bytes(module), 1) <= max(sum(sizes), 1)

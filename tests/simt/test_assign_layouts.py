@@ -16,17 +16,17 @@ from tile.ir.printer import print_module
 from tile.ir.types import F32, Tile
 from tile.ir.verifier import verify
 from tile.simt.assign.assign_layouts import assign_layouts
-from tile.simt.assign.coalesce import spread
-from tile.simt.assign.dot_layouts import matrix_warps, square, thread_accumulator
-from tile.simt.assign.layout_cost import conversion
+from tile.simt.assign.coalesce import distributed_layout
+from tile.simt.assign.dot_layouts import fma_accumulator_layout, mma_warps, square_grid
+from tile.simt.assign.layout_cost import conversion_cost
 from tile.simt.layouts.conversion import Renaming, plan_conversion
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import check_distributed, layout_of
-from tile.simt.ops.mma import matrix_dot
+from tile.simt.ops.mma import mma_dot
 from tile.simt.target import GENERIC, MATRIX, TARGETS, SimtTarget
-from tile.transforms.descriptors_to_pointers import expand_descriptors
+from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 MACHINES = st.sampled_from(sorted(TARGETS.items()))
@@ -63,7 +63,7 @@ def test_random_kernels_keep_their_meaning(
     case: Case, machine: tuple[str, SimtTarget], warps: int
 ) -> None:
     wanted = interpret(case.module, case)
-    expand_descriptors(case.module)
+    descriptors_to_pointers(case.module)
     module = laid_out(case.module, machine[1], warps)
     text = print_module(module)
     read = parse_module(text)
@@ -105,7 +105,7 @@ def test_conversions_are_few(name: str, count: int) -> None:
 def test_what_attention_multiplies_keeps_its_registers() -> None:
     """The weights of the first product are the left factor of the second, by names alone."""
     module = laid_out(module_of(KERNELS["attention"]), MATRIX, 4)
-    _, second = (op for op in module.walk() if op.defn is matrix_dot)
+    _, second = (op for op in module.walk() if op.defn is mma_dot)
     left = second.inputs[0].op
     assert left is not None
     assert left.defn is not convert_layout or isinstance(
@@ -128,7 +128,7 @@ def test_any_tile_can_be_spread(
     shape: tuple[int, ...], data: st.DataObject, vector: int, lanes: int, warps: int
 ) -> None:
     order = tuple(data.draw(st.permutations(range(len(shape)))))
-    layout = spread(shape, order, vector, lanes, warps)
+    layout = distributed_layout(shape, order, vector, lanes, warps)
     check_distributed(layout, shape)
     assert (layout.in_size(LANE), layout.in_size(WARP)) == (lanes, warps)
 
@@ -139,7 +139,7 @@ def test_any_product_can_be_shared_by_threads(
     m: int, n: int, batch: tuple[int, ...], warps: int
 ) -> None:
     shape = (*batch, m, n)
-    layout = thread_accumulator(shape, 32, warps)
+    layout = fma_accumulator_layout(shape, 32, warps)
     check_distributed(layout, shape)
     # No thread is idle while another has several elements.
     elements = m * n * (batch[0] if batch else 1)
@@ -154,8 +154,8 @@ def test_any_product_can_be_shared_by_threads(
     rows=st.booleans(),
 )
 def test_any_product_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bool) -> None:
-    shape = MatrixShape(16, 8, 16, 16)
-    grid = matrix_warps((m, n), shape, warps, rows=rows)
+    shape = MmaShape(16, 8, 16, 16)
+    grid = mma_warps((m, n), shape, warps, rows=rows)
     assert grid[0] * grid[1] == warps
     for operand, extents in zip(Operand, ((m, 32), (32, n), (m, n)), strict=True):
         check_distributed(matrix_layout(extents, shape, operand, grid), extents)
@@ -175,7 +175,7 @@ def test_any_product_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bo
 def test_pieces_are_square(
     extents: tuple[int, int], least: tuple[int, int], count: int, grid: tuple[int, int]
 ) -> None:
-    assert square(extents, least, count) == grid
+    assert square_grid(extents, least, count) == grid
 
 
 @SETTINGS
@@ -183,7 +183,9 @@ def test_pieces_are_square(
 def test_only_what_renames_registers_is_free(shape: tuple[int, int], data: st.DataObject) -> None:
     orders = st.sampled_from([(0, 1), (1, 0)])
     vectors = st.sampled_from([1, 2, 4])
-    source, result = (spread(shape, data.draw(orders), data.draw(vectors), 32, 2) for _ in "ab")
+    source, result = (
+        distributed_layout(shape, data.draw(orders), data.draw(vectors), 32, 2) for _ in "ab"
+    )
     ty = Tile(shape, F32)
-    if conversion(ty, source, result) == 0:
+    if conversion_cost(ty, source, result) == 0:
         assert isinstance(plan_conversion(source, result, 32), Renaming)

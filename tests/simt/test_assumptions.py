@@ -115,14 +115,14 @@ def threads(assume: Any) -> Module:
 )
 def test_loads_by_remainders_are_wide(assume: Any) -> None:
     """16 bytes at once: 8 elements of f16."""
-    found = [op["vector"] for op in threads(assume).walk() if op.name == "shared_copy"]
+    found = [op["vector"] for op in threads(assume).walk() if op.name == "shared_cp_async"]
     assert found
     assert set(found) == {8}
 
 
 def test_nothing_is_known_of_an_index_that_may_be_negative() -> None:
     module = threads(nothing)
-    assert not any(op.name == "shared_copy" for op in module.walk())
+    assert not any(op.name == "shared_cp_async" for op in module.walk())
     halves = [op["vector"] for op in module.walk() if op.name == "load"]
     assert set(halves) == {1}
 

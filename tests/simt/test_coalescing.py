@@ -11,37 +11,37 @@ from tests.simt.laid_out import module_of
 from tile.analysis.axis_info import axis_info
 from tile.ir.types import F16, F32, I8, Tile
 from tile.simt.assign.coalesce import (
-    Access,
-    Run,
-    accesses,
-    best_width,
-    coalesced,
+    ContiguousRun,
+    TileAccess,
+    coalesced_layout,
     default_layout,
-    spread,
+    distributed_layout,
+    memory_accesses,
+    vector_width_of,
 )
-from tile.simt.assign.layout_cost import access, conversion
+from tile.simt.assign.layout_cost import access_cost, conversion_cost
 from tile.simt.layouts.axes import vector_width
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout_inference import check_distributed
 from tile.simt.target import GENERIC, TARGETS
 
 
-def found(name: str) -> dict[str, Access]:
+def found(name: str) -> dict[str, TileAccess]:
     """What is known of the accesses of a kernel, by operation and shape."""
     kernel = module_of(KERNELS[name]).kernel
-    known = accesses(kernel, axis_info(kernel), GENERIC)
+    known = memory_accesses(kernel, axis_info(kernel), GENERIC)
     return {f"{op.name} {'x'.join(map(str, one.shape))}": one for op, one in known.items()}
 
 
 def test_matmul_is_wide() -> None:
     known = found("matmul_f16")
-    assert known["load 64x32"] == Access((64, 32), (1, 0), 8, 32, 2)
-    assert known["load 32x64"] == Access((32, 64), (1, 0), 8, 64, 2)
-    assert known["store 64x64"] == Access((64, 64), (1, 0), 4, 64, 4)
+    assert known["load 64x32"] == TileAccess((64, 32), (1, 0), 8, 32, 2)
+    assert known["load 32x64"] == TileAccess((32, 64), (1, 0), 8, 64, 2)
+    assert known["store 64x64"] == TileAccess((64, 64), (1, 0), 4, 64, 4)
 
 
 def test_a_mask_that_ends_anywhere_limits_the_width() -> None:
-    assert found("softmax")["load 1024"] == Access(
+    assert found("softmax")["load 1024"] == TileAccess(
         (1024,), (0,), 1, 1024, 4, combined=frozenset({0})
     )
 
@@ -51,8 +51,8 @@ def test_registers_in_a_row_are_neighbours(name: str) -> None:
     """A layout has the vectors that were found, where there are elements enough for all threads."""
     kernel = module_of(KERNELS[name]).kernel
     for target in TARGETS.values():
-        known = accesses(kernel, axis_info(kernel), target)
-        for op, layout in coalesced(known, target, 4).items():
+        known = memory_accesses(kernel, axis_info(kernel), target)
+        for op, layout in coalesced_layout(known, target, 4).items():
             one = known[op]
             check_distributed(layout, one.shape)
             share = op.inputs[0].type.numel // (4 * target.warp_size)  # type: ignore[attr-defined]
@@ -72,13 +72,17 @@ def test_tiles_have_a_layout_anyway(ty: Tile) -> None:
 
 def test_loads_in_a_loop_are_wide_whatever_is_stored_behind_it() -> None:
     kernel = module_of(KERNELS["attention"]).kernel
-    known = accesses(kernel, axis_info(kernel), GENERIC)
-    for op, layout in coalesced(known, GENERIC, 4).items():
+    known = memory_accesses(kernel, axis_info(kernel), GENERIC)
+    for op, layout in coalesced_layout(known, GENERIC, 4).items():
         if op.parent is not None:
             assert vector_width(layout, 1, 8) == 8
 
 
-ALIGNED, OFF, ANYWHERE = Run(4, 1024, 4), Run(4, 1024, 1), Run(4, 1, 1)
+ALIGNED, OFF, ANYWHERE = (
+    ContiguousRun(4, 1024, 4),
+    ContiguousRun(4, 1024, 1),
+    ContiguousRun(4, 1, 1),
+)
 
 
 @pytest.mark.parametrize(
@@ -88,18 +92,20 @@ ALIGNED, OFF, ANYWHERE = Run(4, 1024, 4), Run(4, 1024, 1), Run(4, 1, 1)
         ([ALIGNED, OFF, ALIGNED], 1),
         ([ALIGNED] * 20 + [OFF], 4),  # one that skips costs less than twenty narrow ones
         ([ALIGNED, ANYWHERE], 4),  # what is scattered is so at any width
-        ([Run(2, 512, 8), Run(4, 512, 4)], 4),
-        ([Run(2, 512, 8), Run(2, 512, 8)], 8),
-        ([Run(4, 512, 4), Run(4, 512, 2)], 2),
+        ([ContiguousRun(2, 512, 8), ContiguousRun(4, 512, 4)], 4),
+        ([ContiguousRun(2, 512, 8), ContiguousRun(2, 512, 8)], 8),
+        ([ContiguousRun(4, 512, 4), ContiguousRun(4, 512, 2)], 2),
     ],
 )
-def test_the_width_that_costs_least(runs: list[Run], width: int) -> None:
-    assert best_width(runs, 16, GENERIC) == width
-    assert best_width(runs, 1, GENERIC) == 1
+def test_the_width_that_costs_least(runs: list[ContiguousRun], width: int) -> None:
+    assert vector_width_of(runs, 16, GENERIC) == width
+    assert vector_width_of(runs, 1, GENERIC) == 1
 
 
 RUNS = st.builds(
-    lambda itemsize, length, vector: Run(itemsize, length, min(length, vector, 16 // itemsize)),
+    lambda itemsize, length, vector: ContiguousRun(
+        itemsize, length, min(length, vector, 16 // itemsize)
+    ),
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from([1, 2, 4, 64, 1024]),
     st.sampled_from([1, 2, 4, 8, 16]),
@@ -108,19 +114,21 @@ RUNS = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(RUNS, min_size=2, max_size=2))
-def test_no_layout_of_its_own_would_pay(runs: list[Run]) -> None:
+def test_no_layout_of_its_own_would_pay(runs: list[ContiguousRun]) -> None:
     """Two accesses in one layout cost less than each in its best and a conversion between."""
     share = 16
 
-    def cost(run: Run, width: int) -> float:
+    def cost(run: ContiguousRun, width: int) -> float:
         apart = width if run.length > width else None
-        return share * access(run.itemsize, min(run.vector, width), apart, 32)
+        return share * access_cost(run.itemsize, min(run.vector, width), apart, 32)
 
-    common = best_width(runs, share, GENERIC)
+    common = vector_width_of(runs, share, GENERIC)
     together = sum(cost(run, common) for run in runs)
-    apart = sum(cost(run, best_width([run], share, GENERIC)) for run in runs)
+    apart = sum(cost(run, vector_width_of([run], share, GENERIC)) for run in runs)
     tile = Tile((128 * share,), I8 if 1 in (run.itemsize for run in runs) else F16)
-    converted = conversion(tile, spread((128 * share,), (0,), 1, 32, 4), default(tile))
+    converted = conversion_cost(
+        tile, distributed_layout((128 * share,), (0,), 1, 32, 4), default(tile)
+    )
     assert together <= apart + converted
 
 

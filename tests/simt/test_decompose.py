@@ -29,7 +29,12 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.decompose import decompose
 from tile.simt.lower.distribute import distribute
 from tile.simt.memory.expose_shared import expose_shared
-from tile.simt.ops.layout_inference import LayoutBuilder, check_distributed, layout_of, reduced
+from tile.simt.ops.layout_inference import (
+    LayoutBuilder,
+    check_distributed,
+    layout_of,
+    reduced_layout,
+)
 from tile.simt.target import GENERIC, PLAIN, SimtTarget
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +117,7 @@ def unsigned_zeros(x: Any) -> Array:
 
 def check_within_warps(op: Any, target: SimtTarget) -> None:
     """Check that a reduction or scan combines only registers, and lanes that shuffle."""
-    if op.defn not in (reduce.reduce_by, reduce.scan_by):
+    if op.defn not in (reduce.reduce_region, reduce.scan_region):
         return
     layout = layout_of(op.inputs[0])
     name = axis_name(len(layout.outs) + op["axis"])
@@ -124,7 +129,7 @@ def check_within_warps(op: Any, target: SimtTarget) -> None:
             steps[held].append(along)
     far = [along for held in ([WARP] if target.shuffles else [LANE, WARP]) for along in steps[held]]
     assert not any(far), f"{op.name} along {op['axis']} of {layout}"
-    if op.defn is reduce.scan_by:
+    if op.defn is reduce.scan_region:
         lanes = [along for along in steps[LANE] if along]
         bits = layout.out_bits(name)
         first = steps[REGISTER][: bits - len(lanes)]
@@ -244,7 +249,7 @@ def test_flip(data: Any, where: Any, target: SimtTarget) -> None:
 # Combining functions of users, with several results: one with an `if`, and the sum of segments, in
 # which it matters what stands before what.
 REGIONS = {
-    reduce.reduce_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
+    reduce.reduce_region: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
   %less = cmp %a, %b {predicate = lt} : i1
   %c = if %less : i32 {
     yield %a
@@ -254,7 +259,7 @@ REGIONS = {
   %k = xor %i, %j : i64
   yield %c, %k
 }""",
-    reduce.scan_by: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
+    reduce.scan_region: """region combine(%a: i32, %i: i64, %b: i32, %j: i64) {
   %c = or %a, %b : i32
   %one = const {value = 1} : i32
   %flag = and %b, %one : i32
@@ -284,10 +289,10 @@ def by_region(
 @given(st.data(), reductions(), st.sampled_from(TARGETS))
 def test_reduce_by(data: Any, where: Any, target: SimtTarget) -> None:
     layout, axis = where
-    left = reduced(layout, axis)
+    left = reduced_layout(layout, axis)
     dims = "x".join(map(str, left.shape))
     results = f"tile<{dims}xi32, {left}>, tile<{dims}xi64, {left}>" if dims else "i32, i64"
-    module = by_region(reduce.reduce_by, layout, axis, results, "")
+    module = by_region(reduce.reduce_region, layout, axis, results, "")
     arguments = [values(data, layout.shape, element) for element in (I32, I64)]
     check(module, target, *arguments)
 
@@ -297,7 +302,7 @@ def test_reduce_by(data: Any, where: Any, target: SimtTarget) -> None:
 def test_scan_by(data: Any, where: Any, target: SimtTarget, reverse: bool) -> None:
     layout, axis = where
     attributes = ", reverse = true" if reverse else ""
-    module = by_region(reduce.scan_by, layout, axis, "", attributes)
+    module = by_region(reduce.scan_region, layout, axis, "", attributes)
     arguments = [values(data, layout.shape, element) for element in (I32, I64)]
     check(module, target, *arguments)
 
@@ -322,7 +327,7 @@ def test_bases_along_several_axes(data: Any, where: Any, target: SimtTarget) -> 
 @given(st.data(), reductions(odd=True), st.sampled_from(TARGETS))
 def test_reductions_along_several_axes(data: Any, where: Any, target: SimtTarget) -> None:
     layout, axis = where
-    left = reduced(layout, axis)
+    left = reduced_layout(layout, axis)
     if left.outs:
         try:
             check_distributed(left, left.shape)
@@ -339,7 +344,7 @@ def test_reductions_along_several_axes(data: Any, where: Any, target: SimtTarget
 
 @pytest.mark.parametrize("propagate", [False, True])
 @pytest.mark.parametrize("kind", [ReduceKind.MAX, ReduceKind.MIN])
-@pytest.mark.parametrize("element", FLOATS, ids=str)
+@pytest.mark.parametrize("frag_extract", FLOATS, ids=str)
 def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bool) -> None:
     numbers = np.arange(64).astype(semantics.numpy_dtype(element))
     numbers[5] = np.nan
@@ -351,7 +356,7 @@ def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bo
     assert np.isnan(evaluate(after["f"], numbers)[0]) == propagate
 
 
-@pytest.mark.parametrize("element", FLOATS, ids=str)
+@pytest.mark.parametrize("frag_extract", FLOATS, ids=str)
 def test_nans_of_either_sign_come_last(element: Scalar) -> None:
     numbers = (32 - np.arange(64)).astype(semantics.numpy_dtype(element))
     numbers[[0, 9]] = np.nan, -np.nan

@@ -17,7 +17,7 @@ from tile.ir.ops import control, memory
 from tile.ir.passes import PassManager
 from tile.simt import ops
 from tile.simt.pass_pipeline import lowering
-from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, TARGETS, WIDE, SimtTarget
+from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, TARGETS, WGMMA, WIDE, SimtTarget
 
 
 @tile.jit
@@ -60,7 +60,7 @@ def outer_loop(module: Module) -> Operation:
 def test_copies_and_stores_are_as_wide_as_the_rules_of_descriptors_allow(hint: str) -> None:
     """Rows are multiples of 16 bytes long, even where nothing is known of the sizes."""
     module = threads(MATRIX, hint)
-    copies = of(module, ops.thread.shared_copy)
+    copies = of(module, ops.thread.shared_cp_async)
     assert len(copies) >= 2
     assert {op["vector"] for op in (*copies, *of(module, memory.store))} == {8}
 
@@ -81,12 +81,12 @@ def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
 
 
 def test_machines_that_copy_boxes_compute_no_pointers() -> None:
-    module = threads(GROUP, "")
-    assert len(of(module, ops.tma.bulk_copy)) == 6 and len(of(module, ops.tma.bulk_store)) == 1
+    module = threads(WGMMA, "")
+    assert len(of(module, ops.tma.tma_load)) == 6 and len(of(module, ops.tma.tma_store)) == 1
     assert not of(module, memory.load) and not of(module, memory.addptr)
 
 
-@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE], ids=str)
+@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, WGMMA, WIDE], ids=str)
 def test_products_of_any_sizes(target: SimtTarget) -> None:
     assert target.name in TARGETS
     m, n, k = 70, 88, 40
@@ -157,15 +157,15 @@ def arguments() -> list[Any]:
 @pytest.mark.parametrize(("function", "grid"), [(persistent, 1), (one_by_one, 2)])
 def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
     """And each barrier, wait and fence is needed."""
-    module = lowered(several(function, grid), GROUP, 4, stages)
+    module = lowered(several(function, grid), WGMMA, 4, stages)
     given = arguments()
-    run_threads(module, GROUP, 4, (grid, 1, 1), given)
+    run_threads(module, WGMMA, 4, (grid, 1, 1), given)
     wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
     np.testing.assert_allclose(given[2].astype(np.float32), wanted, atol=0.04)
-    assert len(of(module, ops.tma.barrier_init)) == (1 if function is persistent else 2)
+    assert len(of(module, ops.tma.mbarrier_init)) == (1 if function is persistent else 2)
     for removed, broken in without_each(module):
         with pytest.raises(FAULTS[removed.defn]):
-            run_threads(broken, GROUP, 4, (grid, 1, 1), arguments())
+            run_threads(broken, WGMMA, 4, (grid, 1, 1), arguments())
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,15 @@ from tile.ir.verifier import verify
 from tile.simt import ops
 from tile.simt.layouts.axes import reshape_axes
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.dims import named, places
+from tile.simt.layouts.dims import bit_positions, named
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout, thread_factors
-from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, fma_operand_layouts, matrix_layout
+from tile.simt.layouts.warp_shuffle import ShufflePlan
 from tile.simt.lower.distribute import distribute
 from tile.simt.lower.distribute.convert_layout import conversion_plan
-from tile.simt.ops.layout_inference import LayoutBuilder, collapsed, layout_of
+from tile.simt.ops.layout_inference import LayoutBuilder, broadcast_operand_layout, layout_of
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, SimtTarget
+from tile.simt.target import ASYNC, GENERIC, MATRIX, WGMMA, SimtTarget
 
 LANES, WARPS = 3, 2  # bits
 SMALL = replace(ASYNC, name="small", warp_size=1 << LANES)
@@ -199,12 +199,12 @@ def test_exchanges_inside_of_warps(data: Any) -> None:
     x = laid(extents, I16, layout)
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
-        return [b(ops.layout.exchange, x, axis=axis, mask=mask)]
+        return [b(ops.layout.butterfly, x, axis=axis, mask=mask)]
 
     try:
         check(build, [x], [numbers(data.draw, x)])
     except CompilationError as error:
-        assert "`exchange` moves elements" in error.message
+        assert "`butterfly` moves elements" in error.message
         assert any(layout.images("warp"))
 
 
@@ -230,7 +230,7 @@ def test_a_sender_of_one_register_serves_lanes_in_turns() -> None:
     tile = np.arange(16, dtype=np.int32).reshape(8, 2)
     threads = check(lambda b, x: [b.convert(x, dst)], [x], [tile])
     found = conversion_plan(src, dst, 32, True)
-    assert isinstance(found, Shuffle) and found.turn.out_bits("turn") > 0
+    assert isinstance(found, ShufflePlan) and found.turn.out_bits("turn") > 0
     assert calls(threads, arith.select)
 
 
@@ -273,7 +273,7 @@ def test_broadcasts(data: Any) -> None:
     extents = data.draw(shapes)
     layout = data.draw(tile_layouts(extents, plain=True))
     narrow = [data.draw(st.sampled_from([1, extent])) for extent in extents]
-    x = laid(narrow, I32, collapsed(layout, narrow))
+    x = laid(narrow, I32, broadcast_operand_layout(layout, narrow))
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
         return [b(shape.broadcast, x, shape=tuple(extents), layout=layout)]
@@ -375,7 +375,7 @@ def axis_layouts(draw: Any, ordered: bool) -> tuple[LinearLayout, int]:
     extents = draw(shapes)
     axis = draw(st.integers(0, len(extents) - 1))
     outs = named(extents)
-    lowest = places(outs)[f"dim{axis}"]
+    lowest = bit_positions(outs)[f"dim{axis}"]
     bits = dict(outs)[f"dim{axis}"]
     along = [1 << lowest + bit for bit in range(bits)]
     other = draw(
@@ -414,7 +414,7 @@ def test_reductions(found: tuple[LinearLayout, int], body: Callable[[], Block], 
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
-        return by_region(b, reduce.reduce_by, [x], body(), axis=axis)
+        return by_region(b, reduce.reduce_region, [x], body(), axis=axis)
 
     check(build, [x], [numbers(data.draw, x)])
 
@@ -426,7 +426,7 @@ def test_reductions_of_groups(found: tuple[LinearLayout, int], data: Any) -> Non
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, i: Value) -> Sequence[Value]:
-        return by_region(b, reduce.reduce_by, [x, i], _least(), axis=axis)
+        return by_region(b, reduce.reduce_region, [x, i], _least(), axis=axis)
 
     places = np.indices(layout.shape)[axis].astype(np.int32)
     check(build, [x, x], [numbers(data.draw, x) // 20, places])
@@ -439,7 +439,7 @@ def test_scans(found: tuple[LinearLayout, int], reverse: bool, data: Any) -> Non
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, y: Value) -> Sequence[Value]:
-        return by_region(b, reduce.scan_by, [x, y], _affine(), axis=axis, reverse=reverse)
+        return by_region(b, reduce.scan_region, [x, y], _affine(), axis=axis, reverse=reverse)
 
     check(build, [x, x], [numbers(data.draw, x), numbers(data.draw, x)])
 
@@ -447,7 +447,7 @@ def test_scans(found: tuple[LinearLayout, int], reverse: bool, data: Any) -> Non
 def test_a_reduction_across_warps_is_refused() -> None:
     layout = LinearLayout.of({"register": [], "lane": [[1], [2], [4]], "warp": [[8], [16]]}, [32])
     module, _ = module_of(
-        lambda b, x: by_region(b, reduce.reduce_by, [x], _added(), axis=-1),
+        lambda b, x: by_region(b, reduce.reduce_region, [x], _added(), axis=-1),
         laid([32], I32, layout),
     )
     with pytest.raises(CompilationError, match="combines elements of different warps"):
@@ -459,7 +459,7 @@ def test_a_scan_out_of_order_is_refused() -> None:
         {"register": [[4], [2]], "lane": [[1], [0], [0]], "warp": [[0], [0]]}, [8]
     )
     module, _ = module_of(
-        lambda b, x: by_region(b, reduce.scan_by, [x], _added(), axis=-1),
+        lambda b, x: by_region(b, reduce.scan_region, [x], _added(), axis=-1),
         laid([8], I32, layout),
     )
     with pytest.raises(CompilationError, match="count along the axis"):
@@ -494,7 +494,7 @@ def test_tiles_through_shared_memory(extents: list[int], element: Scalar, data: 
     x = laid(extents, element, src)
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
-        mem = b(ops.shared.alloc, result=buffer)
+        mem = b(ops.shared.local_alloc, result=buffer)
         b.op(ops.shared.local_store, mem, x)
         b.op(memory.barrier)
         ty = laid(extents, element, dst)
@@ -521,7 +521,7 @@ def test_gathers(extents: list[int], integer: Scalar, data: Any) -> None:
     dst = data.draw(tile_layouts(wanted))
 
     def build(b: LayoutBuilder, x: Value, i: Value) -> Sequence[Value]:
-        mem = b(ops.shared.alloc, result=buffer)
+        mem = b(ops.shared.local_alloc, result=buffer)
         b.op(ops.shared.local_store, mem, x)
         b.op(memory.barrier)
         return [b(ops.shared.local_gather, mem, i, axis=axis)]
@@ -544,8 +544,8 @@ def test_counts(data: Any) -> None:
     i, c = laid([32], I32, layout), laid([32], I1, layout)
 
     def build(b: LayoutBuilder, i: Value, c: Value) -> Sequence[Value]:
-        mem = b(ops.shared.alloc, result=buffer)
-        b.op(ops.shared.local_count, mem, i, c)
+        mem = b(ops.shared.local_alloc, result=buffer)
+        b.op(ops.shared.local_atomic_inc, mem, i, c)
         b.op(memory.barrier)
         return [b(ops.shared.local_load, mem, result=laid([8], I32, out))]
 
@@ -687,8 +687,8 @@ def test_asynchronous_copies(element: Scalar, data: Any) -> None:
         ptr, number = pointers(b, p, layout)
         limit = b(arith.const, value=bound, result=number.type)
         mask = b(arith.cmp, number, limit, predicate=arith.Predicate.LT)
-        mem = b(ops.shared.alloc, result=Shared(tuple(extents), element, shared))
-        b.op(ops.shared.local_copy, mem, ptr, mask)
+        mem = b(ops.shared.local_alloc, result=Shared(tuple(extents), element, shared))
+        b.op(ops.shared.local_cp_async, mem, ptr, mask)
         b.op(memory.barrier)
         return [b(ops.shared.local_load, mem, result=laid(extents, element, result))]
 
@@ -698,7 +698,7 @@ def test_asynchronous_copies(element: Scalar, data: Any) -> None:
     store = np.concatenate([np.zeros(16, np.uint8), flat.view(np.uint8)])
     (found,), threads = threads_of(module, types, [np.int64(16)], memory=store)
     np.testing.assert_array_equal(found.reshape(-1), np.where(np.arange(128) < bound, flat, 0))
-    (copy,) = calls(threads, ops.thread.shared_copy)
+    (copy,) = calls(threads, ops.thread.shared_cp_async)
     assert copy["vector"] == 4
 
 
@@ -708,13 +708,13 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
     shared = LinearLayout.of({"offset": [[1], [2], [4], [8]]}, [16])
 
     def build(b: LayoutBuilder, p: Value) -> Sequence[Value]:
-        mem = b(ops.shared.alloc, result=Shared((16,), I16, shared))
+        mem = b(ops.shared.local_alloc, result=Shared((16,), I16, shared))
         ptr, number = pointers(b, p, layout)
         mask = None
         if bound is not None:
             limit = b(arith.const, value=bound, result=number.type)
             mask = b(arith.cmp, number, limit, predicate=arith.Predicate.LT)
-        b.op(ops.shared.local_copy, mem, ptr, mask)
+        b.op(ops.shared.local_cp_async, mem, ptr, mask)
         b.op(memory.barrier)
         return [b(ops.shared.local_load, mem, result=laid([16], I16, layout))]
 
@@ -722,7 +722,7 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
     flat = np.arange(16, dtype=np.int16)
     (found,), threads = threads_of(module, types, [np.int64(0)], memory=flat.view(np.uint8))
     np.testing.assert_array_equal(found, np.where(flat < (bound or 16), flat, 0))
-    assert not calls(threads, ops.thread.shared_copy)
+    assert not calls(threads, ops.thread.shared_cp_async)
 
 
 # -- products
@@ -732,7 +732,7 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
 @given(st.sampled_from([[8, 4], [16, 8], [2, 8, 8]]), st.sampled_from([1, 2, 8]), st.data())
 def test_products_of_threads(extents: list[int], k: int, data: Any) -> None:
     acc = data.draw(tile_layouts(extents, plain=True))
-    left, right = thread_factors(acc, k)
+    left, right = fma_operand_layouts(acc, k)
     types = [
         laid([*extents[:-1], k], U8, left),
         laid([*extents[:-2], k, extents[-1]], U8, right),
@@ -746,7 +746,7 @@ def test_products_of_threads(extents: list[int], k: int, data: Any) -> None:
 @pytest.mark.parametrize("sizes", [(32, 32, 32), (64, 16, 16), (16, 64, 64)])
 def test_products_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
-    instruction = MatrixShape(16, 8, 16, 16)
+    instruction = MmaShape(16, 8, 16, 16)
     extents = [(m, k), (k, n), (m, n)]
     types = [
         laid(shape_, element, matrix_layout(shape_, instruction, operand, warps))
@@ -756,7 +756,7 @@ def test_products_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) 
     tiles = [random.integers(-4, 4, ty.shape).astype(numpy_dtype(ty.of)) for ty in types]
 
     def build(b: LayoutBuilder, *xs: Value) -> Sequence[Value]:
-        return [b(ops.mma.matrix_dot, *xs, shape=tuple(instruction), warps=warps)]
+        return [b(ops.mma.mma_dot, *xs, shape=tuple(instruction), warps=warps)]
 
     check(build, types, tiles, target=MATRIX, warps=4)
 
@@ -781,7 +781,7 @@ def test_tiles_too_large_for_the_machine() -> None:
     assert [note.endswith("1024 registers a thread") for note in error.notes] == [True, True]
 
 
-@pytest.mark.parametrize("target", [GROUP, MATRIX], ids=str)
+@pytest.mark.parametrize("target", [WGMMA, MATRIX], ids=str)
 def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) -> None:
     """Any other tile of so many would be worked on in memory."""
 

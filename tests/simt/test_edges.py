@@ -185,7 +185,7 @@ def test_more_stages_than_fit() -> None:
         K=64,
     )
     module = of.compile("interp:matrix", num_warps=8, num_stages=12).artifact.module
-    rings = [op.result.type for op in module.walk() if op.name == "alloc"]
+    rings = [op.result.type for op in module.walk() if op.name == "local_alloc"]
     assert any(2 < ring.stages < 12 for ring in rings)
     agree(run(of, "interp:matrix", num_warps=8, num_stages=12), run(of, "interp"))
 

@@ -20,9 +20,14 @@ from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.conversion import Renaming, plan_conversion, through_shared
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.layouts.warp_shuffle import ShufflePlan
 from tile.simt.memory import allocate_shared, insert_barriers
-from tile.simt.memory.expose_shared import expose_shared, planned, shared_cost, shuffle_cost
+from tile.simt.memory.expose_shared import (
+    expose_shared,
+    plan_tile_conversion,
+    shared_cost,
+    shuffle_cost,
+)
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.target import GENERIC, PLAIN
 
@@ -46,19 +51,19 @@ def converting(src: LinearLayout, dst: LinearLayout, element: Any) -> Module:
     build = LayoutBuilder(function.body)
     (x,) = function.args
     results = [build.convert(x, dst)]
-    results += [build(ops.layout.exchange, x, axis=axis, mask=5) for axis in (-1, -2)]
+    results += [build(ops.layout.butterfly, x, axis=axis, mask=5) for axis in (-1, -2)]
     build.op(control.return_, *results)
     return Module([function])
 
 
 @pytest.mark.parametrize("target", [PLAIN, GENERIC], ids=str)
-@pytest.mark.parametrize("element", [I1, I8, F16, F32, F64], ids=str)
+@pytest.mark.parametrize("frag_extract", [I1, I8, F16, F32, F64], ids=str)
 def test_values_arrive(element: Any, target: Any) -> None:
     for pair, layouts in enumerate(PAIRS):
         module = converting(*layouts, element)
         run_pipeline(
             module,
-            f"expose-shared{{target={target},num_warps=2}},plan-shared,insert-barriers",
+            f"expose-shared{{target={target},num_warps=2}},allocate-shared,insert-barriers",
             Level.LAID_OUT,
         )
         verify(module, Level.LAID_OUT)
@@ -83,7 +88,7 @@ def test_only_what_cannot_stay_in_its_warp_goes_there(target: Any) -> None:
         module = converting(src, dst, F32)
         expose_shared(module, target=target, num_warps=2)
         plan = plan_conversion(src, dst, 32, shuffles=target.shuffles)
-        stays = isinstance(plan, Renaming) or (isinstance(plan, Shuffle) and plan.shuffles < 16)
+        stays = isinstance(plan, Renaming) or (isinstance(plan, ShufflePlan) and plan.shuffles < 16)
         converts = [op for op in module.walk() if op.defn is ops.layout.convert_layout]
         assert bool(converts) is stays, f"{src} to {dst}"
 
@@ -94,16 +99,18 @@ def test_many_shuffles_give_way_to_shared_memory() -> None:
     rows = blocked([32, 32], [1, 32], [32, 1], [1, 1])
     plan = plan_conversion(columns, rows, 32)
     instead = through_shared(columns, rows, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     assert shared_cost(instead, 32, BANKS) < shuffle_cost(plan, 32)
-    assert planned(columns, rows, 32, GENERIC) == instead
+    assert plan_tile_conversion(columns, rows, 32, GENERIC) == instead
     small = replace(GENERIC, shared_bytes=4096)
-    assert planned(columns, rows, 32, small) == plan, "a tile of half the memory stays outside"
+    assert plan_tile_conversion(columns, rows, 32, small) == plan, (
+        "a tile of half the memory stays outside"
+    )
 
 
 def test_few_shuffles_stay() -> None:
     columns = blocked([8, 32], [8, 1], [1, 32], [1, 1], [0, 1])
     rows = blocked([8, 32], [1, 8], [8, 4], [1, 1])
     plan = plan_conversion(columns, rows, 32)
-    assert isinstance(plan, Shuffle)
-    assert planned(columns, rows, 32, GENERIC) == plan
+    assert isinstance(plan, ShufflePlan)
+    assert plan_tile_conversion(columns, rows, 32, GENERIC) == plan

@@ -11,7 +11,7 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import shared_bytes
-from tile.simt.memory.expose_shared import find_cut
+from tile.simt.memory.expose_shared import find_split
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import GENERIC
 
@@ -34,7 +34,7 @@ def test_what_registers_do_not_share_is_not_cut() -> None:
     columns = blocked([64, 64], [1, 8], [4, 8], [4, 1])
     alone = LinearLayout.of({"register": [[1]], "lane": [[2], [4]], "warp": []}, [8])
     other = LinearLayout.of({"register": [[4]], "lane": [[1], [2]], "warp": []}, [8])
-    assert find_cut(alone, other) is None
-    cut = find_cut(rows, columns)
+    assert find_split(alone, other) is None
+    cut = find_split(rows, columns)
     assert cut is not None
     assert cut.half.rank() == rows.rank() - 1

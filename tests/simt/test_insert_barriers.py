@@ -15,7 +15,7 @@ from tile.analysis.liveness import LOOPS
 from tile.ir.core import Level, Module, Operation
 from tile.ir.ops import memory
 from tile.ir.verifier import verify
-from tile.simt.memory.allocate_shared import plan_shared
+from tile.simt.memory.allocate_shared import allocate_shared
 from tile.simt.memory.expose_shared import expose_shared
 from tile.simt.memory.insert_barriers import insert_barriers
 from tile.simt.target import GENERIC, SimtTarget
@@ -28,7 +28,7 @@ ROOMY = replace(GENERIC, shared_bytes=8192)
 def lowered(module: Module, target: SimtTarget = TIGHT) -> Module:
     verify(module, Level.LAID_OUT)
     expose_shared(module, target=GENERIC, num_warps=2)
-    plan_shared(module, target=target)
+    allocate_shared(module, target=target)
     insert_barriers(module)
     verify(module, Level.LAID_OUT)
     return module

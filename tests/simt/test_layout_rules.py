@@ -15,7 +15,13 @@ from tile.ir.verifier import verify
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops.layout_inference import check_distributed, collapsed, joined, parted, reduced
+from tile.simt.ops.layout_inference import (
+    broadcast_operand_layout,
+    check_distributed,
+    joined_layout,
+    reduced_layout,
+    split_layout,
+)
 
 powers = st.sampled_from([1, 2, 4])
 
@@ -47,17 +53,17 @@ def test_changes_of_layouts_keep_them_distributed(layout: LinearLayout) -> None:
     for axis in range(len(shape)):
         rest = [*shape[:axis], *shape[axis + 1 :]]
         if rest:
-            check_distributed(reduced(layout, axis - len(shape)), rest)
+            check_distributed(reduced_layout(layout, axis - len(shape)), rest)
         unit = [1 if a == axis else extent for a, extent in enumerate(shape)]
-        check_distributed(collapsed(layout, unit), unit)
+        check_distributed(broadcast_operand_layout(layout, unit), unit)
         check_distributed(expand_axis(layout, axis), [*shape[:axis], 1, *shape[axis:]])
     turned = list(range(len(shape)))[::-1]
     check_distributed(permute_axes(layout, turned), [shape[axis] for axis in turned])
     flat = [math.prod(shape)]
     check_distributed(reshape_axes(layout, flat), flat)
-    pairs = joined(layout)
+    pairs = joined_layout(layout)
     check_distributed(pairs, [*shape, 2])
-    assert parted(pairs) == layout
+    assert split_layout(pairs) == layout
 
 
 HALVES = "#linear{register = [[1]], lane = [[2],[4]], warp = [] -> dim0 = 8}"

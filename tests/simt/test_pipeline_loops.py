@@ -27,16 +27,16 @@ from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.layouts.shared_access import shared_access
-from tile.simt.memory.allocate_shared import plan_shared
+from tile.simt.memory.allocate_shared import allocate_shared
 from tile.simt.memory.expose_shared import expose_shared
 from tile.simt.ops import shared, wgmma
 from tile.simt.pass_pipeline import lower, lowering
 from tile.simt.schedule.pipeline_loops import pipeline_loops
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
-from tile.simt.target import ASYNC, GENERIC, GROUP, MATRIX, PLAIN, SimtTarget
+from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, WGMMA, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
 # alone.
@@ -89,16 +89,16 @@ def check(
 
 
 BOUNDS = [
-    {"lower": 0, "upper": 64, "step": 16},
-    {"lower": 0, "upper": 0, "step": 16},
-    {"lower": 32, "upper": 16, "step": 16},
-    {"lower": 16, "upper": 32, "step": 16},
-    {"lower": 0, "upper": 31, "step": 16},
-    {"lower": 0, "upper": 33, "step": 16},
-    {"lower": 48, "upper": 0, "step": -16},
-    {"lower": 48, "upper": -1, "step": -16},
-    {"lower": 0, "upper": 48, "step": -16},
-    {"lower": 0, "upper": 64, "step": 48},
+    {"lower": 0, "upper": 64, "debug_step": 16},
+    {"lower": 0, "upper": 0, "debug_step": 16},
+    {"lower": 32, "upper": 16, "debug_step": 16},
+    {"lower": 16, "upper": 32, "debug_step": 16},
+    {"lower": 0, "upper": 31, "debug_step": 16},
+    {"lower": 0, "upper": 33, "debug_step": 16},
+    {"lower": 48, "upper": 0, "debug_step": -16},
+    {"lower": 48, "upper": -1, "debug_step": -16},
+    {"lower": 0, "upper": 48, "debug_step": -16},
+    {"lower": 0, "upper": 64, "debug_step": 48},
 ]
 FORMS = [
     Product(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
@@ -111,7 +111,7 @@ FORMS = [
 def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[str, int]) -> None:
     """Bounds that are numbers, and such that only a launch knows."""
     dynamic = replace(form, step=None)
-    mixed = replace(form, step=bounds["step"])
+    mixed = replace(form, step=bounds["debug_step"])
     known = replace(form, **bounds)
     rounds = len(range(*bounds.values()))
     for product in (dynamic, mixed, known):
@@ -160,7 +160,7 @@ def test_attention(target: SimtTarget, num_stages: int) -> None:
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=target, num_stages=num_stages)
     verify(module, Level.LAID_OUT)
-    assert count(module, shared.alloc) == (0 if target is GENERIC else 2)
+    assert count(module, shared.local_alloc) == (0 if target is GENERIC else 2)
     random = np.random.default_rng(0)
     for rows in (16, 32, 80):
         q = random.standard_normal((16, 16)).astype(np.float32)
@@ -183,7 +183,7 @@ def test_fewer_stages_where_memory_is_short() -> None:
     """32x16 and 16x32 elements of 4 bytes are 4 KiB a stage."""
     for size, stages in ((16 << 10, 4), (15 << 10, 3), (8 << 10, 2)):
         module = pipelined(Product(), replace(ASYNC, shared_bytes=size), 4)
-        allocs = [op for op in module.walk() if op.defn is shared.alloc]
+        allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
         assert [op.result.type.stages for op in allocs] == [stages] * 2
 
 
@@ -192,7 +192,7 @@ def test_one_round_ahead_where_memory_is_short(size: int) -> None:
     """Two stages are of 8 KiB here, and in one the next tiles take the place of these."""
     target = replace(PLAIN, shared_bytes=size << 10)
     module = pipelined(Product(), target, 3)
-    stages = [op.result.type.stages for op in module.walk() if op.defn is shared.alloc]
+    stages = [op.result.type.stages for op in module.walk() if op.defn is shared.local_alloc]
     assert stages == {8: [2, 2], 7: [1, 1], 4: [1, 1]}.get(size, [])
     assert count(module, memory.load) == 4  # one each before the loop, one in it
     for bounds in BOUNDS[:4]:
@@ -208,7 +208,7 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     module = parse_module(f"{tall}\n{Product(after=after).text()}")
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=replace(ASYNC, shared_bytes=16 << 10), num_stages=4)
-    allocs = [op for op in module.walk() if op.defn is shared.alloc]
+    allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
     assert [op.result.type.stages for op in allocs] == [3, 3]
 
 
@@ -238,12 +238,12 @@ def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> No
     loops = [op for op in module.walk() if op.defn is control.for_]
     stages: dict[bool, int] = {True: 0, False: 0}
     for op in module.walk():
-        if op.defn is shared.alloc:
+        if op.defn is shared.local_alloc:
             assert isinstance(op.result.type, Shared)
             stages[op.parent in loops] += op.result.type.stages
     assert stages == {True: 2 * inner, False: 2 * outer}
     expose_shared(module, target=target)
-    plan_shared(module, target=target)
+    allocate_shared(module, target=target)
 
 
 def test_prefetch_leaves_registers() -> None:
@@ -255,7 +255,14 @@ def test_prefetch_leaves_registers() -> None:
 
 # -- by threads
 
-LATER = ("pipeline-loops", "expose-shared", "plan-shared", "insert-barriers", "distribute", "dce")
+LATER = (
+    "pipeline-loops",
+    "expose-shared",
+    "allocate-shared",
+    "insert-barriers",
+    "distribute",
+    "dce",
+)
 MACHINES = [(PLAIN, 3), (GENERIC, 3), (ASYNC, 2), (ASYNC, 3), (MATRIX, 5)]
 
 
@@ -401,7 +408,7 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
     lanes = 32 // vector
     source = blocked([64, 32], [1, vector], [32 // lanes, lanes], [warps, 1])
     product = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
-    left, right = thread_factors(product, 32)
+    left, right = fma_operand_layouts(product, 32)
     wanted = permute_axes(right, [1, 0]) if transposed else left
     found = copy_layout(source, (wanted,), bits, (1, vector), ASYNC.banks)
     copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
@@ -412,7 +419,11 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
 def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     module = KERNELS["matmul_f16"].compile("interp:async").artifact.module
     loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over pieces of k
-    places = {op.loc for op in module.walk() if op.name in ("copy_wait", "copy_commit")}
+    places = {
+        op.loc
+        for op in module.walk()
+        if op.name in ("cp_async_wait_group", "cp_async_commit_group")
+    }
     assert places == {loop.loc}
 
 
@@ -430,6 +441,6 @@ def test_products_go_on_where_registers_are_to_spare(
 ) -> None:
     kernel = replace(KERNELS["gradient"], constants={"N": rows, "D": columns})
     module = kernel.compile("interp").artifact.module.clone()
-    lower(module, replace(GROUP, register_file=file), num_warps=rows // 16, num_stages=2)
-    pending = [op["pending"] for op in module.walk() if op.defn is wgmma.group_wait]
+    lower(module, replace(WGMMA, register_file=file), num_warps=rows // 16, num_stages=2)
+    pending = [op["pending"] for op in module.walk() if op.defn is wgmma.wgmma_wait]
     assert (max(pending) > 0) == go_on

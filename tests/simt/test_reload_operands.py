@@ -18,7 +18,7 @@ from tile.simt.target import MATRIX, SimtTarget
 
 # So few registers that the factor of a quick test does not fit, with and without copies.
 SMALL = replace(MATRIX, name="small", registers=96)
-SYNCHRONOUS = replace(SMALL, name="synchronous", copy_bytes=())
+SYNCHRONOUS = replace(SMALL, name="synchronous", cp_async_bytes=())
 SHAPE = (64, 64)
 
 
@@ -46,7 +46,7 @@ def test_the_result_is_the_same(target: SimtTarget, rounds: int) -> None:
     lowered = module()
     lower(lowered, target, num_warps=4, num_stages=3)
     (loop,) = [op for op in lowered.walk() if op.name == "for"]
-    reads = [op for op in loop.walk() if op.defn is ops.thread.shared_matrix_load]
+    reads = [op for op in loop.walk() if op.defn is ops.thread.ldmatrix]
     assert len(reads) == (1 if target is MATRIX else 2)
     random = np.random.default_rng(0)
     x = random.integers(-4, 5, SHAPE).astype(np.float16)

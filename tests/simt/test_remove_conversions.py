@@ -16,14 +16,14 @@ from tile.ir.core import Level, Module
 from tile.ir.types import Tile
 from tile.ir.verifier import verify
 from tile.simt.assign.assign_layouts import assign_layouts
-from tile.simt.assign.coalesce import spread
+from tile.simt.assign.coalesce import distributed_layout
 from tile.simt.assign.remove_conversions import remove_conversions
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, MATRIX, SimtTarget
-from tile.transforms.descriptors_to_pointers import expand_descriptors
-from tile.transforms.region_utils import CARRYING
+from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
+from tile.transforms.region_utils import CONTROL_FLOW_OPS
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -38,7 +38,9 @@ def scramble(module: Module, seed: int, share: float) -> None:
             own = layout_of(value)
             order = tuple(chosen.sample(range(value.type.rank), value.type.rank))
             lanes, warps = own.in_size(LANE), own.in_size(WARP)
-            other = spread(value.type.shape, order, chosen.choice([1, 2, 4]), lanes, warps)
+            other = distributed_layout(
+                value.type.shape, order, chosen.choice([1, 2, 4]), lanes, warps
+            )
             assert op.block is not None
             b = LayoutBuilder(op.block, op, op.loc)
             op.set_operand(index, b.convert(b.convert(value, other), own))
@@ -48,7 +50,7 @@ def scramble(module: Module, seed: int, share: float) -> None:
 @given(case=modules(), seed=st.integers(0, 9), warps=st.sampled_from([1, 4]))
 def test_random_kernels_keep_their_meaning(case: Case, seed: int, warps: int) -> None:
     wanted = interpret(case.module, case)
-    expand_descriptors(case.module)
+    descriptors_to_pointers(case.module)
     assign_layouts(case.module, target=GENERIC, num_warps=warps)
     plain = conversions(case.module)
     scramble(case.module, seed, 0.3)
@@ -90,7 +92,7 @@ def test_conversions_are_at_the_lines_of_what_they_convert(name: str, target: Si
     """None is at the line of a loop or branch, which hands on what others compute and use."""
     for warps in (1, 8):
         module = module_of(KERNELS[name])
-        loops = {op.loc for op in module.walk() if op.defn in CARRYING}
+        loops = {op.loc for op in module.walk() if op.defn in CONTROL_FLOW_OPS}
         assign_layouts(module, target=target, num_warps=warps)
         for _ in range(2):
             places = [op.loc for op in module.walk() if op.defn is convert_layout]

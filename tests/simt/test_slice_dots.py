@@ -23,7 +23,7 @@ from tile.simt import ops
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import ASYNC, GENERIC, PLAIN, WIDE, SimtTarget
 
-SM_75 = replace(ASYNC, name="sm_75", shared_bytes=64 << 10, copy_bytes=(), matrix_loads=True)
+SM_75 = replace(ASYNC, name="sm_75", shared_bytes=64 << 10, cp_async_bytes=(), has_ldmatrix=True)
 OPENCL = replace(PLAIN, name="opencl", shared_bytes=32 << 10)
 MACHINES = [PLAIN, GENERIC, ASYNC, SM_75, OPENCL]
 # So few registers that the tiles of a quick test do not fit.
@@ -43,7 +43,7 @@ def product(m: int, n: int, k: int) -> Module:
 
 
 def parts_read(module: Module) -> list[Operation]:
-    return [op for op in module.walk() if op.defn is ops.mma.thread_dot]
+    return [op for op in module.walk() if op.defn is ops.mma.fma_dot]
 
 
 def live(module: Module) -> int:
@@ -196,7 +196,7 @@ def check(
 @pytest.mark.parametrize(
     "target", [SMALL, replace(PLAIN, name="tight", registers=64, shared_bytes=8 << 10)], ids=str
 )
-@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("frag_extract", TYPES)
 def test_products_of_all_kinds(element: str, target: SimtTarget) -> None:
     if element == "fp64":
         target = replace(target, registers=128)

@@ -15,15 +15,15 @@ from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
 from tile.ir.types import F16
 from tile.simt import ops
-from tile.simt.layouts.mma_fragments import MatrixShape
+from tile.simt.layouts.mma_fragments import MmaShape
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import MATRIX, SimtTarget
 
 # Without copies a tile is loaded into registers, a round ahead.
-PLENTY = replace(MATRIX, name="plenty", copy_bytes=())
+PLENTY = replace(MATRIX, name="plenty", cp_async_bytes=())
 FEW = replace(PLENTY, name="few", registers=104)
 # One of the instructions takes as much of k as the other gives columns; here it takes half.
-SMALL_STEPS = replace(FEW, name="small steps", matrix_shapes=(MatrixShape(16, 8, 8, 16),))
+SMALL_STEPS = replace(FEW, name="small steps", mma_shapes=(MmaShape(16, 8, 8, 16),))
 N = 64
 
 
@@ -75,7 +75,7 @@ def result(target: SimtTarget, rounds: int) -> np.ndarray:
 @pytest.mark.parametrize("rounds", [0, 1, 4])
 @pytest.mark.parametrize("shapes", [FEW, SMALL_STEPS], ids=str)
 def test_the_result_is_the_same(shapes: SimtTarget, rounds: int) -> None:
-    whole = replace(PLENTY, matrix_shapes=shapes.matrix_shapes)
+    whole = replace(PLENTY, mma_shapes=shapes.mma_shapes)
     np.testing.assert_array_equal(result(shapes, rounds), result(whole, rounds))
 
 
@@ -83,9 +83,7 @@ def test_the_result_is_the_same(shapes: SimtTarget, rounds: int) -> None:
 def test_halves_follow_each_other_and_loads_come_before_the_last_product(
     target: SimtTarget,
 ) -> None:
-    found = [
-        op for op in body(lowered(target)) if op.defn in (ops.mma.matrix_multiply, memory.load)
-    ]
+    found = [op for op in body(lowered(target)) if op.defn in (ops.mma.mma, memory.load)]
     names = ["load" if op.defn is memory.load else "product" for op in found]
     assert names == ["product"] * 7 + ["load"] * 2 + ["product"]
     tiles = [op for op in found if op.defn is memory.load and op.result.type.element == F16]
@@ -93,12 +91,10 @@ def test_halves_follow_each_other_and_loads_come_before_the_last_product(
 
 
 def test_where_registers_suffice_loads_come_first() -> None:
-    found = [
-        op for op in body(lowered(PLENTY)) if op.defn in (ops.mma.matrix_multiply, memory.load)
-    ]
+    found = [op for op in body(lowered(PLENTY)) if op.defn in (ops.mma.mma, memory.load)]
     assert [op.defn is memory.load for op in found] == [True] * 2 + [False] * 4
 
 
 def test_where_copies_are_asynchronous_no_load_waits() -> None:
-    module = lowered(replace(FEW, copy_bytes=MATRIX.copy_bytes))
+    module = lowered(replace(FEW, cp_async_bytes=MATRIX.cp_async_bytes))
     assert not [op for op in body(module) if op.defn is memory.load]

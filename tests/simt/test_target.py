@@ -6,15 +6,15 @@ import pytest
 
 from tile.errors import ArgumentValueError
 from tile.ir.types import BF16, F16, F32, I8, I32
-from tile.simt.layouts.mma_fragments import MatrixShape
-from tile.simt.target import GENERIC, GROUP, MATRIX, TARGETS, SimtTarget
+from tile.simt.layouts.mma_fragments import MmaShape
+from tile.simt.target import GENERIC, MATRIX, TARGETS, WGMMA, SimtTarget
 
 FIELDS = {"name": "x", "warp_size": 32, "shared_bytes": 1, "registers": 64, "max_threads": 256}
 
 
 def test_a_description_makes_a_target() -> None:
     target = SimtTarget.of({**FIELDS, "shuffles": True})
-    assert (target.warp_size, target.shuffles, target.copy_bytes) == (32, True, ())
+    assert (target.warp_size, target.shuffles, target.cp_async_bytes) == (32, True, ())
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -29,10 +29,10 @@ def test_a_missing_field_is_named(field: str) -> None:
     [
         ({"warps": 3}, "a target has no field 'warps'; its fields are name, warp_size"),
         ({"warp_size": 24}, "warp_size of target x is a power of two, not 24"),
-        ({"matrix_shapes": (MatrixShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
-        ({"group_shapes": (MatrixShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
+        ({"matrix_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
+        ({"group_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
         (
-            {"warp_size": 64, "group_shapes": (MatrixShape(64, 8, 16, 16),)},
+            {"warp_size": 64, "group_shapes": (MmaShape(64, 8, 16, 16),)},
             "group_shapes of target x take warps of 32, not of 64",
         ),
         (
@@ -54,6 +54,6 @@ def test_targets_are_known_by_name() -> None:
 
 
 def test_what_groups_of_warps_multiply() -> None:
-    assert GROUP.group_multiplies(F16, F16) and GROUP.group_multiplies(I8, I32)
-    assert not GROUP.group_multiplies(BF16, F16)
-    assert not MATRIX.group_multiplies(F16, F32)
+    assert WGMMA.has_wgmma(F16, F16) and WGMMA.has_wgmma(I8, I32)
+    assert not WGMMA.has_wgmma(BF16, F16)
+    assert not MATRIX.has_wgmma(F16, F32)

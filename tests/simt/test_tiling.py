@@ -28,7 +28,7 @@ def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_warps_share_rows_and_columns(rows: int) -> None:
     module = laid_out("matmul_f16", MATRIX, num_warps=8, warp_rows=rows)
-    (dot,) = (op for op in module.walk() if op.defn is ops.mma.matrix_dot)
+    (dot,) = (op for op in module.walk() if op.defn is ops.mma.mma_dot)
     assert dot["warps"] == (rows, 8 // rows)
     kernel = KERNELS["matmul_f16"]
     for machine in ("matrix", "generic"):

@@ -19,7 +19,7 @@ from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Shared, Type
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 
 Array = Any
 
@@ -65,7 +65,7 @@ class Threads:
                 if op.defn is control.return_:
                     return [self.known[value] for value in op.inputs]
                 self.done.append(op)
-                result = RULES.get(op.defn, Threads.meaning)(self, op)
+                result = RULES.get(op.defn, Threads.semantics)(self, op)
                 for value in op.results:
                     if not isinstance(value.type, Shared):
                         self.keep(value, result)
@@ -90,11 +90,11 @@ class Threads:
 
     # -- operations
 
-    def meaning(self, op: Operation) -> Array:
-        assert op.defn.meaning is not None, op.name
-        return op.defn.meaning(*(self.known[value] for value in op.inputs), **op.attributes)
+    def semantics(self, op: Operation) -> Array:
+        assert op.defn.semantics is not None, op.name
+        return op.defn.semantics(*(self.known[value] for value in op.inputs), **op.attributes)
 
-    def linear_index(self, op: Operation) -> Array:
+    def layout_index(self, op: Operation) -> Array:
         layout = op["layout"]
         names = [name for name in ("warp", "lane", "register") if name in layout.in_dims]
         assert layout.in_size("warp") == self.warps and layout.in_size("lane") == self.lanes
@@ -148,11 +148,11 @@ class Threads:
         buffer[places[mask]] = value[mask]
         np.testing.assert_array_equal(buffer[places[mask]], value[mask])
 
-    def shared_count(self, op: Operation) -> None:
+    def shared_atomic_inc(self, op: Operation) -> None:
         buffer, places = self.places(op)
         np.add.at(buffer, places[self.vectors(op)], 1)
 
-    def shared_copy(self, op: Operation) -> None:
+    def shared_cp_async(self, op: Operation) -> None:
         buffer, places = self.places(op)
         size, vector = buffer.itemsize, op["vector"]
         address = self.neighbours(self.of(op, "ptr"), size, vector)
@@ -207,16 +207,16 @@ class Threads:
 
     # -- products
 
-    def thread_dot(self, op: Operation) -> Array:
+    def fma_dot(self, op: Operation) -> Array:
         batch, m, n, k = op["sizes"]
         a, b, acc = (self.known[value] for value in op.inputs)
         a, b = a.reshape(-1, batch, m, k), b.reshape(-1, batch, k, n)
         found = semantics.dot(a, b, acc.reshape(-1, batch, m, n), op["input_precision"])
         return found.reshape(self.count, -1)
 
-    def matrix_multiply(self, op: Operation) -> Array:
+    def mma(self, op: Operation) -> Array:
         """Every warp's product: matrices from fragments, and back."""
-        shape, (m, n, k) = MatrixShape(*op["shape"]), op["repeats"]
+        shape, (m, n, k) = MmaShape(*op["shape"]), op["repeats"]
         counts = {"m": m, "n": n, "k": k}
         layouts = []
         for operand, fastest in zip(Operand, ("km", "kn", "nm"), strict=True):
@@ -256,20 +256,20 @@ def layout_size(layout: LinearLayout) -> int:
 
 
 RULES: dict[OpDef, Callable[[Threads, Operation], Array]] = {
-    ops.thread.linear_index: Threads.linear_index,
+    ops.thread.layout_index: Threads.layout_index,
     ops.thread.thread_id: Threads.thread_id,
-    ops.thread.fill: Threads.fill,
-    ops.thread.pick: Threads.pick,
-    ops.thread.element: Threads.element,
-    ops.thread.shuffle: Threads.shuffle,
+    ops.thread.frag_splat: Threads.fill,
+    ops.thread.frag_shuffle: Threads.pick,
+    ops.thread.frag_extract: Threads.element,
+    ops.thread.shuffle_idx: Threads.shuffle,
     ops.thread.shuffle_xor: Threads.shuffle_xor,
     ops.thread.shared_load: Threads.shared_load,
     ops.thread.shared_store: Threads.shared_store,
-    ops.thread.shared_count: Threads.shared_count,
-    ops.thread.shared_copy: Threads.shared_copy,
-    ops.shared.alloc: Threads.alloc,
-    ops.mma.thread_dot: Threads.thread_dot,
-    ops.mma.matrix_multiply: Threads.matrix_multiply,
+    ops.thread.shared_atomic_inc: Threads.shared_atomic_inc,
+    ops.thread.shared_cp_async: Threads.shared_cp_async,
+    ops.shared.local_alloc: Threads.alloc,
+    ops.mma.fma_dot: Threads.fma_dot,
+    ops.mma.mma: Threads.mma,
     memory.load: Threads.load,
     memory.store: Threads.store,
     memory.barrier: lambda threads, op: None,

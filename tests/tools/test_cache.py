@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tile import cache
-from tile.cache.disk_cache import opened
+from tile.cache.disk_cache import open_cache
 from tile.tools.cli import main
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> cache.Store:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> cache.DiskCache:
     monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
-    return opened(tmp_path, 1 << 30)
+    return open_cache(tmp_path, 1 << 30)
 
 
 def test_an_empty_one(capsys) -> None:
@@ -29,9 +29,9 @@ def test_an_empty_one(capsys) -> None:
         assert words in capsys.readouterr().out
 
 
-def test_what_is_there(place: cache.Store, tmp_path: Path, capsys) -> None:
-    place.put("one", cache.Entry("add for nvptx:sm_90a", parts={"ptx": bytes(3000)}))
-    place.put("two", cache.Entry("sub for nvptx:sm_90a"))
+def test_what_is_there(place: cache.DiskCache, tmp_path: Path, capsys) -> None:
+    place.put("one", cache.CacheEntry("add for nvptx:sm_90a", parts={"ptx": bytes(3000)}))
+    place.put("two", cache.CacheEntry("sub for nvptx:sm_90a"))
     then = time.time() - 3 * 3600
     os.utime(place.path("one"), (then, then))
     damaged = place.folder / "x.entry"

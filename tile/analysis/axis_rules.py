@@ -21,7 +21,7 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import Pointer, Scalar, Type
 
 # The divisibility of zero, and the greatest that is tracked.
-MOST = 1 << 30
+MAX_DIVISIBILITY = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class AxisInfo:
 
 
 def _spell(numbers: Sequence[int]) -> str:
-    texts = ["2**30" if number == MOST else str(number) for number in numbers]
+    texts = ["2**30" if number == MAX_DIVISIBILITY else str(number) for number in numbers]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
@@ -87,8 +87,8 @@ def same_number(x: bool | int | float | None, y: bool | int | float | None) -> b
 
 
 def divisor(number: int) -> int:
-    """Return the greatest power of two that divides a number, at most `MOST`."""
-    return min(number & -number, MOST) if number else MOST
+    """Return the greatest power of two that divides a number, at most `MAX_DIVISIBILITY`."""
+    return min(number & -number, MAX_DIVISIBILITY) if number else MAX_DIVISIBILITY
 
 
 def least(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
@@ -307,7 +307,7 @@ def _binary(rule: AxisRule) -> Rule:
         for axis, (run, multiple) in enumerate(pairs):
             constant[axis] = max(constant[axis], _constant_run(op, x, y, axis, ranges))
             contiguous.append(run)
-            divisible.append(min(multiple, MOST))
+            divisible.append(min(multiple, MAX_DIVISIBILITY))
         return AxisInfo(tuple(divisible), tuple(contiguous), tuple(constant))
 
     return apply
@@ -526,7 +526,7 @@ def _hint(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     (x,) = _present(facts)
     shape_ = extents(op.result.type)
     contiguous = _with_hint(x.contiguous, op["contiguous"], shape_)
-    divisible = _with_hint(x.divisible, op["divisible"], (MOST,) * x.rank)
+    divisible = _with_hint(x.divisible, op["divisible"], (MAX_DIVISIBILITY,) * x.rank)
     return AxisInfo(divisible, contiguous, _with_hint(x.constant, op["constant"], shape_), x.value)
 
 
@@ -571,7 +571,7 @@ RULES: dict[OpDef, Rule] = {
     arith.hint: _hint,
     memory.addptr: _binary(_addptr),
     memory.load: _load,
-    descriptor.box_pointers: lambda op, facts, ranges: _present(facts)[0],
+    descriptor.descriptor_pointers: lambda op, facts, ranges: _present(facts)[0],
     shape.arange: _arange,
     shape.splat: splat,
     shape.broadcast: broadcast,

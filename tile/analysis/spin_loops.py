@@ -28,7 +28,7 @@ from tile.ir.types import I1
 LOGIC = frozenset({arith.and_, arith.or_, arith.xor, arith.not_, arith.select})
 
 
-def plain_spins(module: Module) -> Iterator[tuple[Operation, Operation]]:
+def spin_loops(module: Module) -> Iterator[tuple[Operation, Operation]]:
     """Yield the `while` loops that spin on plain loads, each with its first such load."""
     if not any(op.defn is control.while_ for op in module.walk()):
         return

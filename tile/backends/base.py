@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.errors import ArgumentTypeError, ArgumentValueError, Loc, UnsupportedError
-from tile.faults import NONE, Checks, choose, spelled
+from tile.faults import NONE, Checks, format_checks, parse_checks
 from tile.ir.types import Pointer, Scalar, is_power_of_two
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it
     from tile.ir.core import Module
-    from tile.ir.debug_info import Steps
+    from tile.ir.debug_info import DebugSteps
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
 else:
-    parse_module = late("tile.ir.parser", "parse_module")
-    print_module = late("tile.ir.printer", "print_module")
+    parse_module = lazy_import("tile.ir.parser", "parse_module")
+    print_module = lazy_import("tile.ir.printer", "print_module")
 
 Grid = tuple[int, int, int]
 
@@ -97,12 +97,12 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
                 raise ArgumentValueError(
-                    f"{name} must be a power of two up to {most}, not {brief(value)}"
+                    f"{name} must be a power of two up to {most}, not {short_repr(value)}"
                 )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
             raise ArgumentValueError(
-                f"num_stages must be a non-negative integer, not {brief(stages)}"
+                f"num_stages must be a non-negative integer, not {short_repr(stages)}"
             )
         _ = self.checks
 
@@ -110,7 +110,7 @@ class Options:
     def checks(self) -> Checks | None:
         """The checks that `sanitize` names."""
         try:
-            return None if self.sanitize is None else choose(self.sanitize)
+            return None if self.sanitize is None else parse_checks(self.sanitize)
         except (TypeError, ValueError) as error:
             raise ArgumentValueError(f"the option sanitize: {error}") from None
 
@@ -121,7 +121,7 @@ class Options:
         """
         missing = (self.checks or NONE) - offered
         if missing:
-            raise unchecked("the option sanitize", missing, target)
+            raise unsupported_checks_error("the option sanitize", missing, target)
 
     @property
     def lowering(self) -> dict[str, int]:
@@ -145,10 +145,10 @@ class Options:
         return cls(**values)
 
 
-def unchecked(requester: str, missing: Checks, target: Target) -> UnsupportedError:
+def unsupported_checks_error(requester: str, missing: Checks, target: Target) -> UnsupportedError:
     """Return the error for checks that `requester` names and `target` does not support."""
     return UnsupportedError(
-        f"{requester} asks for checks that {target} does not do: {spelled(missing)}; the "
+        f"{requester} asks for checks that {target} does not do: {format_checks(missing)}; the "
         "interpreter does them on tiles: set TILE_BACKEND=interp (and no other TILE_INTERP_LEVEL "
         "than tile)"
     )
@@ -283,16 +283,16 @@ class Exportable(Protocol):
         """Return files besides the stages' own, by suffix; `name` prefixes functions in them."""
 
 
-Repeat = Callable[..., bool]  # see `Repeatable.bind`
+FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
 
 
 @runtime_checkable
-class Repeatable(Protocol):
+class FastLaunchable(Protocol):
     """A loaded kernel with a fast path for launches like a previous one."""
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
-    ) -> Repeat | None:
+    ) -> FastLaunch | None:
         """Return a function that repeats the last launch, done with these arguments; None if none.
 
         The function takes the grid's three extents and one value for each argument, except those
@@ -308,7 +308,7 @@ class Repeatable(Protocol):
 class Steppable(Protocol):
     """A backend whose kernels a debugger can follow."""
 
-    def steps(self, target: Target) -> Steps:
+    def steps(self, target: Target) -> DebugSteps:
         """Return which of the kernels for a target have steps."""
 
 
@@ -342,7 +342,7 @@ class Debuggable(Protocol):
     open_debugger: Any  # creates a debugger if none follows the launch
 
 
-class Finding(NamedTuple):
+class Requirement(NamedTuple):
     """A requirement of a backend: what is present, or else how to install it."""
 
     part: str
@@ -354,7 +354,7 @@ class Finding(NamedTuple):
 class Surveyable(Protocol):
     """A backend that reports which of its requirements this machine has."""
 
-    def survey(self) -> Sequence[Finding]:
+    def survey(self) -> Sequence[Requirement]:
         """Return its requirements and its devices; missing ones raise nothing."""
 
 

@@ -28,7 +28,7 @@ def span(array: Array) -> tuple[int, int]:
 
 
 @dataclass
-class Piece:
+class HostRange:
     """Host addresses [low, high) that are copied together; `written`: also copied back."""
 
     low: int
@@ -40,10 +40,10 @@ class Piece:
         return self.high - self.low
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=HostRange)
 
 
-def pieces(kind: type[P], arrays: Iterable[tuple[Array, bool]]) -> list[P]:
+def merged_ranges(kind: type[P], arrays: Iterable[tuple[Array, bool]]) -> list[P]:
     """Return the address ranges of arrays, in order; arrays that overlap share one.
 
     `arrays` has, for each array, whether the kernel writes it. Empty arrays are left out.
@@ -58,7 +58,7 @@ def pieces(kind: type[P], arrays: Iterable[tuple[Array, bool]]) -> list[P]:
     return ranges
 
 
-def piece_at(ranges: Sequence[P], address: int) -> P | None:
+def range_at(ranges: Sequence[P], address: int) -> P | None:
     """Return the range that contains an address, or ends at it; None if there is none."""
     index = bisect.bisect_right(ranges, address, key=lambda piece: piece.low) - 1
     return ranges[index] if index >= 0 and address <= ranges[index].high else None

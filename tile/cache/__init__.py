@@ -1,13 +1,10 @@
 """The compilation cache on disk: compiled kernels, and programs that drivers built.
 
-entries   a cache entry, and its file format, whose checksum detects partial files
-files     atomic writes of files
-store     a folder of entries: lookup, insertion, eviction of the least recently used
-place     the folder, and the cache that the settings select
+disk_cache   entries with a checksum, atomic writes, eviction of the least recently used
 """
 
 from __future__ import annotations
 
-from tile.cache.disk_cache import Entry, Kept, Store, current, folder
+from tile.cache.disk_cache import CacheEntry, CacheFile, DiskCache, cache_folder, current_cache
 
-__all__ = ["Entry", "Kept", "Store", "current", "folder"]
+__all__ = ["CacheEntry", "CacheFile", "DiskCache", "cache_folder", "current_cache"]

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.config import config
 from tile.tracebacks import warn
 
@@ -52,7 +52,7 @@ class DamagedEntryError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """The content of a cache entry.
 
     title: a description for people.
@@ -70,7 +70,7 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def pack(key: str, entry: Entry) -> bytes:
+def pack(key: str, entry: CacheEntry) -> bytes:
     """Return the bytes of an entry's file. Raises `TypeError` for facts that are not JSON."""
     head = {
         "key": digest(key),
@@ -82,7 +82,7 @@ def pack(key: str, entry: Entry) -> bytes:
     return b"%s %s\n%s" % (FORMAT, hashlib.sha256(body).hexdigest().encode(), body)
 
 
-def unpack(key: str, data: bytes) -> Entry:
+def unpack(key: str, data: bytes) -> CacheEntry:
     """Return the entry of a file's bytes. Raises `DamagedEntryError`."""
     first, _, body = data.partition(b"\n")
     if first != b"%s %s" % (FORMAT, hashlib.sha256(body).hexdigest().encode()):
@@ -95,7 +95,7 @@ def unpack(key: str, data: bytes) -> Entry:
     for name, size in head["parts"].items():
         parts[name] = rest[start : start + size]
         start += size
-    return Entry(head["title"], head["facts"], parts)
+    return CacheEntry(head["title"], head["facts"], parts)
 
 
 def title(data: bytes) -> str:
@@ -119,7 +119,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = 0
 
 
-def read_regular(path: Path, limit: int = -1) -> bytes:
+def read_regular_file(path: Path, limit: int = -1) -> bytes:
     """Read a file, or its first `limit` bytes.
 
     Raises `OSError`, also for a file that is not regular: reading a FIFO would wait for a writer.
@@ -134,7 +134,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file atomically, replacing an older one, and create its folder if necessary.
 
     It is written to a temporary file and renamed, which is atomic on every system. If several
@@ -194,7 +194,7 @@ _EVICT_TO = 0.9  # fraction of the limit to which eviction reduces the total siz
 
 
 @dataclass(frozen=True)
-class Kept:
+class CacheFile:
     """The file of an entry: its path, size in bytes, and time of last use (as `time.time`)."""
 
     path: Path
@@ -205,13 +205,13 @@ class Kept:
     def title(self) -> str:
         """The entry's title; "" if the file cannot be read."""
         try:
-            return title(read_regular(self.path, _HEAD))
+            return title(read_regular_file(self.path, _HEAD))
         except OSError:
             return ""
 
 
-class Store:
-    """A cache of entries in `folder`, which take at most `limit` bytes.
+class DiskCache:
+    """A cache of entries in `cache_folder`, which take at most `limit` bytes.
 
     No method raises for a problem with the folder: an entry that cannot be read is a miss, one that
     cannot be written is not stored, and a `RuntimeWarning` reports each problem once.
@@ -226,13 +226,13 @@ class Store:
         """Return the path of a key's file."""
         return self.folder / (digest(key)[:_NAME] + _ENDING)
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CacheEntry | None:
         """Return the entry of a key, or None. Removes a damaged one with a warning."""
         path = self.path(key)
         if self._is_exposed(path):
             return None
         try:
-            data = read_regular(path)
+            data = read_regular_file(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -248,13 +248,13 @@ class Store:
             os.utime(path)
         return entry
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Store an entry, replacing an older one; then evict old ones beyond the limit."""
+    def put(self, key: str, entry: CacheEntry) -> None:
+        """DiskCache an entry, replacing an older one; then evict old ones beyond the limit."""
         path = self.path(key)
         if self._is_exposed():
             return
         try:
-            write_whole(path, pack(key, entry))
+            write_atomically(path, pack(key, entry))
         except OSError as error:
             self._warn(
                 f"{entry.title} is not stored in the cache {self.folder}: {error}; TILE_CACHE_DIR "
@@ -285,9 +285,9 @@ class Store:
         """Remove the entry of a key, if there is one."""
         _remove(self.path(key))
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[CacheFile]:
         """Return the files of all entries, the most recently used first."""
-        files = [Kept(*file) for file in self._files(_ENDING)]
+        files = [CacheFile(*file) for file in self._files(_ENDING)]
         return sorted(files, key=lambda entry: entry.used, reverse=True)
 
     def clear(self) -> int:
@@ -341,12 +341,12 @@ def _remove(path: Path) -> bool:
 if TYPE_CHECKING:
     from platformdirs import user_cache_dir
 else:
-    user_cache_dir = late("platformdirs", "user_cache_dir")
+    user_cache_dir = lazy_import("platformdirs", "user_cache_dir")
 
 _KERNELS = "kernels"
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     """Return the folder of all caches: TILE_CACHE_DIR, else the system's folder for caches."""
     return Path(config.cache_dir).expanduser() if config.cache_dir else _default_folder()
 
@@ -356,12 +356,12 @@ def _default_folder() -> Path:
     return Path(user_cache_dir("tile", appauthor=False))
 
 
-def current() -> Store | None:
+def current_cache() -> DiskCache | None:
     """Return the cache of compiled kernels; None if TILE_CACHE=0 disables it."""
-    return opened(folder(), config.cache_limit) if config.cache else None
+    return open_cache(cache_folder(), config.cache_limit) if config.cache else None
 
 
 @functools.cache
-def opened(root: Path, limit: int) -> Store:
+def open_cache(root: Path, limit: int) -> DiskCache:
     """Return the cache in a folder, whether or not TILE_CACHE enables it."""
-    return Store(root / _KERNELS, limit)
+    return DiskCache(root / _KERNELS, limit)

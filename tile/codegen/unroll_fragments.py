@@ -19,34 +19,34 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 
 
-class Body(Protocol):
+class Unrolled(Protocol):
     """A function being emitted: the names of the registers of its values."""
 
     def of(self, value: Value) -> list[str]: ...
     def set(self, op: Operation, registers: list[str]) -> None: ...
 
 
-def fill(body: Body, op: Operation) -> None:
+def fill(body: Unrolled, op: Operation) -> None:
     """Repeat one scalar in all registers."""
     body.set(op, body.of(op.inputs[0]) * op["count"])
 
 
-def pick(body: Body, op: Operation) -> None:
+def pick(body: Unrolled, op: Operation) -> None:
     """Select registers by constant numbers."""
     every = [register for value in op.inputs for register in body.of(value)]
     body.set(op, [every[number] for number in op["registers"]])
 
 
-def element(body: Body, op: Operation) -> None:
+def element(body: Unrolled, op: Operation) -> None:
     """Select one register."""
     body.set(op, [body.of(op.inputs[0])[op["register"]]])
 
 
 # Rules for an emitter's table.
 RULES: dict[Any, Any] = {
-    ops.thread.fill: fill,
-    ops.thread.pick: pick,
-    ops.thread.element: element,
+    ops.thread.frag_splat: fill,
+    ops.thread.frag_shuffle: pick,
+    ops.thread.frag_extract: element,
 }
 
 
@@ -80,7 +80,7 @@ def thread_images(layout: LinearLayout) -> tuple[int, ...]:
     return (*layout.images(LANE), *layout.images(WARP))
 
 
-def reached_by(images: Sequence[int]) -> int:
+def image_bits(images: Sequence[int]) -> int:
     """Return the bits that any of the images has."""
     reached = 0
     for image in images:

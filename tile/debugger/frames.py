@@ -20,14 +20,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Activation, Wave
+from tile.backends.interp.program_batch import Activation, ProgramBatch
 from tile.backends.interp.program_batch import Frame as Block
 from tile.backends.interp.stepping import StepInstruction, SteppedLaunch
 from tile.backends.interp.translate import Instruction
 from tile.backends.interp.values import Rows
 from tile.debugger.source_files import display_path
 from tile.debugger.variables import Leaf, Reader, Tree, trees
-from tile.ir.debug_info import shared_out
+from tile.ir.debug_info import distribute_values
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind
 
@@ -77,7 +77,7 @@ class HostFrame:
 class KernelFrame:
     """A call of a kernel's function in a batch, inspected for the program at one of its rows."""
 
-    batch: Wave
+    batch: ProgramBatch
     row: int
     activation: Activation
     step: StepInstruction
@@ -135,11 +135,11 @@ def variables(step: StepInstruction) -> dict[str, Tree]:
     """Return the variables that a step describes, by name."""
     op = step.op
     pairs = list(zip(op.inputs, step.shown, strict=True))
-    shared = shared_out(op["variables"], [value.type for value in op.inputs], pairs)
+    shared = distribute_values(op["variables"], [value.type for value in op.inputs], pairs)
     return trees([Leaf(v, [x for x, _ in own], [r for _, r in own]) for v, own in shared])
 
 
-def depth(batch: Wave) -> int:
+def depth(batch: ProgramBatch) -> int:
     """Return the number of active calls in a batch; 1 in the kernel itself."""
     return 1 + sum(_is_call(frame) for frame in batch.frames)
 
@@ -148,7 +148,7 @@ def _is_call(frame: Block) -> bool:
     return frame.instruction is not None and frame.instruction.op.defn is control.call
 
 
-def kernel_frames(batch: Wave, row: int) -> list[KernelFrame]:
+def kernel_frames(batch: ProgramBatch, row: int) -> list[KernelFrame]:
     """Return the calls of a batch, the kernel first."""
     calls: list[list[Block]] = []
     for frame in batch.frames:
@@ -247,7 +247,7 @@ class ProgramGroup:
     """Programs at the same position. `batch` holds their variables, None if they have none."""
 
     rows: Rows
-    batch: Wave | None
+    batch: ProgramBatch | None
     status: str
 
 
@@ -269,10 +269,10 @@ def groups(launch: SteppedLaunch) -> Iterator[ProgramGroup]:
             )
     for join in scheduler.joins:
         if join.arrivals:
-            rows = join.wave.rows[join.arrived()]
+            rows = join.batch.rows[join.arrived()]
             active.append(rows)
             yield ProgramGroup(
-                rows, join.wave, f"wait for the others, at the end of {line_of(join.wave)}"
+                rows, join.batch, f"wait for the others, at the end of {line_of(join.batch)}"
             )
     begun = np.flatnonzero(scheduler.started)
     ended = np.setdiff1d(begun, np.concatenate(active)) if active else begun
@@ -283,7 +283,7 @@ def groups(launch: SteppedLaunch) -> Iterator[ProgramGroup]:
         yield ProgramGroup(rest, None, "not started")
 
 
-def line_of(batch: Wave) -> str:
+def line_of(batch: ProgramBatch) -> str:
     """Return the line at which a batch stands."""
     frames = kernel_frames(batch, int(batch.rows[0]))
     return f"{display_path(frames[-1].file)}:{frames[-1].line}" if frames else "the beginning"

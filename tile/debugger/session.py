@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.stepping import RerunError, SteppedLaunch
 from tile.backends.interp.values import Rows
 from tile.config import config
@@ -57,7 +57,7 @@ ANY_PROGRAM = Goal(Until.STEP)
 RUN = Goal(Until.NEVER)
 
 
-def reached(goal: Goal, batch: Wave, op: Operation) -> bool:
+def reached(goal: Goal, batch: ProgramBatch, op: Operation) -> bool:
     """Return True if a program stops at a step because of the goal."""
     rule = _RULES.get(goal.until)
     if rule is None or (goal.row is not None and not among(batch, goal.row)):
@@ -71,7 +71,7 @@ def reached(goal: Goal, batch: Wave, op: Operation) -> bool:
     return rule(goal, kind, at, op.loc.line)
 
 
-def among(batch: Wave, row: int) -> bool:
+def among(batch: ProgramBatch, row: int) -> bool:
     """Return True if a program is in a batch."""
     index = int(np.searchsorted(batch.rows, row))
     return index < len(batch) and int(batch.rows[index]) == row
@@ -111,7 +111,7 @@ class Stop:
     """
 
     launch: SteppedLaunch
-    batch: Wave
+    batch: ProgramBatch
     row: int
     host: list[HostFrame]
     reasons: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Session:
         if self.goal.launch is launch and self.goal.until is not Until.NEVER:
             self.goal = ANY_PROGRAM
 
-    def step(self, batch: Wave) -> None:
+    def step(self, batch: ProgramBatch) -> None:
         """Handle a step: the programs of a batch stand at it."""
         self.history.append(batch.rows)
         if self.replay is not None:
@@ -197,7 +197,7 @@ class Session:
             row = self.goal.row
             self.pause(batch, self.preferred(batch, batch.rows) if row is None else row)
 
-    def stop(self, batch: Wave) -> None:
+    def stop(self, batch: ProgramBatch) -> None:
         """Handle a `breakpoint()`: the programs of a batch stand at it."""
         if self.replay is not None or self.stopped == len(self.history):
             return
@@ -208,7 +208,7 @@ class Session:
             return
         self.pause(batch, self.preferred(batch, batch.rows))
 
-    def fault(self, batch: Wave, error: TileError) -> None:
+    def fault(self, batch: ProgramBatch, error: TileError) -> None:
         """Handle a fault of a batch; the error is raised afterwards."""
         self.replay = None
         if self.faults:
@@ -218,7 +218,7 @@ class Session:
 
     # -- stopping and continuing
 
-    def pause(self, batch: Wave, row: int, *reasons: str) -> None:
+    def pause(self, batch: ProgramBatch, row: int, *reasons: str) -> None:
         """Stop until the user continues the programs."""
         self.goal = RUN
         self.stopped = len(self.history)
@@ -259,7 +259,7 @@ class Session:
         self.replay = Replay(begun[-lines] + 1, row)
         raise RerunError
 
-    def preferred(self, batch: Wave, rows: Rows) -> int:
+    def preferred(self, batch: ProgramBatch, rows: Rows) -> int:
         """Return the program to select: the user's choice, or the followed one, or the first."""
         selected = self.row(batch.launch.grid, self.selected)
         choices = [row for row in (selected, self.goal.row) if row is not None and _has(rows, row)]
@@ -286,7 +286,7 @@ def _has(rows: Rows, row: int) -> bool:
     return index < len(rows) and int(rows[index]) == row
 
 
-def _launch(batch: Wave) -> SteppedLaunch:
+def _launch(batch: ProgramBatch) -> SteppedLaunch:
     launch = batch.launch
     assert isinstance(launch, SteppedLaunch)
     return launch
@@ -296,7 +296,7 @@ def _launch(batch: Wave) -> SteppedLaunch:
 _PROGRAM = re.compile(r"program \((\d+), (\d+), (\d+)\) of grid")
 
 
-def _faulty_program(batch: Wave, error: TileError) -> int:
+def _faulty_program(batch: ProgramBatch, error: TileError) -> int:
     """Return the program that an error belongs to."""
     fault = error.fault if isinstance(error, ExecutionError) else None
     if fault is not None:

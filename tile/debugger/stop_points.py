@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.values import Array, Rows
 from tile.debugger.evaluate import FAILURES, names_of, namespace
 from tile.debugger.frames import KernelFrame, depth, kernel_frames
@@ -309,7 +309,7 @@ class PendingStop:
     hit: Hit
     depth: int
 
-    def is_at(self, batch: Wave) -> bool:
+    def is_at(self, batch: ProgramBatch) -> bool:
         return depth(batch) == self.depth and bool(np.isin(self.hit.rows[0], batch.rows))
 
 
@@ -333,7 +333,7 @@ class BreakpointMatcher:
         for one in self.breakpoints:
             one.held = None
 
-    def at(self, batch: Wave, op: Operation) -> Hit | None:
+    def at(self, batch: ProgramBatch, op: Operation) -> Hit | None:
         """Return the first breakpoint that programs of a batch hit at a step, if any."""
         first = self.pending_hit(batch)
         candidates = self.candidates(op)
@@ -348,7 +348,7 @@ class BreakpointMatcher:
                 first = first or hit
         return first
 
-    def pending_hit(self, batch: Wave) -> Hit | None:
+    def pending_hit(self, batch: ProgramBatch) -> Hit | None:
         """Return the hit of a function whose first line a program of the batch has reached."""
         for pending in self.pending:
             if pending.is_at(batch):

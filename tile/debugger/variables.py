@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Activation, Wave
-from tile.backends.interp.sanitizer.poison import Mark, bare, flag_of
-from tile.backends.interp.values import Array, Held, full
+from tile.backends.interp.program_batch import Activation, ProgramBatch
+from tile.backends.interp.sanitizer.poison import PoisonKind, plain_value, poison_of
+from tile.backends.interp.values import Array, RegisterValue, full
 from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Buffer, Memory
 from tile.debugger.source_files import display_path
 from tile.errors import Loc
@@ -167,18 +167,18 @@ class Leaf:
 class Reader:
     """Reads the registers of a call, for the `index`-th program of its batch, or for all."""
 
-    batch: Wave
+    batch: ProgramBatch
     activation: Activation
     index: int
 
-    def held(self, register: int) -> Held:
+    def held(self, register: int) -> RegisterValue:
         value = self.activation.read(register)
         assert value is not None
         return value
 
     def among_all(self, leaf: Leaf) -> Array:
         """Return a scalar for all programs of the batch; of extent 1 if it is equal in all."""
-        return full(bare(self.held(leaf.registers[0])), ())
+        return full(plain_value(self.held(leaf.registers[0])), ())
 
     def value(self, leaf: Leaf) -> Any:
         """Return the value of a leaf: NumPy's, a pointer, a descriptor, or a compile-time value.
@@ -196,7 +196,7 @@ class Reader:
 
     def one(self, ty: Type, register: int) -> Any:
         """Return a scalar or a tile; undefined elements are masked."""
-        array = self.own(full(bare(self.held(register)), ty.shape))
+        array = self.own(full(plain_value(self.held(register)), ty.shape))
         element = ty.element
         if isinstance(element, Pointer):
             return Pointers(self.batch.launch.memory, array, element.pointee)
@@ -207,7 +207,7 @@ class Reader:
 
     def undefined(self, ty: Type, register: int) -> Undefined | None:
         """Return the undefined elements of a value; None if there are none."""
-        flag = flag_of(self.held(register), Mark.UNDEFINED)
+        flag = poison_of(self.held(register), PoisonKind.UNDEFINED)
         if flag is None:
             return None
         truths = flag.where

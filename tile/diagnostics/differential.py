@@ -22,12 +22,12 @@ import numpy as np
 
 from tile.config import Config, Origin, config
 from tile.errors import Loc, TileError, describe
-from tile.faults import ALL, NONE, Checks, Group, Launched, Report
-from tile.instrumentation import collected, covered
+from tile.faults import ALL, NONE, Checks, FaultGroup, LaunchKey, Report
+from tile.instrumentation import collect_faults, cover_launches
 from tile.ir import semantics
 from tile.runtime.arguments.snapshot import Snapshot
-from tile.runtime.kernel import CompiledKernel, told
-from tile.runtime.launch_hooks import Alternative, Attempt, observed, observing
+from tile.runtime.kernel import CompiledKernel, on_launch
+from tile.runtime.launch_hooks import PendingLaunch, TunedLaunch, active_observer, use_observer
 from tile.runtime.target_selection import interpreted
 
 Outputs = Mapping[str, np.ndarray]
@@ -183,7 +183,7 @@ Key = tuple[str, str]  # a kernel's name, and its constants
 
 
 @dataclass(frozen=True)
-class Plan:
+class CheckOptions:
     """The checks, and the other ways in which launches are repeated.
 
     launches: the number of launches of each kernel with the same constants that are repeated.
@@ -239,7 +239,7 @@ def _harmless(dependence: Dependence) -> bool:
 
 
 @dataclass
-class Tally:
+class LaunchCount:
     """The number of launches of one kernel with the same constants, and how they were repeated."""
 
     launches: int = 0
@@ -247,7 +247,7 @@ class Tally:
     not_varied: set[str] = field(default_factory=set)
 
 
-UNENDED = "the program did not run to its end; these are the findings until then"
+INCOMPLETE_NOTE = "the program did not run to its end; these are the findings until then"
 
 
 @dataclass
@@ -259,14 +259,14 @@ class Findings:
     """
 
     report: Report = field(default_factory=Report)
-    elsewhere: list[tuple[str, Group]] = field(default_factory=list)
+    elsewhere: list[tuple[str, FaultGroup]] = field(default_factory=list)
     dependences: list[Dependence] = field(default_factory=list)
     ended: bool = True  # True if the program ran to its end
-    tallies: dict[Key, Tally] = field(default_factory=dict)
+    tallies: dict[Key, LaunchCount] = field(default_factory=dict)
     constexprs: dict[str, None] = field(default_factory=dict)  # of all repeated launches
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FaultGroup]:
         """The faults by line and check, of the program's own launches, then of other ways."""
         return [*self.report.groups, *(group for _, group in self.elsewhere)]
 
@@ -276,7 +276,7 @@ class Findings:
             "wrong": bool(self),
             "verdict": self.verdict,
             "status": self.status,
-            "note": "" if self.ended else UNENDED,
+            "note": "" if self.ended else INCOMPLETE_NOTE,
             "launched": [
                 {
                     "kernel": kernel,
@@ -320,10 +320,10 @@ class Findings:
         return bool(self.report) or bool(self.elsewhere) or wrong
 
 
-class Rehearsal:
+class DifferentialRun:
     """The launch observer that repeats launches; faults go to `findings.report`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CheckOptions) -> None:
         self.plan = plan
         self.findings = Findings()
         self._running: list[dict[str, np.ndarray]] = []
@@ -336,18 +336,18 @@ class Rehearsal:
         with (
             interpreted("tile"),
             config.scope(sanitize=self.plan.checks),
-            collected(self.findings.report),
-            covered(self.findings.report),
-            observed(self),
-            told(self._launched),
+            collect_faults(self.findings.report),
+            cover_launches(self.findings.report),
+            use_observer(self),
+            on_launch(self._launched),
         ):
             yield self.findings
 
     def _launched(self, kernel: CompiledKernel) -> None:
         """Count a launch of another thread, which has the settings of the environment."""
-        if observing() is self or config.origin("sanitize") is not Origin.DEFAULT:
+        if active_observer() is self or config.origin("sanitize") is not Origin.DEFAULT:
             return
-        launched = Launched(kernel.name, f"{kernel.target} in another thread", NONE)
+        launched = LaunchKey(kernel.name, f"{kernel.target} in another thread", NONE)
         self.findings.report.coverage.add(launched)
 
     # -- as an observer
@@ -359,7 +359,7 @@ class Rehearsal:
         if self._running:
             self._running[-1].update(copies(outputs))
 
-    def launch(self, attempt: Attempt) -> CompiledKernel:
+    def launch(self, attempt: PendingLaunch) -> CompiledKernel:
         """Run a launch, and repeat it in other ways."""
         if self._relaunching:
             return attempt.run({})
@@ -380,9 +380,9 @@ class Rehearsal:
         final.restore()
         return kernel
 
-    def tuned(self, name: str, alternatives: Sequence[Alternative]) -> Any:
+    def tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
         """Launch with every configuration, and last with the first again, whose effects stay."""
-        tally = self.findings.tallies.setdefault((name, "of all configurations"), Tally())
+        tally = self.findings.tallies.setdefault((name, "of all configurations"), LaunchCount())
         tally.launches += 1
         if tally.launches > self.plan.launches:
             return alternatives[0].run()
@@ -396,7 +396,7 @@ class Rehearsal:
 
     # -- one launch
 
-    def _variations(self, attempt: Attempt, tally: Tally) -> list[Variation]:
+    def _variations(self, attempt: PendingLaunch, tally: LaunchCount) -> list[Variation]:
         constexprs = [p.name for p in attempt.function.parameters if p.is_constexpr]
         self.findings.constexprs |= dict.fromkeys(constexprs)
         constants = of_constants(
@@ -408,7 +408,7 @@ class Rehearsal:
         return orders(self.plan.seeds) + constants
 
     def _vary(
-        self, attempt: Attempt, variation: Variation, baseline: Outputs, initial: Snapshot
+        self, attempt: PendingLaunch, variation: Variation, baseline: Outputs, initial: Snapshot
     ) -> None:
         function = attempt.function
         try:
@@ -461,7 +461,7 @@ class Rehearsal:
         """Do not repeat launches inside the `with` block; faults go to `report`."""
         self._relaunching = True
         try:
-            with collected(report), covered():
+            with collect_faults(report), cover_launches():
                 yield
         finally:
             self._relaunching = False
@@ -475,20 +475,20 @@ class Rehearsal:
         finally:
             self._running.pop()
 
-    def _tally(self, attempt: Attempt) -> Tally:
+    def _tally(self, attempt: PendingLaunch) -> LaunchCount:
         constants = ", ".join(
             f"{p.name}={_constant_name(attempt.named[p.name])}"
             for p in attempt.function.parameters
             if p.is_constexpr and attempt.named[p.name] is not None
         )
-        return self.findings.tallies.setdefault((attempt.function.name, constants), Tally())
+        return self.findings.tallies.setdefault((attempt.function.name, constants), LaunchCount())
 
 
 def _constant_name(constant: Any) -> str:
     return str(getattr(constant, "name", constant))
 
 
-def _contents(attempt: Attempt) -> Snapshot:
+def _contents(attempt: PendingLaunch) -> Snapshot:
     """Return a snapshot of the arrays that a launch writes."""
     snapshot = Snapshot()
     for name in attempt.written({}):

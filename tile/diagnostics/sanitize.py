@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.faults import Report, choose
-from tile.instrumentation import collected, covered, covering
+from tile.faults import Report, parse_checks
+from tile.instrumentation import collect_faults, cover_launches, coverage_reports
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def sanitize(checks: str | Iterable[str] = "all", *, collect: bool = False) -> I
     `UnsupportedError`.
     """
     try:
-        chosen = choose(checks)
+        chosen = parse_checks(checks)
     except ValueError as error:
         raise ArgumentValueError(f"tile.sanitize: {error}") from None
     except TypeError as error:
@@ -34,7 +34,7 @@ def sanitize(checks: str | Iterable[str] = "all", *, collect: bool = False) -> I
     report = Report()
     with (
         config.scope(sanitize=chosen),
-        collected(report if collect else None),
-        covered(*covering(), report),
+        collect_faults(report if collect else None),
+        cover_launches(*coverage_reports(), report),
     ):
         yield report

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tile.backends.interp.tracing.trace_data import Trace
-from tile.instrumentation import traced
+from tile.instrumentation import record_trace
 from tile.runtime.target_selection import interpreted
 
 
@@ -20,5 +20,5 @@ def trace() -> Iterator[Trace]:
     arrays of a launch plus a constant.
     """
     recorded = Trace()
-    with interpreted("tile"), traced(recorded):
+    with interpreted("tile"), record_trace(recorded):
         yield recorded

@@ -37,9 +37,9 @@ class Level(enum.Enum):
     THREAD = "thread"
 
 
-EVERY = frozenset(Level)
-TILES_ALONE = frozenset({Level.TILE})
-WITH_TILES = frozenset({Level.TILE, Level.LAID_OUT})
+ALL_LEVELS = frozenset(Level)
+TILE_ONLY = frozenset({Level.TILE})
+TILE_OR_LAID_OUT = frozenset({Level.TILE, Level.LAID_OUT})
 LAID_OUT = frozenset({Level.LAID_OUT})
 LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
 THREAD = frozenset({Level.THREAD})
@@ -89,14 +89,15 @@ class AttributeSpec:
 class OpDef:
     """A declared operation.
 
-    `meaning` is the reference semantics of a pure operation: a function of NumPy arrays whose first
-    axis is the program axis. Attributes are passed by name; regions are passed by name as functions
-    of arrays that return a sequence of arrays. `isolated`: the regions are such functions. They use
-    no value from outside, run any number of times, and are not part of the control flow.
-    `keeps_units`: the reference semantics accept and may return arrays in which an axis of extent 1
-    stands for a value that is constant along that axis (elementwise operations do so by
-    broadcasting). `accepts` lists the element types. `ulp` is the accuracy required of every
-    backend, in units in the last place, for values in `domain`; 0 requires the same bits.
+    `semantics` is the reference semantics of a pure operation: a function of NumPy arrays whose
+    first axis is the program axis. Attributes are passed by name; regions are passed by name as
+    functions of arrays that return a sequence of arrays. `isolated`: the regions are such
+    functions. They use no value from outside, run any number of times, and are not part of the
+    control flow. `unit_axes_broadcast`: the reference semantics accept and may return arrays in
+    which an axis of extent 1 stands for a value that is constant along that axis (elementwise
+    operations do so by broadcasting). `accepts` lists the element types. `ulp` is the accuracy
+    required of every backend, in units in the last place, for values in `domain`; 0 requires the
+    same bits.
     """
 
     name: str
@@ -107,8 +108,8 @@ class OpDef:
     attributes: dict[str, AttributeSpec]
     regions: tuple[str, ...]
     effect: Effect = PURE
-    meaning: Callable[..., Any] | None = None
-    keeps_units: bool = False
+    semantics: Callable[..., Any] | None = None
+    unit_axes_broadcast: bool = False
     elementwise: bool = False
     commutative: bool = False
     terminator: bool = False
@@ -116,7 +117,7 @@ class OpDef:
     accepts: tuple[Scalar, ...] = ()
     domain: tuple[float, float] | None = None
     ulp: float = 0
-    levels: frozenset[Level] = EVERY
+    levels: frozenset[Level] = ALL_LEVELS
     examples: tuple[str, ...] = ()
     positions: dict[str, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Debug information: the option that inserts `step`s, and the text of a step's variables.
+"""Debug information: the option that inserts `debug_step`s, and the text of a step's variables.
 
 A variable is a string attribute in one of these forms:
 
@@ -28,8 +28,8 @@ RESULT = "->"
 _SEPARATORS = (" = ", " ! ", " @ ")
 
 
-class Steps(enum.Enum):
-    """The kernels in which the frontend inserts `step`s for a debugger."""
+class DebugSteps(enum.Enum):
+    """The kernels in which the frontend inserts `debug_step`s for a debugger."""
 
     NEVER = enum.auto()
     AT_BREAKPOINTS = enum.auto()  # kernels that call `breakpoint()`
@@ -67,7 +67,7 @@ class Variable:
         return self.name if self.values == 1 else f"{self.name} @ {self.values}"
 
 
-def shared_out(
+def distribute_values(
     variables: Sequence[str], types: Sequence[Type], values: Sequence[T]
 ) -> Iterator[tuple[Variable, list[T]]]:
     """Yield each variable with its values, taken from `values` in order.

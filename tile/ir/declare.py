@@ -109,7 +109,7 @@ def elementwise(
     doc: str,
     *,
     accepts: tuple[Scalar, ...],
-    meaning: Callable[..., Any],
+    semantics: Callable[..., Any],
     result: Scalar | None = None,
     **properties: Any,
 ) -> OpDef:
@@ -137,7 +137,12 @@ def elementwise(
         "examples", (f"{typed_operands} | %r = {name} {operands} : {result or accepts[0]}",)
     )
     return op(
-        name, elementwise=True, keeps_units=True, accepts=accepts, meaning=meaning, **properties
+        name,
+        elementwise=True,
+        unit_axes_broadcast=True,
+        accepts=accepts,
+        semantics=semantics,
+        **properties,
     )(rule)
 
 

@@ -6,7 +6,7 @@ from tile.errors import CompilationError, Loc
 from tile.ir.core import Block, Module
 
 
-def too_deep(loc: Loc | None) -> CompilationError:
+def nesting_error(loc: Loc | None) -> CompilationError:
     """Return the error for source or IR that is nested more deeply than Python's stack allows."""
     return CompilationError(
         "this is nested too deeply to be compiled; an `elif` counts as nested in the `if` before "
@@ -16,7 +16,7 @@ def too_deep(loc: Loc | None) -> CompilationError:
     )
 
 
-def deepest(module: Module) -> Loc | None:
+def deepest_location(module: Module) -> Loc | None:
     """Return the location of a most deeply nested operation; works without recursion."""
     loc: Loc | None = None
     blocks: list[Block] = [function.body for function in module]

@@ -23,7 +23,7 @@ def _quotient(x: Array, y: Array) -> Array:
 
 
 # Elementwise operations whose result may not fit the type of their operands.
-EXACT: dict[OpDef, Callable[..., Array]] = {
+EXACT_FUNCTIONS: dict[OpDef, Callable[..., Array]] = {
     arith.add: np.add,
     arith.sub: np.subtract,
     arith.mul: np.multiply,
@@ -42,10 +42,10 @@ def narrow_signed(op: Operation) -> Scalar | None:
     return element if element.bits <= NARROW_BITS else None
 
 
-def wraps(op: Operation, operands: Sequence[Array]) -> bool:
+def overflows(op: Operation, operands: Sequence[Array]) -> bool:
     """Return True if an elementwise operation on signed integers wraps on these operands."""
     element = narrow_signed(op)
-    if element is None or op.defn not in EXACT:
+    if element is None or op.defn not in EXACT_FUNCTIONS:
         return False
-    exact = EXACT[op.defn](*(operand.astype(np.int64) for operand in operands))
+    exact = EXACT_FUNCTIONS[op.defn](*(operand.astype(np.int64) for operand in operands))
     return bool(((exact < element.min_value) | (exact > element.max_value)).any())

@@ -22,7 +22,7 @@ from tile.errors import Loc, ParseError, TileError, TypeRuleError
 from tile.ir.builder import create
 from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Symbol, Value
 from tile.ir.declare import OPS
-from tile.ir.nesting import too_deep
+from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
 from tile.ir.types import (
     LAYOUTS,
@@ -74,7 +74,7 @@ def parse_module(text: str, file: str = "<tile>") -> Module:
     try:
         return parser.module()
     except RecursionError as error:
-        raise too_deep(parser.loc()) from error
+        raise nesting_error(parser.loc()) from error
 
 
 def parse_type(text: str) -> Type:
@@ -549,7 +549,7 @@ class _Parser:
         lower = self.required()
         self.expect("to")
         upper = self.required()
-        self.expect("step")
+        self.expect("debug_step")
         step = self.required()
         names, inits = self.carried()
         stated = self.stated()

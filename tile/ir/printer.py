@@ -12,7 +12,7 @@ An operation prints its operands, then `{attributes}` that differ from their def
 `: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then
 the regions by name, each with its arguments:
 
-    %r = scan_by %x {axis = -1} : tile<8xf32> region combine(%a: f32, %b: f32) {
+    %r = scan_region %x {axis = -1} : tile<8xf32> region combine(%a: f32, %b: f32) {
       %c = add %a, %b : f32
       yield %c
     }

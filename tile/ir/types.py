@@ -1,8 +1,8 @@
 """The types of the IR: scalars, pointers, tiles and more. Types are frozen, comparable, printable.
 
 Signedness is part of an integer's type, so signed and unsigned integers share `div` and `shr`.
-Every type has a `shape` and an `element`: a scalar is its own element and has shape `()`. A type
-rule can therefore treat scalars and tiles alike.
+Every type has a `shape` and an `element`: a scalar is its own element and has shape `()`. A
+type rule can therefore treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
 

@@ -142,9 +142,9 @@ class _Verifier:
     def combining(self, op: Operation) -> None:
         """Check that functions called by a combining region obey the region's restrictions."""
         for region in op.regions:
-            illegal = reduce.intruder(region, self.module.functions)
+            illegal = reduce.first_illegal_op(region, self.module.functions)
             if illegal is not None:
-                self.fail(reduce.refusal(op.name, illegal), illegal.loc, illegal)
+                self.fail(reduce.illegal_op_message(op.name, illegal), illegal.loc, illegal)
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
         for value in values:

@@ -6,7 +6,7 @@ use.
 
 from typing import TYPE_CHECKING
 
-from tile._lazy import LateNames
+from tile._lazy import LazyNames
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 
@@ -166,7 +166,7 @@ else:
         ),
         "standard": "add cdiv mul sigmoid softmax sub swizzle2d",
     }
-    __getattr__ = LateNames(
+    __getattr__ = LazyNames(
         __name__,
         {
             "math": "tile.language.math",

@@ -28,7 +28,7 @@ from tile.language.core.static_args import (
     compile_time_shape,
 )
 from tile.language.core.tensor import Tensor
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 @builtin
@@ -143,7 +143,7 @@ def _rounding(mode: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Roun
     if mode is None:
         return Rounding.RTNE
     if mode not in list(Rounding):
-        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {brief(mode)}')
+        raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {short_repr(mode)}')
     if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
         raise CompilationError(
             "fp_downcast_rounding is for casts to a narrower float, not for "

@@ -13,7 +13,7 @@ from tile.language.core.promotion import broadcast_together, to_tensor
 from tile.language.core.static_args import compile_time, compile_time_bool, constant_value
 from tile.language.core.tensor import Tensor
 from tile.language.operators import truth
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 @builtin
@@ -46,7 +46,7 @@ def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> 
     """Print a compile-time string and values from every program, integers in base 16 if `hex`."""
     text = compile_time(prefix, "the prefix of tl.device_print")
     if not isinstance(text, str):
-        raise CompilationError(f"the prefix of tl.device_print is a text, not {brief(text)}")
+        raise CompilationError(f"the prefix of tl.device_print is a text, not {short_repr(text)}")
     values = [to_tensor(build, arg, "an argument of tl.device_print").value for arg in args]
     base = compile_time_bool(hex, "the hex of tl.device_print")
     build.op(ops.device_print, *values, prefix=text, hex=base)

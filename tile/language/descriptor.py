@@ -25,7 +25,7 @@ from tile.language.core.promotion import Operand, convert, describe, to_tensor
 from tile.language.core.static_args import compile_time, compile_time_shape, constant_value
 from tile.language.core.tensor import DescriptorParts, Tensor, tensor_descriptor
 from tile.language.memory import cast_to
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 MAKE = "tl.make_tensor_descriptor"
 
@@ -52,12 +52,12 @@ def make_tensor_descriptor(
     `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError` for arguments that violate
     these rules.
     """
-    return make_descriptor(
+    return build_descriptor(
         build, DescriptorParts(base, shape, strides, block_shape, padding_option)
     )
 
 
-def make_descriptor(build: Builder, parts: DescriptorParts) -> Tensor:
+def build_descriptor(build: Builder, parts: DescriptorParts) -> Tensor:
     """Return the descriptor with these parts; see `make_tensor_descriptor`."""
     base = parts.base
     if not isinstance(base, Tensor) or not isinstance(base.type, Pointer):
@@ -77,14 +77,16 @@ def make_descriptor(build: Builder, parts: DescriptorParts) -> Tensor:
     _last_stride(last)
     sizes = [tensor.value for tensor in (*extents, *strides)]
     padding = _padding(parts.padding)
-    return Tensor(build(ops.make_descriptor, base.value, *sizes, block=block, padding=padding))
+    return Tensor(
+        build(ops.make_tensor_descriptor, base.value, *sizes, block=block, padding=padding)
+    )
 
 
 def _padding(padding: Any) -> Padding:
     text = compile_time(padding, f"the padding_option of {MAKE}") or "zero"
     if text not in list(Padding):
         raise CompilationError(
-            f'the padding_option of {MAKE} is "zero" or "nan", not {brief(text)}'
+            f'the padding_option of {MAKE} is "zero" or "nan", not {short_repr(text)}'
         )
     return Padding(text)
 
@@ -207,7 +209,7 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
         ty = _descriptor(name, desc)
         block = cast_to(build, value, ty.box, f"the value of {name}")
         starts = _offsets(build, name, ty, offsets)
-        build.op(ops.descriptor_atomic, desc.value, block.value, *starts, kind=kind)
+        build.op(ops.descriptor_reduce, desc.value, block.value, *starts, kind=kind)
 
     apply.__name__ = name
     apply.__doc__ = f"""Combine `value` with a block of the array by `tl.atomic_{kind}`, relaxed.
@@ -218,7 +220,7 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
     return descriptor_member(f"atomic_{kind}")(apply)
 
 
-for _kind in ops.BOX_KINDS:
+for _kind in ops.REDUCE_KINDS:
     _atomic(_kind)
 
 

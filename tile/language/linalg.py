@@ -15,7 +15,7 @@ from tile.language.core.promotion import constant, describe
 from tile.language.core.static_args import compile_time, compile_time_bool, compile_time_int
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 @builtin
@@ -102,6 +102,6 @@ def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
     if not isinstance(name, str) or name.lower() not in list(Precision):
         choices = ", ".join(f'"{precision.value}"' for precision in Precision)
         raise CompilationError(
-            f"the input_precision of tl.dot is one of {choices}, not {brief(name)}"
+            f"the input_precision of tl.dot is one of {choices}, not {short_repr(name)}"
         )
     return Precision(name.lower())

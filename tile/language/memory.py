@@ -28,7 +28,7 @@ from tile.language.core.promotion import (
 )
 from tile.language.core.static_args import compile_time, compile_time_bool
 from tile.language.core.tensor import Tensor
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:
@@ -200,7 +200,7 @@ def _cache(name: str, modifier: Any, allowed: tuple[CacheModifier, ...]) -> Cach
         if text in (f".{choice.value}", choice.value):
             return choice
     choices = ", ".join(f'".{choice.value}"' for choice in allowed if choice.value)
-    raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {brief(text)}')
+    raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {short_repr(text)}')
 
 
 def _eviction(name: str, policy: Any) -> Eviction:
@@ -208,7 +208,7 @@ def _eviction(name: str, policy: Any) -> Eviction:
     if text not in EVICTIONS:
         choices = ", ".join(f'"{choice}"' for choice in EVICTIONS)
         raise CompilationError(
-            f"the eviction_policy of {name} is one of {choices}, not {brief(text)}"
+            f"the eviction_policy of {name} is one of {choices}, not {short_repr(text)}"
         )
     return EVICTIONS[text]
 
@@ -375,7 +375,9 @@ def _order(name: str, sem: Any) -> Order:
     if text is None:
         return Order.ACQ_REL
     if text not in list(Order):
-        raise CompilationError(f"the sem of {name} is one of {_choices(Order)}, not {brief(text)}")
+        raise CompilationError(
+            f"the sem of {name} is one of {_choices(Order)}, not {short_repr(text)}"
+        )
     return Order(text)
 
 
@@ -385,7 +387,7 @@ def _scope(name: str, scope: Any) -> Scope:
         return Scope.DEVICE
     if text not in list(Scope):
         raise CompilationError(
-            f"the scope of {name} is one of {_choices(Scope)}, not {brief(text)}"
+            f"the scope of {name} is one of {_choices(Scope)}, not {short_repr(text)}"
         )
     return Scope(text)
 

@@ -40,7 +40,7 @@ from tile.language.core.static_args import (
 )
 from tile.language.core.tensor import Tensor
 from tile.language.shape import expand_dims
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -295,7 +295,7 @@ def _python_subscript(x: Any, index: Any) -> Any:
     try:
         return x[key]
     except Exception as error:  # noqa: BLE001 - as above
-        raise failed(f"{describe(x)}[{brief(key)}]", error) from None
+        raise failed(f"{describe(x)}[{short_repr(key)}]", error) from None
 
 
 def _constant_index(x: Any, index: Any) -> Any:

@@ -25,7 +25,7 @@ from tile.language.core.static_args import (
 from tile.language.core.tensor import Tensor
 from tile.language.debug import breakpoint_, device_print
 from tile.language.selection import maximum, minimum
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 class range:  # noqa: N801 - the language's own spelling
@@ -157,7 +157,7 @@ def _extremum(
         try:
             return python(values)
         except Exception as error:
-            raise failed(f"{python.__name__} of {brief(tuple(values))}", error) from error
+            raise failed(f"{python.__name__} of {short_repr(tuple(values))}", error) from error
     if len(values) == 1:
         raise CompilationError(
             f"{python.__name__} of one value; along the axes of a tile write "

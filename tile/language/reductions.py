@@ -247,7 +247,7 @@ def reduce(build: Builder, input: Any, axis: Any, combine_fn: Any, keep_dims: bo
     flattened = [to_reduce(build, "tl.reduce", x, axis) for x in tiles]
     region = _region(build, "tl.reduce", tiles, combine_fn)
     values = [x.value for x, _ in flattened]
-    op = build.op(ops.reduce_by, *values, regions=[region], axis=flattened[0][1])
+    op = build.op(ops.reduce_region, *values, regions=[region], axis=flattened[0][1])
     pairs = zip(op.results, tiles, strict=True)
     results = [keep_axes(build, "tl.reduce", Tensor(v), x, axis, keep_dims) for v, x in pairs]
     return tuple(results) if isinstance(input, tuple) else results[0]
@@ -270,7 +270,7 @@ def associative_scan(
     backwards = compile_time_bool(reverse, f"the reverse of {name}")
     region = _region(build, name, tiles, combine_fn)
     values = [x.value for x in tiles]
-    op = build.op(ops.scan_by, *values, regions=[region], axis=along, reverse=backwards)
+    op = build.op(ops.scan_region, *values, regions=[region], axis=along, reverse=backwards)
     results = tuple(map(Tensor, op.results))
     return results if isinstance(input, tuple) else results[0]
 
@@ -303,12 +303,13 @@ def _region(build: Builder, name: str, tiles: Sequence[Tensor], combine_fn: Any)
         returned = combine_fn.emit(build, *map(Tensor, block.args))
         build.op(control.yield_, *_group(build, name, combine_fn, returned, elements))
     functions = combine_fn.functions if isinstance(combine_fn, Callback) else None
-    offender = ops.intruder(block, functions)
+    offender = ops.first_illegal_op(block, functions)
     if offender is not None:
         loc = offender.loc
         inside = loc is not None and loc != build.loc
         raise CompilationError(
-            ops.refusal(name, offender), loc=loc.called_from(build.loc) if loc and inside else loc
+            ops.illegal_op_message(name, offender),
+            loc=loc.called_from(build.loc) if loc and inside else loc,
         )
     return block
 

@@ -15,7 +15,7 @@ from tile.language.core.promotion import Operand, broadcast_together, convert, t
 from tile.language.core.static_args import compile_time
 from tile.language.core.tensor import Tensor
 from tile.language.operators import emit
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 class PropagateNan(enum.Enum):
@@ -88,7 +88,7 @@ def _extremum(
     if not isinstance(policy, PropagateNan):
         raise CompilationError(
             f"the propagate_nan of {name} is tl.PropagateNan.NONE or tl.PropagateNan.ALL, "
-            f"not {brief(policy)}"
+            f"not {short_repr(policy)}"
         )
     a, b = unify(build, name, _widened(build, x, name), _widened(build, y, name))
     if a.dtype.is_bool():

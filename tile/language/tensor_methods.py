@@ -65,7 +65,7 @@ def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: 
     properties = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
     if name in properties:
         return properties[name]
-    parts = {"shape": ops.descriptor_extent, "strides": ops.descriptor_stride}
+    parts = {"shape": ops.descriptor_shape, "strides": ops.descriptor_stride}
     if name in parts:
         axes = range(len(ty.dims))
         return tuple(Tensor(build(parts[name], tensor.value, axis=axis)) for axis in axes)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tile._lazy import LateNames
+from tile._lazy import LazyNames
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.arguments.device_arrays import PointerArray
 from tile.runtime.jit import JITFunction
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics")
-    __getattr__ = LateNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"))
+    __getattr__ = LazyNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"))
     __dir__ = __getattr__.names
 
 __all__ = [

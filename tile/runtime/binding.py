@@ -22,7 +22,7 @@ from tile.runtime.arguments.adapt import MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray
 from tile.runtime.signature import ParameterType, spell_type
 from tile.runtime.specialize import Constant, Leaf, Rule, runtime_key, spell_descriptor_leaf
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 OPTIONS = Options.names()
 OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
@@ -95,7 +95,7 @@ def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
         if not parameter.required:
             equals = " = " if parameter.is_constexpr else "="
-            word += f"{equals}{brief(parameter.default)}"
+            word += f"{equals}{short_repr(parameter.default)}"
         words.append(word)
     return f"{name}({', '.join(words)})"
 
@@ -117,7 +117,7 @@ def unknown_names(unknown: Sequence[str], candidates: Sequence[str]) -> str:
 
 def assignments(values: Mapping[str, Any]) -> str:
     """Return the text `a=1, b=2`."""
-    return ", ".join(f"{name}={brief(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={short_repr(value)}" for name, value in values.items())
 
 
 Pack = Callable[[Any], Any]
@@ -157,7 +157,7 @@ def _packer(ty: Scalar | Pointer) -> Pack:
 def _memory(value: Any) -> Any:
     if type(value) is MockArray:
         raise ArgumentTypeError(
-            f"{brief(value)} stands for an array in kernel.warmup; a launch needs an array"
+            f"{short_repr(value)} stands for an array in kernel.warmup; a launch needs an array"
         )
     return value
 
@@ -203,7 +203,8 @@ def fit(value: Any, leaf: Leaf, label: str) -> Any:
         return fitting(adapt(value, label), leaf, label)
     if not isinstance(value, tuple) or len(value) != len(leaf):
         raise ArgumentTypeError(
-            f"{label} is {brief(value)}, and the kernel was compiled for a tuple of {len(leaf)}"
+            f"{label} is {short_repr(value)}, and the kernel was compiled for a tuple of "
+            f"{len(leaf)}"
         )
     parts = enumerate(zip(value, leaf, strict=True))
     return tuple(fit(item, part, f"item {i} of {label}") for i, (item, part) in parts)

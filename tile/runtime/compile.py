@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tile import backends
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError
 from tile.frontend.python.source import DeviceFunction, Parameter
@@ -24,13 +24,13 @@ from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
 from tile.runtime.specialize import Constant, Leaf, constant, descriptor_leaf, spell_leaf
 from tile.runtime.target_selection import DEFAULT, qualified_target
-from tile.short_repr import brief
-from tile.tracebacks import entry
+from tile.short_repr import short_repr
+from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.runtime.compiler import compile_kernel
 else:
-    compile_kernel = late("tile.runtime.compiler", "compile_kernel")
+    compile_kernel = lazy_import("tile.runtime.compiler", "compile_kernel")
 
 
 def build(
@@ -50,19 +50,19 @@ def build(
     """
     backend = backends.get(target.backend)
     key = kernel_cache.key(function, leaves, backend, target, options)
-    artifact = None if key is None else kernel_cache.find(key)
+    artifact = None if key is None else kernel_cache.load_kernel(key)
     if artifact is None:
         artifact = compile_kernel(function, leaves, backend, target, options)
         # Kernels with a `breakpoint()` are not cached, so that every process warns that the
         # backend ignores it.
         if key is not None and not artifact.stops:
-            kernel_cache.keep(key, artifact)
+            kernel_cache.store_kernel(key, artifact)
     return CompiledKernel(
         artifact, backend, leaves, name=name or function.name, source=function.source.text
     )
 
 
-@entry
+@public_function
 def compile(  # noqa: A001 - the public name is tile.compile
     fn: Any,
     signature: Mapping[str, Any],
@@ -88,7 +88,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
     _check_mapping("options", {} if options is None else options)
     if not isinstance(target, str | Target):
         raise ArgumentTypeError(
-            f"the target of tile.compile is a text such as 'nvptx:sm_90a', not {brief(target)}"
+            f"the target of tile.compile is a text such as 'nvptx:sm_90a', not {short_repr(target)}"
         )
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
@@ -98,7 +98,9 @@ def compile(  # noqa: A001 - the public name is tile.compile
 
 def _check_mapping(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
-        raise ArgumentTypeError(f"the {name} of tile.compile is a dict by name, not {brief(value)}")
+        raise ArgumentTypeError(
+            f"the {name} of tile.compile is a dict by name, not {short_repr(value)}"
+        )
 
 
 def jitted(fn: Any) -> DeviceFunction:
@@ -110,7 +112,7 @@ def jitted(fn: Any) -> DeviceFunction:
     while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
         inner = inner.kernel
     if not isinstance(inner, DeviceFunction):
-        raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {brief(fn)}")
+        raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {short_repr(fn)}")
     return inner
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Backend, Options, Steppable, Target
 from tile.config import config
 from tile.errors import TileError
@@ -14,8 +14,8 @@ from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import item_names
 from tile.ir.compilation_context import compilation
-from tile.ir.debug_info import Steps
-from tile.ir.nesting import deepest, too_deep
+from tile.ir.debug_info import DebugSteps
+from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.ops.debug import breakpoint_
 from tile.ir.passes import refuse_unknown
 from tile.runtime.arguments.adapt import retuple
@@ -25,7 +25,7 @@ from tile.runtime.specialize import Constant, Leaf, spell_specialized
 if TYPE_CHECKING:
     from tile.simt.pass_pipeline import lowering
 else:
-    lowering = late("tile.simt.pass_pipeline", "lowering")
+    lowering = lazy_import("tile.simt.pass_pipeline", "lowering")
 
 
 def compile_kernel(
@@ -53,14 +53,14 @@ def compile_kernel(
         return f"{head}\n\n{function.source.text}"
 
     try:
-        steps = backend.steps(target) if isinstance(backend, Steppable) else Steps.NEVER
+        steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
         module = compile_function(function, types, constants, divisible, steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:
             with compilation(function.name, describe):
                 return replace(backend.compile(module, target, options), stops=stops)
         except RecursionError as error:
-            raise too_deep(deepest(module) or function.loc) from error
+            raise nesting_error(deepest_location(module) or function.loc) from error
     except TileError as error:
         error.notes.append(f"compiling {spelled} for {target}")
         raise

@@ -45,14 +45,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tile.backends.base import Repeat
+from tile.backends.base import FastLaunch
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.ir.types import F32, F64, Kind, Pointer, Scalar
 from tile.language.core.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
-from tile.runtime.grid import LIMITS, normalise_grid
+from tile.runtime.grid import LIMITS, normalize_grid
 from tile.runtime.kernel import LAUNCH_CALLBACKS, CompiledKernel
 from tile.runtime.signature import DIVISOR
 from tile.tracebacks import GENERATED, trim
@@ -261,15 +261,15 @@ ABSENT = object()  # the default of all arguments
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
-class Entry(NamedTuple):
+class FastPathEntry(NamedTuple):
     """The fast launch for one key; `constants` are the constants and options, by name."""
 
-    repeat: Repeat
+    repeat: FastLaunch
     kernel: CompiledKernel
     constants: dict[str, Any]
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """The generated functions for calls of one shape.
 
     table: the entries by key.
@@ -281,7 +281,7 @@ class Plan(NamedTuple):
     passed: the names of the parameters that calls pass.
     """
 
-    table: dict[Any, Entry | None]
+    table: dict[Any, FastPathEntry | None]
     alive: list[bool]
     key: Callable[..., Any]
     launch: Callable[..., CompiledKernel]
@@ -294,7 +294,7 @@ def shape_of(args: Arguments, kwargs: Options) -> Shape:
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
-def make_plan(
+def build_launch_plan(
     args: Arguments,
     kwargs: Options,
     parameters: Sequence[Parameter],
@@ -304,7 +304,7 @@ def make_plan(
     cache: dict[Any, Any],
     current: Callable[[], bool] | None,
     slow_path: SlowPath,
-) -> Plan | None:
+) -> LaunchPlan | None:
     """Return a plan for calls of this shape, or None if it does not support their arguments.
 
     annotated: the annotated types of the parameters.
@@ -333,7 +333,7 @@ def make_plan(
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
         return None
-    table: dict[Any, Entry | None] = {}
+    table: dict[Any, FastPathEntry | None] = {}
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
     names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
@@ -343,9 +343,9 @@ def make_plan(
     names |= {"backend": variables["backend"].text_reader()}
     names |= {"checks": variables["sanitize"].text_reader()}
     names |= {"unreadable": UNREADABLE, "trim": trim}
-    names |= {"grid_extents": normalise_grid, "wide": _wide, "plain": is_plain_tensor}
+    names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
     key, launch = _compile_functions(writer, names, watching=current is not None)
-    return Plan(table, alive, key, launch, tuple(writer.parameters), frozenset(writer.passed))
+    return LaunchPlan(table, alive, key, launch, tuple(writer.parameters), frozenset(writer.passed))
 
 
 class _CheckedError(RuntimeError):

@@ -11,13 +11,13 @@ from typing import Any
 from tile.backends.base import Grid
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.constexpr_function import constexpr_function
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 # The most programs along each axis: CUDA's limits, so that grids are portable between backends.
 LIMITS = ((1 << 31) - 1, 65535, 65535)
 
 
-def normalise_grid(grid: Any) -> Grid:
+def normalize_grid(grid: Any) -> Grid:
     """Return `grid` as three extents; missing axes have extent 1.
 
     `grid` is an integer or a tuple of one to three integers, Python's or NumPy's. An extent of 0
@@ -42,7 +42,7 @@ def _extent(grid: Any, axis: int, value: Any) -> int:
     if not 0 <= value <= LIMITS[axis]:
         problem = "at least 0" if value < 0 else f"at most {LIMITS[axis]} on this axis"
         raise ArgumentValueError(
-            f"the grid {_show(grid)} has {brief(value)} programs along axis {axis}; "
+            f"the grid {_show(grid)} has {short_repr(value)} programs along axis {axis}; "
             f"it takes {problem}"
         )
     return int(value)
@@ -62,7 +62,7 @@ def _integer(grid: Any, axis: int, value: Any) -> int:
 
 
 def _show(grid: Any) -> str:
-    return brief(grid, 80)
+    return short_repr(grid, 80)
 
 
 @constexpr_function

@@ -16,11 +16,11 @@ from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.adapt import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.compile import build
-from tile.runtime.fast_path import Entry, Plan, Shape, make_plan, shape_of
+from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
 from tile.runtime.global_guards import Captures
-from tile.runtime.grid import normalise_grid
+from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.launch_hooks import Attempt, Constants, observing
+from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
 from tile.runtime.specialize import (
     PLAIN,
     Constant,
@@ -33,8 +33,8 @@ from tile.runtime.specialize import (
     spell_leaf,
 )
 from tile.runtime.target_selection import target_of
-from tile.short_repr import brief
-from tile.tracebacks import entry, trim
+from tile.short_repr import short_repr
+from tile.tracebacks import public_function, trim
 
 RUN_ARGUMENTS = ("grid", "warmup")
 
@@ -68,7 +68,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         super().__init__(fn, noinline=bool(noinline))
         if repr is not None and not callable(repr):
             raise ArgumentTypeError(
-                f"repr of {self.name}() is a function that returns its name, not {brief(repr)}"
+                f"repr of {self.name}() is a function that returns its name, not {short_repr(repr)}"
             )
         self._options = {
             "version": version,
@@ -85,7 +85,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         self.debug = debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
-        self._plans: dict[Shape, Plan | None] = {}
+        self._plans: dict[Shape, LaunchPlan | None] = {}
         # The function that `kernel[grid]` calls, and the shape of calls that its plan handles.
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
@@ -147,7 +147,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):
             raise ArgumentTypeError(
                 f"{option} of {self.name}() is a list of names or positions of parameters, not "
-                f"{brief(chosen)}"
+                f"{short_repr(chosen)}"
             )
         return tuple(chosen)
 
@@ -180,7 +180,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         __call__: Callable[P, R]  # in kernels
     else:
 
-        @entry
+        @public_function
         def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
             """Raise `ArgumentTypeError`: a call outside a kernel needs a grid."""
             raise ArgumentTypeError(
@@ -188,7 +188,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 f"is how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
             )
 
-    @entry
+    @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
         """Compile for these arguments, unless cached, and launch unless `warmup`.
 
@@ -234,12 +234,12 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
         """Launch without a plan; an active observer makes the launch instead."""
-        observer = observing()
+        observer = active_observer()
         if observer is not None:
             return observer.launch(self._attempt(grid, args, kwargs))
         return self._launch_directly(grid, args, kwargs)
 
-    def _attempt(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attempt:
+    def _attempt(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PendingLaunch:
         """Return this launch for an observer."""
         values, _ = self._binder.bind(args, kwargs)
         names = self.arg_names
@@ -253,7 +253,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             return self.written_arguments(**{**passed, **rest, **constants})
 
         named = dict(zip(names, values, strict=True))
-        return Attempt(self, named, not callable(grid), run, written)
+        return PendingLaunch(self, named, not callable(grid), run, written)
 
     def _launch_directly(
         self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -262,7 +262,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         kernel, adapted = self._compiled(values, options)
         if callable(grid):
             grid = grid(self._meta(values, options))
-        extents = normalise_grid(grid)
+        extents = normalize_grid(grid)
         arguments = kernel.prepare(adapted)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
@@ -275,7 +275,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             repeat = kernel.bind(plan.parameters, arguments)
             meta = self._meta(values, options).items()
             constants = {name: value for name, value in meta if name not in plan.passed}
-            entry = None if repeat is None else Entry(repeat, kernel, constants)
+            entry = None if repeat is None else FastPathEntry(repeat, kernel, constants)
             # Another thread may have invalidated the kernel meanwhile; it clears the cache before
             # it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
@@ -287,7 +287,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         """Return the argument of a grid function: all parameters and options, by name."""
         return {**OPTION_DEFAULTS, **options, **dict(zip(self.arg_names, values, strict=True))}
 
-    @entry
+    @public_function
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> CompiledKernel:
         """Compile for these arguments without launching, and return the compiled kernel.
 
@@ -295,7 +295,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         """
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
-    @entry
+    @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Return the names of the parameters through which a launch writes memory."""
         return self.warmup(*args, **kwargs).written
@@ -304,12 +304,12 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         """Call `hook(*args, **kwargs)` before every launch, once its arguments are checked."""
         self.pre_run_hooks.append(hook)
 
-    def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+    def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchPlan | None:
         """Return the launch plan for calls of this shape; build it if it is new."""
         shape = shape_of(args, kwargs)
         if shape not in self._plans:
             watch = self._captures
-            self._plans[shape] = make_plan(
+            self._plans[shape] = build_launch_plan(
                 args,
                 kwargs,
                 self.parameters,
@@ -396,7 +396,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         name = self.repr(SimpleNamespace(constants=constants, signature=signature))
         if not isinstance(name, str):
             raise ArgumentTypeError(
-                f"repr of {self.name}() returns the kernel's name, a text, not {brief(name)}"
+                f"repr of {self.name}() returns the kernel's name, a text, not {short_repr(name)}"
             )
         return name
 
@@ -429,7 +429,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], JITFunction[P, R]]: ...
 
 
-@entry
+@public_function
 def jit(
     fn: Callable[P, R] | None = None, **options: Any
 ) -> JITFunction[P, R] | Callable[[Callable[P, R]], JITFunction[P, R]]:
@@ -449,7 +449,7 @@ def jit(
     Raises `ArgumentTypeError` for an object that is not a plain function.
     """
 
-    @entry
+    @public_function
     def decorate(fn: Callable[P, R]) -> JITFunction[P, R]:
         return JITFunction(fn, **options)
 

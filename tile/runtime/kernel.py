@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile import backends
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.backends.base import (
     Artifact,
     Backend,
     Debuggable,
     Diagnostics,
     Executable,
+    FastLaunch,
+    FastLaunchable,
     Grid,
     Informative,
     KernelInfo,
     Options,
-    Repeat,
-    Repeatable,
     Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
@@ -37,17 +37,17 @@ from tile.runtime.binding import (
     quoted,
     writeable,
 )
-from tile.runtime.grid import normalise_grid
+from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
-from tile.runtime.launch_hooks import observing
+from tile.runtime.launch_hooks import active_observer
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_leaf, spell_specialized
-from tile.tracebacks import entry
+from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.debugger.commands import open_debugger
 else:
-    open_debugger = late("tile.debugger.commands", "open_debugger")
+    open_debugger = lazy_import("tile.debugger.commands", "open_debugger")
 
 LAUNCH_CALLBACKS: list[Callable[[CompiledKernel], None]] = []
 """Functions called at each launch, in the thread of the launch; while there is one, no launch takes
@@ -55,7 +55,7 @@ the fast path."""
 
 
 @contextmanager
-def told(callback: Callable[[CompiledKernel], None]) -> Iterator[None]:
+def on_launch(callback: Callable[[CompiledKernel], None]) -> Iterator[None]:
     """Call a function at each launch inside the `with` block, by any thread."""
     LAUNCH_CALLBACKS.append(callback)
     try:
@@ -68,7 +68,7 @@ def told(callback: Callable[[CompiledKernel], None]) -> Iterator[None]:
 def recorded_launches() -> Iterator[list[Executable]]:
     """Record the kernels that are launched inside the `with` block, in order, by any thread."""
     launched: list[Executable] = []
-    with told(lambda kernel: launched.append(kernel.executable)):
+    with on_launch(lambda kernel: launched.append(kernel.executable)):
         yield launched
 
 
@@ -127,7 +127,7 @@ class CompiledKernel:
         return loaded
 
     @property
-    @entry
+    @public_function
     def info(self) -> KernelInfo:
         """The resources of the kernel on the device: registers, memory, occupancy.
 
@@ -162,16 +162,16 @@ class CompiledKernel:
         """Return the launch function of the kernel's arguments, on `grid`."""
         return functools.partial(self.run, grid=grid)
 
-    @entry
+    @public_function
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
         """Launch on a grid. Raises `ArgumentError` if the arguments do not match the kernel."""
         values = self._with_constants(args, kwargs)
         arguments = self._checked(values)
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **values}
-        extents = normalise_grid(grid(meta) if callable(grid) else grid)
+        extents = normalize_grid(grid(meta) if callable(grid) else grid)
         self.execute(extents, arguments)
 
-    @entry
+    @public_function
     def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Return the launch arguments: one for each parameter of the kernel's IR function.
 
@@ -250,10 +250,10 @@ class CompiledKernel:
     def _launch(self, grid: Grid, arguments: Sequence[Any]) -> None:
         """Launch with arguments in memory that the backend can access."""
         self.executable.launch(grid, arguments)
-        observer = observing()
+        observer = active_observer()
         if observer is not None:
             written = {label: arguments[index] for index, label in self._written}
-            observer.ran(self, grid, dict(reached(written)))
+            observer.ran(self, grid, dict(reachable_arrays(written)))
 
     def _foreign_device_arrays(self, arguments: Sequence[Any]) -> list[DeviceArray]:
         """Return the arrays in the memory of devices that the backend does not run on."""
@@ -262,14 +262,14 @@ class CompiledKernel:
             a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
         ]
 
-    def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> Repeat | None:
+    def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> FastLaunch | None:
         """Return the backend's fast launch for the launch just done, or None if there is none.
 
         The result takes a value for each of `parameters`; for a descriptor it is the address of its
         base, as all other fields are part of the key.
         """
         executable = self.executable
-        if not isinstance(executable, Repeatable) or self._foreign_device_arrays(arguments):
+        if not isinstance(executable, FastLaunchable) or self._foreign_device_arrays(arguments):
             return None
         by_parameter: dict[int, list[Any]] = {}
         for (at, _), argument in zip(self._plan, arguments, strict=True):
@@ -292,13 +292,13 @@ def _restored(
     return CompiledKernel(artifact, backends.get(backend), leaves, name=name, source=source)
 
 
-def reached(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+def reachable_arrays(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the NumPy arrays among `arrays`, and those that pointers in them point to, by label."""
     for label, array in arrays.items():
         if isinstance(array, np.ndarray):
             yield label, array
             for index, target in enumerate(getattr(array, "targets", ())):
-                yield from reached({f"{label}[{index}]": target})
+                yield from reachable_arrays({f"{label}[{index}]": target})
 
 
 def _fast_path_arguments(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:

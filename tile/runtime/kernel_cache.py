@@ -41,7 +41,7 @@ def key(
 
     The cache is also not used while the output of passes is requested (TILE_DUMP and similar).
     """
-    if cache_module.current() is None or config.watching:
+    if cache_module.current_cache() is None or config.watching:
         return None
     identity = backend.identity(target)
     compiler = _compiler()
@@ -104,9 +104,9 @@ def _current_stamp(path: Path) -> str:
 # -- artifacts as entries
 
 
-def find(name: str) -> Artifact | None:
+def load_kernel(name: str) -> Artifact | None:
     """Return the artifact under a key, if there is one whose input files are unchanged."""
-    cache = cache_module.current()
+    cache = cache_module.current_cache()
     entry = None if cache is None else cache.get(name)
     if entry is None:
         return None
@@ -128,9 +128,9 @@ def find(name: str) -> Artifact | None:
     )
 
 
-def keep(name: str, artifact: Artifact) -> None:
+def store_kernel(name: str, artifact: Artifact) -> None:
     """Store an artifact under a key."""
-    cache = cache_module.current()
+    cache = cache_module.current_cache()
     if cache is None:
         return
     facts: dict[str, Any] = {
@@ -147,4 +147,6 @@ def keep(name: str, artifact: Artifact) -> None:
         stage: text.encode() if isinstance(text, str) else text
         for stage, text in artifact.stages.items()
     }
-    cache.put(name, cache_module.Entry(f"{artifact.kernel} for {artifact.target}", facts, parts))
+    cache.put(
+        name, cache_module.CacheEntry(f"{artifact.kernel} for {artifact.target}", facts, parts)
+    )

@@ -11,11 +11,18 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tile.backends.base import Artifact, Backend, Diagnosing, Diagnostics, Target, unchecked
+from tile.backends.base import (
+    Artifact,
+    Backend,
+    Diagnosing,
+    Diagnostics,
+    Target,
+    unsupported_checks_error,
+)
 from tile.config import Config, Origin, config
 from tile.errors import ExecutionError, UnsupportedError
-from tile.faults import ALWAYS, NONE, Checks, Launched, spelled
-from tile.instrumentation import collecting, cover, covering, tracing
+from tile.faults import ALWAYS, NONE, Checks, LaunchKey, format_checks
+from tile.instrumentation import active_report, active_trace, count_launch, coverage_reports
 from tile.tracebacks import warn
 
 # Settings that only the interpreter implements, by attribute of `config`.
@@ -38,9 +45,9 @@ def diagnosed(kernel: str, artifact: Artifact, supported: Diagnostics) -> Iterat
     requested, origin = _requested(artifact)
     missing = requested - supported.checks if requested else NONE
     refused = _refusal(kernel, artifact.target, supported, requested, missing, origin)
-    if covering():
+    if coverage_reports():
         performed = NONE if refused else _performed_checks(artifact, supported)
-        cover(Launched(kernel, str(artifact.target), performed))
+        count_launch(LaunchKey(kernel, str(artifact.target), performed))
     if refused is not None:
         raise refused
     if missing:
@@ -51,8 +58,8 @@ def diagnosed(kernel: str, artifact: Artifact, supported: Diagnostics) -> Iterat
     try:
         yield
     except ExecutionError as error:
-        if error.fault is not None and covering():
-            covering()[-1].add(error.fault)
+        if error.fault is not None and coverage_reports():
+            coverage_reports()[-1].add(error.fault)
         raise
 
 
@@ -80,13 +87,13 @@ def _refusal(
 ) -> UnsupportedError | None:
     """Return the error for a launch that does not support the diagnostics of a `with` block."""
     if missing and origin is Origin.SCOPE:
-        return unchecked(f"`with tile.sanitize` around `{kernel}`", missing, target)
-    if requested and collecting() is not None and not supported.collects:
+        return unsupported_checks_error(f"`with tile.sanitize` around `{kernel}`", missing, target)
+    if requested and active_report() is not None and not supported.collects:
         return UnsupportedError(
             f"`{kernel}` runs on {target}, whose faults are raised and not collected in a report; "
             "collect=False, or TILE_BACKEND=interp on tiles (TILE_INTERP_LEVEL=tile)"
         )
-    if tracing() is not None and not supported.traces:
+    if active_trace() is not None and not supported.traces:
         return UnsupportedError(
             f"`{kernel}` was compiled for {target}, whose accesses are not recorded; `tile.trace` "
             "records launches of the interpreter on tiles: compile for target 'interp'"
@@ -97,7 +104,8 @@ def _refusal(
 @functools.cache
 def _warn_unchecked(target: Target, missing: Checks) -> None:
     warn(
-        f"TILE_SANITIZE asks for checks that {target} does not do: {spelled(missing)}. Launches "
+        f"TILE_SANITIZE asks for checks that {target} does not do: {format_checks(missing)}. "
+        "Launches "
         "there are not checked for these; TILE_BACKEND=interp does all of them, on tiles"
     )
 

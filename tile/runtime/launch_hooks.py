@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Constants = Mapping[str, Any]
 
 
-class Attempt(NamedTuple):
+class PendingLaunch(NamedTuple):
     """A launch that is about to happen, and may be run several times.
 
     named: the arguments, by parameter.
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     written: Callable[[Constants], frozenset[str]]
 
 
-class Alternative(NamedTuple):
+class TunedLaunch(NamedTuple):
     """A configuration of a tuned kernel, and a launch with it on the original arguments."""
 
     title: str
@@ -42,10 +42,10 @@ class Alternative(NamedTuple):
 class Observer(Protocol):
     """An observer of launches, which also makes them."""
 
-    def launch(self, attempt: Attempt) -> CompiledKernel:
+    def launch(self, attempt: PendingLaunch) -> CompiledKernel:
         """Run a launch at least once; its results are in the arrays when this returns."""
 
-    def tuned(self, name: str, alternatives: Sequence[Alternative]) -> Any:
+    def tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
         """Launch a tuned kernel; the final results are those of the first alternative."""
 
     def ran(
@@ -57,13 +57,13 @@ class Observer(Protocol):
 _OBSERVER: ContextVar[Observer | None] = ContextVar("tile_observer", default=None)
 
 
-def observing() -> Observer | None:
+def active_observer() -> Observer | None:
     """Return the active observer of launches, if any."""
     return _OBSERVER.get()
 
 
 @contextmanager
-def observed(observer: Observer | None) -> Iterator[None]:
+def use_observer(observer: Observer | None) -> Iterator[None]:
     """Let an observer make the launches inside the `with` block; None disables observation."""
     token = _OBSERVER.set(observer)
     try:

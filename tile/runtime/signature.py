@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 DIVISOR = 16
 
@@ -61,7 +61,9 @@ def parse_signature_type(text: str) -> ParameterType:
     unknown type or property.
     """
     if not isinstance(text, str):
-        raise ArgumentTypeError(f"a type in a signature is text such as '*fp32', not {brief(text)}")
+        raise ArgumentTypeError(
+            f"a type in a signature is text such as '*fp32', not {short_repr(text)}"
+        )
     spelling, colon, hint = text.replace(" ", "").partition(":")
     ty = parse_type(spelling)
     if not colon:
@@ -74,8 +76,9 @@ def parse_signature_type(text: str) -> ParameterType:
             _require_integer(ty, text, f"divisible by {DIVISOR}")
         return ParameterType(ty, DIVISOR)
     raise ArgumentValueError(
-        f"{brief(text)}: after the colon write {DIVISOR} for a value divisible by it, or 1 for a "
-        f"value that is 1, not {brief(hint)}"
+        f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, or 1 "
+        "for a "
+        f"value that is 1, not {short_repr(hint)}"
     )
 
 
@@ -87,7 +90,8 @@ def parse_type(spelling: str) -> Scalar | Pointer:
         near = difflib.get_close_matches(name, [*ALIASES, *SYNONYMS], n=1)
         guess = f" (did you mean {'*' * (len(spelling) - len(name))}{near[0]}?)" if near else ""
         raise ArgumentValueError(
-            f"there is no type {brief(spelling)}{guess}; the types are {', '.join(ALIASES)}, a "
+            f"there is no type {short_repr(spelling)}{guess}; the types are "
+            f"{', '.join(ALIASES)}, a "
             "pointer to one with * before it, and a pointer to pointers with **"
         )
     ty: Scalar | Pointer = scalar
@@ -99,5 +103,5 @@ def parse_type(spelling: str) -> Scalar | Pointer:
 def _require_integer(ty: Scalar | Pointer, text: str, fact: str) -> None:
     if not ty.is_int() or ty == I1:
         raise ArgumentValueError(
-            f"{brief(text)}: only an integer can be {fact}, and this is {spell_type(ty)}"
+            f"{short_repr(text)}: only an integer can be {fact}, and this is {spell_type(ty)}"
         )

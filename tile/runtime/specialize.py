@@ -44,7 +44,7 @@ from tile.runtime.arguments.device_arrays import (
 from tile.runtime.arguments.tensor_descriptor import part_types, spell_descriptor
 from tile.runtime.arguments.uninitialized import EmptyArray
 from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type, spell_type
-from tile.short_repr import brief, listed
+from tile.short_repr import join_values, short_repr
 
 Key: TypeAlias = Hashable
 
@@ -104,7 +104,7 @@ def _integer(value: int, rule: Rule) -> Key:
         if scalar.min_value <= value <= scalar.max_value:
             return _type_texts(scalar)[aligned]
     raise ArgumentValueError(
-        f"{rule.label} is {brief(value)}, which no integer type holds: they go from "
+        f"{rule.label} is {short_repr(value)}, which no integer type holds: they go from "
         f"{I64.min_value} (i64) to {U64.max_value} (u64)"
     )
 
@@ -313,7 +313,9 @@ def descriptor_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) -
 def spell_specialized(name: str, leaves: Mapping[str, Leaf]) -> str:
     """Return the text of a kernel with its types and constants: `add(n: i32, BLOCK=64)`."""
     words = [
-        f"{n}={brief(leaf.value)}" if isinstance(leaf, Constant) else f"{n}: {_leaf_text(leaf)}"
+        f"{n}={short_repr(leaf.value)}"
+        if isinstance(leaf, Constant)
+        else f"{n}: {_leaf_text(leaf)}"
         for n, leaf in leaves.items()
     ]
     return f"{name}({', '.join(words)})"
@@ -323,5 +325,5 @@ def _leaf_text(leaf: Leaf) -> str:
     if isinstance(leaf, DescriptorParts):
         return spell_descriptor_leaf(leaf)
     if isinstance(leaf, tuple):
-        return f"({listed(leaf, _leaf_text)})"
-    return str(leaf) if isinstance(leaf, ParameterType) else brief(leaf.value)
+        return f"({join_values(leaf, _leaf_text)})"
+    return str(leaf) if isinstance(leaf, ParameterType) else short_repr(leaf.value)

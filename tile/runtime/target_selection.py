@@ -12,7 +12,7 @@ from tile.backends.base import Target
 from tile.config import config
 from tile.errors import ArgumentTypeError, BackendError
 from tile.runtime.arguments.device_arrays import DeviceArray
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 DEFAULT = "interp"
 
@@ -33,7 +33,9 @@ def backend(name: str) -> Iterator[None]:
     run on the interpreter. Raises `BackendError` for an unknown backend.
     """
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"tile.backend takes a name such as 'interp', not {brief(name)}")
+        raise ArgumentTypeError(
+            f"tile.backend takes a name such as 'interp', not {short_repr(name)}"
+        )
     backends.require(Target.parse(name).backend)
     if _INTERPRETED.get():
         yield

@@ -39,16 +39,16 @@ DECLARING = (
     tile_pipeline,
 )
 
-MEMORY = ("expand-descriptors",)
+MEMORY = ("descriptors-to-pointers",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
-SCHEDULE = ("reload-factors", "pipeline-loops", "cut-products")
-SHARED = ("expose-shared", "plan-shared", "insert-barriers")
+SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")
+SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",
-    "guard-divisors",
-    "legalise",
-    "split-rounds",
-    "rematerialise",
+    "guard-division",
+    "legalize",
+    "split-dot-chains",
+    "rematerialize",
     "cse",
     "dce",
 )
@@ -61,7 +61,7 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
     Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
     for an option that no pass has.
     """
-    chosen = {"target": target, "boxes": target.bulk_copies, **options}
+    chosen = {"target": target, "boxes": target.has_tma, **options}
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

@@ -26,7 +26,7 @@ from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
-from tile.simt.layouts.mma_fragments import FRAGMENTS, MatrixShape, group_shapes
+from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,26 @@ class SimtTarget:
     register_file: int = 1 << 16  # registers of 32 bits that co-resident programs share
     vector_bits: int = 128  # the widest access of one lane to global memory
     shuffles: bool = False  # lanes of a warp can read each other's registers
-    copy_bytes: tuple[int, ...] = ()  # sizes of one lane's async copy to shared memory (cp.async)
-    matrix_shapes: tuple[MatrixShape, ...] = ()  # mma instructions of a warp
+    cp_async_bytes: tuple[
+        int, ...
+    ] = ()  # sizes of one lane's async copy to shared memory (cp.async)
+    mma_shapes: tuple[MmaShape, ...] = ()  # mma instructions of a warp
     # Those shapes that take only some of the elements of their width.
-    matrix_elements: tuple[tuple[MatrixShape, tuple[Scalar, ...]], ...] = ()
-    group_shapes: tuple[MatrixShape, ...] = ()  # wgmma instructions of a warpgroup
+    mma_types: tuple[tuple[MmaShape, tuple[Scalar, ...]], ...] = ()
+    wgmma_shapes: tuple[MmaShape, ...] = ()  # wgmma instructions of a warpgroup
     # The elements that these multiply, each with its accumulator elements.
-    group_elements: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = ()
+    wgmma_types: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = ()
     # Elements accumulated with less precision than f32: the bits after the leading one.
-    group_digits: tuple[tuple[Scalar, int], ...] = ()
-    bulk_copies: bool = False  # TMA: descriptor blocks move to and from shared memory as a whole
-    matrix_loads: bool = False  # ldmatrix: a warp of 32 loads matrices with rows of 16 bytes
-    matrix_stores: bool = False  # stmatrix: a warp of 32 stores them
+    wgmma_accumulator_bits: tuple[tuple[Scalar, int], ...] = ()
+    has_tma: bool = False  # TMA: descriptor blocks move to and from shared memory as a whole
+    has_ldmatrix: bool = False  # ldmatrix: a warp of 32 loads matrices with rows of 16 bytes
+    has_stmatrix: bool = False  # stmatrix: a warp of 32 stores them
     narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with add, mul and fma
     narrow_comparison: tuple[Scalar, ...] = ()  # floats below 32 bits with cmp, min and max
     # Reductions over all lanes of a warp that take one instruction, by element.
-    lane_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
+    warp_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # Contiguous elements that one vector atomic addition covers, by element.
-    added_together: tuple[tuple[Scalar, int], ...] = ()
+    vector_atomics: tuple[tuple[Scalar, int], ...] = ()
     abreast: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
     banks: Banks = field(default=BANKS)
 
@@ -69,31 +71,31 @@ class SimtTarget:
                 raise ArgumentValueError(
                     f"{name} of target {self.name} is a power of two, not {value}"
                 )
-        for shape in (*self.matrix_shapes, *self.group_shapes):
+        for shape in (*self.mma_shapes, *self.wgmma_shapes):
             if shape not in FRAGMENTS:
                 raise ArgumentValueError(f"target {self.name}: no mma instruction is {shape}")
-        for name in ("matrix_loads", "matrix_stores", "group_shapes"):
+        for name in ("has_ldmatrix", "has_stmatrix", "wgmma_shapes"):
             if getattr(self, name) and self.warp_size != 32:
                 raise ArgumentValueError(
                     f"{name} of target {self.name} take warps of 32, not of {self.warp_size}"
                 )
 
-    def multiplies(self, shape: MatrixShape, element: Scalar) -> bool:
+    def multiplies(self, shape: MmaShape, element: Scalar) -> bool:
         """Return True if there is an mma instruction of a shape for operands of an element."""
-        fitting = shape in self.matrix_shapes and shape.bits == element.bits
-        return fitting and element in dict(self.matrix_elements).get(shape, (element,))
+        fitting = shape in self.mma_shapes and shape.bits == element.bits
+        return fitting and element in dict(self.mma_types).get(shape, (element,))
 
-    def group_multiplies(self, element: Scalar, into: Scalar) -> bool:
+    def has_wgmma(self, element: Scalar, into: Scalar) -> bool:
         """Return True if wgmma multiplies elements and accumulates them in elements `into`."""
-        return into in dict(self.group_elements).get(element, ())
+        return into in dict(self.wgmma_types).get(element, ())
 
-    def reduces_lanes(self, kind: ReduceKind, element: Scalar) -> bool:
+    def has_warp_reduce(self, kind: ReduceKind, element: Scalar) -> bool:
         """Return True if one instruction reduces such elements over all lanes of a warp."""
-        return kind in dict(self.lane_reductions).get(element, ())
+        return kind in dict(self.warp_reductions).get(element, ())
 
-    def most_added(self, element: Scalar) -> int:
+    def vector_atomic_width(self, element: Scalar) -> int:
         """Return how many contiguous elements one atomic addition of a lane covers, at most."""
-        return dict(self.added_together).get(element, 1)
+        return dict(self.vector_atomics).get(element, 1)
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> SimtTarget:
@@ -135,7 +137,7 @@ REDUCTIONS = (
 )
 
 # The elements of wgmma, and the bits of its accumulation of 8-bit floats after the leading one.
-GROUP_ELEMENTS: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = (
+WGMMA_TYPES: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = (
     (F16, (F32, F16)),
     (BF16, (F32,)),
     (F32, (F32,)),
@@ -143,7 +145,7 @@ GROUP_ELEMENTS: tuple[tuple[Scalar, tuple[Scalar, ...]], ...] = (
     (U8, (I32,)),
     *((element, (F32,)) for element in FP8),
 )
-GROUP_DIGITS = tuple((element, 13) for element in FP8)
+WGMMA_ACCUMULATOR_BITS = tuple((element, 13) for element in FP8)
 
 PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
 GENERIC = replace(PLAIN, name="generic", shuffles=True)
@@ -151,52 +153,52 @@ ASYNC = replace(
     GENERIC,
     name="async",
     shared_bytes=96 << 10,
-    copy_bytes=(4, 8, 16),
+    cp_async_bytes=(4, 8, 16),
     narrow_arithmetic=(F16,),
 )
 MATRIX = replace(
     ASYNC,
     name="matrix",
     shared_bytes=160 << 10,
-    matrix_shapes=(
-        MatrixShape(16, 8, 16, 16),
-        MatrixShape(16, 8, 8, 16),
-        MatrixShape(16, 8, 8, 32),
-        MatrixShape(16, 8, 4, 32),
-        MatrixShape(16, 8, 32, 8),
-        MatrixShape(16, 8, 16, 8),
-        MatrixShape(8, 8, 16, 8),
-        MatrixShape(16, 8, 16, 64),
-        MatrixShape(8, 8, 4, 64),
+    mma_shapes=(
+        MmaShape(16, 8, 16, 16),
+        MmaShape(16, 8, 8, 16),
+        MmaShape(16, 8, 8, 32),
+        MmaShape(16, 8, 4, 32),
+        MmaShape(16, 8, 32, 8),
+        MmaShape(16, 8, 16, 8),
+        MmaShape(8, 8, 16, 8),
+        MmaShape(16, 8, 16, 64),
+        MmaShape(8, 8, 4, 64),
     ),
-    matrix_elements=(
-        (MatrixShape(16, 8, 16, 8), (I8, U8)),
-        (MatrixShape(8, 8, 16, 8), (I8, U8)),
+    mma_types=(
+        (MmaShape(16, 8, 16, 8), (I8, U8)),
+        (MmaShape(8, 8, 16, 8), (I8, U8)),
     ),
-    matrix_loads=True,
-    matrix_stores=True,
+    has_ldmatrix=True,
+    has_stmatrix=True,
     narrow_arithmetic=(F16, BF16),
     narrow_comparison=(F16, BF16),
-    lane_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
-    added_together=((F32, 4), (F16, 8), (BF16, 8)),
+    warp_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
+    vector_atomics=((F32, 4), (F16, 8), (BF16, 8)),
 )
-GROUP = replace(
+WGMMA = replace(
     MATRIX,
     name="group",
     shared_bytes=224 << 10,
-    group_shapes=tuple(group_shapes(8, 16, 32)),
-    group_elements=GROUP_ELEMENTS,
-    group_digits=GROUP_DIGITS,
-    bulk_copies=True,
+    wgmma_shapes=tuple(wgmma_shapes(8, 16, 32)),
+    wgmma_types=WGMMA_TYPES,
+    wgmma_accumulator_bits=WGMMA_ACCUMULATOR_BITS,
+    has_tma=True,
 )
 WIDE = replace(GENERIC, name="wide", warp_size=64)
 
-TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, GROUP, WIDE)}
+TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, WGMMA, WIDE)}
 
 
-def atomic_vector(op: Operation, target: SimtTarget) -> int:
+def atomic_vector_width(op: Operation, target: SimtTarget) -> int:
     """Return how many contiguous elements one lane combines in one atomic instruction, at most."""
     if op.defn is not memory.atomic_rmw or op["kind"] is not RMWKind.ADD or op.result.uses:
         return 1
     element = op.result.type.element
-    return target.most_added(element) if isinstance(element, Scalar) else 1
+    return target.vector_atomic_width(element) if isinstance(element, Scalar) else 1

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile._lazy import late
-from tile.diagnostics.differential import UNENDED, Findings, Plan, Rehearsal
+from tile._lazy import lazy_import
+from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
 from tile.errors import ArgumentValueError
-from tile.faults import choose
+from tile.faults import parse_checks
 from tile.tools.command import (
     Command,
     load_kernel,
@@ -23,11 +23,11 @@ from tile.tools.command import (
 )
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import written
+    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.fault_page import check_page
 else:  # pages need a library that nothing else needs
-    check_page = late("tile.diagnostics.pages.fault_page", "check_page")
-    written = late("tile.diagnostics.pages", "written")
+    check_page = lazy_import("tile.diagnostics.pages.fault_page", "check_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 DESCRIPTION = """\
 Run a program on the interpreter under all checks, and repeat its launches in other ways, each on
@@ -87,7 +87,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    rehearsal = Rehearsal(_plan(options))
+    rehearsal = DifferentialRun(_plan(options))
     run = _program(options)
     ended = False
     try:
@@ -102,15 +102,15 @@ def _run(options: argparse.Namespace) -> int:
     return rehearsal.findings.status or status
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> CheckOptions:
     for name in ("seeds", "launches"):
         if getattr(options, name) < 0:
             raise ArgumentValueError(f"--{name} is a number from 0, not {getattr(options, name)}")
     try:
-        checks = choose(options.checks)
+        checks = parse_checks(options.checks)
     except ValueError as error:
         raise ArgumentValueError(f"--checks: {error}") from None
-    return Plan(
+    return CheckOptions(
         checks=checks,
         seeds=options.seeds,
         varied=_all_varied(options.vary),
@@ -127,7 +127,7 @@ def _all_varied(texts: Sequence[str]) -> dict[str, list[Any]]:
     return varied
 
 
-def _refuse_unknown(plan: Plan, findings: Findings) -> None:
+def _refuse_unknown(plan: CheckOptions, findings: Findings) -> None:
     """Raise `ArgumentValueError` if `--vary` names a constant that no launched kernel has.
 
     Programs that launched no kernel that could be varied are exempt.
@@ -167,7 +167,7 @@ def _report(findings: Findings, options: argparse.Namespace) -> None:
     """Print the findings, and write them to the requested files."""
     print("\n\n".join(_paragraphs(findings)))
     if options.html:
-        written(options.html, check_page(json.loads(json.dumps(findings.as_dict()))), "the page")
+        write_page(options.html, check_page(json.loads(json.dumps(findings.as_dict()))), "the page")
     if options.json:
         text = json.dumps(findings.as_dict(), indent=2) + "\n"
         try:
@@ -199,7 +199,7 @@ def _paragraphs(findings: Findings) -> Iterator[str]:
                 ": its grid is no function of them"
             )
     if not findings.ended:
-        yield f"note: {UNENDED}"
+        yield f"note: {INCOMPLETE_NOTE}"
     if findings.ended or findings:
         yield findings.verdict
 

@@ -25,7 +25,7 @@ from tile.debugger.commands.running import RestartError
 from tile.debugger.frames import HostFrame, failed_frames
 from tile.debugger.session import RUN
 from tile.errors import ArgumentValueError
-from tile.faults import ALL, ALWAYS, Checks, choose
+from tile.faults import ALL, ALWAYS, Checks, parse_checks
 from tile.runtime.target_selection import interpreted
 from tile.tools.command import Command, run_program
 
@@ -201,7 +201,7 @@ def _run(options: argparse.Namespace) -> int:
     checks = ALL if config.sanitize == ALWAYS else config.sanitize
     if options.sanitize is not None:
         try:
-            checks = choose(options.sanitize)
+            checks = parse_checks(options.sanitize)
         except ValueError as error:
             raise ArgumentValueError(f"--sanitize: {error}") from None
     program = Program(options.program, options.arguments, options.module)

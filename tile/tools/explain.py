@@ -20,7 +20,7 @@ from tile.ir.ops import memory
 from tile.ir.passes import PassManager
 from tile.ir.printer import print_module
 from tile.ir.types import Shared, Tile
-from tile.runtime.grid import normalise_grid
+from tile.runtime.grid import normalize_grid
 from tile.runtime.jit import JITFunction
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
@@ -250,7 +250,7 @@ def _run(options: argparse.Namespace) -> int:
     if callable(grid):
         grid = grid(arguments)
     target = SimtTarget.parse(options.target)
-    explanation = explain(kernel, arguments, normalise_grid(grid), target, compile_options)
+    explanation = explain(kernel, arguments, normalize_grid(grid), target, compile_options)
     layouts = distinct_layouts([explanation.laid_out, explanation.threads])
     if options.ir:
         print(print_module(explanation.laid_out), print_module(explanation.threads), sep="\n")

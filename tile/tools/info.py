@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 
 from tile import backends
-from tile.backends.base import Finding, Surveyable
+from tile.backends.base import Requirement, Surveyable
 from tile.config import config
 from tile.errors import BackendError
 from tile.tools.command import Command
@@ -52,7 +52,7 @@ def report(name: str) -> Iterator[str]:
             yield from _lines(finding)
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def _lines(finding: Requirement) -> Iterator[str]:
     if finding.missing:
         yield f"  {finding.part}: missing: {finding.missing}"
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 from tile.config import config
 from tile.errors import ArgumentValueError, TileError
 from tile.ir.core import Level
-from tile.ir.nesting import deepest, too_deep
+from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
@@ -53,7 +53,7 @@ def transform(text: str, file: str, passes: list[Pass], options: argparse.Namesp
             return ""
         return print_module(module, locations=options.locations)
     except RecursionError as error:
-        raise too_deep(deepest(module)) from error
+        raise nesting_error(deepest_location(module)) from error
 
 
 def chunks(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
-from tile.ir.core import EVERY, Level, OpDef
+from tile.ir.core import ALL_LEVELS, Level, OpDef
 from tile.ir.declare import OPS
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
@@ -174,7 +174,7 @@ def signature(defn: OpDef) -> str:
 
 def properties(defn: OpDef) -> Iterator[str]:
     """Yield an operation's levels, element types, effects, accuracy and commutativity."""
-    if defn.levels != EVERY:
+    if defn.levels != ALL_LEVELS:
         yield "levels: " + ", ".join(level.value for level in Level if level in defn.levels)
     if defn.accepts:
         yield "elements: " + ", ".join(ty.name for ty in defn.accepts)

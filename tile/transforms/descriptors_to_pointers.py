@@ -128,16 +128,16 @@ def _across(build: Builder, x: Value, axis: int, dims: tuple[int, ...]) -> Value
     return x if x.type == whole else build(shape.broadcast, x, shape=dims)
 
 
-@module_pass("expand-descriptors")
-def expand_descriptors(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
+@module_pass("descriptors-to-pointers")
+def descriptors_to_pointers(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
     """Lower descriptors to pointers, extents and strides, and their accesses to masked accesses.
 
     Descriptors that pass through loops, branches and calls become several values. Hints state that
     the array's address and its strides are multiples of 16 bytes. Unless `simplify` is false, the
-    result is simplified, and loop-invariant code is hoisted. With `boxes`, `box_pointers` keeps the
-    descriptor block of pointers if the array is known at launch.
+    result is simplified, and loop-invariant code is hoisted. With `boxes`, `descriptor_pointers`
+    keeps the descriptor block of pointers if the array is known at launch.
 
-        %d = make_descriptor %p, %n {block = (8)} : desc<8xf32>
+        %d = make_tensor_descriptor %p, %n {block = (8)} : desc<8xf32>
         %x = descriptor_load %d, %i : tile<8xf32>
 
     becomes, with `%j` the indices as unsigned integers, and `%w` the indices in 64 bits:
@@ -300,7 +300,7 @@ class _Expansion:
         """Annotate pointers with their descriptor block, if requested and known at launch."""
         if not self.boxes or not start or None in map(launch_value, components.values):
             return pointers
-        return build(descriptor.box_pointers, pointers, *components.values, *start)
+        return build(descriptor.descriptor_pointers, pointers, *components.values, *start)
 
     def store(self, op: Operation, build: Builder) -> None:
         start = op.inputs[2:]
@@ -393,12 +393,12 @@ def _names(desc: Value) -> list[str]:
 
 _RULES: dict[object, Callable[[_Expansion, Operation, Builder], None]] = {
     arith.poison: _Expansion.poison,
-    descriptor.make_descriptor: _Expansion.make,
-    descriptor.descriptor_extent: _Expansion.extent,
+    descriptor.make_tensor_descriptor: _Expansion.make,
+    descriptor.descriptor_shape: _Expansion.extent,
     descriptor.descriptor_stride: _Expansion.stride,
     descriptor.descriptor_load: _Expansion.load,
     descriptor.descriptor_store: _Expansion.store,
-    descriptor.descriptor_atomic: _Expansion.atomic,
+    descriptor.descriptor_reduce: _Expansion.atomic,
     descriptor.descriptor_gather: _Expansion.gather,
     descriptor.descriptor_scatter: _Expansion.scatter,
 }

@@ -10,7 +10,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Module, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
-from tile.ir.overflow import wraps
+from tile.ir.overflow import overflows
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
 
@@ -46,7 +46,12 @@ def fold(op: Operation) -> bool | int | float | None:
     folded, so that the overflow check reports it.
     """
     defn = op.defn
-    if defn.meaning is None or not defn.keeps_units or len(op.results) != 1 or defn in NOT_FOLDED:
+    if (
+        defn.semantics is None
+        or not defn.unit_axes_broadcast
+        or len(op.results) != 1
+        or defn in NOT_FOLDED
+    ):
         return None
     element = op.result.type.element
     if not isinstance(element, Scalar):
@@ -59,10 +64,10 @@ def fold(op: Operation) -> bool | int | float | None:
         arrays.append(_array(number, value.type.element, value.type.rank))
     if defn in DIVISIONS and element.is_int() and not arrays[1].any():
         return None
-    if wraps(op, arrays):
+    if overflows(op, arrays):
         return None
     with semantics.quiet():
-        result = defn.meaning(*arrays, **op.attributes)
+        result = defn.semantics(*arrays, **op.attributes)
     return _number(result, element) if result.size == 1 else None
 
 

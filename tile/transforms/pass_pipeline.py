@@ -43,14 +43,14 @@ DECLARING = (
 # The passes that every backend runs first. Inlined functions are removed early to save time.
 TILE: tuple[Pass, ...] = tuple(
     parse_pipeline(
-        "drop-steps,inline,dce,warn-plain-spins,canonicalize,cse,licm,canonicalize,cse,dce"
+        "strip-debug-info,inline,dce,warn-spin-loops,canonicalize,cse,licm,canonicalize,cse,dce"
     )
 )
 
 
 @dataclass(frozen=True)
-class Optimised:
-    """The result of `optimise`.
+class OptimizedModule:
+    """The result of `optimize`.
 
     `stages` are the texts of the module's stages so far, `parameters` the names of the kernel's
     parameters, and `written` those through which it writes memory.
@@ -61,7 +61,7 @@ class Optimised:
     written: frozenset[str]
 
 
-def optimise(module: Module) -> Optimised:
+def optimize(module: Module) -> OptimizedModule:
     """Run the machine-independent passes over a TILE module, in place."""
     verify(module)
     parameters = tuple(value.name for value in module.kernel.args)
@@ -69,4 +69,4 @@ def optimise(module: Module) -> Optimised:
     run_pipeline(module, TILE)
     verify(module)
     stages["tile-optimized"] = print_module(module)
-    return Optimised(stages, parameters, written_arguments(module, module.kernel))
+    return OptimizedModule(stages, parameters, written_arguments(module, module.kernel))

@@ -106,11 +106,11 @@ def shrink(op: Operation, positions: Collection[int]) -> Operation:
 # An operand: the operation that takes it, and its position.
 Use = tuple[Operation, int]
 
-CARRYING = frozenset({control.for_, control.while_, control.if_})
+CONTROL_FLOW_OPS = frozenset({control.for_, control.while_, control.if_})
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedTile:
     """A tile that a loop carries or a branch yields."""
 
     result: Value
@@ -121,12 +121,12 @@ class Carried:
     @property
     def inits(self) -> tuple[Value, ...]:
         """The initial values of a loop-carried tile."""
-        return tuple(used(use) for use in self.starts)
+        return tuple(used_value(use) for use in self.starts)
 
     @property
     def yields(self) -> tuple[Value, ...]:
         """The values that the regions yield."""
-        return tuple(used(use) for use in self.ends)
+        return tuple(used_value(use) for use in self.ends)
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -134,7 +134,7 @@ class Carried:
         return (self.result, *self.arguments)
 
 
-def carried(op: Operation) -> Iterator[Carried]:
+def carried_tiles(op: Operation) -> Iterator[CarriedTile]:
     """Yield the tiles that a `for`, `while` or `if` carries."""
     fixed = len(op.defn.operands)
     first = 1 if op.defn is control.for_ else 0
@@ -142,7 +142,7 @@ def carried(op: Operation) -> Iterator[Carried]:
     loop = op.defn is not control.if_
     for index, result in enumerate(op.results):
         if isinstance(result.type, Tile):
-            yield Carried(
+            yield CarriedTile(
                 result,
                 tuple(region.args[first + index] for region in op.regions) if loop else (),
                 ((op, fixed + index),) if loop else (),
@@ -157,15 +157,15 @@ def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
     result, it is that of the first user that is no loop or branch itself.
     """
     maker = value.op
-    makers = [maker] if maker is not None and maker.defn not in CARRYING else []
+    makers = [maker] if maker is not None and maker.defn not in CONTROL_FLOW_OPS else []
     for op in (*makers, *users):
-        if op.loc is not None and op.defn not in CARRYING and not op.defn.terminator:
+        if op.loc is not None and op.defn not in CONTROL_FLOW_OPS and not op.defn.terminator:
             return op.loc
     owner = maker or value.block.parent
     return None if owner is None else owner.loc
 
 
-def used(use: Use) -> Value:
+def used_value(use: Use) -> Value:
     """Return the operand."""
     op, index = use
     value = op.operands[index]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from tile.config import config
 from tile.ir.core import Module, Operation
-from tile.ir.ops.debug import breakpoint_, step
+from tile.ir.ops.debug import breakpoint_, debug_step
 from tile.ir.passes import module_pass
 from tile.tracebacks import warn
 
-DEBUG_OPS = (breakpoint_, step)
+DEBUG_OPS = (breakpoint_, debug_step)
 
 
-@module_pass("drop-steps")
-def drop_steps(module: Module) -> None:
+@module_pass("strip-debug-info")
+def strip_debug_info(module: Module) -> None:
     """Remove debug steps and breakpoints, so that values used only by them are dead.
 
     Under a debugger, the interpreter runs kernels without any pass and keeps them. Elsewhere they
     have no effect; a warning at the first `breakpoint` says that execution does not stop there.
 
-        step %x {kind = line, variables = ("x")}      %y = add %x, %x : f32
+        debug_step %x {kind = line, variables = ("x")}      %y = add %x, %x : f32
         %y = add %x, %x : f32                         store %p, %y
         breakpoint
         store %p, %y

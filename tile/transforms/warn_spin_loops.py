@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tile.analysis.spin_loops import plain_spins
+from tile.analysis.spin_loops import spin_loops
 from tile.ir.core import Module
 from tile.ir.passes import module_pass
 from tile.tracebacks import warn
 
 
-@module_pass("warn-plain-spins")
-def warn_plain_spins(module: Module) -> None:
+@module_pass("warn-spin-loops")
+def warn_spin_loops(module: Module) -> None:
     """Warn about loops that wait for another program by a plain load.
 
     The IR is unchanged. A load that is not volatile may be hoisted, or served by a cache that is
@@ -23,7 +23,7 @@ def warn_plain_spins(module: Module) -> None:
           yield
         }
     """
-    for loop, load in plain_spins(module):
+    for loop, load in spin_loops(module):
         warn(
             "a GPU may never observe the change that this loop waits for: it reads by a plain "
             f"load, at {load.loc}, which may be hoisted out of the loop; read by "

@@ -330,7 +330,7 @@ kernel @k(%x: ptr<i32>, %o: ptr<i32>) {
   %p = splat %x {shape = (16)} : tile<16xptr<i32>>
   %q = addptr %p, %r {stride = 4} : tile<16xptr<i32>>
   %v = load %q : tile<16xi32>
-  %t = scan_by %v {axis = -1, reverse = REVERSE} : tile<16xi32> region combine(%a: i32, %b: i32) {
+  %t = scan_region %v {axis = -1, reverse = REVERSE} : tile<16xi32> region combine(%a: i32, %b: i32) {
     %zero = const {value = 0} : i32
     %neg = cmp %b, %zero {predicate = lt} : i1
     %c = if %neg : i32 {

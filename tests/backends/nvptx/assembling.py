@@ -25,7 +25,7 @@ from tile.ir.parser import parse_module
 from tile.ir.types import Fragment, Pointer, Type
 from tile.ir.verifier import verify
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.lower.legalize import legalise
+from tile.simt.lower.legalize import legalize
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
 
@@ -77,7 +77,7 @@ def _address(build: Builder, pointers: dict[Any, Value], thread: Value, ty: Type
     pointer = pointers[ty.element]
     if isinstance(ty, Fragment):
         pointer = build(simt_ops.thread.fill, pointer, count=ty.count)
-        thread = build(simt_ops.thread.linear_index, layout=in_a_row(ty.count))
+        thread = build(simt_ops.thread.layout_index, layout=in_a_row(ty.count))
     return build(memory.addptr, pointer, thread, stride=ty.element.itemsize)
 
 
@@ -96,7 +96,7 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedMo
         module = parse_module(module)
     verify(module, Level.THREAD)
     chosen = architecture(arch)
-    legalise(module, target=chosen.simt)
+    legalize(module, target=chosen.simt)
     emitted = emit_module(module, chosen, Options(**options))
     return emitted, to_ptx(emitted, chosen)
 

@@ -109,9 +109,9 @@ def test_functions_are_called(arch: str) -> None:
     }
     kernel @calls(%p: ptr<f16>, %q: ptr<f8e4m3>, %c: i1, %k: i64) {
       %v = load %p : f16
-      %f = fill %v {count = 4} : frag<4xf16>
+      %f = frag_splat %v {count = 4} : frag<4xf16>
       %a, %m, %b = call %f, %c, %k, %p {callee = @scale} : frag<4xf16>, i1, u8
-      %e = element %a {register = 1} : f16
+      %e = frag_extract %a {register = 1} : f16
       call %p, %e {callee = @show}
       %x = load %q : f8e4m3
       %y = call %x {callee = @one} : f8e4m3
@@ -172,9 +172,9 @@ def test_fusion_is_a_choice() -> None:
 SAY = """
 kernel @say(%p: ptr<f32>, %n: i64, %c: i1) {
   %v = load %p : f32
-  %f = fill %v {count = 2} : frag<2xf32>
+  %f = frag_splat %v {count = 2} : frag<2xf32>
   %h = cast %f {to = f16} : frag<2xf16>
-  %b = fill %c {count = 2} : frag<2xi1>
+  %b = frag_splat %c {count = 2} : frag<2xi1>
   thread_print %n, %v, %c {prefix = "100% \\"sure\\""}
   thread_print {prefix = "alone"}
   thread_print %f, %h, %b {prefix = "x", hex = true, layouts = (

@@ -8,18 +8,18 @@ import pytest
 
 from tests.backends.nvptx.assembling import assemble, compiled
 from tile.backends.nvptx.target import architecture
-from tile.simt.hopper.wgmma_layouts import factor_layout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 
 ARCH = "sm_90a"
-SHAPES = architecture(ARCH).simt.group_shapes
+SHAPES = architecture(ARCH).simt.wgmma_shapes
 
 
 ITEMSIZE = {"f16": 2, "bf16": 2, "f32": 4}  # of others, 1
 
 
 def kernel(
-    shape: MatrixShape,
+    shape: MmaShape,
     m: int,
     n: int,
     k: int,
@@ -30,7 +30,9 @@ def kernel(
     """A loop with one wgmma in flight across iterations; an `a` operand along None is in registers."""
     ty, other, into = types
     itemsize = ITEMSIZE.get(ty, 1)
-    right = factor_layout((k, n), 8 * itemsize, along[1], k if along[1] == 0 else shape.n)
+    right = operand_layout_in_shared(
+        (k, n), 8 * itemsize, along[1], k if along[1] == 0 else shape.n
+    )
     acc = matrix_layout((m, n), shape, Operand.ACCUMULATOR, (1, 1))
     count = acc.in_size("register")
     size = m * k * itemsize
@@ -38,27 +40,29 @@ def kernel(
     zero = "0" if into == "i32" else "0.0"
     left = f"%a = const {{value = {one}}} : frag<{m * k // 128}x{ty}>"
     if along[0] is not None:
-        layout = factor_layout((m, k), 8 * itemsize, along[0], k if along[0] == 1 else shape.m)
-        left = f"%a = alloc {{at = 0}} : shared<{m}x{k}x{ty}, {layout}>"
+        layout = operand_layout_in_shared(
+            (m, k), 8 * itemsize, along[0], k if along[0] == 1 else shape.m
+        )
+        left = f"%a = local_alloc {{at = 0}} : shared<{m}x{k}x{ty}, {layout}>"
     how = f"shape = {tuple(shape)}, groups = (1, 1), input_precision = tf32"
     return f"""
 kernel @k(%out: ptr<{into}>, %n: i32) {{
   {left}
-  %b = alloc {{at = {size}}} : shared<{k}x{n}x{other}, {right}, stages = 3>
+  %b = local_alloc {{at = {size}}} : shared<{k}x{n}x{other}, {right}, stages = 3>
   %z = const {{value = {zero}}} : frag<{count}x{into}>
   %zero = const {{value = 0}} : i32
   %one = const {{value = 1}} : i32
-  group_fence
+  fence_proxy_async
   barrier
   %v = for %i = %zero to %n step %one iter(%acc = %z) : frag<{count}x{into}> {{
-    %s = slot %b, %i {{shift = 1}} : shared<{k}x{n}x{other}, {right}>
-    %r = group_dot %a, %s, %acc {{{how}}} : frag<{count}x{into}>
-    %w = group_wait %r {{pending = 1}} : frag<{count}x{into}>
+    %s = local_subview %b, %i {{shift = 1}} : shared<{k}x{n}x{other}, {right}>
+    %r = wgmma %a, %s, %acc {{{how}}} : frag<{count}x{into}>
+    %w = wgmma_wait %r {{pending = 1}} : frag<{count}x{into}>
     yield %w
   }}
-  %y = group_wait %v {{pending = 0}} : frag<{count}x{into}>
-  %at = linear_index {{layout = {acc}}} : frag<{count}xi32>
-  %to = fill %out {{count = {count}}} : frag<{count}xptr<{into}>>
+  %y = wgmma_wait %v {{pending = 0}} : frag<{count}x{into}>
+  %at = layout_index {{layout = {acc}}} : frag<{count}xi32>
+  %to = frag_splat %out {{count = {count}}} : frag<{count}xptr<{into}>>
   %q = addptr %to, %at {{stride = {ITEMSIZE.get(into, 4)}}} : frag<{count}xptr<{into}>>
   store %q, %y
   return
@@ -91,7 +95,7 @@ NARROW = (
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_width(shape: MatrixShape) -> None:
+def test_every_width(shape: MmaShape) -> None:
     along = (1, 1) if shape.n >= 16 and shape.bits == 16 else (1, 0)
     ((types, name),) = KINDS[shape.bits]
     ptx = check(kernel(shape, 64, shape.n, 64, along=along, types=types))
@@ -103,7 +107,7 @@ def test_every_width(shape: MatrixShape) -> None:
 @pytest.mark.parametrize("along", [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0), (None, 1)])
 def test_operands_of_either_major_order(along: tuple[int | None, int], ty: str) -> None:
     """Several tiles of rows and of columns, and narrow rows."""
-    shape, types = MatrixShape(64, 32, 16, 16), (ty, ty, "f32")
+    shape, types = MmaShape(64, 32, 16, 16), (ty, ty, "f32")
     ptx = check(kernel(shape, 128, 64, 32, along=along, types=types))
     flags = [str(int(along[0] == 0))] if along[0] is not None else []
     flags.append(str(int(along[1] == 1)))
@@ -117,7 +121,7 @@ def test_operands_of_either_major_order(along: tuple[int | None, int], ty: str) 
 def test_elements_along_k_alone(types: tuple[str, str, str], name: str, left: int | None) -> None:
     """No order of theirs is told; integers have no signs either."""
     bits = 32 if types[0] == "f32" else 8
-    shape = MatrixShape(64, 32, 256 // bits, bits)
+    shape = MmaShape(64, 32, 256 // bits, bits)
     ptx = check(kernel(shape, 128, 64, 4 * shape.k, along=(left, 0), types=types))
     statements = [line for line in ptx.split(";") if f"k{shape.k}.{name} " in line]
     assert len(statements) == 2 * 2 * 4
@@ -129,7 +133,7 @@ def test_elements_along_k_alone(types: tuple[str, str, str], name: str, left: in
 def test_sums_of_f16_are_two_in_a_register(left: int | None) -> None:
     """They stay packed around the loop: nothing in it unpacks them."""
     types = ("f16", "f16", "f16")
-    ptx = check(kernel(MatrixShape(64, 64, 16, 16), 64, 64, 64, along=(left, 1), types=types))
+    ptx = check(kernel(MmaShape(64, 64, 16, 16), 64, 64, 64, along=(left, 1), types=types))
     assert ptx.count("m64n64k16.f16.f16.f16 {") == 4
     loop = ptx[ptx.index("wgmma.fence") : ptx.index("wgmma.wait_group.sync.aligned 0;")]
     assert "mov.b32" not in loop and "prmt" not in loop
@@ -137,7 +141,7 @@ def test_sums_of_f16_are_two_in_a_register(left: int | None) -> None:
 
 def test_descriptors() -> None:
     """Strips of 64 columns, 64 rows of 128 bytes each, vectors reordered in 128 bytes."""
-    ptx = check(kernel(MatrixShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1)))
+    ptx = check(kernel(MmaShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1)))
     left = 1 << 62 | 64 << 32 | 1 << 16
     right = 1 << 62 | 64 << 32 | 512 << 16 | 64 * 64 * 2 // 16
     for constant in (left, right):
@@ -149,15 +153,15 @@ def test_descriptors() -> None:
 
 def test_addresses_in_a_cluster() -> None:
     """They have the program's number above the bits that descriptors have for them."""
-    text = kernel(MatrixShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1))
+    text = kernel(MmaShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1))
     alone, clustered = (compiled(text, ARCH, num_ctas=size)[1] for size in (1, 2))
     assert "bfe.u32" not in alone and re.search(r"bfe.u32\s+\S+ \S+ 4, 14;", clustered)
 
 
 def test_a_sum_that_begins_with_nothing() -> None:
     """The first instruction ignores the accumulators, so that nothing clears them."""
-    text = kernel(MatrixShape(64, 32, 16, 16), 64, 32, 32, along=(1, 1))
-    from_zero = text.replace("group_dot %a, %s, %acc", "group_dot %a, %s, %z")
+    text = kernel(MmaShape(64, 32, 16, 16), 64, 32, 32, along=(1, 1))
+    from_zero = text.replace("wgmma %a, %s, %acc", "wgmma %a, %s, %z")
     ptx = check(from_zero)
     assert ptx.count("z, 1, 1, 0, 1;") == ptx.count("p, 1, 1, 0, 1;") == 1
     assert "z, 1, 1" not in check(text)

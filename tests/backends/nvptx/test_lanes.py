@@ -19,8 +19,8 @@ def test_shuffles(count: int, arch: str) -> None:
     for mask in (1, 16):
         uses = [Use(OPS["shuffle_xor"], (fragment(e, count),), {"mask": mask}) for e in TYPES]
         assert "shfl.sync.bfly.b32" in check(around(uses), arch)
-    uses = [Use(OPS["shuffle"], (fragment(e, count), I32)) for e in TYPES]
-    uses += [Use(OPS["shuffle"], (e, I32)) for e in TYPES]
+    uses = [Use(OPS["shuffle_idx"], (fragment(e, count), I32)) for e in TYPES]
+    uses += [Use(OPS["shuffle_idx"], (e, I32)) for e in TYPES]
     assert "shfl.sync.idx.b32" in check(around(uses), arch)
 
 
@@ -31,7 +31,7 @@ def test_narrow_registers_share_a_shuffle() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_registers_by_computed_numbers(count: int) -> None:
-    uses = [Use(OPS["pick_by"], (fragment(e, count), fragment(I32, 4))) for e in TYPES]
+    uses = [Use(OPS["frag_gather"], (fragment(e, count), fragment(I32, 4))) for e in TYPES]
     assert ".local" not in check(around(uses), "sm_90a")
 
 
@@ -39,11 +39,11 @@ def test_a_layout_is_a_few_instructions() -> None:
     """Lanes are swizzled by warps; registers 1 and 2 share no bit with either, 4 does."""
     text = """
     kernel @place(%o: ptr<i32>) {
-      %i = linear_index {layout = #linear{register = [[1],[2],[4]],
+      %i = layout_index {layout = #linear{register = [[1],[2],[4]],
         lane = [[4],[8],[16],[32],[64]], warp = [[20],[128]] -> dim0 = 256}} : frag<8xi32>
-      %s = linear_index {layout = #linear{
+      %s = layout_index {layout = #linear{
         lane = [[4],[8],[16],[32],[64]], warp = [[20],[128]] -> dim0 = 256}} : i32
-      %of = fill %o {count = 8} : frag<8xptr<i32>>
+      %of = frag_splat %o {count = 8} : frag<8xptr<i32>>
       %p = addptr %of, %i {stride = 4} : frag<8xptr<i32>>
       store %p, %i
       store %o, %s
@@ -55,22 +55,22 @@ def test_a_layout_is_a_few_instructions() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100", "sm_100a"])
 def test_all_lanes_at_once(arch: str) -> None:
-    known = architecture(arch).simt.lane_reductions
+    known = architecture(arch).simt.warp_reductions
     assert len(known) == (3 if arch == "sm_100a" else 2)
     for element, kinds in known:
         for kind in kinds:
-            use = Use(OPS["lane_reduce"], (fragment(element, 2),), {"kind": kind})
+            use = Use(OPS["warp_reduce"], (fragment(element, 2),), {"kind": kind})
             assert check(around([use]), arch).count("redux.sync.") == 2
-    assert not architecture("sm_75").simt.lane_reductions
+    assert not architecture("sm_75").simt.warp_reductions
 
 
 def test_extrema_that_propagate() -> None:
     attributes = {"kind": ReduceKind.MAX, "propagate_nan": True}
-    use = Use(OPS["lane_reduce"], (fragment(F32, 2),), attributes)
+    use = Use(OPS["warp_reduce"], (fragment(F32, 2),), attributes)
     assert "redux.sync.max.NaN.f32" in check(around([use]), "sm_100a")
 
 
 def test_extrema_of_integers_have_no_nan_to_propagate() -> None:
     attributes = {"kind": ReduceKind.MAX, "propagate_nan": True}
-    use = Use(OPS["lane_reduce"], (fragment(I32, 2),), attributes)
+    use = Use(OPS["warp_reduce"], (fragment(I32, 2),), attributes)
     assert "redux.sync.max.s32" in check(around([use]), "sm_90a")

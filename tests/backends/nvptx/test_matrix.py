@@ -19,7 +19,7 @@ from tile.ir.declare import OPS
 from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
-from tile.simt.layouts.mma_fragments import MatrixShape
+from tile.simt.layouts.mma_fragments import MmaShape
 
 FACTORS: dict[int, tuple[Scalar, ...]] = {
     8: (I8, U8, *FP8),
@@ -30,7 +30,7 @@ FACTORS: dict[int, tuple[Scalar, ...]] = {
 
 
 def multiply(
-    shape: MatrixShape,
+    shape: MmaShape,
     left: Scalar,
     right: Scalar,
     acc: Scalar,
@@ -42,14 +42,14 @@ def multiply(
     b = fragment(right, shape.n * shape.k // 32 * n * k)
     c = fragment(acc, shape.m * shape.n // 32 * m * n)
     attributes = {"shape": tuple(shape), "repeats": repeats, **more}
-    return Use(OPS["matrix_multiply"], (a, b, c), attributes)
+    return Use(OPS["mma"], (a, b, c), attributes)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("repeats", [(1, 1, 1), (2, 4, 2)])
 def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
     target = architecture(arch)
-    for shape in target.simt.matrix_shapes:
+    for shape in target.simt.mma_shapes:
         for element in FACTORS[shape.bits]:
             if not target.simt.multiplies(shape, element):
                 continue
@@ -65,7 +65,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
 
 
 def test_operands_of_two_types_of_8_bit_floats() -> None:
-    shape = MatrixShape(16, 8, 32, 8)
+    shape = MmaShape(16, 8, 32, 8)
     ptx = check(around([multiply(shape, FP8[0], FP8[1], F32, (1, 1, 1))]), "sm_89")
     assert "f32.e4m3.e5m2.f32" in ptx
 
@@ -73,7 +73,7 @@ def test_operands_of_two_types_of_8_bit_floats() -> None:
 def test_8_bit_floats_without_mma_are_converted_in_pairs() -> None:
     """From sm_90 to sm_110 the assembler would convert them, too, and add up apart."""
     for arch in ("sm_80", "sm_90a", "sm_100"):
-        shape = MatrixShape(16, 8, 32, 8)
+        shape = MmaShape(16, 8, 32, 8)
         uses = [multiply(shape, FP8[0], FP8[1], F32, (2, 2, 1))]
         ptx = check(around(uses), arch)
         assert "call" not in ptx
@@ -89,16 +89,16 @@ STEPS = """
 #r = #linear{register = [[256]], lane = [[8],[16],[32],[64],[128]], warp = [] -> dim0 = 512}
 #s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256]] -> dim0 = 512}
 kernel @steps(%p: ptr<f32>, %x: f16) {
-  %m = alloc {at = 0} : shared<512xf16, #s>
-  %i = linear_index {layout = #i} : frag<1xi32>
-  %j = linear_index {layout = #r} : frag<2xi32>
-  %f = fill %x {count = 1} : frag<1xf16>
+  %m = local_alloc {at = 0} : shared<512xf16, #s>
+  %i = layout_index {layout = #i} : frag<1xi32>
+  %j = layout_index {layout = #r} : frag<2xi32>
+  %f = frag_splat %x {count = 1} : frag<1xf16>
   %c = const {value = 0.0} : frag<4xf32>
-  %b = shared_matrix_load %m, %i : frag<8xf16>
-  %a = shared_matrix_load %m, %j : frag<16xf16>
+  %b = ldmatrix %m, %i : frag<8xf16>
+  %a = ldmatrix %m, %j : frag<16xf16>
   BETWEEN
-  %d = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 2)} : frag<4xf32>
-  %q = fill %p {count = 4} : frag<4xptr<f32>>
+  %d = mma %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 2)} : frag<4xf32>
+  %q = frag_splat %p {count = 4} : frag<4xptr<f32>>
   store %q, %d
   return
 }
@@ -124,21 +124,21 @@ ALONE = """
 #i = #linear{register = [[36],[72]], lane = [[4],[8],[16],[32],[64]], warp = [[128],[256]] -> dim0 = 1024}
 #s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}
 kernel @alone(%o: ptr<f32>, %n: i32, %x: f32) {
-  %m = alloc {at = 0} : shared<1024xf32, #s>
-  %i = linear_index {layout = #i} : frag<4xi32>
-  %a = fill %x {count = ROWS} : frag<ROWSxf32>
+  %m = local_alloc {at = 0} : shared<1024xf32, #s>
+  %i = layout_index {layout = #i} : frag<4xi32>
+  %a = frag_splat %x {count = ROWS} : frag<ROWSxf32>
   %zero = const {value = 0} : i32
   %one = const {value = 1} : i32
   %c = const {value = 0.0} : frag<SUMSxf32>
   %r = for %k = %zero to %n step %one iter(%acc = %c) : frag<SUMSxf32> {
-    %f = fill %k {count = 4} : frag<4xi32>
+    %f = frag_splat %k {count = 4} : frag<4xi32>
     %there = xor %i, %f : frag<4xi32>
     %b = shared_load %m, %there {vector = 1} : frag<4xf32>
-    %d = thread_dot %a, %b, %acc {sizes = (1, ROWS, 4, 1)} : frag<SUMSxf32>
+    %d = fma_dot %a, %b, %acc {sizes = (1, ROWS, 4, 1)} : frag<SUMSxf32>
     yield %d
   } {num_stages = 1}
-  %j = linear_index {layout = #j} : frag<SUMSxi32>
-  %of = fill %o {count = SUMS} : frag<SUMSxptr<f32>>
+  %j = layout_index {layout = #j} : frag<SUMSxi32>
+  %of = frag_splat %o {count = SUMS} : frag<SUMSxptr<f32>>
   %q = addptr %of, %j {stride = 4} : frag<SUMSxptr<f32>>
   store %q, %r
   return
@@ -215,8 +215,8 @@ def test_indices_of_an_iteration_keep_their_values(thread: int, turn: int) -> No
         (Precision.IEEE, 6),
     ],
 )
-@pytest.mark.parametrize("shape", [MatrixShape(16, 8, 8, 32), MatrixShape(16, 8, 16, 16)], ids=str)
-def test_precisions(shape: MatrixShape, precision: Precision, instructions: int) -> None:
+@pytest.mark.parametrize("shape", [MmaShape(16, 8, 8, 32), MmaShape(16, 8, 16, 16)], ids=str)
+def test_precisions(shape: MmaShape, precision: Precision, instructions: int) -> None:
     use = multiply(shape, F32, F32, F32, (1, 1, 1), input_precision=precision)
     assert check(around([use]), "sm_80").count("mma.sync") == instructions
 
@@ -228,12 +228,10 @@ def test_fma_dots(arch: str) -> None:
         for acc in accumulators:
             sizes = (2, 2, 4, 4)
             a, b, c = fragment(element, 16), fragment(element, 32), fragment(acc, 16)
-            uses.append(Use(OPS["thread_dot"], (a, b, c), {"sizes": sizes}))
+            uses.append(Use(OPS["fma_dot"], (a, b, c), {"sizes": sizes}))
     for precision in Precision:
         more = {"sizes": (1, 1, 2, 2), "input_precision": precision}
-        uses.append(
-            Use(OPS["thread_dot"], (fragment(F32, 2), fragment(F32, 4), fragment(F32)), more)
-        )
+        uses.append(Use(OPS["fma_dot"], (fragment(F32, 2), fragment(F32, 4), fragment(F32)), more))
     check(around(uses), arch)
 
 
@@ -248,13 +246,13 @@ def test_accumulators_stay_in_registers() -> None:
       %r = for %k = %zero to %n step %one iter(%acc = %c) : frag<64xf32> {
         %q = addptr %x, %k {stride = 2} : ptr<f16>
         %v = load %q : f16
-        %a = fill %v {count = 32} : frag<32xf16>
-        %b = fill %v {count = 16} : frag<16xf16>
-        %d = matrix_multiply %a, %b, %acc {shape = (16, 8, 16, 16), repeats = (4, 4, 1)} : frag<64xf32>
+        %a = frag_splat %v {count = 32} : frag<32xf16>
+        %b = frag_splat %v {count = 16} : frag<16xf16>
+        %d = mma %a, %b, %acc {shape = (16, 8, 16, 16), repeats = (4, 4, 1)} : frag<64xf32>
         yield %d
       }
-      %of = fill %o {count = 64} : frag<64xptr<f32>>
-      %tf = fill %t {count = 64} : frag<64xi32>
+      %of = frag_splat %o {count = 64} : frag<64xptr<f32>>
+      %tf = frag_splat %t {count = 64} : frag<64xi32>
       %p = addptr %of, %tf {stride = 4} : frag<64xptr<f32>>
       store %p, %r
       return
@@ -292,7 +290,7 @@ kernel @product(%x: ptr<{a}>, %y: ptr<{c}>) {{
 """
 
 
-@pytest.mark.parametrize("element", ACCUMULATORS, ids=str)
+@pytest.mark.parametrize("frag_extract", ACCUMULATORS, ids=str)
 @pytest.mark.parametrize("arch", CHOSEN)
 def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     """Whole kernels: a dot uses the widest instruction of the architecture, if it has one."""

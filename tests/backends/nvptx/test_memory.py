@@ -40,15 +40,15 @@ def copying(
     store_hints = hints.replace(", volatile = true", "").replace("cache = ca", "cache = wb")
     return f"""
     kernel @copy(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
-      %i = linear_index {{layout = {layout(count)}}} : frag<{count}xi32>
-      %xf = fill %x {{count = {count}}} : frag<{count}xptr<{element}>>
+      %i = layout_index {{layout = {layout(count)}}} : frag<{count}xi32>
+      %xf = frag_splat %x {{count = {count}}} : frag<{count}xptr<{element}>>
       %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<{count}xptr<{element}>>
-      %nf = fill %n {{count = {count}}} : frag<{count}xi32>
+      %nf = frag_splat %n {{count = {count}}} : frag<{count}xi32>
       %m = cmp %i, %nf {{predicate = lt}} : frag<{count}xi1>
       %first = load %x : {element}
-      %z = fill %first {{count = {count}}} : frag<{count}x{element}>
+      %z = frag_splat %first {{count = {count}}} : frag<{count}x{element}>
       %v = load %p{other} {{vector = {vector}{hints}}} : frag<{count}x{element}>
-      %of = fill %o {{count = {count}}} : frag<{count}xptr<{element}>>
+      %of = frag_splat %o {{count = {count}}} : frag<{count}xptr<{element}>>
       %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<{count}xptr<{element}>>
       store %q, %v{mask} {{vector = {vector}{store_hints}}}
       return
@@ -57,7 +57,7 @@ def copying(
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
 def test_vectors_of_every_width(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize > 16:
@@ -75,7 +75,7 @@ def test_a_masked_load_keeps_the_other_value() -> None:
     assert "bra" not in ptx
 
 
-@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
 def test_a_masked_load_alone_writes_no_register(element: Scalar | Pointer) -> None:
     """One that is written under a mask alone is taken to be in use since the kernel began."""
     ptx = check(copying(element, 16, 16 // element.itemsize, True, other=""), "sm_90a")
@@ -139,13 +139,13 @@ def atomic(operation: str, element: Scalar, masked: bool) -> str:
     scalar = operation.replace("%p", "%x").replace("%v", "%s")
     return f"""
     kernel @atomic(%x: ptr<{element}>, %o: ptr<{element}>, %c: i1) {{
-      %i = linear_index {{layout = {layout(2)}}} : frag<2xi32>
-      %xf = fill %x {{count = 2}} : frag<2xptr<{element}>>
+      %i = layout_index {{layout = {layout(2)}}} : frag<2xi32>
+      %xf = frag_splat %x {{count = 2}} : frag<2xptr<{element}>>
       %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<2xptr<{element}>>
-      %of = fill %o {{count = 2}} : frag<2xptr<{element}>>
+      %of = frag_splat %o {{count = 2}} : frag<2xptr<{element}>>
       %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<2xptr<{element}>>
       %v = load %p : frag<2x{element}>
-      %m = fill %c {{count = 2}} : frag<2xi1>
+      %m = frag_splat %c {{count = 2}} : frag<2xi1>
       %r = {operation.format(", %m" if masked else "")} : frag<2x{element}>
       %s = load %x : {element}
       %t = {scalar.format(", %c" if masked else "")} : {element}
@@ -162,11 +162,11 @@ def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> st
     attributes = f"kind = add, order = {order}, vector = {vector}"
     return f"""
     kernel @sums(%x: ptr<{element}>, %c: i1) {{
-      %i = linear_index {{layout = {layout(16)}}} : frag<16xi32>
-      %xf = fill %x {{count = 16}} : frag<16xptr<{element}>>
+      %i = layout_index {{layout = {layout(16)}}} : frag<16xi32>
+      %xf = frag_splat %x {{count = 16}} : frag<16xptr<{element}>>
       %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
       %v = load %p : frag<16x{element}>
-      %m = fill %c {{count = 16}} : frag<16xi1>
+      %m = frag_splat %c {{count = 16}} : frag<16xi1>
       %r = atomic_rmw %p, %v{mask} {{{attributes}}} : frag<16x{element}>
       return
     }}
@@ -174,7 +174,7 @@ def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> st
 
 
 @pytest.mark.parametrize(
-    ("element", "vector", "arch", "name"),
+    ("frag_extract", "vector", "arch", "name"),
     [
         (F32, 4, "sm_90a", "add.v4.f32"),
         (F32, 2, "sm_90a", "add.v2.f32"),
@@ -190,7 +190,7 @@ def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> st
 def test_sums_that_nobody_reads(
     element: Scalar, vector: int, arch: str, name: str, masked: bool
 ) -> None:
-    assert vector <= max(1, architecture(arch).simt.most_added(element))
+    assert vector <= max(1, architecture(arch).simt.vector_atomic_width(element))
     ptx = check(sums(element, vector, Order.RELAXED, masked), arch)
     assert ptx.count(f"red.relaxed.gpu.global.{name} ") == 16 // vector
     assert ptx.count("@%p") == (16 // vector if masked else 0)
@@ -227,14 +227,14 @@ def test_one_atomic_operation_orders_by_itself() -> None:
 PERMUTED = """
 kernel @permuted(%x: ptr<i8>, %o: ptr<i8>, %n: i32) {{
   %t = thread_id : i32
-  %xf = fill %x {{count = 32}} : frag<32xptr<i8>>
-  %i = linear_index {{layout = {layout}}} : frag<32xi32>
+  %xf = frag_splat %x {{count = 32}} : frag<32xptr<i8>>
+  %i = layout_index {{layout = {layout}}} : frag<32xi32>
   %p = addptr %xf, %i {{stride = 1}} : frag<32xptr<i8>>
   %there = cmp %t, %n {{predicate = lt}} : i1
-  %m = fill %there {{count = 32}} : frag<32xi1>
+  %m = frag_splat %there {{count = 32}} : frag<32xi1>
   %v = load %p, %m {{vector = 16}} : frag<32xi8>
-  %w = pick %v {{registers = {registers}}} : frag<32xi8>
-  %of = fill %o {{count = 32}} : frag<32xptr<i8>>
+  %w = frag_shuffle %v {{registers = {registers}}} : frag<32xi8>
+  %of = frag_splat %o {{count = 32}} : frag<32xptr<i8>>
   %q = addptr %of, %i {{stride = 1}} : frag<32xptr<i8>>
   store %q, %w, %m {{vector = 16}}
   return

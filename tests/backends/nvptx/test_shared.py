@@ -26,18 +26,18 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
     vectors = 16 // vector
     return f"""
     kernel @exchange(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
-      %i = linear_index {{layout = {layout(16)}}} : frag<16xi32>
-      %xf = fill %x {{count = 16}} : frag<16xptr<{element}>>
+      %i = layout_index {{layout = {layout(16)}}} : frag<16xi32>
+      %xf = frag_splat %x {{count = 16}} : frag<16xptr<{element}>>
       %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
       %v = load %p : frag<16x{element}>
-      %m0 = alloc {{at = 1024}} : shared<2048x{element}, {offsets(2048)}>
-      %s = pick %i {{registers = ({", ".join(str(v * vector) for v in range(vectors))}{"," if vectors == 1 else ""})}} : frag<{vectors}xi32>
-      %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+      %m0 = local_alloc {{at = 1024}} : shared<2048x{element}, {offsets(2048)}>
+      %s = frag_shuffle %i {{registers = ({", ".join(str(v * vector) for v in range(vectors))}{"," if vectors == 1 else ""})}} : frag<{vectors}xi32>
+      %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
       %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
       shared_store %m0, %s, %v{mask} {{vector = {vector}}}
       barrier
       %w = shared_load %m0, %s {{vector = {vector}}} : frag<16x{element}>
-      %of = fill %o {{count = 16}} : frag<16xptr<{element}>>
+      %of = frag_splat %o {{count = 16}} : frag<16xptr<{element}>>
       %q = addptr %of, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
       store %q, %w
       return
@@ -46,7 +46,7 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
 def test_vectors(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize <= 16:
@@ -62,27 +62,27 @@ def test_registers_are_offsets_of_one_address() -> None:
 
 COPY = """
 kernel @copy(%x: ptr<f32>, %o: ptr<f32>, %n: i32) {{
-  %i = linear_index {{layout = {layout}}} : frag<4xi32>
-  %xf = fill %x {{count = 4}} : frag<4xptr<f32>>
+  %i = layout_index {{layout = {layout}}} : frag<4xi32>
+  %xf = frag_splat %x {{count = 4}} : frag<4xptr<f32>>
   %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
-  %m0 = alloc {{at = 0}} : shared<512xf32, {offsets}, stages = 3>
-  %s = pick %i {{registers = ({picked})}} : frag<{vectors}xi32>
-  %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+  %m0 = local_alloc {{at = 0}} : shared<512xf32, {offsets}, stages = 3>
+  %s = frag_shuffle %i {{registers = ({picked})}} : frag<{vectors}xi32>
+  %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
   %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
   %zero = const {{value = 0}} : i32
   %one = const {{value = 1}} : i32
-  %first = slot %m0, %zero {{shift = 4}} : shared<512xf32, {offsets}>
-  shared_copy %first, %s, %p, %m {{vector = {vector}}}
-  copy_commit
+  %first = local_subview %m0, %zero {{shift = 4}} : shared<512xf32, {offsets}>
+  shared_cp_async %first, %s, %p, %m {{vector = {vector}}}
+  cp_async_commit_group
   %end = for %k = %zero to %n step %one iter(%turn = %zero) : i32 {{
-    %next = slot %m0, %turn {{shift = 1}} : shared<512xf32, {offsets}>
-    shared_copy %next, %s, %p {{vector = {vector}}}
-    copy_commit
-    copy_wait {{pending = 1}}
+    %next = local_subview %m0, %turn {{shift = 1}} : shared<512xf32, {offsets}>
+    shared_cp_async %next, %s, %p {{vector = {vector}}}
+    cp_async_commit_group
+    cp_async_wait_group {{pending = 1}}
     barrier
-    %this = slot %m0, %turn : shared<512xf32, {offsets}>
+    %this = local_subview %m0, %turn : shared<512xf32, {offsets}>
     %w = shared_load %this, %s {{vector = {vector}}} : frag<4xf32>
-    %of = fill %o {{count = 4}} : frag<4xptr<f32>>
+    %of = frag_splat %o {{count = 4}} : frag<4xptr<f32>>
     %q = addptr %of, %i {{stride = 4}} : frag<4xptr<f32>>
     store %q, %w
     barrier
@@ -110,16 +110,16 @@ def test_asynchronous_copies(vector: int, arch: str) -> None:
 
 HINTED = """
 kernel @copy(%x: ptr<f32>, %n: i32, %who: i1) {{
-  %i = linear_index {{layout = {layout}}} : frag<4xi32>
-  %xf = fill %x {{count = 4}} : frag<4xptr<f32>>
+  %i = layout_index {{layout = {layout}}} : frag<4xi32>
+  %xf = frag_splat %x {{count = 4}} : frag<4xptr<f32>>
   %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
-  %m = alloc {{at = 0}} : shared<512xf32, {offsets}>
-  %s = pick %i {{registers = ({picked})}} : frag<{vectors}xi32>
-  %nf = fill %n {{count = {vectors}}} : frag<{vectors}xi32>
+  %m = local_alloc {{at = 0}} : shared<512xf32, {offsets}>
+  %s = frag_shuffle %i {{registers = ({picked})}} : frag<{vectors}xi32>
+  %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
   %c = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
-  shared_copy %m, %s, %p, {operands} {{vector = {vector}, {hints}}}
-  copy_commit
-  copy_wait {{pending = 0}}
+  shared_cp_async %m, %s, %p, {operands} {{vector = {vector}, {hints}}}
+  cp_async_commit_group
+  cp_async_wait_group {{pending = 0}}
   return
 }}
 """
@@ -148,18 +148,18 @@ def test_hints_of_copies(vector: int, hints: str, expected: str, arch: str) -> N
         assert len(copies) == 4 // vector
         assert all(expected in line for line in copies)
         assert all(line.startswith("@%p") == ("%who" in operands) for line in copies)
-        assert "createpolicy" not in ptx  # see `shared_copy`
+        assert "createpolicy" not in ptx  # see `shared_cp_async`
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_counts(arch: str) -> None:
     text = f"""
     kernel @count(%x: ptr<i32>, %c: i1) {{
-      %m = alloc {{at = 0}} : shared<512xi32, {offsets(512)}>
-      %i = linear_index {{layout = {layout(4)}}} : frag<4xi32>
-      %b = fill %c {{count = 4}} : frag<4xi1>
-      shared_count %m, %i
-      shared_count %m, %i, %b
+      %m = local_alloc {{at = 0}} : shared<512xi32, {offsets(512)}>
+      %i = layout_index {{layout = {layout(4)}}} : frag<4xi32>
+      %b = frag_splat %c {{count = 4}} : frag<4xi1>
+      shared_atomic_inc %m, %i
+      shared_atomic_inc %m, %i, %b
       return
     }}
     """
@@ -169,7 +169,7 @@ def test_counts(arch: str) -> None:
 def test_the_launch_gives_what_the_buffers_take() -> None:
     text = f"""
     kernel @use(%x: ptr<f32>) {{
-      %m = alloc {{at = 256}} : shared<512xf32, {offsets(512)}, stages = 2>
+      %m = local_alloc {{at = 256}} : shared<512xf32, {offsets(512)}, stages = 2>
       return
     }}
     """
@@ -186,11 +186,11 @@ def test_more_than_the_machine_has_is_refused() -> None:
 
 MATRICES = """
 kernel @load(%x: ptr<ELEMENT>, %o: ptr<ELEMENT>) {
-  %m = alloc {at = 1024} : shared<4096xELEMENT, FLAT>
-  %s = linear_index {layout = ROWS} : frag<2xi32>
-  %w = shared_matrix_load %m, %s {matrices = COUNT, transposed = FLIPPED} : frag<RESULTxELEMENT>
-  %i = linear_index {layout = PLACES} : frag<RESULTxi32>
-  %of = fill %o {count = RESULT} : frag<RESULTxptr<ELEMENT>>
+  %m = local_alloc {at = 1024} : shared<4096xELEMENT, FLAT>
+  %s = layout_index {layout = ROWS} : frag<2xi32>
+  %w = ldmatrix %m, %s {matrices = COUNT, transposed = FLIPPED} : frag<RESULTxELEMENT>
+  %i = layout_index {layout = PLACES} : frag<RESULTxi32>
+  %of = frag_splat %o {count = RESULT} : frag<RESULTxptr<ELEMENT>>
   %q = addptr %of, %i {stride = SIZE} : frag<RESULTxptr<ELEMENT>>
   store %q, %w
   STORE
@@ -198,7 +198,7 @@ kernel @load(%x: ptr<ELEMENT>, %o: ptr<ELEMENT>) {
 }
 """
 
-STORE = "shared_matrix_store %m, %s, %w {matrices = COUNT, transposed = FLIPPED}"
+STORE = "stmatrix %m, %s, %w {matrices = COUNT, transposed = FLIPPED}"
 
 ROWS = (
     "#linear{register = [[2048]], lane = [[16],[32],[64],[128],[256]], warp = [[512],[1024]] "
@@ -209,7 +209,7 @@ ROWS = (
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("matrices", [1, 2, 4])
 @pytest.mark.parametrize(
-    ("element", "transposed"), [(F16, False), (F16, True), (F32, False), (I8, False)], ids=str
+    ("frag_extract", "transposed"), [(F16, False), (F16, True), (F32, False), (I8, False)], ids=str
 )
 def test_matrices(element: Scalar, transposed: bool, matrices: int, arch: str) -> None:
     result = 2 * matrices * (4 // element.itemsize)
@@ -218,10 +218,10 @@ def test_matrices(element: Scalar, transposed: bool, matrices: int, arch: str) -
         "FLIPPED": str(transposed).lower(), "RESULT": result, "PLACES": layout(result),
         "SIZE": element.itemsize,
     }  # fmt: skip
-    stores = architecture(arch).simt.matrix_stores
+    stores = architecture(arch).simt.has_stmatrix
     text = MATRICES.replace("STORE", STORE if stores else "")
-    for word, meaning in words.items():
-        text = text.replace(word, str(meaning))
+    for word, semantics in words.items():
+        text = text.replace(word, str(semantics))
     ptx = check(text, arch)
     flipped = ".trans" if transposed else ""
     stored = f"stmatrix.sync.aligned.m8n8.x{matrices}{flipped}.shared.b16"

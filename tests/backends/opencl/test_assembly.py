@@ -60,11 +60,11 @@ def test_the_assembler_takes_it(name: str) -> None:
 def test_capabilities_of_assembly() -> None:
     """Older ones have fewer instructions, and what has none takes other ways."""
     now = NAMED["nvidia"]
-    assert now.shuffles and now.simt.copy_bytes == (4, 8, 16) and now.simt.lane_reductions
+    assert now.shuffles and now.simt.cp_async_bytes == (4, 8, 16) and now.simt.warp_reductions
     older = replace(now, assembly=70).simt
-    assert older.shuffles and not older.copy_bytes and not older.lane_reductions
+    assert older.shuffles and not older.cp_async_bytes and not older.warp_reductions
     none = replace(now, assembly=0).simt
-    assert not none.shuffles and not none.copy_bytes
+    assert not none.shuffles and not none.cp_async_bytes
     assert now.build_options[0] == "-cl-std=CL1.2"
 
 
@@ -197,9 +197,9 @@ def runs_elsewhere(elsewhere: Words, name: str, called: str, **options: int) -> 
 
 LANES = """
 kernel @lanes(%p: ptr<{0}>) {{
-  %i = linear_index {{layout = #linear{{register = [], lane = [[1],[2],[4],[8],[16]],
+  %i = layout_index {{layout = #linear{{register = [], lane = [[1],[2],[4],[8],[16]],
     warp = [[32]] -> dim0 = 64}}}} : frag<1xi32>
-  %q = fill %p {{count = 1}} : frag<1xptr<{0}>>
+  %q = frag_splat %p {{count = 1}} : frag<1xptr<{0}>>
   %r = addptr %q, %i {{stride = {1}}} : frag<1xptr<{0}>>
   %x = load %r : frag<1x{0}>
   {2}
@@ -230,7 +230,7 @@ def test_what_is_rounded_to_nearest_says_so(elsewhere: Words) -> None:
     np.testing.assert_array_equal(lanes(elsewhere, "f32", statement, x), wanted)
 
 
-@pytest.mark.parametrize("element", ["i8", "u16", "i32", "i64", "f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("frag_extract", ["i8", "u16", "i32", "i64", "f16", "bf16", "f32", "f64"])
 def test_elements_of_every_width_are_moved(elsewhere: Words, element: str) -> None:
     size = SCALARS[element].itemsize
     x = np.random.default_rng(0).integers(0, 255, (64, size), np.uint8).view(f"u{size}")[:, 0]
@@ -239,7 +239,7 @@ def test_elements_of_every_width_are_moved(elsewhere: Words, element: str) -> No
     ty = f"frag<1x{element}>"
     found = lanes(elsewhere, element, f"%y = shuffle_xor %x {{mask = 18}} : {ty}", x)
     np.testing.assert_array_equal(found.view(bits), x[WHERE ^ 18].view(bits))
-    chosen = f"%l = const {{value = 7}} : i32\n  %y = shuffle %x, %l : {ty}"
+    chosen = f"%l = const {{value = 7}} : i32\n  %y = shuffle_idx %x, %l : {ty}"
     found = lanes(elsewhere, element, chosen, x)
     np.testing.assert_array_equal(found.view(bits), x[WHERE & 32 | 7].view(bits))
 
@@ -253,12 +253,12 @@ def test_truths_are_moved(elsewhere: Words) -> None:
     np.testing.assert_array_equal(lanes(elsewhere, "i32", statement, x), x[WHERE ^ 1])
 
 
-@pytest.mark.parametrize("element", ["i32", "u32"])
+@pytest.mark.parametrize("frag_extract", ["i32", "u32"])
 @pytest.mark.parametrize("kind", REDUCTIONS)
 def test_lanes_are_combined(elsewhere: Words, kind: ReduceKind, element: str) -> None:
     dtype = numpy_dtype(SCALARS[element])
     x = np.random.default_rng(0).integers(-(2**31), 2**31, 64).astype(dtype)
-    statement = f"%y = lane_reduce %x {{kind = {kind.value}}} : frag<1x{element}>"
+    statement = f"%y = warp_reduce %x {{kind = {kind.value}}} : frag<1x{element}>"
     wanted = np.repeat(MEANINGS[kind].reduce(x.reshape(2, 32), axis=1, dtype=dtype), 32)
     np.testing.assert_array_equal(lanes(elsewhere, element, statement, x), wanted)
 

@@ -123,11 +123,11 @@ def test_an_operation_of_other_machines() -> None:
       %a = const {value = 0.0} : frag<4xf16>
       %b = const {value = 0.0} : frag<2xf16>
       %c = const {value = 0.0} : frag<2xf32>
-      %d = matrix_multiply %a, %b, %c {shape = (16, 8, 8, 16), repeats = (1, 1, 1)} : frag<2xf32>
+      %d = mma %a, %b, %c {shape = (16, 8, 8, 16), repeats = (1, 1, 1)} : frag<2xf32>
       return
     }
     """
     module = parse_module(text, "kernel.tile")
-    with pytest.raises(UnsupportedError, match="no code for `matrix_multiply`") as caught:
+    with pytest.raises(UnsupportedError, match="no code for `mma`") as caught:
         emit_module(module, NAMED["generic"], Options())
     assert caught.value.loc is not None and caught.value.loc.line == 6

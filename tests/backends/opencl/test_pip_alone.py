@@ -21,7 +21,9 @@ except BackendError:
     PRESENT = ""
 
 # Arithmetic, functions of the runtime's library, shared memory and barriers, atomics.
-CONFORMANCE = "test_pure and (exp2 or reduce_by) and full or atomic_cas and i32 or test_constants"
+CONFORMANCE = (
+    "test_pure and (exp2 or reduce_region) and full or atomic_cas and i32 or test_constants"
+)
 
 
 @pytest.fixture(scope="module")

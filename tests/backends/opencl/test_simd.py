@@ -31,30 +31,30 @@ FACTORS = """
 #m = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}
 
 kernel @factors(%x: ptr<f32>, %n: i32) {
-  %i = linear_index {layout = #a} : frag<16xi32>
+  %i = layout_index {layout = #a} : frag<16xi32>
   %one = const {value = 1} : i32
   %nine = const {value = 9} : i32
   %bit = and %n, %one : i32
   %half = shl %bit, %nine : i32
-  %halves = fill %half {count = 16} : frag<16xi32>
+  %halves = frag_splat %half {count = 16} : frag<16xi32>
   %at = xor %i, %halves : frag<16xi32>
-  %mem = alloc {at = 0} : shared<1024xf32, #m>
+  %mem = local_alloc {at = 0} : shared<1024xf32, #m>
   %a = shared_load %mem, %at : frag<16xf32>
   BETWEEN
   %f = load %x : f32
-  %b = fill %f {count = 2} : frag<2xf32>
-  %c = fill %f {count = 8} : frag<8xf32>
-  %turned = pick %a {registers = (0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)}
+  %b = frag_splat %f {count = 2} : frag<2xf32>
+  %c = frag_splat %f {count = 8} : frag<8xf32>
+  %turned = frag_shuffle %a {registers = (0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)}
     : frag<16xf32>
-  %d = thread_dot %turned, %b, %c {sizes = (1, 8, 1, 2)} : frag<8xf32>
+  %d = fma_dot %turned, %b, %c {sizes = (1, 8, 1, 2)} : frag<8xf32>
   BEHIND
-  %p = fill %x {count = 8} : frag<8xptr<f32>>
+  %p = frag_splat %x {count = 8} : frag<8xptr<f32>>
   store %p, %d
   return
 }
 """
 AGAIN = """%s = mul %turned, %turned : frag<16xf32>
-  %q = fill %x {count = 16} : frag<16xptr<f32>>
+  %q = frag_splat %x {count = 16} : frag<16xptr<f32>>
   store %q, %s"""
 
 
@@ -87,7 +87,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
     ("between", "behind", "still"),
     [
         ("", "", True),
-        ("%other = alloc {at = 4096} : shared<1024xf32, #m>", "", True),
+        ("%other = local_alloc {at = 4096} : shared<1024xf32, #m>", "", True),
         ("%other = shared_load %mem, %i : frag<16xf32>", "", True),
         ("barrier", "", False),  # behind it another thread may write
         ("shared_store %mem, %at, %a", "", False),

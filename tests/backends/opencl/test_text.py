@@ -166,15 +166,15 @@ def test_names_never_collide() -> None:
 
 INDICES = """
 kernel @indices(%x: ptr<i32>) {
-  %i = linear_index {layout = #linear{register = [[4],[8]], lane = [[0],[0],[0],[0],[0]],
+  %i = layout_index {layout = #linear{register = [[4],[8]], lane = [[0],[0],[0],[0],[0]],
     warp = [[1],[2]] -> dim0 = 16}} : frag<4xi32>
   %wide = const {value = 32} : frag<4xi32>
   %at = mul %i, %wide : frag<4xi32>
-  %p = fill %x {count = 4} : frag<4xptr<i32>>
+  %p = frag_splat %x {count = 4} : frag<4xptr<i32>>
   %q = addptr %p, %at {stride = 4} : frag<4xptr<i32>>
   store %q, %at
-  %many = pick %i {registers = (0, 0, 1, 1, 2, 2, 3, 3)} : frag<8xi32>
-  %r = fill %x {count = 8} : frag<8xptr<i32>>
+  %many = frag_shuffle %i {registers = (0, 0, 1, 1, 2, 2, 3, 3)} : frag<8xi32>
+  %r = frag_splat %x {count = 8} : frag<8xptr<i32>>
   store %r, %many
   return
 }
@@ -189,9 +189,9 @@ def test_sums_of_indices_are_operands() -> None:
 
 POWERS = """
 kernel @powers(%x: ptr<f32>) {
-  %i = linear_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]],
+  %i = layout_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]],
     warp = [[256],[512]] -> dim0 = 1024}} : frag<8xi32>
-  %p = fill %x {count = 8} : frag<8xptr<f32>>
+  %p = frag_splat %x {count = 8} : frag<8xptr<f32>>
   %q = addptr %p, %i {stride = 4} : frag<8xptr<f32>>
   %b = load %q : frag<8xf32>
   %c = exp %b : frag<8xf32>
@@ -288,7 +288,7 @@ def test_a_branch_with_a_barrier_is_a_loop_with_one_before_its_test(
         assert ("  if (n1) {\n" in text) == (loop is None), text
 
 
-@pytest.mark.parametrize("step", ["%one", "%m"])
+@pytest.mark.parametrize("debug_step", ["%one", "%m"])
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_loop_with_a_barrier_has_one_before_its_test(wanted: bool, step: str) -> None:
     module = parse_module(LOOPS.replace("STEP", step))

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from tests.simt.layouts.layouts import elements
-from tile.simt.layouts.conversion import Conversion, Renaming, Shared
+from tile.simt.layouts.conversion import Conversion, Renaming, SharedConversion
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import Access
-from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.layouts.shared_access import SharedAccess
+from tile.simt.layouts.warp_shuffle import ShufflePlan
 
 UNSET = -1
 
@@ -21,14 +21,14 @@ def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
     result = np.full((registers, *values.shape[1:]), UNSET)
     if isinstance(plan, Renaming):
         return values[list(plan.registers)]
-    if isinstance(plan, Shuffle):
+    if isinstance(plan, ShufflePlan):
         shuffle(plan, values, result)
     else:
         stage(plan, values, result)
     return result
 
 
-def shuffle(plan: Shuffle, values: Any, result: Any) -> None:
+def shuffle(plan: ShufflePlan, values: Any, result: Any) -> None:
     """Round by round: each lane sends one word, and reads the word that one lane sends."""
     _, lanes, warps = values.shape
     lane, warp = np.arange(lanes)[:, None], np.arange(warps)
@@ -49,7 +49,7 @@ def shuffle(plan: Shuffle, values: Any, result: Any) -> None:
         result[register] = result[of]
 
 
-def stage(plan: Shared, values: Any, result: Any) -> None:
+def stage(plan: SharedConversion, values: Any, result: Any) -> None:
     """Store all, then load all."""
     memory = np.full(plan.layout.in_size("offset"), UNSET)
     for vector, places in accesses(plan.store):
@@ -65,7 +65,7 @@ def stage(plan: Shared, values: Any, result: Any) -> None:
         result[register] = result[of]
 
 
-def accesses(access: Access) -> Any:
+def accesses(access: SharedAccess) -> Any:
     """Each instruction's registers, and the places of each one's element by (lane, warp)."""
     lanes, warps = (np.arange(access.offsets.in_size(name)) for name in ("lane", "warp"))
     for vector in access.registers:

@@ -11,7 +11,7 @@ from tile.simt.layouts.dims import LANE, OFFSET, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
-from tile.simt.layouts.swizzle import neighbouring
+from tile.simt.layouts.swizzle import simd_layout
 
 ROWS = blocked([64, 64], [1, 1], [1, 32], [4, 1])
 COLUMNS = blocked([64, 64], [1, 1], [32, 1], [1, 4])
@@ -31,7 +31,7 @@ def steps(layout: LinearLayout, shared: LinearLayout) -> tuple[int, ...]:
 def test_neighbours_access_neighbours(store: str, load: str) -> None:
     src, dst = LAYOUTS[store], LAYOUTS[load]
     for shared in (
-        neighbouring(src, (dst,), 16),
+        simd_layout(src, (dst,), 16),
         shared_layout(src, (dst,), 32, ABREAST),
         through_shared(src, dst, 32, ABREAST).layout,
     ):
@@ -45,8 +45,8 @@ def test_the_access_of_more_instructions_comes_first() -> None:
         (("register", (64, 128, 256, 512, 1024, 2048)), (LANE, (1, 2, 4, 8, 0)), (WARP, (16, 32))),
         ROWS.outs,
     )
-    assert steps(factor, neighbouring(COLUMNS, (factor,), 16)) == (1, 2, 4, 8)
-    assert steps(COLUMNS, neighbouring(COLUMNS, (factor,), 16)) != (1, 2, 4, 8)
+    assert steps(factor, simd_layout(COLUMNS, (factor,), 16)) == (1, 2, 4, 8)
+    assert steps(COLUMNS, simd_layout(COLUMNS, (factor,), 16)) != (1, 2, 4, 8)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])

@@ -15,11 +15,11 @@ from tile.simt.layouts import f2
 from tile.simt.layouts.axes import slice_axis
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.conversion import Renaming, Shared, plan_conversion, through_shared
+from tile.simt.layouts.conversion import Renaming, SharedConversion, plan_conversion, through_shared
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
+from tile.simt.layouts.warp_shuffle import ShufflePlan
 
 EXAMPLES = settings(max_examples=80, deadline=None)
 SHAPES = st.sampled_from([[16, 16], [32, 8], [64], [4, 4, 8]])
@@ -73,15 +73,15 @@ def test_lanes_are_shuffled(shape: list[int], bits: int, data: Any) -> None:
     src = data.draw(distributed(shape, lanes=3, warps=1, copies=False))
     dst = data.draw(rearranged(src, ("register", "lane")))
     plan = plan_conversion(src, dst, bits)
-    assert isinstance(plan, Renaming | Shuffle)
+    assert isinstance(plan, Renaming | ShufflePlan)
     check(plan, src, dst)
-    if isinstance(plan, Shuffle):
+    if isinstance(plan, ShufflePlan):
         # A lane fills a register, or a word of packed ones, in each round: no fewer would do.
         assert len(plan.rounds) * len(plan.packed) == distinct(dst)
         assert len(plan.packed) <= max(1, 32 // bits)
         assert plan.turn.out_bits("turn") == 0
     without = plan_conversion(src, dst, bits, shuffles=False)
-    assert isinstance(without, Renaming | Shared)
+    assert isinstance(without, Renaming | SharedConversion)
     check(without, src, dst)
 
 
@@ -91,9 +91,9 @@ def test_a_tile_held_several_times_is_shuffled(shape: list[int], bits: int, data
     src = data.draw(distributed(shape, lanes=4, warps=1, copies=True))
     dst = data.draw(rearranged(src, ("register", "lane")))
     plan = plan_conversion(src, dst, bits)
-    assert isinstance(plan, Renaming | Shuffle)
+    assert isinstance(plan, Renaming | ShufflePlan)
     check(plan, src, dst)
-    if isinstance(plan, Shuffle):
+    if isinstance(plan, ShufflePlan):
         # No fewer can do; where lanes hold copies, it is not always so few.
         assert len(plan.rounds) * len(plan.packed) >= distinct(dst)
 
@@ -136,12 +136,12 @@ def test_a_transposition_is_stored_by_word_and_loaded_in_vectors() -> None:
     src = blocked([16, 32], [1, 1], [1, 32], [4, 1])
     dst = blocked([16, 32], [1, 4], [16, 2], [1, 4])
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shared)
+    assert isinstance(plan, SharedConversion)
     assert (plan.store.vector, plan.load.vector) == (1, 4)
     assert (plan.store.conflicts(32), plan.load.conflicts(32)) == (0, 0)
     check(plan, src, dst)
     back = plan_conversion(dst, src, 32)
-    assert isinstance(back, Shared)
+    assert isinstance(back, SharedConversion)
     assert {back.store.vector, back.load.vector} == {1, 4}
     check(back, dst, src)
 
@@ -149,9 +149,9 @@ def test_a_transposition_is_stored_by_word_and_loaded_in_vectors() -> None:
 def test_coalesced_rows_become_operands() -> None:
     """Both sides' registers walk bit 0 of k and bit 5 of m; the lanes that store walk more of k."""
     src = blocked([64, 32], [1, 8], [8, 4], [4, 1])
-    dst = matrix_layout([64, 32], MatrixShape(16, 8, 16, 16), Operand.LEFT, (2, 2))
+    dst = matrix_layout([64, 32], MmaShape(16, 8, 16, 16), Operand.LEFT, (2, 2))
     plan = plan_conversion(src, dst, 16)
-    assert isinstance(plan, Shared)
+    assert isinstance(plan, SharedConversion)
     assert (plan.store.vector, plan.load.vector) == (4, 8)
     assert (plan.store.conflicts(16), plan.load.conflicts(16)) == (0, 0)
     check(plan, src, dst)
@@ -159,7 +159,7 @@ def test_coalesced_rows_become_operands() -> None:
 
 def test_accumulators_become_the_operand_of_the_next_product() -> None:
     """Two neighbouring accumulators are a left factor of the next product, as they are."""
-    shape = MatrixShape(16, 8, 16, 16)
+    shape = MmaShape(16, 8, 16, 16)
     src = matrix_layout([64, 32], shape, Operand.ACCUMULATOR, (4, 1))
     dst = matrix_layout([64, 32], shape, Operand.LEFT, (4, 1))
     plan = plan_conversion(src, dst, 16)
@@ -172,7 +172,7 @@ def test_rows_of_pairs_are_swapped_in_a_butterfly() -> None:
     src = LinearLayout.of({"register": [[1]], "lane": [[2]], "warp": []}, [4])
     dst = LinearLayout.of({"register": [[2]], "lane": [[1]], "warp": []}, [4])
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     assert plan.is_butterfly
     assert [step.source for step in plan.rounds] == [0, 1]
     assert plan.shuffles == 1
@@ -184,7 +184,7 @@ def test_narrow_elements_share_the_words_of_a_shuffle() -> None:
     dst = blocked([16, 32], [1, 8], [8, 4], [1, 1], [0, 1])
     for bits, shuffles in ((64, 16), (32, 16), (16, 8), (8, 4)):
         plan = plan_conversion(src, dst, bits)
-        assert isinstance(plan, Shuffle)
+        assert isinstance(plan, ShufflePlan)
         assert plan.shuffles == shuffles
         check(plan, src, dst)
 
@@ -194,10 +194,10 @@ def test_sums_of_rows_spread_over_a_warp() -> None:
     src = slice_axis(blocked([64, 64], [1, 4], [2, 16], [1, 1]), 1)
     dst = blocked([64], [1], [32], [1])
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     check(plan, src, dst)
     back = plan_conversion(dst, src, 32)
-    assert isinstance(back, Shuffle)
+    assert isinstance(back, ShufflePlan)
     check(back, dst, src)
     assert (distinct(src), distinct(dst)) == (32, 2)
     assert (len(plan.rounds), len(back.rounds)) == (2, 32)
@@ -207,7 +207,7 @@ def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
     src = LinearLayout.of({"register": [], "lane": [[1], [2], [4], [8], [0]]}, [16])
     dst = LinearLayout.of({"register": [], "lane": [[0], [4], [8], [1], [2]]}, [16])
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     assert len(plan.rounds) == 1
     one_warp = LinearLayout.of({"warp": []}, [16])
     check(plan, src.concat_ins(one_warp), dst.concat_ins(one_warp))
@@ -232,7 +232,7 @@ def test_senders_of_one_register_serve_a_warp_in_turns() -> None:
         [32, 4],
     )
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     assert len(plan.rounds) == 4
     check(plan, src, dst)
 
@@ -252,7 +252,7 @@ def test_each_lane_picks_its_own_of_what_it_has() -> None:
     src = blocked([32], [32], [32], [1])
     dst = blocked([32], [1], [32], [1])
     plan = plan_conversion(src, dst, 32)
-    assert isinstance(plan, Shuffle)
+    assert isinstance(plan, ShufflePlan)
     check(plan, src, dst)
     assert plan.shuffles == 0
 
@@ -261,14 +261,14 @@ def test_blocks_may_hold_copies_but_give_none() -> None:
     inner = {"register": [[1], [2]], "lane": [[4]], "warp": []}
     src = LinearLayout.of({**inner, "block": [[0]]}, [8])
     dst = LinearLayout.of({"register": [[4], [2]], "lane": [[1]], "block": [[0]]}, [8])
-    assert isinstance(plan_conversion(src, dst, 32), Shuffle)
-    assert isinstance(plan_conversion(src, dst, 32, shuffles=False), Shared)
+    assert isinstance(plan_conversion(src, dst, 32), ShufflePlan)
+    assert isinstance(plan_conversion(src, dst, 32, shuffles=False), SharedConversion)
     halves = LinearLayout.of({**inner, "block": [[8]]}, [16])
     swapped = LinearLayout.of({"register": [[8], [2]], "lane": [[4]], "block": [[1]]}, [16])
     with pytest.raises(LayoutError, match="would have to change blocks"):
         plan_conversion(halves, swapped, 32)
     other = LinearLayout.of({"register": [[4], [2]], "lane": [[1]], "block": [[8]]}, [16])
-    assert isinstance(plan_conversion(halves, other, 32), Shuffle)
+    assert isinstance(plan_conversion(halves, other, 32), ShufflePlan)
     with pytest.raises(LayoutError, match="a block does not hold all of"):
         plan_conversion(halves, other, 32, shuffles=False)
 

@@ -11,7 +11,7 @@ from tests.simt.layouts.layouts import elements, held
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.mma_fragments import (
     FRAGMENTS,
-    MatrixShape,
+    MmaShape,
     Operand,
     matrix_fragment,
     matrix_layout,
@@ -29,7 +29,7 @@ def test_a_fragment_holds_every_element_once() -> None:
         assert layout.in_size("warp") == (4 if shape.m == 64 else 1), f"{operand} of {shape}"
 
 
-def place(shape: MatrixShape, operand: Operand, index: Any) -> tuple[Any, Any]:
+def place(shape: MmaShape, operand: Operand, index: Any) -> tuple[Any, Any]:
     """The row and column of element number `i` of a lane, in terms of groups of four lanes.
 
     A group has a row of the left factor or the accumulator, or a column of the right factor. Its
@@ -61,10 +61,10 @@ def test_fragments_go_round_groups_of_four_lanes() -> None:
 @pytest.mark.parametrize("warps", [(1, 1), (4, 1), (2, 2), (1, 4)])
 @pytest.mark.parametrize(
     "shape",
-    [MatrixShape(16, 8, 16, 16), MatrixShape(8, 8, 4, 64), MatrixShape(64, 32, 16, 16)],
+    [MmaShape(16, 8, 16, 16), MmaShape(8, 8, 4, 64), MmaShape(64, 32, 16, 16)],
     ids=str,
 )
-def test_instructions_over_a_tile_meet_all_they_multiply(shape: MatrixShape, warps: Any) -> None:
+def test_instructions_over_a_tile_meet_all_they_multiply(shape: MmaShape, warps: Any) -> None:
     """In each warp, the factors' rows and columns are those of its accumulators."""
     m, n, k = 128, 64, 32
     total = matrix_layout([m, n], shape, Operand.ACCUMULATOR, warps)
@@ -84,7 +84,7 @@ def test_instructions_over_a_tile_meet_all_they_multiply(shape: MatrixShape, war
 
 
 def test_a_tile_takes_registers_along_k_first() -> None:
-    layout = matrix_layout([32, 32], MatrixShape(16, 8, 16, 16), Operand.LEFT, (1, 2))
+    layout = matrix_layout([32, 32], MmaShape(16, 8, 16, 16), Operand.LEFT, (1, 2))
     assert layout.bases("register") == ((0, 1), (8, 0), (0, 8), (0, 16), (16, 0))
     assert layout.bases("warp") == ((0, 0),)
 
@@ -104,19 +104,19 @@ def test_every_part_of_a_tile_is_one_instruction() -> None:
     [
         (
             "no mma instruction is m16n8k64 of 16 bits; there are m16n8k8 of 16 bits, m16n8k16",
-            lambda: matrix_fragment(MatrixShape(16, 8, 64, 16), Operand.LEFT),
+            lambda: matrix_fragment(MmaShape(16, 8, 64, 16), Operand.LEFT),
         ),
         (
             "there are none of that width",
-            lambda: matrix_fragment(MatrixShape(16, 8, 64, 4), Operand.LEFT),
+            lambda: matrix_fragment(MmaShape(16, 8, 64, 4), Operand.LEFT),
         ),
         (
             "the `b` operand of m64n8k16 of 16 bits is read from shared memory",
-            lambda: matrix_fragment(MatrixShape(64, 8, 16, 16), Operand.RIGHT),
+            lambda: matrix_fragment(MmaShape(64, 8, 16, 16), Operand.RIGHT),
         ),
         (
             r"a tile of shape \[16, 8\] is smaller than the \[16, 16\] of m16n8k16",
-            lambda: matrix_layout([16, 8], MatrixShape(16, 8, 16, 16), Operand.LEFT, (1, 1)),
+            lambda: matrix_layout([16, 8], MmaShape(16, 8, 16, 16), Operand.LEFT, (1, 1)),
         ),
     ],
 )

@@ -9,16 +9,16 @@ import pytest
 
 from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.conversion import by_matrices, through_shared
+from tile.simt.layouts.conversion import through_shared, through_shared_by_ldmatrix
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.layouts.shared_access import matrix_access, matrix_store, shared_access
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
+from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
 
-F16 = MatrixShape(16, 8, 16, 16)
-I8 = MatrixShape(16, 8, 32, 8)
-TF32 = MatrixShape(16, 8, 8, 32)
+F16 = MmaShape(16, 8, 16, 16)
+I8 = MmaShape(16, 8, 32, 8)
+TF32 = MmaShape(16, 8, 8, 32)
 
 ROWS, COLUMNS = [1, 0], [0, 1]  # which axis is in one piece in memory
 
@@ -58,7 +58,7 @@ def arrives(memory: Any, access: Any, bits: int) -> Any:
 @pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
 @pytest.mark.parametrize("warps", [(2, 2), (4, 1)])
 def test_factors_of_products(
-    shape: MatrixShape,
+    shape: MmaShape,
     operand: Operand,
     order: list[int],
     transposed: bool,
@@ -67,7 +67,7 @@ def test_factors_of_products(
     tile = np.arange(64 * 64).reshape(64, 64)
     layout = matrix_layout(tile.shape, shape, operand, warps)
     shared = swizzled(tile.shape, 128 // shape.bits, 1, 4, order)
-    access = matrix_access(layout, shared, shape.bits)
+    access = ldmatrix_access(layout, shared, shape.bits)
     assert access is not None
     assert (access.matrices, access.transposed) == (4, transposed)
     found = arrives(placed(tile, shared), access, shape.bits)
@@ -77,31 +77,31 @@ def test_factors_of_products(
 
 def test_small_tiles_take_fewer_matrices() -> None:
     for extents, operand, count in (([8, 8], Operand.RIGHT, 1), ([16, 8], Operand.LEFT, 2)):
-        layout = matrix_layout(extents, MatrixShape(16, 8, 8, 16), operand, (1, 1))
+        layout = matrix_layout(extents, MmaShape(16, 8, 8, 16), operand, (1, 1))
         order = ROWS if operand is Operand.LEFT else COLUMNS
-        access = matrix_access(layout, swizzled(extents, 8, 1, 1, order), 16)
+        access = ldmatrix_access(layout, swizzled(extents, 8, 1, 1, order), 16)
         assert access is not None
         assert (access.matrices, access.transposed) == (count, False)
 
 
 def test_what_is_no_fragment_or_in_no_piece() -> None:
     left = matrix_layout([64, 64], F16, Operand.LEFT, (2, 2))
-    assert matrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # pieces of 8 bytes
+    assert ldmatrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # pieces of 8 bytes
     rows = swizzled([64, 64], 8, 1, 8)
-    assert matrix_access(blocked([64, 64], [1, 8], [4, 8], [4, 1]), rows, 16) is None
+    assert ldmatrix_access(blocked([64, 64], [1, 8], [4, 8], [4, 1]), rows, 16) is None
     columns = swizzled([64, 64], 2, 1, 1, COLUMNS)
-    wide = matrix_layout([64, 64], MatrixShape(8, 8, 4, 64), Operand.LEFT, (2, 2))
-    assert matrix_access(wide, rows, 64) is None
+    wide = matrix_layout([64, 64], MmaShape(8, 8, 4, 64), Operand.LEFT, (2, 2))
+    assert ldmatrix_access(wide, rows, 64) is None
     eights = matrix_layout([64, 64], I8, Operand.RIGHT, (2, 2))
-    assert matrix_access(eights, rows, 8) is None  # would have to be transposed
-    assert matrix_access(eights, columns, 8) is not None
+    assert ldmatrix_access(eights, rows, 8) is None  # would have to be transposed
+    assert ldmatrix_access(eights, columns, 8) is not None
     more_lanes = blocked([64, 64], [1, 2], [8, 8], [4, 1])
-    assert matrix_access(more_lanes, rows, 16) is None
+    assert ldmatrix_access(more_lanes, rows, 16) is None
 
 
 @pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
 def test_conversions_by_matrices_have_no_conflicts(
-    shape: MatrixShape, operand: Operand, order: list[int], transposed: bool
+    shape: MmaShape, operand: Operand, order: list[int], transposed: bool
 ) -> None:
     bits = shape.bits
     layout = matrix_layout([64, 64], shape, operand, (2, 2))
@@ -109,15 +109,15 @@ def test_conversions_by_matrices_have_no_conflicts(
     lanes = [4, 8] if order == ROWS else [8, 4]
     source = blocked([64, 64], vector, lanes, [2, 2], order)
     head = source.images("register")[: (128 // bits).bit_length() - 1]
-    plan = by_matrices(source, layout, bits, head=head)
+    plan = through_shared_by_ldmatrix(source, layout, bits, head=head)
     assert plan is not None
-    access = matrix_access(layout, plan.layout, bits)
+    access = ldmatrix_access(layout, plan.layout, bits)
     assert access is not None
     assert access.transposed == transposed
     assert plan.store.vector == plan.load.vector == 128 // bits
     assert plan.store.conflicts(bits) == plan.load.conflicts(bits) == 0
     vectors = (order[0], 128 // bits)
-    assert copy_layout(source, (layout,), bits, vectors, BANKS, matrix_loads=True) == plan.layout
+    assert copy_layout(source, (layout,), bits, vectors, BANKS, has_ldmatrix=True) == plan.layout
     alone = copy_layout(source, (layout,), bits, vectors, BANKS)
     assert len(shared_access(layout, alone, bits).registers) > len(plan.load.registers)
 
@@ -125,7 +125,7 @@ def test_conversions_by_matrices_have_no_conflicts(
 def test_what_threads_load_in_wide_vectors_stays() -> None:
     left = matrix_layout([64, 64], F16, Operand.ACCUMULATOR, (2, 2))
     rows = blocked([64, 64], [1, 8], [4, 8], [4, 1])
-    plan = through_shared(left, rows, 16, matrix_loads=True)
+    plan = through_shared(left, rows, 16, has_ldmatrix=True)
     assert plan.layout == through_shared(left, rows, 16).layout
     assert plan.load.vector == 8
 
@@ -133,8 +133,8 @@ def test_what_threads_load_in_wide_vectors_stays() -> None:
 def test_accumulators_are_stored_in_matrices_and_loaded_in_wide_vectors() -> None:
     held = matrix_layout([64, 128], F16, Operand.ACCUMULATOR, (4, 1))
     wanted = blocked([64, 128], [1, 8], [2, 16], [4, 1])
-    plan = through_shared(held, wanted, 16, matrix_stores=True)
-    access = matrix_store(held, plan.layout, 16)
+    plan = through_shared(held, wanted, 16, has_stmatrix=True)
+    access = stmatrix_access(held, plan.layout, 16)
     assert access is not None
     assert (access.matrices, access.transposed) == (4, False)
     assert plan.load.vector == 8
@@ -152,7 +152,7 @@ def test_what_threads_store_in_wide_vectors_stays(order: list[int]) -> None:
     held = matrix_layout([64, 128], F16, Operand.ACCUMULATOR, (2, 2))
     vector, lanes = ([1, 8], [2, 16]) if order == ROWS else ([8, 1], [8, 4])
     wanted = blocked([64, 128], vector, lanes, [4, 1] if order == ROWS else [1, 4], order)
-    plan = through_shared(held, wanted, 16, matrix_stores=True)
+    plan = through_shared(held, wanted, 16, has_stmatrix=True)
     assert plan == through_shared(held, wanted, 16)
     assert plan.store.vector == plan.load.vector == 8
-    assert matrix_store(held, plan.layout, 16) is None
+    assert stmatrix_access(held, plan.layout, 16) is None

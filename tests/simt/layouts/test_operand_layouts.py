@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tile.simt.hopper.wgmma_layouts import factor_layout, strips_of
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -24,7 +24,7 @@ CASES = [
 
 def test_vectors_are_reordered_by_the_bits_of_their_address() -> None:
     for shape, along, piece, bits in CASES:
-        layout = factor_layout(shape, bits, along, piece)
+        layout = operand_layout_in_shared(shape, bits, along, piece)
         assert layout is not None
         strips = strips_of(layout, bits)
         assert strips is not None and strips.along == along
@@ -41,14 +41,16 @@ def test_vectors_are_reordered_by_the_bits_of_their_address() -> None:
 
 def test_the_transposed_factor_is_a_factor() -> None:
     for shape, along, piece, bits in CASES:
-        layout = factor_layout(shape, bits, along, piece)
+        layout = operand_layout_in_shared(shape, bits, along, piece)
         assert layout is not None
-        assert permute_axes(layout, (1, 0)) == factor_layout(shape[::-1], bits, 1 - along, piece)
+        assert permute_axes(layout, (1, 0)) == operand_layout_in_shared(
+            shape[::-1], bits, 1 - along, piece
+        )
 
 
 def test_pieces_narrower_than_a_row_have_no_layout() -> None:
-    assert factor_layout((64, 64), 16, 1, 8) is None
-    assert factor_layout((4, 64), 16, 1, 64) is None
+    assert operand_layout_in_shared((64, 64), 16, 1, 8) is None
+    assert operand_layout_in_shared((4, 64), 16, 1, 64) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_vectors_of_16_bytes_meet_no_bank_conflicts(rows: int, lanes: list[int])
     """As copies move them, each lane 16 bytes, in rows as wide as the tile allows."""
     columns = 8 * lanes[1]
     held = blocked([rows, columns], [1, 8], lanes, [4, 1])
-    layout = factor_layout((rows, columns), 16, 1, columns)
+    layout = operand_layout_in_shared((rows, columns), 16, 1, columns)
     assert layout is not None
     access = shared_access(held, layout, 16)
     assert access.vector == 8

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.simt.layouts.axes import in_pieces, permute_axes
+from tile.simt.layouts.axes import permute_axes, sliced
 from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 
@@ -34,8 +34,8 @@ def conflicts(
 ROWS = blocked([64, 64], [1, 4], [2, 16], [4, 1])
 COLUMNS = blocked([64, 64], [4, 1], [16, 2], [1, 4], [0, 1])
 PRODUCT = blocked([64, 64], [4, 4], [8, 4], [2, 2])
-LEFT, RIGHT = (in_pieces(x, a, 4) for x, a in zip(thread_factors(PRODUCT, 64), (-1, -2)))
-TRANSPOSED = in_pieces(permute_axes(thread_factors(PRODUCT, 64)[1], [1, 0]), -1, 4)
+LEFT, RIGHT = (sliced(x, a, 4) for x, a in zip(fma_operand_layouts(PRODUCT, 64), (-1, -2)))
+TRANSPOSED = sliced(permute_axes(fma_operand_layouts(PRODUCT, 64)[1], [1, 0]), -1, 4)
 
 
 @pytest.mark.parametrize("bits", [16, 32])

@@ -1,6 +1,6 @@
 """The interpreter of tiles with shared memory in which copies complete as late as possible.
 
-A stage is empty while a copy to it is in flight; the copy completes in a `copy_wait` for its commit
+A stage is empty while a copy to it is in flight; the copy completes in a `cp_async_wait_group` for its commit
 group. Reading an empty stage, or two copies to one stage at once, fail.
 """
 
@@ -111,11 +111,11 @@ def run(module: Module, arguments: Sequence[Any]) -> SharedMemory:
     machine = SharedMemory()
     rules = {
         **RULES,
-        shared.alloc: machine.alloc,
-        shared.slot: machine.slot,
-        shared.local_copy: machine.copy,
-        shared.copy_commit: machine.commit,
-        shared.copy_wait: machine.wait,
+        shared.local_alloc: machine.alloc,
+        shared.local_subview: machine.slot,
+        shared.local_cp_async: machine.copy,
+        shared.cp_async_commit_group: machine.commit,
+        shared.cp_async_wait_group: machine.wait,
         shared.local_store: machine.store,
         shared.local_load: machine.load,
     }

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import thread_factors
-from tile.simt.ops.layout_inference import collapsed, reduced
+from tile.simt.layouts.mma_fragments import fma_operand_layouts
+from tile.simt.ops.layout_inference import broadcast_operand_layout, reduced_layout
 
 ROWS = COLUMNS = 32
 INNER = 16
@@ -16,7 +16,7 @@ WIDTH = 64  # of the left matrix
 ACC = blocked([ROWS, COLUMNS], [2, 4], [4, 8], [4, 1])
 LEFT = blocked([ROWS, INNER], [1, 4], [8, 4], [4, 1])
 RIGHT = blocked([INNER, COLUMNS], [1, 4], [4, 8], [4, 1])
-DOT_LEFT, DOT_RIGHT = thread_factors(ACC, INNER)
+DOT_LEFT, DOT_RIGHT = fma_operand_layouts(ACC, INNER)
 
 NAMES = {"c": ACC, "a": LEFT, "b": RIGHT, "da": DOT_LEFT, "db": DOT_RIGHT}
 
@@ -47,9 +47,12 @@ def layouts() -> str:
     for name, layout in NAMES.items():
         rows, columns = layout.shape
         named[name] = layout
-        named[f"{name}r"], named[f"{name}c"] = reduced(layout, -1), reduced(layout, -2)
-        named[f"{name}i"] = collapsed(layout, (rows, 1))
-        named[f"{name}j"] = collapsed(layout, (1, columns))
+        named[f"{name}r"], named[f"{name}c"] = (
+            reduced_layout(layout, -1),
+            reduced_layout(layout, -2),
+        )
+        named[f"{name}i"] = broadcast_operand_layout(layout, (rows, 1))
+        named[f"{name}j"] = broadcast_operand_layout(layout, (1, columns))
     return "\n".join(f"#{name} = {layout}" for name, layout in named.items())
 
 
@@ -81,7 +84,7 @@ class Product:
 
     def text(self) -> str:
         """The module."""
-        missing = [n for n in ("lower", "upper", "step") if getattr(self, n) is None]
+        missing = [n for n in ("lower", "upper", "debug_step") if getattr(self, n) is None]
         extra = "".join(f", %{name}: {self.count} {{divisible = 16}}" for name in missing)
         loops, total = "", "zero"
         for number in range(self.repeats):
@@ -99,7 +102,7 @@ class Product:
         start = "start" if self.nested else "zero"
         return f"""{layouts()}
 kernel @product(%a: ptr<{self.dtype}> {{divisible = 16}}, %b: ptr<{self.dtype}> {{divisible = 16}}, %c: ptr<f32> {{divisible = 16}}{extra}) {{
-{self.bound("lower")}{self.bound("upper")}{self.bound("step")}
+{self.bound("lower")}{self.bound("upper")}{self.bound("debug_step")}
 {grid("a", "a", ROWS, INNER, WIDTH, self.dtype)}
 {grid("b", "b", INNER, COLUMNS, COLUMNS, self.dtype)}
 {grid("c", "c", ROWS, COLUMNS, COLUMNS, "f32")}
@@ -182,14 +185,14 @@ SQUARES = {
     "tt": permute_axes(SQUARE, (1, 0)),
     "c": blocked([16, 16], [2, 4], [8, 4], [1, 1]),
 }
-SQUARES["l"], SQUARES["r"] = thread_factors(SQUARES["c"], 16)
+SQUARES["l"], SQUARES["r"] = fma_operand_layouts(SQUARES["c"], 16)
 SQUARES |= {
-    "s": reduced(SQUARES["c"], -1),
-    "si": collapsed(SQUARES["c"], (16, 1)),
-    "ti": collapsed(SQUARE, (16, 1)),
-    "tj": collapsed(SQUARE, (1, 16)),
-    "tr": reduced(SQUARE, -1),
-    "tc": reduced(SQUARE, -2),
+    "s": reduced_layout(SQUARES["c"], -1),
+    "si": broadcast_operand_layout(SQUARES["c"], (16, 1)),
+    "ti": broadcast_operand_layout(SQUARE, (16, 1)),
+    "tj": broadcast_operand_layout(SQUARE, (1, 16)),
+    "tr": reduced_layout(SQUARE, -1),
+    "tc": reduced_layout(SQUARE, -2),
 }
 ATTENTION = (
     "\n".join(f"#{name} = {layout}" for name, layout in SQUARES.items())

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.analysis.alias import written_arguments
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
     Diagnostics,
     Executable,
-    Finding,
     Grid,
     LaunchArgument,
     Options,
+    Requirement,
     Target,
 )
 from tile.backends.interp.descriptor_rules import RULES as BOXES
@@ -28,14 +28,14 @@ from tile.backends.interp.rules import RULES as PLAIN
 from tile.backends.interp.translate import Code, translate
 from tile.config import config
 from tile.faults import ALL, ALWAYS, Checks
-from tile.instrumentation import collecting, tracing
+from tile.instrumentation import active_report, active_trace
 from tile.ir.core import Module
-from tile.ir.debug_info import Steps
-from tile.ir.ops.debug import step
+from tile.ir.debug_info import DebugSteps
+from tile.ir.ops.debug import debug_step
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
-from tile.transforms.pass_pipeline import optimise
+from tile.transforms.pass_pipeline import optimize
 
 if TYPE_CHECKING:
     from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from tile.backends.interp.survey import survey
     from tile.backends.interp.tracing.recorder import launch_traced, translate_traced
 else:
-    CheckedLaunch = late("tile.backends.interp.sanitizer.launch", "CheckedLaunch")
-    translate_checked = late("tile.backends.interp.sanitizer.launch", "translate_checked")
-    launch_traced = late("tile.backends.interp.tracing.recorder", "launch_traced")
-    translate_traced = late("tile.backends.interp.tracing.recorder", "translate_traced")
-    SteppedKernel = late("tile.backends.interp.stepping", "SteppedKernel")
-    survey = late("tile.backends.interp.survey", "survey")
+    CheckedLaunch = lazy_import("tile.backends.interp.sanitizer.launch", "CheckedLaunch")
+    translate_checked = lazy_import("tile.backends.interp.sanitizer.launch", "translate_checked")
+    launch_traced = lazy_import("tile.backends.interp.tracing.recorder", "launch_traced")
+    translate_traced = lazy_import("tile.backends.interp.tracing.recorder", "translate_traced")
+    SteppedKernel = lazy_import("tile.backends.interp.stepping", "SteppedKernel")
+    survey = lazy_import("tile.backends.interp.survey", "survey")
 
 RULES = {**PLAIN, **BOXES}
 
@@ -81,23 +81,23 @@ class InterpreterBackend:
     def identity(self, target: Target) -> None:
         """Return None: its artifacts are IR in memory, which is not cached on disk."""
 
-    def steps(self, target: Target) -> Steps:
+    def steps(self, target: Target) -> DebugSteps:
         """Return which kernels a debugger can follow: those with `breakpoint()` on a terminal."""
         if target.arch:
-            return Steps.ALWAYS if target.arch == STEPS else Steps.NEVER
+            return DebugSteps.ALWAYS if target.arch == STEPS else DebugSteps.NEVER
         able = config.python_breakpoint != "0" and sys.stdin is not None and sys.stdin.isatty()
-        return Steps.AT_BREAKPOINTS if able else Steps.NEVER
+        return DebugSteps.AT_BREAKPOINTS if able else DebugSteps.NEVER
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Optimize a module, lower it if the target is a GPU, and translate it to code.
 
         TILE IR needs only the machine-independent passes.
         """
-        if target.arch == STEPS or any(op.defn is step for op in module.kernel.body):
+        if target.arch == STEPS or any(op.defn is debug_step for op in module.kernel.body):
             return _compile_with_steps(module, target, options)
         if target.arch:
             options.refuse_checks(target, ALWAYS)
-        tiles = optimise(module)
+        tiles = optimize(module)
         stages = tiles.stages
         if target.arch:
             stages["thread"], code = _threads().compile(module, target, options)
@@ -120,7 +120,7 @@ class InterpreterBackend:
             return _STEPPED
         return _ON_THREADS if artifact.target.arch else _ON_TILES
 
-    def survey(self) -> Sequence[Finding]:
+    def survey(self) -> Sequence[Requirement]:
         """Return versions of packages, and the targets of the SIMT simulator."""
         return survey()
 
@@ -188,8 +188,8 @@ class InterpretedKernel:
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run it over a grid; see `tile/backends/base.py`."""
         checks = config.sanitize if self.checks is None else self.checks
-        report = collecting()
-        trace = tracing()
+        report = active_report()
+        trace = active_trace()
         if trace is not None:
             traced_checks = None if checks <= ALWAYS and report is None else checks
             if traced_checks not in self.traced:

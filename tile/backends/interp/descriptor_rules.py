@@ -9,7 +9,7 @@ import numpy as np
 
 from tile.backends.interp import rules
 from tile.backends.interp.fault_report import out_of_bounds
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import update
 from tile.backends.interp.translate import Rules, Run, pure, rule_in
 from tile.backends.interp.values import ADDRESS, Affine, Array, RunValue, array_of, full
@@ -24,13 +24,13 @@ RULES: Rules = {}
 rule = rule_in(RULES)
 
 
-@rule(descriptor.make_descriptor)
+@rule(descriptor.make_tensor_descriptor)
 def make(op: Operation) -> Run:
     ty = op.result.type
     assert isinstance(ty, Descriptor)
     combine = pure(op)
 
-    def run(batch: Wave, *parts: RunValue) -> Array:
+    def run(batch: ProgramBatch, *parts: RunValue) -> Array:
         descriptors: Array = combine(batch, *parts)
         _check(batch, ty, descriptors)
         return descriptors
@@ -38,7 +38,7 @@ def make(op: Operation) -> Run:
     return run
 
 
-def _check(batch: Wave, ty: Descriptor, descriptors: Array) -> None:
+def _check(batch: ProgramBatch, ty: Descriptor, descriptors: Array) -> None:
     """Raise `ExecutionError` for an address or strides that a descriptor cannot have."""
     rank, size, alignment = len(ty.dims), ty.of.itemsize, ty.ALIGNMENT
     for column, scale in ((0, 1), *((1 + rank + axis, size) for axis in range(rank - 1))):
@@ -56,7 +56,7 @@ def _check(batch: Wave, ty: Descriptor, descriptors: Array) -> None:
 
 @rule(descriptor.descriptor_load)
 def load(op: Operation) -> Run:
-    def run(batch: Wave, desc: Array, *offsets: RunValue) -> Array:
+    def run(batch: ProgramBatch, desc: Array, *offsets: RunValue) -> Array:
         return _read(batch, op, desc, _axis_offsets(op, offsets))
 
     return run
@@ -64,7 +64,7 @@ def load(op: Operation) -> Run:
 
 @rule(descriptor.descriptor_gather)
 def gather(op: Operation) -> Run:
-    def run(batch: Wave, desc: Array, rows: RunValue, column: RunValue) -> Array:
+    def run(batch: ProgramBatch, desc: Array, rows: RunValue, column: RunValue) -> Array:
         return _read(batch, op, desc, _gather_indices(op, rows, column))
 
     return run
@@ -72,7 +72,7 @@ def gather(op: Operation) -> Run:
 
 @rule(descriptor.descriptor_store)
 def store(op: Operation) -> Run:
-    def run(batch: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
+    def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
         _write(batch, op, desc, value, _axis_offsets(op, offsets))
 
     return run
@@ -80,20 +80,22 @@ def store(op: Operation) -> Run:
 
 @rule(descriptor.descriptor_scatter)
 def scatter(op: Operation) -> Run:
-    def run(batch: Wave, desc: Array, value: RunValue, rows: RunValue, column: RunValue) -> None:
+    def run(
+        batch: ProgramBatch, desc: Array, value: RunValue, rows: RunValue, column: RunValue
+    ) -> None:
         _write(batch, op, desc, value, _gather_indices(op, rows, column))
 
     return run
 
 
-@rule(descriptor.descriptor_atomic)
+@rule(descriptor.descriptor_reduce)
 def atomic(op: Operation) -> Run:
     ty = _type(op)
 
     def apply(flat: Array, index: Array, value: Array) -> None:
         rules.update_in_order(flat, index, value, op["kind"])
 
-    def run(batch: Wave, desc: Array, value: RunValue, *offsets: RunValue) -> None:
+    def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
         address, mask = _block_addresses(ty, desc, _axis_offsets(op, offsets), ty.dims)
         try:
             update(batch, ty.of, ty.dims, apply, address, mask, value)
@@ -123,7 +125,7 @@ def _gather_indices(op: Operation, rows: RunValue, column: RunValue) -> list[Axi
     return [(np.zeros(1, np.int64), indices), (array_of(column).astype(np.int64), None)]
 
 
-def _read(batch: Wave, op: Operation, desc: Array, axes: Sequence[AxisIndices]) -> Array:
+def _read(batch: ProgramBatch, op: Operation, desc: Array, axes: Sequence[AxisIndices]) -> Array:
     ty, shape = _type(op), op.result.type.shape
     outside = 0 if ty.padding is Padding.ZERO else math.nan
     other = semantics.constant(outside, ty.of).reshape((1,) * (1 + len(shape)))
@@ -135,7 +137,7 @@ def _read(batch: Wave, op: Operation, desc: Array, axes: Sequence[AxisIndices]) 
 
 
 def _write(
-    batch: Wave, op: Operation, desc: Array, value: RunValue, axes: Sequence[AxisIndices]
+    batch: ProgramBatch, op: Operation, desc: Array, value: RunValue, axes: Sequence[AxisIndices]
 ) -> None:
     ty, shape = _type(op), op["value"].type.shape
     address, mask = _block_addresses(ty, desc, axes, shape)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.analysis.exit_slice import ExitSlice
-from tile.backends.interp.program_batch import Activation, Frame, Join, Loop, Wave
+from tile.backends.interp.program_batch import Activation, Frame, Join, Loop, ProgramBatch
 from tile.backends.interp.spin_loops import ObservedAccesses, Wait, wait_of_observed
 from tile.backends.interp.translate import BlockCode, Instruction
-from tile.backends.interp.values import Array, Held, array_of, same, take
+from tile.backends.interp.values import Array, RegisterValue, array_of, same, take
 from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.core import OpDef
@@ -46,7 +46,7 @@ class Executor:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.control: dict[OpDef, Callable[[Wave, Frame, Instruction], StepResult]] = {
+        self.control: dict[OpDef, Callable[[ProgramBatch, Frame, Instruction], StepResult]] = {
             control.if_: self.if_,
             control.for_: self.for_,
             control.while_: self.while_,
@@ -56,7 +56,7 @@ class Executor:
             control.return_: self.return_,
         }
 
-    def run(self, batch: Wave) -> StepResult:
+    def run(self, batch: ProgramBatch) -> StepResult:
         """Run a batch as far as it goes."""
         while True:
             frame = batch.frames[-1]
@@ -88,12 +88,14 @@ class Executor:
 
     # -- entering and leaving regions
 
-    def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
+    def operands(self, frame: Frame, instruction: Instruction) -> list[RegisterValue]:
         values = [frame.activation.read(r) for r in instruction.operands]
         assert all(value is not None for value in values)
         return values  # type: ignore[return-value]
 
-    def deliver(self, batch: Wave, instruction: Instruction, values: list[Held]) -> None:
+    def deliver(
+        self, batch: ProgramBatch, instruction: Instruction, values: list[RegisterValue]
+    ) -> None:
         """Write the results of a region operation in the top frame, and continue after it."""
         frame = batch.frames[-1]
         registers = frame.activation.registers
@@ -103,7 +105,7 @@ class Executor:
             registers[register] = None
         frame.pc += 1
 
-    def enter(self, frame: Frame, block: BlockCode, values: list[Held]) -> None:
+    def enter(self, frame: Frame, block: BlockCode, values: list[RegisterValue]) -> None:
         """Enter a block of the frame with its arguments."""
         registers = frame.activation.registers
         for register, value in zip(block.args, values, strict=True):
@@ -111,7 +113,7 @@ class Executor:
         frame.block = block
         frame.pc = 0
 
-    def leave(self, batch: Wave, frame: Frame, values: list[Held]) -> StepResult:
+    def leave(self, batch: ProgramBatch, frame: Frame, values: list[RegisterValue]) -> StepResult:
         """Leave the region of the top frame, with all programs of the batch."""
         assert frame.instruction is not None
         join = frame.join
@@ -121,24 +123,24 @@ class Executor:
         self.deliver(batch, frame.instruction, values)
         return StepResult.GO
 
-    def arrive(self, join: Join, programs: Array, values: list[Held]) -> StepResult:
+    def arrive(self, join: Join, programs: Array, values: list[RegisterValue]) -> StepResult:
         """Record programs that reach a join; the last ones make the waiting batch ready."""
         if join.arrive(programs, values):
             self.scheduler.close(join)
-            self.deliver(join.wave, join.instruction, join.results())
-            self.scheduler.ready(join.wave)
+            self.deliver(join.batch, join.instruction, join.results())
+            self.scheduler.ready(join.batch)
         return StepResult.STOP
 
     def release(self, join: Join) -> None:
         """Break a join: let the programs that arrived continue without the rest."""
-        batch = join.wave.fork(join.arrived())
+        batch = join.batch.fork(join.arrived())
         self.deliver(batch, join.instruction, join.results())
         join.broken = True
         self.scheduler.ready(batch)
 
     # -- operations
 
-    def if_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def if_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         (condition_value,) = self.operands(frame, instruction)
         mask = array_of(condition_value)
         uniform = _uniform_bool(mask)
@@ -163,7 +165,7 @@ class Executor:
             return StepResult.GO
         return StepResult.STOP
 
-    def for_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def for_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         lower, upper, step, *carried = self.operands(frame, instruction)
         loop = Loop(carried)
         bounds = [array_of(v) for v in (lower, upper, step)]
@@ -178,13 +180,13 @@ class Executor:
         batch.frames.append(Frame(frame.activation, instruction.regions[0], instruction, loop))
         return self.next_for_iteration(batch, batch.frames[-1])
 
-    def check_step(self, batch: Wave, step: Array) -> None:
+    def check_step(self, batch: ProgramBatch, step: Array) -> None:
         """Raise `ExecutionError` for a `for` with a step of 0."""
         if not step.all():
             where = batch.launch.program(int(batch.rows[int((step == 0).argmax())]))
             raise ExecutionError("a `for` loop has a step of 0", notes=[f"in {where}"])
 
-    def next_for_iteration(self, batch: Wave, frame: Frame) -> StepResult:
+    def next_for_iteration(self, batch: ProgramBatch, frame: Frame) -> StepResult:
         """Start the next iteration of a `for`, or leave it."""
         loop, instruction = frame.loop, frame.instruction
         assert loop is not None
@@ -207,7 +209,7 @@ class Executor:
         loop.carried = []
         return StepResult.GO
 
-    def while_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def while_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         carried = self.operands(frame, instruction)
         loop = Loop(carried)
         inner = Frame(frame.activation, instruction.regions[0], instruction, loop)
@@ -215,7 +217,7 @@ class Executor:
         self.enter(inner, instruction.regions[0], carried)
         return StepResult.GO
 
-    def condition(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def condition(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         (value,) = self.operands(frame, instruction)
         loop = frame.loop
         assert loop is not None
@@ -229,7 +231,7 @@ class Executor:
         self.enter_while_body(frame, loop, frame.instruction)
         return StepResult.GO
 
-    def split_loop(self, batch: Wave, frame: Frame, mask: Array) -> StepResult:
+    def split_loop(self, batch: ProgramBatch, frame: Frame, mask: Array) -> StepResult:
         """Split a batch in a loop: programs where `mask` is false leave, the others continue."""
         loop, instruction = frame.loop, frame.instruction
         assert loop is not None
@@ -281,7 +283,7 @@ class Executor:
         self.enter(frame, instruction.regions[1], loop.carried)
         loop.carried = []
 
-    def yield_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def yield_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         values = self.operands(frame, instruction)
         loop = frame.loop
         if loop is None:
@@ -297,7 +299,7 @@ class Executor:
         return outcome
 
     def next_while_iteration(
-        self, batch: Wave, frame: Frame, loop: Loop, next_values: list[Held]
+        self, batch: ProgramBatch, frame: Frame, loop: Loop, next_values: list[RegisterValue]
     ) -> StepResult:
         """End an iteration of a `while`: detect if it repeats forever, or should yield to others.
 
@@ -321,7 +323,7 @@ class Executor:
         return StepResult.GO
 
     def find_wait(
-        self, batch: Wave, loop: Loop, exits: ExitSlice, next_values: list[Held]
+        self, batch: ProgramBatch, loop: Loop, exits: ExitSlice, next_values: list[RegisterValue]
     ) -> Wait | None:
         """Return what a loop that is back in an earlier state waits for, or None.
 
@@ -345,7 +347,7 @@ class Executor:
         loop.observed = ObservedAccesses() if observes else None
         return wait
 
-    def call(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def call(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         values = self.operands(frame, instruction)
         callee = batch.launch.code.functions[instruction.op["callee"]]
         inner = Frame(Activation(callee), callee.body, instruction)
@@ -353,7 +355,7 @@ class Executor:
         self.enter(inner, callee.body, values)
         return StepResult.GO
 
-    def return_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def return_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         values = self.operands(frame, instruction)
         batch.frames.pop()
         if not batch.frames:
@@ -363,7 +365,9 @@ class Executor:
         return StepResult.GO
 
 
-def _same_state(state: Mapping[int, Held] | None, carried: Sequence[Held]) -> bool:
+def _same_state(
+    state: Mapping[int, RegisterValue] | None, carried: Sequence[RegisterValue]
+) -> bool:
     """Return True if the loop-carried values equal an earlier state of the exit slice."""
     return state is not None and all(same(value, carried[i]) for i, value in state.items())
 

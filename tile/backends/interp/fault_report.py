@@ -17,11 +17,11 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import Check, Fault, Place
-from tile.heatmap import View
+from tile.faults import Check, Fault, FaultAddress
+from tile.heatmap import ArrayView
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 ERRORS: dict[Check, type[ExecutionError]] = {
     Check.BOUNDS: OutOfBoundsError,
@@ -40,7 +40,9 @@ def error_of(fault: Fault) -> ExecutionError:
     return error
 
 
-def out_of_bounds(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> ExecutionError:
+def out_of_bounds(
+    batch: ProgramBatch, verb: str, fault: FaultError, itemsize: int
+) -> ExecutionError:
     """Return the error for an access out of bounds.
 
     `verb` is that of the access: reads, writes or updates.
@@ -48,7 +50,7 @@ def out_of_bounds(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> E
     return error_of(bounds_fault(batch, verb, fault, itemsize))
 
 
-def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fault:
+def bounds_fault(batch: ProgramBatch, verb: str, fault: FaultError, itemsize: int) -> Fault:
     """Return the fault of an access out of bounds, as data."""
     launch = batch.launch
     buffer = launch.memory.buffer_at(fault.address)
@@ -79,18 +81,20 @@ def bounds_fault(batch: Wave, verb: str, fault: FaultError, itemsize: int) -> Fa
     )
 
 
-def place_of(buffer: Buffer, address: int) -> Place:
+def place_of(buffer: Buffer, address: int) -> FaultAddress:
     """Return the place of an address, relative to the array in whose window it is."""
     array = buffer.array
     element = (address - buffer.origin) // array.itemsize
-    return Place(buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name)
+    return FaultAddress(
+        buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name
+    )
 
 
-def view_of(buffer: Buffer) -> View:
+def view_of(buffer: Buffer) -> ArrayView:
     """Return the view of an array, with strides and bounds in elements, for reports."""
     array = buffer.array
     size = array.itemsize
-    return View(
+    return ArrayView(
         buffer.name,
         array.shape,
         tuple(int(stride) // size for stride in array.strides),

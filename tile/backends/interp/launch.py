@@ -11,7 +11,7 @@ import numpy as np
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.executor import Executor
 from tile.backends.interp.fault_report import error_of
-from tile.backends.interp.program_batch import Activation, Frame, Wave
+from tile.backends.interp.program_batch import Activation, Frame, ProgramBatch
 from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.translate import Code
 from tile.backends.interp.values import Array, Rows
@@ -114,7 +114,7 @@ class Launch:
         """Raise a fault as its error."""
         raise error_of(fault)
 
-    def chunks(self) -> Iterator[Wave]:
+    def chunks(self) -> Iterator[ProgramBatch]:
         """Yield the programs of the grid, in order, in batches whose tiles fit the cache."""
         size = max(1, min(MAX_CHUNK, config.chunk_bytes // self.code.largest_value))
         order = config.interp_order
@@ -124,13 +124,13 @@ class Launch:
         for first in range(0, self.programs, size):
             yield self.start(np.arange(first, min(first + size, self.programs)))
 
-    def start(self, rows: Rows) -> Wave:
+    def start(self, rows: Rows) -> ProgramBatch:
         """Return a batch at the beginning of the kernel."""
         kernel = self.code.kernel
         activation = Activation(kernel)
         for register, value in zip(kernel.body.args, self.arguments, strict=True):
             activation.registers[register] = value
-        return Wave(self, rows, [Frame(activation, kernel.body)])
+        return ProgramBatch(self, rows, [Frame(activation, kernel.body)])
 
     # -- grid coordinates
 
@@ -161,5 +161,5 @@ class Launch:
 
     def element(self, index: tuple[int, ...], row: int) -> str:
         """Describe an element of a value, and its program. A scalar has an empty index."""
-        where = f"element {list(index)} of the tile, in " if index else "in "
+        where = f"frag_extract {list(index)} of the tile, in " if index else "in "
         return where + self.program(row)

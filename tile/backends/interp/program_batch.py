@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile.backends.interp.translate import ABSENT, BlockCode, FunctionCode, Instruction
-from tile.backends.interp.values import Held, Rows, merge, take
+from tile.backends.interp.values import RegisterValue, Rows, merge, take
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -34,11 +34,11 @@ class Activation:
         self, function: FunctionCode, parent: Activation | None = None, rows: Rows | None = None
     ) -> None:
         self.function = function
-        self.registers: list[Held | None] = [None] * function.registers
+        self.registers: list[RegisterValue | None] = [None] * function.registers
         self.parent = parent
         self.rows = rows  # rows of the parent that are the programs of this activation
 
-    def read(self, register: int) -> Held | None:
+    def read(self, register: int) -> RegisterValue | None:
         """Return the value of a register; None for an operand that is absent."""
         if register == ABSENT:
             return None
@@ -64,16 +64,16 @@ class Activation:
 class Loop:
     """A running `for` or `while`."""
 
-    carried: list[Held]  # between iterations; while the body runs, its registers hold them
+    carried: list[RegisterValue]  # between iterations; while the body runs, its registers hold them
     index: Any = None  # of a `for`: an int, or an array if bounds differ between programs
     upper: Any = None
     step: Any = None
     iterations: int = 0  # iterations since a program left the loop
     # Of a `while`: the state of its exit slice at the start of the running iteration, and memory's
     # version then; the same of an earlier iteration, with which later ones are compared.
-    entry_state: dict[int, Held] | None = None
+    entry_state: dict[int, RegisterValue] | None = None
     version: int = -1
-    checkpoint: dict[int, Held] | None = None
+    checkpoint: dict[int, RegisterValue] | None = None
     checkpoint_version: int = -1
     observed: ObservedAccesses | None = None  # the accesses of the running iteration, if observed
 
@@ -93,7 +93,9 @@ class Loop:
         )
 
 
-def _take_rows(state: dict[int, Held] | None, rows: Rows) -> dict[int, Held] | None:
+def _take_rows(
+    state: dict[int, RegisterValue] | None, rows: Rows
+) -> dict[int, RegisterValue] | None:
     return None if state is None else {i: take(value, rows) for i, value in state.items()}
 
 
@@ -114,7 +116,7 @@ class Frame:
         return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
 
 
-class Wave:
+class ProgramBatch:
     """Programs, or threads, that run together. `rows` are their sorted numbers in the launch.
 
     `chunk` is the state shared by programs that started together, if the launch has such state.
@@ -132,18 +134,18 @@ class Wave:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def fork(self, rows: Rows) -> Wave:
+    def fork(self, rows: Rows) -> ProgramBatch:
         """Return a batch of some of the programs at the same position, which shares registers.
 
         This batch must not run before the new one has ended.
         """
         return self._take_rows(rows, lambda outer: Activation(outer.function, outer, rows))
 
-    def split(self, rows: Rows) -> Wave:
+    def split(self, rows: Rows) -> ProgramBatch:
         """Return a batch of some of the programs that shares nothing with this one."""
         return self._take_rows(rows, lambda outer: outer.take_rows(rows))
 
-    def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> Wave:
+    def _take_rows(self, rows: Rows, make: Callable[[Activation], Activation]) -> ProgramBatch:
         activations: dict[int, Activation] = {}
         frames = []
         for frame in self.frames:
@@ -151,7 +153,7 @@ class Wave:
             if id(outer) not in activations:
                 activations[id(outer)] = make(outer)
             frames.append(frame.take_rows(rows, activations[id(outer)]))
-        return Wave(self.launch, self.rows[rows], frames, self.chunk)
+        return ProgramBatch(self.launch, self.rows[rows], frames, self.chunk)
 
     def restrict(self, rows: Rows) -> None:
         """Keep only some of the programs."""
@@ -174,20 +176,20 @@ class Join:
     which continue on their own later. This lets a program that left a spin loop release its lock.
     """
 
-    wave: Wave
+    batch: ProgramBatch
     instruction: Instruction
-    arrivals: list[tuple[Rows, list[Held]]] = field(default_factory=list)
+    arrivals: list[tuple[Rows, list[RegisterValue]]] = field(default_factory=list)
     count: int = 0
     broken: bool = False
 
-    def arrive(self, programs: Rows, values: list[Held]) -> bool:
+    def arrive(self, programs: Rows, values: list[RegisterValue]) -> bool:
         """Take the results of some programs; return True if they were the last."""
-        rows = np.searchsorted(self.wave.rows, programs)
+        rows = np.searchsorted(self.batch.rows, programs)
         self.arrivals.append((rows, values))
         self.count += len(programs)
-        return self.count == len(self.wave)
+        return self.count == len(self.batch)
 
-    def results(self) -> list[Held]:
+    def results(self) -> list[RegisterValue]:
         """Return the results of all programs that arrived, in order of program."""
         rows = np.concatenate([r for r, _ in self.arrivals])
         rank = np.argsort(np.argsort(rows))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.fault_report import first_false, out_of_bounds
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.translate import Rules, Run, pure
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.virtual_memory import BufferLanes, FaultError, Memory
@@ -134,7 +134,7 @@ def rule(defn: OpDef) -> Callable[[Callable[[Operation], Run]], Callable[[Operat
 def program_id(op: Operation) -> Run:
     axis = op["axis"]
 
-    def run(batch: Wave) -> Array:
+    def run(batch: ProgramBatch) -> Array:
         return batch.launch.coordinate(batch.rows, axis)
 
     return run
@@ -144,7 +144,7 @@ def program_id(op: Operation) -> Run:
 def num_programs(op: Operation) -> Run:
     axis = op["axis"]
 
-    def run(batch: Wave) -> Array:
+    def run(batch: ProgramBatch) -> Array:
         return np.full(1, batch.launch.grid[axis], np.int32)
 
     return run
@@ -155,7 +155,9 @@ def load(op: Operation) -> Run:
     ptr = op.inputs[0].type
     element, shape = pointee("load", ptr), ptr.shape
 
-    def run(batch: Wave, address: RunValue, mask: RunValue | None, other: RunValue | None) -> Array:
+    def run(
+        batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None
+    ) -> Array:
         try:
             return batch.launch.memory.load(address, _array(mask), _array(other), element, shape)
         except FaultError as fault:
@@ -169,7 +171,7 @@ def store(op: Operation) -> Run:
     ptr = op.inputs[0].type
     element, shape = pointee("store", ptr), ptr.shape
 
-    def run(batch: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
+    def run(batch: ProgramBatch, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
         try:
             batch.launch.memory.store(address, array_of(value), _array(mask), element, shape)
         except FaultError as fault:
@@ -186,7 +188,9 @@ def _array(value: RunValue | None) -> Array | None:
 def atomic_rmw(op: Operation) -> Run:
     apply = applied(op)
 
-    def run(batch: Wave, address: RunValue, value: RunValue, mask: RunValue | None) -> Array:
+    def run(
+        batch: ProgramBatch, address: RunValue, value: RunValue, mask: RunValue | None
+    ) -> Array:
         return _atomic(batch, op, apply, address, mask, value)
 
     return run
@@ -197,7 +201,7 @@ def atomic_cas(op: Operation) -> Run:
     apply = applied(op)
 
     def run(
-        batch: Wave,
+        batch: ProgramBatch,
         address: RunValue,
         expected: RunValue,
         value: RunValue,
@@ -222,7 +226,7 @@ def applied(op: Operation) -> Apply:
 
 
 def _atomic(
-    batch: Wave,
+    batch: ProgramBatch,
     op: Operation,
     apply: Apply,
     address: RunValue,
@@ -237,7 +241,7 @@ def _atomic(
 
 
 def update(
-    batch: Wave,
+    batch: ProgramBatch,
     element: Scalar,
     shape: tuple[int, ...],
     apply: Callable[..., Array | None],
@@ -297,7 +301,7 @@ def breakpoint_(op: Operation) -> Run:
     return lambda batch: None
 
 
-@rule(debug.step)
+@rule(debug.debug_step)
 def step(op: Operation) -> Run:
     return lambda batch, *values: None
 
@@ -314,7 +318,7 @@ def bitcast(op: Operation) -> Run:
     if source.is_ptr() or not result.is_ptr():
         return run
 
-    def to_pointer(batch: Wave, value: RunValue) -> Array:
+    def to_pointer(batch: ProgramBatch, value: RunValue) -> Array:
         return batch.launch.memory.virtual(array_of(run(batch, value)))
 
     return to_pointer
@@ -324,7 +328,7 @@ def bitcast(op: Operation) -> Run:
 def device_assert(op: Operation) -> Run:
     message = op["message"]
 
-    def run(batch: Wave, condition: RunValue, mask: RunValue | None) -> None:
+    def run(batch: ProgramBatch, condition: RunValue, mask: RunValue | None) -> None:
         holds = array_of(condition)
         if mask is not None:
             holds = holds | ~array_of(mask)
@@ -345,14 +349,16 @@ def device_print(op: Operation) -> Run:
     return partial(_print, op)
 
 
-def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
+def _print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     shapes = [value.type.shape for value in op.inputs]
     arrays = [broadcast_rows(v, shape, len(batch)) for v, shape in zip(values, shapes, strict=True)]
     for row, program_index in enumerate(batch.rows):
         print_line(op, batch, int(program_index), [array[row] for array in arrays])
 
 
-def print_line(op: Operation, batch: Wave, program_index: int, values: Sequence[Any]) -> None:
+def print_line(
+    op: Operation, batch: ProgramBatch, program_index: int, values: Sequence[Any]
+) -> None:
     """Print the line of one program."""
     head = f"pid {batch.launch.coordinates(program_index)} {op['prefix']}"
     texts = [_text(value, op["hex"]) for value in values]

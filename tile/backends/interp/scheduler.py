@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tile.backends.interp.executor import StepResult
-from tile.backends.interp.program_batch import Join, Wave
+from tile.backends.interp.program_batch import Join, ProgramBatch
 from tile.errors import TileError
 from tile.faults import Check, Fault
-from tile.heatmap import of_programs
+from tile.heatmap import program_fault_extent
 
 if TYPE_CHECKING:
     from tile.backends.interp.launch import Launch
@@ -33,16 +33,16 @@ MAX_IDLE_YIELDS = 16
 class Scheduler:
     """Runs all batches of a launch."""
 
-    def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
+    def __init__(self, launch: Launch, chunks: Iterator[ProgramBatch]) -> None:
         self.launch = launch
         self.chunks = chunks
-        self.queue: deque[Wave] = deque()
-        self.parked: list[Wave] = []
+        self.queue: deque[ProgramBatch] = deque()
+        self.parked: list[ProgramBatch] = []
         self.joins: dict[Join, None] = {}
         self.executor = launch.executor(self)
         self.idle = 0
 
-    def ready(self, batch: Wave) -> None:
+    def ready(self, batch: ProgramBatch) -> None:
         """Queue a batch that can run."""
         self.queue.append(batch)
 
@@ -68,7 +68,7 @@ class Scheduler:
             else:
                 self.idle = 0
 
-    def step(self, batch: Wave) -> StepResult:
+    def step(self, batch: ProgramBatch) -> StepResult:
         """Run a batch; give an error without a location that of the current instruction."""
         try:
             return self.executor.run(batch)
@@ -78,7 +78,7 @@ class Scheduler:
                 error.loc = instruction.op.loc
             raise
 
-    def rotate(self, batch: Wave) -> None:
+    def rotate(self, batch: ProgramBatch) -> None:
         """Requeue a batch that yielded, after all others."""
         others = bool(self.queue)
         self.queue.append(batch)
@@ -92,7 +92,7 @@ class Scheduler:
             if not self.break_join():
                 self.start()
 
-    def next(self) -> Wave | None:
+    def next(self) -> ProgramBatch | None:
         """Return the batch to run, or None when all programs have ended."""
         while not self.queue:
             if self.wake() or self.break_join() or self.start():
@@ -104,8 +104,8 @@ class Scheduler:
 
     def wake(self) -> bool:
         """Make batches ready whose wait for a change of memory is over; return True if any is."""
-        ready_batches: list[Wave] = []
-        still_parked: list[Wave] = []
+        ready_batches: list[ProgramBatch] = []
+        still_parked: list[ProgramBatch] = []
         for batch in self.parked:
             assert batch.parked is not None
             (ready_batches if batch.parked.over(self.launch.memory) else still_parked).append(batch)
@@ -155,6 +155,6 @@ class Scheduler:
                 program=launch.coordinates(first),
                 loc=frame.instruction.op.loc,
                 notes=tuple(notes),
-                spread=of_programs(waiting, launch.grid),
+                spread=program_fault_extent(waiting, launch.grid),
             )
         )

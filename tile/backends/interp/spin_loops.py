@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile.analysis.exit_slice import ATOMICS, ExitSlice
-from tile.backends.interp.values import Array, Held, array_of, same
+from tile.backends.interp.values import Array, RegisterValue, array_of, same
 from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Loop, Wave
+    from tile.backends.interp.program_batch import Loop, ProgramBatch
 
 Run = Callable[..., Any]
 # Limit of accesses of an iteration that are observed.
@@ -39,8 +39,8 @@ class ObservedAccess:
     """A load, store or atomic operation as it ran: its operands, and what it read."""
 
     op: Operation
-    operands: tuple[Held | None, ...]
-    read: Held | None
+    operands: tuple[RegisterValue | None, ...]
+    read: RegisterValue | None
 
     def operand(self, name: str) -> Array | None:
         position = self.op.defn.positions.get(name)
@@ -122,7 +122,7 @@ class Wait:
 def observe_access(op: Operation, run: Run) -> Run:
     """Wrap an access so that enclosing loops which observe an iteration record it."""
 
-    def access(batch: Wave, *operands: Held | None) -> Any:
+    def access(batch: ProgramBatch, *operands: RegisterValue | None) -> Any:
         result = run(batch, *operands)
         for frame in batch.frames:
             if frame.loop is not None and frame.loop.observed is not None:
@@ -133,7 +133,7 @@ def observe_access(op: Operation, run: Run) -> Run:
 
 
 def wait_of_observed(
-    loop: Loop, exits: ExitSlice, next_values: list[Held], memory: Memory
+    loop: Loop, exits: ExitSlice, next_values: list[RegisterValue], memory: Memory
 ) -> Wait | None:
     """Return what a loop waits for by the second rule, or None if it may progress by itself.
 

@@ -1,9 +1,9 @@
 """Runs under a debugger: statement by statement, on all programs at once.
 
-The module has `step` operations (`tile/frontend/python/debug_info.py`) and runs as the frontend
-emitted it, so that every statement is executed as written and every variable has its value. The
-executor is that of all runs. A step is an instruction that calls the `Watcher`, which may inspect
-any state and returns when the programs are to continue.
+The module has `debug_step` operations (`tile/frontend/python/debug_info.py`) and runs as the
+frontend emitted it, so that every statement is executed as written and every variable has its
+value. The executor is that of all runs. A step is an instruction that calls the `Watcher`, which
+may inspect any state and returns when the programs are to continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.executor import StepResult
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.sanitizer.launch import (
     CheckedCode,
     CheckedLaunch,
@@ -33,12 +33,12 @@ from tile.backends.interp.values import Array
 from tile.config import config
 from tile.errors import DeadlockError, TileError
 from tile.faults import Check, Checks, Report
-from tile.instrumentation import collecting
+from tile.instrumentation import active_report
 from tile.ir.core import Block, Module, OpDef, Operation
 from tile.ir.ops import arith, debug
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 
 class SteppedKernel:
@@ -66,7 +66,7 @@ class SteppedKernel:
         before = Snapshot(arguments)
         while True:
             try:
-                SteppedLaunch(code, grid, arguments, collecting(), by).run()
+                SteppedLaunch(code, grid, arguments, active_report(), by).run()
             except RerunError:
                 before.restore()
             else:
@@ -107,11 +107,11 @@ def _parts(array: Array) -> Iterator[Array]:
 class SteppedScheduler(Scheduler):
     """Reports faults to the watcher, and keeps the state of all programs for the debugger."""
 
-    def __init__(self, launch: Launch, chunks: Iterator[Wave]) -> None:
+    def __init__(self, launch: Launch, chunks: Iterator[ProgramBatch]) -> None:
         super().__init__(launch, chunks)
         assert isinstance(launch, SteppedLaunch)
         self.watcher = launch.watcher
-        self.running: Wave | None = None
+        self.running: ProgramBatch | None = None
         self.started = np.zeros(launch.programs, np.bool_)  # by program
         launch.scheduling = self
 
@@ -121,7 +121,7 @@ class SteppedScheduler(Scheduler):
             self.started[self.queue[-1].rows] = True
         return started
 
-    def step(self, batch: Wave) -> StepResult:
+    def step(self, batch: ProgramBatch) -> StepResult:
         self.running = batch
         try:
             return super().step(batch)
@@ -191,7 +191,7 @@ class SteppedTranslator(CheckedTranslator):
         code = super().block(block)
         code.instructions = [
             StepInstruction(i.op, (), (), (), i.run, shown=i.operands)
-            if i.op.defn is debug.step
+            if i.op.defn is debug.debug_step
             else i
             for i in code.instructions
         ]
@@ -208,38 +208,38 @@ class SteppedTranslator(CheckedTranslator):
         return {
             register
             for value, register in self.registers.items()
-            if any(user.defn is debug.step for user in value.users)
+            if any(user.defn is debug.debug_step for user in value.users)
         }
 
 
 def _step(plain: Run) -> Run:
-    def run(batch: Wave) -> None:
+    def run(batch: ProgramBatch) -> None:
         _launch(batch).watcher.step(batch)
 
     return run
 
 
 def _breakpoint(plain: Run) -> Run:
-    def run(batch: Wave) -> None:
+    def run(batch: ProgramBatch) -> None:
         _launch(batch).watcher.stop(batch)
 
     return run
 
 
 def _print(plain: Run) -> Run:
-    def run(batch: Wave, *values: Any) -> None:
+    def run(batch: ProgramBatch, *values: Any) -> None:
         if not _launch(batch).watcher.muted:
             plain(batch, *values)
 
     return run
 
 
-def _launch(batch: Wave) -> SteppedLaunch:
+def _launch(batch: ProgramBatch) -> SteppedLaunch:
     return cast("SteppedLaunch", batch.launch)
 
 
 _WATCHED: dict[OpDef, Callable[[Run], Run]] = {
-    debug.step: _step,
+    debug.debug_step: _step,
     debug.breakpoint_: _breakpoint,
     debug.device_print: _print,
 }
@@ -262,13 +262,13 @@ class Watcher(Protocol):
     def begin(self, launch: SteppedLaunch) -> None:
         """Handle the start of a launch, the first one or a restart."""
 
-    def step(self, batch: Wave) -> None:
+    def step(self, batch: ProgramBatch) -> None:
         """Handle a step: the programs of a batch stand at it."""
 
-    def stop(self, batch: Wave) -> None:
+    def stop(self, batch: ProgramBatch) -> None:
         """Handle a `breakpoint()`: the programs of a batch stand at it."""
 
-    def fault(self, batch: Wave, error: TileError) -> None:
+    def fault(self, batch: ProgramBatch, error: TileError) -> None:
         """Handle a fault of a batch; the error is raised afterwards."""
 
     def end(self, launch: SteppedLaunch) -> None:
@@ -282,11 +282,11 @@ class NullWatcher:
 
     def begin(self, launch: SteppedLaunch) -> None: ...
 
-    def step(self, batch: Wave) -> None: ...
+    def step(self, batch: ProgramBatch) -> None: ...
 
-    def stop(self, batch: Wave) -> None: ...
+    def stop(self, batch: ProgramBatch) -> None: ...
 
-    def fault(self, batch: Wave, error: TileError) -> None: ...
+    def fault(self, batch: ProgramBatch, error: TileError) -> None: ...
 
     def end(self, launch: SteppedLaunch) -> None: ...
 

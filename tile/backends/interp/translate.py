@@ -29,7 +29,7 @@ from tile.backends.interp.values import (
     Affine,
     Array,
     CheckedValue,
-    Held,
+    RegisterValue,
     RunValue,
     array_of,
     counting,
@@ -42,7 +42,7 @@ from tile.ir.ops import control, shape
 from tile.ir.types import Descriptor, Shared, Type
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 
 # The function of an instruction: from the batch and operands to one result, several, or None.
@@ -175,7 +175,7 @@ class Translator:
         rule = self.rules.get(op.defn)
         if rule is not None:
             return rule(op)
-        if op.defn.meaning is None:
+        if op.defn.semantics is None:
             raise UnsupportedError(f"the interpreter has no rule for `{op.name}`", loc=op.loc)
         return self.isolated(op) if op.defn.isolated else pure(op)
 
@@ -187,12 +187,12 @@ class Translator:
 
     def isolated(self, op: Operation) -> Run:
         """Return what an isolated operation runs: its semantics, with regions as functions."""
-        assert op.defn.meaning is not None
-        semantics = partial(op.defn.meaning, **op.attributes)
+        assert op.defn.semantics is not None
+        semantics = partial(op.defn.semantics, **op.attributes)
         shapes = _shapes(op)
         regions = self.regions(op)
 
-        def run(batch: Wave, *values: RunValue) -> Any:
+        def run(batch: ProgramBatch, *values: RunValue) -> Any:
             functions = {name: partial(run_region, batch, *code) for name, code in regions.items()}
             return semantics(*_full_operands(values, shapes), **functions)
 
@@ -217,12 +217,12 @@ def pure(op: Operation) -> Run:
         ramp = counting(op)
         return lambda batch: ramp
     attributes = dict(op.attributes)
-    assert op.defn.meaning is not None
-    semantics = partial(op.defn.meaning, **attributes) if attributes else op.defn.meaning
+    assert op.defn.semantics is not None
+    semantics = partial(op.defn.semantics, **attributes) if attributes else op.defn.semantics
     if not op.operands:
         value = semantics()
         return lambda batch: value
-    if op.defn.keeps_units:
+    if op.defn.unit_axes_broadcast:
         affine = AFFINE.get(op.defn)
         if affine is None:
             return partial(_run_compact, semantics)
@@ -230,11 +230,13 @@ def pure(op: Operation) -> Run:
     return partial(_run_full, semantics, _shapes(op))
 
 
-def _run_compact(semantics: Run, batch: Wave, *values: RunValue) -> Any:
+def _run_compact(semantics: Run, batch: ProgramBatch, *values: RunValue) -> Any:
     return semantics(*[v.array() if type(v) is Affine else v for v in values])
 
 
-def _run_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values: RunValue) -> Any:
+def _run_affine(
+    semantics: Run, affine: Run, op: Operation, batch: ProgramBatch, *values: RunValue
+) -> Any:
     for value in values:
         if type(value) is Affine:
             result = affine(op, *values)
@@ -244,7 +246,9 @@ def _run_affine(semantics: Run, affine: Run, op: Operation, batch: Wave, *values
     return semantics(*values)
 
 
-def _run_full(semantics: Run, shapes: list[Shape], batch: Wave, *values: RunValue | None) -> Any:
+def _run_full(
+    semantics: Run, shapes: list[Shape], batch: ProgramBatch, *values: RunValue | None
+) -> Any:
     return semantics(*_full_operands(values, shapes))
 
 
@@ -264,10 +268,10 @@ Select = Callable[[Any, Any, Any], Any]
 
 
 def run_region(
-    batch: Wave,
+    batch: ProgramBatch,
     code: BlockCode,
     registers: int,
-    *arguments: Held,
+    *arguments: RegisterValue,
     select: Select = semantics.select,
 ) -> list[Any]:
     """Return the results of a region, or of a function that it calls, for these arguments.
@@ -278,7 +282,11 @@ def run_region(
 
 
 def _block(
-    batch: Wave, code: BlockCode, registers: list[Any], arguments: Sequence[Held], select: Select
+    batch: ProgramBatch,
+    code: BlockCode,
+    registers: list[Any],
+    arguments: Sequence[RegisterValue],
+    select: Select,
 ) -> list[Any]:
     for register, value in zip(code.args, arguments, strict=True):
         registers[register] = value
@@ -295,7 +303,7 @@ def _block(
 
 
 def _results(
-    batch: Wave,
+    batch: ProgramBatch,
     instruction: Instruction,
     registers: list[Any],
     operands: list[Any],

@@ -120,28 +120,28 @@ class CheckedValue:
         """Return the value in some of the programs."""
         raise NotImplementedError
 
-    def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
+    def merged(self, parts: Sequence[tuple[Rows, RegisterValue]], programs: int) -> RegisterValue:
         """Merge parts, of which this value is one; see `merge`."""
         raise NotImplementedError
 
 
 RunValue: TypeAlias = Array | Affine
-Held: TypeAlias = Array | Affine | CheckedValue
+RegisterValue: TypeAlias = Array | Affine | CheckedValue
 
 
-def array_of(value: Held) -> Array:
+def array_of(value: RegisterValue) -> Array:
     """Return the value as an array; axes of extent 1 are kept."""
     return value if isinstance(value, np.ndarray) else value.array()
 
 
-def full(value: Held, shape: tuple[int, ...]) -> Array:
+def full(value: RegisterValue, shape: tuple[int, ...]) -> Array:
     """Return the value as an array of the tile's full shape; the program axis is kept as it is."""
     array = array_of(value)
     target = array.shape[:1] + shape
     return array if array.shape == target else np.broadcast_to(array, target)
 
 
-def broadcast_rows(value: Held, shape: tuple[int, ...], programs: int) -> Array:
+def broadcast_rows(value: RegisterValue, shape: tuple[int, ...], programs: int) -> Array:
     """Return the value as an array of the tile's full shape over all programs (a view)."""
     array, target = array_of(value), (programs, *shape)
     return array if array.shape == target else np.broadcast_to(array, target)
@@ -152,7 +152,7 @@ def is_true(mask: Array | None) -> bool:
     return mask is None or (mask.size == 1 and bool(mask.flat[0]))
 
 
-def take(value: Held, rows: Rows) -> Held:
+def take(value: RegisterValue, rows: Rows) -> RegisterValue:
     """Return the value in some of the programs."""
     if isinstance(value, np.ndarray):
         return value if value.shape[0] == 1 else value[rows]
@@ -164,7 +164,7 @@ def take(value: Held, rows: Rows) -> Held:
     return Affine(base, value.steps, value.shape, value.dtype, value.low, value.high)
 
 
-def merge(parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
+def merge(parts: Sequence[tuple[Rows, RegisterValue]], programs: int) -> RegisterValue:
     """Merge the parts of a value, in disjoint sets of rows that cover all `programs`."""
     for _, value in parts:
         if isinstance(value, CheckedValue):
@@ -182,7 +182,7 @@ def merge(parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
     return _merge_arrays([(rows, array_of(value)) for rows, value in parts], programs)
 
 
-def _uniform(value: Held) -> bool:
+def _uniform(value: RegisterValue) -> bool:
     array = value.base if isinstance(value, Affine) else array_of(value)
     return bool(array.shape[0] == 1)
 
@@ -199,7 +199,7 @@ def _merge_arrays(parts: Sequence[tuple[Rows, Array]], programs: int) -> Array:
     return merged
 
 
-def same(a: Held, b: Held) -> bool:
+def same(a: RegisterValue, b: RegisterValue) -> bool:
     """Return True if two values are equal in every bit of every program."""
     if a is b:
         return True

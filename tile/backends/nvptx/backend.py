@@ -8,8 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile._lazy import late
-from tile.backends.base import Artifact, DeviceMemory, ExportedParameter, Finding, Options, Target
+from tile._lazy import lazy_import
+from tile.backends.base import (
+    Artifact,
+    DeviceMemory,
+    ExportedParameter,
+    Options,
+    Requirement,
+    Target,
+)
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
@@ -21,10 +28,10 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.survey import survey
     from tile.ir.core import Module
 else:
-    files = late("tile.backends.nvptx.aot", "files")
-    compile_module = late("tile.backends.nvptx.compiler", "compile_module")
-    without_maps = late("tile.backends.nvptx.compiler", "without_maps")
-    survey = late("tile.backends.nvptx.survey", "survey")
+    files = lazy_import("tile.backends.nvptx.aot", "files")
+    compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
+    without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
+    survey = lazy_import("tile.backends.nvptx.survey", "survey")
 
 
 class NvptxBackend:
@@ -65,7 +72,7 @@ class NvptxBackend:
         options.refuse_checks(target)
         return compile_module(module, target, options)
 
-    def survey(self) -> Sequence[Finding]:
+    def survey(self) -> Sequence[Requirement]:
         """Report packages, the driver and its devices."""
         return survey()
 

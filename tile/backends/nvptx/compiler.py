@@ -33,7 +33,7 @@ from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.simt.pass_pipeline import lower
-from tile.transforms.pass_pipeline import optimise
+from tile.transforms.pass_pipeline import optimize
 
 
 @functools.cache
@@ -158,9 +158,9 @@ def compile_module(
     Without `use_tma` the kernel takes no tensor maps.
     """
     arch = architecture(target.arch)
-    tiles = optimise(module)
+    tiles = optimize(module)
     stages = tiles.stages
-    simt = arch.simt if use_tma else replace(arch.simt, bulk_copies=False)
+    simt = arch.simt if use_tma else replace(arch.simt, has_tma=False)
     lower(module, simt, **options.lowering)
     stages["thread"] = print_module(module)
     emitted = emit_module(module, arch, options)

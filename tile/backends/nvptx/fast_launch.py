@@ -40,7 +40,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tile.backends.base import Repeat
+from tile.backends.base import FastLaunch
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.tensor_maps import MapEncoder
@@ -190,7 +190,7 @@ def build_fast_launch(
     parameters: Sequence[Parameter],
     maps: Sequence[MapEncoder],
     clusters: Clusters,
-) -> Repeat | None:
+) -> FastLaunch | None:
     """Return a function that launches a loaded kernel, with a value for each varying parameter.
 
     After its other parameters the kernel takes `maps`, which an ordinary launch encodes; its
@@ -223,7 +223,7 @@ def build_fast_launch(
         varying = [layout.passed[n] for n in encoder.parameters if values[n] is None]
         keys.append(", ".join([variables[at] for at in varying]))
     exec(_code(len(layout.varying), tuple(keys), clustered), names)
-    launch_function: Repeat = names["fast_launch"]
+    launch_function: FastLaunch = names["fast_launch"]
     return launch_function
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.host_memory import Array, Piece, piece_at, pieces
+from tile.backends.host_memory import Array, HostRange, merged_ranges, range_at
 from tile.backends.nvptx import driver
 from tile.errors import ArgumentValueError
 
@@ -26,7 +26,7 @@ ALIGNMENT = 256
 
 
 @dataclass
-class StagedCopy(Piece):
+class StagedCopy(HostRange):
     """A span of host memory, and its copy on the device."""
 
     base: int = 0  # address of the allocation
@@ -43,7 +43,7 @@ class Staging:
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
         """Copy arrays, and all that they point to; `written` tells which are copied back."""
-        self.copies = pieces(
+        self.copies = merged_ranges(
             StagedCopy,
             (
                 (target, changes)
@@ -78,7 +78,7 @@ class Staging:
 
     def _device_address(self, address: int) -> int:
         """Return the device address for a host address; an address outside all copies itself."""
-        copy = piece_at(self.copies, address)
+        copy = range_at(self.copies, address)
         return address if copy is None else address + copy.shift
 
     def fetch(self) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile._lazy import late
-from tile.backends.base import Artifact, Grid, KernelInfo, LaunchArgument, Repeat, Timer
+from tile._lazy import lazy_import
+from tile.backends.base import Artifact, FastLaunch, Grid, KernelInfo, LaunchArgument, Timer
 from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.architectures import runs
 from tile.backends.nvptx.fast_launch import (
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.host_staging import Staging
     from tile.backends.nvptx.kernel_info import kernel_info
 else:
-    FaultRecord = late("tile.backends.nvptx.fault_report", "FaultRecord")
-    kernel_info = late("tile.backends.nvptx.kernel_info", "kernel_info")
-    Staging = late("tile.backends.nvptx.host_staging", "Staging")
-    EventTimer = late("tile.backends.nvptx.event_timer", "EventTimer")
+    FaultRecord = lazy_import("tile.backends.nvptx.fault_report", "FaultRecord")
+    kernel_info = lazy_import("tile.backends.nvptx.kernel_info", "kernel_info")
+    Staging = lazy_import("tile.backends.nvptx.host_staging", "Staging")
+    EventTimer = lazy_import("tile.backends.nvptx.event_timer", "EventTimer")
 
 _PARAMETER_BYTES = 8  # no type needs more
 
@@ -108,7 +108,7 @@ class LoadedKernel:
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
-    ) -> Repeat | None:
+    ) -> FastLaunch | None:
         """Return the fast path of a launch on arrays in one device's memory with a known stream.
 
         None for kernels with assertions and cooperative kernels: these are launched the ordinary

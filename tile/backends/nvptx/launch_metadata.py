@@ -32,8 +32,8 @@ class TensorMap(NamedTuple):
     """The tensor map by which TMA copies boxes of an array.
 
     `base` is the number of the parameter that points to the array; extents, strides (in elements,
-    without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the name
-    of a type, and `swizzle` the width of the swizzle in bytes.
+    without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the
+    name of a type, and `swizzle` the width of the swizzle in bytes.
     """
 
     base: int

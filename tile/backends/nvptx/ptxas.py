@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile import cache as cache_module
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.backends.nvptx import driver
 from tile.errors import BackendError, ExecutionError
 
 if TYPE_CHECKING:
     from cuda.pathfinder import find_nvidia_binary_utility
 else:  # a kernel whose cubin is on disk needs no ptxas
-    find_nvidia_binary_utility = late("cuda.pathfinder", "find_nvidia_binary_utility")
+    find_nvidia_binary_utility = lazy_import("cuda.pathfinder", "find_nvidia_binary_utility")
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
 
     The driver explains better than ptxas what is wrong with rejected PTX.
     """
-    cache = cache_module.current()
+    cache = cache_module.current_cache()
     if cache is None:
         return None
     key = "\n".join([_CUBIN, str(driver.version()), device.architecture, kernel, ptx])
@@ -89,6 +89,8 @@ def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
         return None
     cache.put(
         key,
-        cache_module.Entry(f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin}),
+        cache_module.CacheEntry(
+            f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin}
+        ),
     )
     return cubin

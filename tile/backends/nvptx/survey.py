@@ -9,7 +9,7 @@ from importlib import metadata
 from cuda import pathfinder
 from cuda.bindings import driver as cuda
 
-from tile.backends.base import Finding
+from tile.backends.base import Requirement
 from tile.backends.nvptx.architectures import native
 from tile.backends.nvptx.driver import check
 from tile.errors import TileError
@@ -18,40 +18,40 @@ PACKAGES = ("llvmlite", "cuda-python", "cuda-pathfinder")
 _Attribute = cuda.CUdevice_attribute
 
 
-def survey() -> list[Finding]:
+def survey() -> list[Requirement]:
     """Report packages, libdevice, ptxas, the driver, and its devices."""
     versions = tuple(f"{name} {metadata.version(name)}" for name in PACKAGES if _installed(name))
-    return [Finding("packages", versions), _libdevice(), _assembler(), _devices()]
+    return [Requirement("packages", versions), _libdevice(), _assembler(), _devices()]
 
 
 def _installed(name: str) -> bool:
     return next(iter(metadata.distributions(name=name)), None) is not None
 
 
-def _libdevice() -> Finding:
+def _libdevice() -> Requirement:
     try:
-        return Finding("libdevice", (str(pathfinder.find_bitcode_lib("device")),))
+        return Requirement("libdevice", (str(pathfinder.find_bitcode_lib("device")),))
     except pathfinder.BitcodeLibNotFoundError:
-        return Finding("libdevice", missing="for exp, log, sin: pip install nvidia-nvvm")
+        return Requirement("libdevice", missing="for exp, log, sin: pip install nvidia-nvvm")
 
 
-def _assembler() -> Finding:
+def _assembler() -> Requirement:
     path = pathfinder.find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
     if path is None:
-        return Finding("ptxas", missing="for tests only: pip install nvidia-cuda-nvcc")
-    return Finding("ptxas", (str(path),))
+        return Requirement("ptxas", missing="for tests only: pip install nvidia-cuda-nvcc")
+    return Requirement("ptxas", (str(path),))
 
 
-def _devices() -> Finding:
+def _devices() -> Requirement:
     try:
         (status,) = cuda.cuInit(0)
         check((status,), "starting the NVIDIA driver")
         version = int(check(cuda.cuDriverGetVersion(), "asking for the driver's version"))
         driver = f"driver for CUDA {version // 1000}.{version % 1000 // 10}"
-        return Finding("devices", (driver, *_devices_text()))
+        return Requirement("devices", (driver, *_devices_text()))
     except (TileError, RuntimeError, ImportError, OSError) as error:
         reason = str(error).splitlines()[0]
-        return Finding(
+        return Requirement(
             "devices",
             missing=f"{reason}; a GPU and NVIDIA's driver. Without them kernels compile for an "
             "architecture that is named: nvptx:sm_90a",

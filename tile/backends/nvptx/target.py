@@ -10,8 +10,8 @@ from tile.backends.nvptx.architectures import parse
 from tile.errors import BackendError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, U8, U32, Scalar
-from tile.simt.layouts.mma_fragments import MatrixShape, group_shapes
-from tile.simt.target import GROUP_DIGITS, GROUP_ELEMENTS, REDUCTIONS, SimtTarget
+from tile.simt.layouts.mma_fragments import MmaShape, wgmma_shapes
+from tile.simt.target import REDUCTIONS, WGMMA_ACCUMULATOR_BITS, WGMMA_TYPES, SimtTarget
 
 WARP = 32
 MAX_THREADS = 1024
@@ -29,17 +29,17 @@ _PTX = 84
 
 # mma shapes: the first capability that has them, and their element types. Some architectures lack
 # those of 8-bit floats; two f16 instructions replace one there (see `_fp8_as_f16` in `emit`).
-_MMA_SHAPES: tuple[tuple[int, MatrixShape, tuple[Scalar, ...]], ...] = (
-    (75, MatrixShape(16, 8, 8, 16), (F16,)),
-    (75, MatrixShape(8, 8, 16, 8), (I8, U8)),
-    (80, MatrixShape(16, 8, 8, 16), (F16, BF16)),
-    (80, MatrixShape(16, 8, 16, 16), (F16, BF16)),
-    (80, MatrixShape(16, 8, 4, 32), (F32,)),
-    (80, MatrixShape(16, 8, 8, 32), (F32,)),
-    (80, MatrixShape(16, 8, 16, 8), (I8, U8)),
-    (80, MatrixShape(16, 8, 32, 8), (I8, U8, *FP8)),
-    (80, MatrixShape(8, 8, 4, 64), (F64,)),
-    (90, MatrixShape(16, 8, 16, 64), (F64,)),
+_MMA_SHAPES: tuple[tuple[int, MmaShape, tuple[Scalar, ...]], ...] = (
+    (75, MmaShape(16, 8, 8, 16), (F16,)),
+    (75, MmaShape(8, 8, 16, 8), (I8, U8)),
+    (80, MmaShape(16, 8, 8, 16), (F16, BF16)),
+    (80, MmaShape(16, 8, 16, 16), (F16, BF16)),
+    (80, MmaShape(16, 8, 4, 32), (F32,)),
+    (80, MmaShape(16, 8, 8, 32), (F32,)),
+    (80, MmaShape(16, 8, 16, 8), (I8, U8)),
+    (80, MmaShape(16, 8, 32, 8), (I8, U8, *FP8)),
+    (80, MmaShape(8, 8, 4, 64), (F64,)),
+    (90, MmaShape(16, 8, 16, 64), (F64,)),
 )
 
 # Contiguous elements that one `red` instruction adds: before sm_90, and from sm_90 on.
@@ -120,17 +120,17 @@ def _simt(arch: Architecture) -> SimtTarget:
         registers=REGISTERS,
         max_threads=MAX_THREADS,
         shuffles=True,
-        copy_bytes=(4, 8, 16) if arch.has_cp_async else (),
-        matrix_shapes=tuple(shapes),
-        matrix_elements=tuple(shapes.items()),
-        group_shapes=tuple(group_shapes(8, 16, 32)) if has_wgmma else (),
-        group_elements=GROUP_ELEMENTS if has_wgmma else (),
-        group_digits=GROUP_DIGITS if has_wgmma else (),
-        bulk_copies=arch.capability >= 90,
-        matrix_loads=arch.capability >= 75,
-        matrix_stores=arch.capability >= 90,
-        lane_reductions=tuple(_warp_reductions(arch)),
-        added_together=_VECTOR_ATOMICS[arch.capability >= 90],
+        cp_async_bytes=(4, 8, 16) if arch.has_cp_async else (),
+        mma_shapes=tuple(shapes),
+        mma_types=tuple(shapes.items()),
+        wgmma_shapes=tuple(wgmma_shapes(8, 16, 32)) if has_wgmma else (),
+        wgmma_types=WGMMA_TYPES if has_wgmma else (),
+        wgmma_accumulator_bits=WGMMA_ACCUMULATOR_BITS if has_wgmma else (),
+        has_tma=arch.capability >= 90,
+        has_ldmatrix=arch.capability >= 75,
+        has_stmatrix=arch.capability >= 90,
+        warp_reductions=tuple(_warp_reductions(arch)),
+        vector_atomics=_VECTOR_ATOMICS[arch.capability >= 90],
         narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
         narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tile._lazy import late
-from tile.backends.base import Artifact, DeviceMemory, Finding, Options, Target
+from tile._lazy import lazy_import
+from tile.backends.base import Artifact, DeviceMemory, Options, Requirement, Target
 from tile.backends.opencl import devices
 from tile.backends.opencl.launch import LoadedKernel
 from tile.backends.opencl.launch_metadata import LaunchMetadata
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tile.backends.opencl.compiler import compile_module
     from tile.backends.opencl.survey import survey
 else:
-    compile_module = late("tile.backends.opencl.compiler", "compile_module")
-    survey = late("tile.backends.opencl.survey", "survey")
+    compile_module = lazy_import("tile.backends.opencl.compiler", "compile_module")
+    survey = lazy_import("tile.backends.opencl.survey", "survey")
 
 
 class OpenclBackend:
@@ -63,7 +63,7 @@ class OpenclBackend:
     def _capabilities(self, target: Target) -> Capabilities:
         return NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
 
-    def survey(self) -> Sequence[Finding]:
+    def survey(self) -> Sequence[Requirement]:
         """Return the installed runtimes and the capabilities of their devices."""
         return survey()
 

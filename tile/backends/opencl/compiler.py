@@ -24,7 +24,7 @@ from tile.ir.printer import print_module
 from tile.ir.types import I1
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.pass_pipeline import lower
-from tile.transforms.pass_pipeline import optimise
+from tile.transforms.pass_pipeline import optimize
 
 ALIGNMENT = 128  # of the array in local memory, in bytes
 
@@ -178,7 +178,7 @@ def _numbered(lines: list[Line]) -> list[str]:
 
 def compile_module(module: Module, target: Target, options: Options, can: Capabilities) -> Artifact:
     """Lower a TILE module to OpenCL C, modifying it. See `OpenclBackend.compile`."""
-    tiles = optimise(module)
+    tiles = optimize(module)
     stages = tiles.stages
     lower(module, can.simt, **options.lowering)
     stages["thread"] = print_module(module)

@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from tile.backends.base import LaunchArgument
-from tile.backends.host_memory import Array, Piece, piece_at, pieces
+from tile.backends.host_memory import Array, HostRange, merged_ranges, range_at
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device
 from tile.errors import ArgumentValueError
@@ -56,7 +56,7 @@ def sub_buffer(buffer: Any, offset: int, device: Device, name: str) -> Any:
 
 
 @dataclass
-class StagedRange(Piece):
+class StagedRange(HostRange):
     """A range of host memory and its copy on the device."""
 
     buffer: Any = None
@@ -71,7 +71,7 @@ class Staging:
 
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
         """Copy arrays to the device; those that are `written` are copied back by `fetch`."""
-        self.ranges = pieces(StagedRange, zip(arrays, written, strict=True))
+        self.ranges = merged_ranges(StagedRange, zip(arrays, written, strict=True))
         flags = cl.mem_flags.READ_WRITE | (
             cl.mem_flags.USE_HOST_PTR if self.device.shares_memory else cl.mem_flags.COPY_HOST_PTR
         )
@@ -87,7 +87,7 @@ class Staging:
         if array.size == 0:
             return None
         address = array.ctypes.data
-        staged = piece_at(self.ranges, address)
+        staged = range_at(self.ranges, address)
         assert staged is not None, "an array that was not staged"
         return sub_buffer(staged.buffer, address - staged.low, self.device, name)
 

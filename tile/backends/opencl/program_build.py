@@ -43,7 +43,7 @@ class Programs:
 
 def _build(device: Device, metadata: LaunchMetadata) -> Any:
     """Return a program, built from its cached binary if the runtime accepts that."""
-    cache = cache_module.current()
+    cache = cache_module.current_cache()
     if cache is None:
         return _build_text(device, metadata)
     raw = device.raw
@@ -60,7 +60,7 @@ def _build(device: Device, metadata: LaunchMetadata) -> Any:
     binary = _binary_of(program)
     if binary:
         title = f"{metadata.kernel}, built for {device.name}"
-        cache.put(key, cache_module.Entry(title, {}, {_BINARY: binary}))
+        cache.put(key, cache_module.CacheEntry(title, {}, {_BINARY: binary}))
     return program
 
 

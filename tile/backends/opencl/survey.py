@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from tile.backends.base import Finding
+from tile.backends.base import Requirement
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import INTEL_OPENCL, OCLGRIND, POCL
 from tile.backends.opencl.target import Capabilities
@@ -19,26 +19,26 @@ RUNTIMES = {
 }
 
 
-def survey() -> list[Finding]:
+def survey() -> list[Requirement]:
     """Return the package, the platforms with their devices, and runtimes that pip can install."""
-    findings = [Finding("packages", (f"pyopencl {metadata.version('pyopencl')}",))]
+    findings = [Requirement("packages", (f"pyopencl {metadata.version('pyopencl')}",))]
     try:
         all_devices = list(enumerate(devices.all_devices()))
     except BackendError as error:
-        return [*findings, Finding("platforms", missing=error.message), *_not_installed(())]
+        return [*findings, Requirement("platforms", missing=error.message), *_not_installed(())]
     platforms = {device.platform.name.strip(): device.platform for _, device in all_devices}
     for name, platform in platforms.items():
         lines = [platform.version.strip()]
         for index, device in all_devices:
             if device.platform.name.strip() == name:
                 lines += _device_lines(index, device)
-        findings.append(Finding(name, tuple(lines)))
+        findings.append(Requirement(name, tuple(lines)))
     return [*findings, *_not_installed(tuple(platforms))]
 
 
-def _not_installed(present: tuple[str, ...]) -> list[Finding]:
+def _not_installed(present: tuple[str, ...]) -> list[Requirement]:
     return [
-        Finding(name, missing=f"pip install {packages} (x86-64 Linux)")
+        Requirement(name, missing=f"pip install {packages} (x86-64 Linux)")
         for name, packages in RUNTIMES.items()
         if name not in present
     ]

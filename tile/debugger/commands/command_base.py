@@ -14,7 +14,7 @@ from tile.debugger.source_files import display_path
 from tile.debugger.variables import MissingError, brief, whole
 from tile.ir.debug_info import RESULT
 from tile.ir.ops.debug import StepKind
-from tile.short_repr import brief as brief_text
+from tile.short_repr import short_repr as brief_text
 
 
 class QuitError(BaseException):

@@ -14,7 +14,7 @@ from tile.debugger.frames import HostFrame, KernelFrame, describe_programs, grou
 from tile.debugger.session import Session
 from tile.debugger.variables import MissingError, brief, kind, show, whole
 from tile.ir.debug_info import RESULT
-from tile.short_repr import brief as brief_text
+from tile.short_repr import short_repr as brief_text
 
 # Commands that only pdb has; they get a message of their own, not that a name is undefined.
 PDB_ONLY = (

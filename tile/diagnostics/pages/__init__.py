@@ -62,7 +62,7 @@ def _breaking(text: str) -> Markup:
     return Markup("/<wbr>").join(escape(part) for part in text.split("/"))
 
 
-def written(path: str | os.PathLike[str], text: str, description: str) -> Path:
+def write_page(path: str | os.PathLike[str], text: str, description: str) -> Path:
     """Write a text to a file, and return its path.
 
     Raises `ArgumentValueError` if that fails; `description` names the text in the message.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from tile.heatmap import Raster, View
+from tile.heatmap import ArrayView, CellGrid
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -118,7 +118,7 @@ class Ink:
 class VisibleRows:
     """The rows of a raster's cells that are drawn, from `first` on."""
 
-    raster: Raster
+    raster: CellGrid
     first: int
     rows: int
 
@@ -134,12 +134,12 @@ class VisibleRows:
         return high, high + raster.high - 1, wide, min(wide + raster.wide, raster.columns) - 1
 
 
-def raster_of(heatmap: Mapping[str, Any]) -> Raster:
+def raster_of(heatmap: Mapping[str, Any]) -> CellGrid:
     """Return the raster of a heatmap's JSON."""
-    return Raster(**heatmap["raster"])
+    return CellGrid(**heatmap["raster"])
 
 
-def visible_rows(raster: Raster, counts: Sequence[Sequence[int]]) -> VisibleRows:
+def visible_rows(raster: CellGrid, counts: Sequence[Sequence[int]]) -> VisibleRows:
     """Return the rows to draw: those of the raster, and of its margins those up to a count."""
     rows, _ = raster.cells
     hot = [row for row, _, _ in counts]
@@ -188,7 +188,7 @@ def outline(area: VisibleRows, words: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def covered(raster: Raster) -> list[str]:
+def covered(raster: CellGrid) -> list[str]:
     """Return the cells that have points, as `background` takes them."""
     truths = raster.covered(0, raster.points)
     return ["".join("#" if truth else " " for truth in row) for row in truths]
@@ -242,7 +242,7 @@ def times(extents: Sequence[int]) -> str:
     return f" {TIMES} ".join(f"{extent:,}" for extent in extents)
 
 
-def scale(raster: Raster, unit: str) -> list[str]:
+def scale(raster: CellGrid, unit: str) -> list[str]:
     """Return a sentence on the points of a cell, if it has more than one; `unit` names them."""
     if raster.high == raster.wide == 1:
         return []
@@ -320,7 +320,7 @@ def _runs(counts: Sequence[Sequence[int]], alone: Sequence[bool]) -> Iterator[li
 Json = Mapping[str, Any]
 
 
-def array_subject(view: Json, raster: Raster) -> Subject:
+def array_subject(view: Json, raster: CellGrid) -> Subject:
     """Return the subject of a picture of an array's memory; point 0 is its lowest element."""
     low = int(view["low"])
     return Subject(
@@ -334,11 +334,13 @@ def element_name(view: Json, number: int) -> str:
     """Return the name of an element of an array's memory, with its row and column if any."""
     pitch = pitch_of(view)
     if pitch is None:
-        return f"element {number:,}"
+        return f"frag_extract {number:,}"
     row, column = divmod(number - view["low"], pitch)
-    return f"element {number:,} (row {row}, column {column})"
+    return f"frag_extract {number:,} (row {row}, column {column})"
 
 
 def pitch_of(view: Json) -> int | None:
     """Return the elements of memory from one row to the next; None if there are no rows."""
-    return View(**{**view, "shape": tuple(view["shape"]), "strides": tuple(view["strides"])}).pitch
+    return ArrayView(
+        **{**view, "shape": tuple(view["shape"]), "strides": tuple(view["strides"])}
+    ).pitch

@@ -24,7 +24,7 @@ from tile.language.core.constexpr import constexpr
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 ITERATORS = (python_builtins.range, python_builtins.static_range, python_builtins.condition)
 
@@ -120,7 +120,7 @@ def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, static: 
     except TileError:
         raise
     except Exception as error:  # whatever the user's function raises
-        message = brief(error, show=str)
+        message = short_repr(error, show=str)
         raise CompilationError(f"`{name}` failed: {type(error).__name__}: {message}") from error
 
 
@@ -215,5 +215,7 @@ def spell(parameters: Sequence[Parameter]) -> str:
     for parameter in parameters:
         word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
         equals = " = " if parameter.is_constexpr else "="
-        words.append(word if parameter.required else f"{word}{equals}{brief(parameter.default)}")
+        words.append(
+            word if parameter.required else f"{word}{equals}{short_repr(parameter.default)}"
+        )
     return ", ".join(words)

@@ -39,15 +39,15 @@ from tile.frontend.python.value_trees import (
 )
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
-from tile.ir.debug_info import Steps
-from tile.ir.nesting import too_deep
+from tile.ir.debug_info import DebugSteps
+from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
 from tile.ir.types import Pointer, Scalar, Type
 from tile.language.core.builtin import suggestion
 from tile.language.core.tensor import DescriptorParts, Tensor
-from tile.language.descriptor import make_descriptor
-from tile.short_repr import brief
+from tile.language.descriptor import build_descriptor
+from tile.short_repr import short_repr
 
 RULES = Rules(EXPRESSIONS, STATEMENTS, body)
 
@@ -60,7 +60,7 @@ def compile_function(
     arg_types: Mapping[str, Any],
     constexprs: Mapping[str, Any],
     divisible: Mapping[str, int] | None = None,
-    steps: Steps = Steps.NEVER,
+    steps: DebugSteps = DebugSteps.NEVER,
 ) -> Module:
     """Compile a kernel for argument types to a module with it and the functions it calls.
 
@@ -76,14 +76,14 @@ def compile_function(
     arguments that do not match the parameters.
     """
     arguments = kernel_arguments(function, arg_types, constexprs)
-    session = ModuleSession(steps=steps is Steps.ALWAYS)
+    session = ModuleSession(steps=steps is DebugSteps.ALWAYS)
     try:
         ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
-        if steps is Steps.AT_BREAKPOINTS and has_breakpoint(session.module):
+        if steps is DebugSteps.AT_BREAKPOINTS and has_breakpoint(session.module):
             session = ModuleSession(steps=True)
             ir, _ = session.compile(function, ir_name(function.name), arguments, kernel=True)
     except RecursionError as error:
-        raise too_deep(function.loc) from error
+        raise nesting_error(function.loc) from error
     refuse_writes(session.module, session.constant)
     for value, argument in zip(ir.args, ir.arguments, strict=True):
         argument.divisible = (divisible or {}).get(value.name, 1)
@@ -253,9 +253,9 @@ def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Fu
 
 
 def with_descriptors(build: Builder, value: object) -> object:
-    """Return a parameter's value with `make_descriptor` applied to the parts of descriptors."""
+    """Return a parameter's value with `build_descriptor` applied to the parts of descriptors."""
     if isinstance(value, DescriptorParts):
-        return make_descriptor(build, value)
+        return build_descriptor(build, value)
     if isinstance(value, tuple):
         return like(value, [with_descriptors(build, item) for item in value])
     return value
@@ -287,7 +287,9 @@ def mangle(arguments: Mapping[str, object]) -> str:
     words: list[str] = []
 
     def spell(leaf: object) -> object:
-        words.append(str(leaf.type) if isinstance(leaf, Runtime) else f"c{brief(leaf, show=str)}")
+        words.append(
+            str(leaf.type) if isinstance(leaf, Runtime) else f"c{short_repr(leaf, show=str)}"
+        )
         return leaf
 
     transform(tuple(arguments.values()), spell)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from tile.language.core.constexpr import constexpr
-from tile.pickling import ByName, Reduction
+from tile.pickling import PickledByName, Reduction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class StaticFunction(ByName, Generic[P, R]):
+class StaticFunction(PickledByName, Generic[P, R]):
     """A Python function of compile-time values.
 
     A call in a kernel evaluates it when the kernel is compiled and gives a compile-time value.

@@ -12,9 +12,9 @@ from tile.errors import Loc
 from tile.frontend.python.lowering_context import Binding, Conflict, Entry, Lowering
 from tile.frontend.python.value_trees import describe, item_names
 from tile.ir.core import Block, Operation, Value
-from tile.ir.debug_info import RESULT, Variable, shared_out
+from tile.ir.debug_info import RESULT, Variable, distribute_values
 from tile.ir.ops import control
-from tile.ir.ops.debug import StepKind, step
+from tile.ir.ops.debug import StepKind, debug_step
 from tile.ir.types import Descriptor, Scalar
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
@@ -33,7 +33,7 @@ def emit_step(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
             variables.append(str(variable))
             values += [] if value is None else [value]
     outer, low.build.loc = low.build.loc, loc
-    low.build.op(step, *values, kind=kind, variables=tuple(variables))
+    low.build.op(debug_step, *values, kind=kind, variables=tuple(variables))
     low.build.loc = outer
 
 
@@ -42,7 +42,7 @@ def drop_variable(op: Operation, name: str, why: str) -> None:
     variables: list[str] = []
     values: list[Value] = []
     types = [value.type for value in op.inputs]
-    for variable, own in shared_out(op["variables"], types, op.inputs):
+    for variable, own in distribute_values(op["variables"], types, op.inputs):
         dropped = variable.name == name or variable.name.startswith(f"{name}.")
         variables.append(str(Variable(variable.name, missing=why) if dropped else variable))
         values += [] if dropped else own

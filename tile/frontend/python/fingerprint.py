@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tile._lazy import is_given_on
+from tile._lazy import is_lazy_reexport
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import Type
@@ -171,7 +171,7 @@ class _Walk:
             for attribute in chain[1:]:
                 if not isinstance(value, types.ModuleType):
                     break
-                if is_given_on(value, attribute):
+                if is_lazy_reexport(value, attribute):
                     name, text = f"{name}.{attribute}", f"{attribute} of {value.__name__}"
                     break
                 if not hasattr(value, attribute):

@@ -30,7 +30,7 @@ from tile.language.core.dtypes import pointer_type
 from tile.language.core.static_args import MOST_BITS, bounded, compile_time_int, too_large
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
-from tile.short_repr import brief, listed
+from tile.short_repr import join_values, short_repr
 
 
 def _isinstance(value: object, classes: Any) -> bool:
@@ -62,7 +62,7 @@ def _bounded(function: Callable[..., int], bits: Callable[..., int]) -> Callable
     def call(*args: Any) -> int:
         plain = [compile_time_int(arg, f"an argument of math.{function.__name__}") for arg in args]
         if all(number >= 0 for number in plain) and bits(*plain) > MOST_BITS:
-            raise too_large(f"math.{function.__name__}({listed(plain, brief)})", "bits")
+            raise too_large(f"math.{function.__name__}({join_values(plain, short_repr)})", "bits")
         return function(*plain)
 
     call.__name__ = function.__name__
@@ -174,13 +174,14 @@ def _refusal(value: Any, name: str) -> str:
     if isinstance(value, TEXTUAL) or value is None:
         return (
             f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; "
-            f"define it as `{name.rpartition('.')[2]} = tl.constexpr({brief(value)})`, or pass it "
+            f"define it as `{name.rpartition('.')[2]} = tl.constexpr({short_repr(value)})`, or "
+            "pass it "
             "as an argument"
         )
     if isinstance(value, type) and issubclass(value, np.generic):
         return f"`{name}` is a type of NumPy; the types of kernels are those of tl, as tl.float32"
     if callable(value):
-        return f"`{name}`, {brief(value)}, cannot be called in a kernel"
+        return f"`{name}`, {short_repr(value)}, cannot be called in a kernel"
     if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):
         return f"`{name}` is an array outside the kernel; pass it as an argument"
     return (

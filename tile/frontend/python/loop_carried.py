@@ -38,7 +38,7 @@ from tile.frontend.python.value_trees import (
     strong,
 )
 from tile.ir.core import Block, Operation, Value
-from tile.ir.ops.debug import step
+from tile.ir.ops.debug import debug_step
 from tile.ir.types import Descriptor
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
@@ -174,13 +174,13 @@ class Ends:
         for block, values in self.names.arguments.items():
             for k in range(c.span.start, c.span.stop):
                 own = {(end, offset + k)} if block is self.body.block else set()
-                if any(use not in own and use[0].defn is not step for use in values[k].uses):
+                if any(use not in own and use[0].defn is not debug_step for use in values[k].uses):
                     raise changed_type(c, self.conflicts[c.name])
         if self.was_read(c):
             raise changed_type(c, self.conflicts[c.name])
         for values in self.names.arguments.values():
             for op in [user for value in values[c.span] for user in value.users]:
-                if op.defn is step:
+                if op.defn is debug_step:
                     drop_variable(op, c.name, "it changes its type in this loop")
 
     def was_read(self, c: Carried) -> bool:

@@ -21,7 +21,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import describe, name_leaves
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Module, Value
-from tile.ir.nesting import too_deep
+from tile.ir.nesting import nesting_error
 from tile.language.core.static_args import bounded
 
 
@@ -244,7 +244,7 @@ class Lowering:
         except TileError as error:
             raise self.with_location(error, node) from error.__cause__
         except RecursionError:
-            raise too_deep(self.loc(node)) from None
+            raise nesting_error(self.loc(node)) from None
 
     def expression(self, node: ast.expr) -> object:
         """Compile an expression; errors without a location get that of the innermost expression."""

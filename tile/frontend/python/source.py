@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tile.errors import ArgumentTypeError, CompilationError, Loc
-from tile.pickling import ByName
-from tile.short_repr import brief
+from tile.pickling import PickledByName
+from tile.short_repr import short_repr
 
 REQUIRED = inspect.Parameter.empty
 
@@ -81,7 +81,7 @@ class Source:
         return names
 
 
-class DeviceFunction(ByName):
+class DeviceFunction(PickledByName):
     """A Python function to compile: a kernel, or a function that kernels call.
 
     `noinline` keeps calls of it from being inlined. Raises `ArgumentTypeError` if `fn` is not a
@@ -331,7 +331,7 @@ def _not_a_function(fn: object) -> str:
             f"an object of class {type(fn).__name__} cannot be compiled, though it can be called; "
             "decorate a function"
         )
-    return f"only a Python function can be compiled, not {brief(fn)}"
+    return f"only a Python function can be compiled, not {short_repr(fn)}"
 
 
 def _wrapped(fn: types.FunctionType) -> list[str]:

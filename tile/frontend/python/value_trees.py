@@ -25,7 +25,7 @@ from tile.language.core import promotion
 from tile.language.core.promotion import Number
 from tile.language.core.static_args import constant_value
 from tile.language.core.tensor import Tensor
-from tile.short_repr import listed
+from tile.short_repr import join_values
 
 POISON = None
 
@@ -124,7 +124,7 @@ def same(a: object, b: object) -> bool:
 def describe(value: object) -> str:
     """Return the text of a value in a message: the type of a runtime value, else the value."""
     if isinstance(value, tuple):
-        return f"({listed(value, describe)}{',' if len(value) == 1 else ''})"
+        return f"({join_values(value, describe)}{',' if len(value) == 1 else ''})"
     return promotion.describe(value)
 
 

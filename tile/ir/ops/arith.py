@@ -26,7 +26,7 @@ from tile.ir.types import (
     require,
     with_element,
 )
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = (I1, *INTEGERS)
@@ -83,8 +83,8 @@ def _const(*, value: bool | int | float, result: Type) -> Any:
 
 
 @op(
-    meaning=_const,
-    keeps_units=True,
+    semantics=_const,
+    unit_axes_broadcast=True,
     examples=("%r = const {value = 7} : i32", "%r = const {value = -0.5} : tile<4xf32>"),
 )
 def const(*, value: bool | int | float, result: Type) -> Type:
@@ -94,16 +94,18 @@ def const(*, value: bool | int | float, result: Type) -> Type:
     assert isinstance(element, Scalar)
     if element.is_bool():
         require(
-            isinstance(value, bool), f"a constant of type i1 is true or false, not {brief(value)}"
+            isinstance(value, bool),
+            f"a constant of type i1 is true or false, not {short_repr(value)}",
         )
     elif element.is_floating():
         require(
-            isinstance(value, float), f"a constant of type {element} is a float, not {brief(value)}"
+            isinstance(value, float),
+            f"a constant of type {element} is a float, not {short_repr(value)}",
         )
     else:
         require(
             isinstance(value, int) and not isinstance(value, bool),
-            f"a constant of type {element} is an integer, not {brief(value)}",
+            f"a constant of type {element} is an integer, not {short_repr(value)}",
         )
         require(
             element.min_value <= value <= element.max_value,
@@ -118,60 +120,68 @@ def _poison(*, result: Type) -> Any:
     return semantics.constant(0, result.element).reshape((1,) * (1 + result.rank))
 
 
-@op(meaning=_poison, keeps_units=True, examples=("%r = poison : f32",))
+@op(semantics=_poison, unit_axes_broadcast=True, examples=("%r = poison : f32",))
 def poison(*, result: Type) -> Type:
     """An undefined value. Backends may produce any value; the interpreter produces zero."""
     return result
 
 
-add = declare("add", 2, "`x + y`.", accepts=(I1, *NUMBERS), meaning=semantics.add, commutative=True)
-sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), meaning=semantics.sub)
-mul = declare("mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), meaning=semantics.mul, commutative=True)
+add = declare(
+    "add", 2, "`x + y`.", accepts=(I1, *NUMBERS), semantics=semantics.add, commutative=True
+)
+sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), semantics=semantics.sub)
+mul = declare(
+    "mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), semantics=semantics.mul, commutative=True
+)
 div = declare(
     "div",
     2,
     "`x / y`, truncated toward zero for integers (division by zero is undefined).",
     accepts=NUMBERS,
-    meaning=semantics.div,
+    semantics=semantics.div,
     ulp=2,
 )
-div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, meaning=semantics.div)
+div_rn = declare(
+    "div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, semantics=semantics.div
+)
 rem = declare(
     "rem",
     2,
     "The remainder of `div`, with the sign of `x` (undefined for a zero divisor).",
     accepts=NUMBERS,
-    meaning=semantics.rem,
+    semantics=semantics.rem,
     ulp=2,
 )
-neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, meaning=semantics.neg)
-and_ = declare("and", 2, "Bitwise `x & y`.", accepts=BITS, meaning=semantics.and_, commutative=True)
-or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, meaning=semantics.or_, commutative=True)
-xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, meaning=semantics.xor, commutative=True)
-not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, meaning=semantics.not_)
+neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, semantics=semantics.neg)
+and_ = declare(
+    "and", 2, "Bitwise `x & y`.", accepts=BITS, semantics=semantics.and_, commutative=True
+)
+or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, semantics=semantics.or_, commutative=True)
+xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, semantics=semantics.xor, commutative=True)
+not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, semantics=semantics.not_)
 shl = declare(
     "shl",
     2,
     "`x << y`; 0 where `y` is at least the width.",
     accepts=INTEGERS,
-    meaning=semantics.shl,
+    semantics=semantics.shl,
 )
 shr = declare(
     "shr",
     2,
     "`x >> y`, arithmetic for signed and logical for unsigned integers.",
     accepts=INTEGERS,
-    meaning=semantics.shr,
+    semantics=semantics.shr,
 )
 mulhi = declare(
     "mulhi",
     2,
     "The high half of the double-width product.",
     accepts=tuple(ty for ty in INTEGERS if ty.bits >= 32),
-    meaning=semantics.mulhi,
+    semantics=semantics.mulhi,
     commutative=True,
 )
-fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, meaning=semantics.fma, ulp=1)
+fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, semantics=semantics.fma, ulp=1)
 
 
 def _example(name: str, attributes: str = "") -> str:
@@ -180,10 +190,10 @@ def _example(name: str, attributes: str = "") -> str:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     commutative=True,
     accepts=NUMBERS,
-    meaning=semantics.minimum,
+    semantics=semantics.minimum,
     examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
 )
 def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
@@ -193,10 +203,10 @@ def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     commutative=True,
     accepts=NUMBERS,
-    meaning=semantics.maximum,
+    semantics=semantics.maximum,
     examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
 )
 def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
@@ -206,9 +216,9 @@ def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     accepts=(I1, *NUMBERS),
-    meaning=lambda x, y, *, predicate: semantics.cmp(x, y, predicate),
+    semantics=lambda x, y, *, predicate: semantics.cmp(x, y, predicate),
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
 )
 def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
@@ -223,9 +233,9 @@ def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     accepts=ALL,
-    meaning=semantics.select,
+    semantics=semantics.select,
     examples=(
         "%c: tile<8xi1>, %x: tile<8xf32>, %y: tile<8xf32> | %r = select %c, %x, %y : tile<8xf32>",
         "%c: i1, %x: ptr<f32>, %y: ptr<f32> | %r = select %c, %x, %y : ptr<f32>",
@@ -242,9 +252,9 @@ def select(condition: Type, x: Type, y: Type) -> Type:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     accepts=ALL,
-    meaning=lambda x, *, to, rounding: semantics.cast(x, to, rounding),
+    semantics=lambda x, *, to, rounding: semantics.cast(x, to, rounding),
     examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
 )
 def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
@@ -266,9 +276,9 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
 
 @op(
     elementwise=True,
-    keeps_units=True,
+    unit_axes_broadcast=True,
     accepts=NUMBERS,
-    meaning=lambda x, *, to: semantics.bitcast(x, to),
+    semantics=lambda x, *, to: semantics.bitcast(x, to),
     examples=(
         "%x: tile<8xf32> | %r = bitcast %x {to = i32} : tile<8xi32>",
         "%x: ptr<f32> | %r = bitcast %x {to = i64} : i64",
@@ -290,8 +300,8 @@ def _hint(x: Any, **claims: Any) -> Any:
 
 
 @op(
-    keeps_units=True,
-    meaning=_hint,
+    unit_axes_broadcast=True,
+    semantics=_hint,
     examples=("%x: tile<8xi32> | %r = hint %x {divisible = (16), contiguous = (8)} : tile<8xi32>",),
 )
 def hint(

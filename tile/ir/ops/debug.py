@@ -5,15 +5,15 @@ from __future__ import annotations
 import enum
 
 from tile.errors import TypeRuleError
-from tile.ir.core import TILES_ALONE, WITH_TILES, Effect
-from tile.ir.debug_info import shared_out
+from tile.ir.core import TILE_ONLY, TILE_OR_LAID_OUT, Effect
+from tile.ir.debug_info import distribute_values
 from tile.ir.declare import op
 from tile.ir.types import I1, Type, require
 
 
 @op(
     effect=Effect.OUTPUT,
-    levels=WITH_TILES,
+    levels=TILE_OR_LAID_OUT,
     examples=('%x: tile<8xf32>, %n: i32 | device_print %x, %n {prefix = "x and n", hex = false}',),
 )
 def device_print(*values: Type, prefix: str, hex: bool = False) -> None:
@@ -33,7 +33,7 @@ def device_assert(condition: Type, mask: Type | None = None, *, message: str = "
     )
 
 
-@op(effect=Effect.ASSUME, levels=WITH_TILES, examples=("%c: i1 | assume %c",))
+@op(effect=Effect.ASSUME, levels=TILE_OR_LAID_OUT, examples=("%c: i1 | assume %c",))
 def assume(condition: Type) -> None:
     """Assume that a scalar condition holds from here on; analyses rely on it."""
     require(condition == I1, f"assume takes a scalar condition of type i1, not {condition}")
@@ -47,25 +47,25 @@ class StepKind(enum.Enum):
     RETURN = "return"
 
 
-@op(name="breakpoint", effect=Effect.OUTPUT, levels=TILES_ALONE, examples=("breakpoint",))
+@op(name="breakpoint", effect=Effect.OUTPUT, levels=TILE_ONLY, examples=("breakpoint",))
 def breakpoint_() -> None:
     """Stop in the debugger; without a debugger, do nothing."""
 
 
 @op(
     effect=Effect.OUTPUT,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         '%x: tile<8xf32>, %n: i32 | step %x, %n {kind = line, variables = ("x", "B = 8", "n")}',
     ),
 )
-def step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
+def debug_step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
     """Mark the begin of a statement and the values of variables there, for a debugger.
 
     `variables` describes the variables and their values; see `ir/debug_info.py` for the format.
     """
     try:
-        for _ in shared_out(variables, values, values):
+        for _ in distribute_values(variables, values, values):
             pass
     except ValueError as error:
         raise TypeRuleError(f"step: {error}") from None

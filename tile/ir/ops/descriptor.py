@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import TILES_ALONE, WITH_TILES, Effect
+from tile.ir.core import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.declare import op
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
 
 # Atomic operations on blocks return nothing, so an exchange would be a store.
-BOX_KINDS = tuple(kind for kind in RMWKind if kind is not RMWKind.XCHG)
+REDUCE_KINDS = tuple(kind for kind in RMWKind if kind is not RMWKind.XCHG)
 
 
 def _descriptor(name: str, desc: Type) -> Descriptor:
@@ -64,16 +64,16 @@ def _make(base: Any, *sizes: Any, block: tuple[int, ...], padding: Padding) -> A
 
 
 @op(
-    meaning=_make,
-    levels=TILES_ALONE,
+    semantics=_make,
+    levels=TILE_ONLY,
     examples=(
         "%p: ptr<f16>, %m: i32, %n: i32, %s: i64 | "
-        "%d = make_descriptor %p, %m, %n, %s {block = (64, 32)} : desc<64x32xf16>",
+        "%d = make_tensor_descriptor %p, %m, %n, %s {block = (64, 32)} : desc<64x32xf16>",
         "%p: ptr<f32>, %n: i32 | "
-        "%d = make_descriptor %p, %n {block = (16), padding = nan} : desc<16xf32, nan>",
+        "%d = make_tensor_descriptor %p, %n {block = (16), padding = nan} : desc<16xf32, nan>",
     ),
 )
-def make_descriptor(
+def make_tensor_descriptor(
     base: Type, *sizes: Type, block: tuple[int, ...], padding: Padding = Padding.ZERO
 ) -> Type:
     """A descriptor of the array at `base`, accessed in blocks of shape `block`.
@@ -83,7 +83,7 @@ def make_descriptor(
     """
     require(
         isinstance(base, Pointer) and isinstance(base.pointee, Scalar),
-        f"make_descriptor takes a pointer to numbers, not {base}",
+        f"make_tensor_descriptor takes a pointer to numbers, not {base}",
     )
     assert isinstance(base, Pointer) and isinstance(base.pointee, Scalar)
     desc = Descriptor(block, base.pointee, padding)
@@ -101,14 +101,14 @@ def _extent(desc: Any, *, axis: int) -> Any:
 
 
 @op(
-    meaning=_extent,
-    keeps_units=True,
-    levels=TILES_ALONE,
-    examples=("%d: desc<64x32xf16> | %n = descriptor_extent %d {axis = 1} : i32",),
+    semantics=_extent,
+    unit_axes_broadcast=True,
+    levels=TILE_ONLY,
+    examples=("%d: desc<64x32xf16> | %n = descriptor_shape %d {axis = 1} : i32",),
 )
-def descriptor_extent(desc: Type, *, axis: int) -> Type:
+def descriptor_shape(desc: Type, *, axis: int) -> Type:
     """The extent of a descriptor's array along an axis; axes count from the left."""
-    _axis("descriptor_extent", _descriptor("descriptor_extent", desc), axis)
+    _axis("descriptor_shape", _descriptor("descriptor_shape", desc), axis)
     return I32
 
 
@@ -118,9 +118,9 @@ def _stride(desc: Any, *, axis: int) -> Any:
 
 
 @op(
-    meaning=_stride,
-    keeps_units=True,
-    levels=TILES_ALONE,
+    semantics=_stride,
+    unit_axes_broadcast=True,
+    levels=TILE_ONLY,
     examples=("%d: desc<64x32xf16> | %s = descriptor_stride %d {axis = 0} : i64",),
 )
 def descriptor_stride(desc: Type, *, axis: int) -> Type:
@@ -131,7 +131,7 @@ def descriptor_stride(desc: Type, *, axis: int) -> Type:
 
 @op(
     effect=Effect.READ,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         "%d: desc<64x32xf16>, %i: i32, %j: i32 | %r = descriptor_load %d, %i, %j : tile<64x32xf16>",
     ),
@@ -145,7 +145,7 @@ def descriptor_load(desc: Type, *offsets: Type) -> Type:
 
 @op(
     effect=Effect.WRITE,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         "%d: desc<64x32xf16>, %v: tile<64x32xf16>, %i: i32, %j: i32 | "
         "descriptor_store %d, %v, %i, %j",
@@ -163,32 +163,32 @@ def descriptor_store(desc: Type, value: Type, *offsets: Type) -> None:
 
 @op(
     effect=Effect.READ | Effect.WRITE,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         "%d: desc<64x32xf16>, %v: tile<64x32xf16>, %i: i32, %j: i32 | "
-        "descriptor_atomic %d, %v, %i, %j {kind = add}",
+        "descriptor_reduce %d, %v, %i, %j {kind = add}",
     ),
 )
-def descriptor_atomic(desc: Type, value: Type, *offsets: Type, kind: RMWKind) -> None:
+def descriptor_reduce(desc: Type, value: Type, *offsets: Type, kind: RMWKind) -> None:
     """Combine each element of a block into the array atomically.
 
     Elements outside the array are not written. The memory order is relaxed, the scope the device.
     """
-    descriptor = _descriptor("descriptor_atomic", desc)
+    descriptor = _descriptor("descriptor_reduce", desc)
     allowed = RMW_ELEMENTS[kind]
-    require(kind in BOX_KINDS, f"descriptor_atomic has no {{kind = {kind}}}; store the block")
+    require(kind in REDUCE_KINDS, f"descriptor_reduce has no {{kind = {kind}}}; store the block")
     require(
         descriptor.of in allowed,
-        f"descriptor_atomic {{kind = {kind}}} is not defined on {descriptor.of}; it takes "
+        f"descriptor_reduce {{kind = {kind}}} is not defined on {descriptor.of}; it takes "
         f"{', '.join(ty.name for ty in allowed)}",
     )
-    _value("descriptor_atomic", descriptor, descriptor.box, value)
-    _offsets("descriptor_atomic", descriptor, offsets)
+    _value("descriptor_reduce", descriptor, descriptor.box, value)
+    _offsets("descriptor_reduce", descriptor, offsets)
 
 
 @op(
     effect=Effect.READ,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         "%d: desc<1x32xf16>, %i: tile<8xi32>, %j: i32 | "
         "%r = descriptor_gather %d, %i, %j : tile<8x32xf16>",
@@ -201,7 +201,7 @@ def descriptor_gather(desc: Type, rows: Type, column: Type) -> Type:
 
 @op(
     effect=Effect.WRITE,
-    levels=TILES_ALONE,
+    levels=TILE_ONLY,
     examples=(
         "%d: desc<1x32xf16>, %v: tile<8x32xf16>, %i: tile<8xi32>, %j: i32 | "
         "descriptor_scatter %d, %v, %i, %j",
@@ -218,26 +218,26 @@ def descriptor_scatter(desc: Type, value: Type, rows: Type, column: Type) -> Non
 
 
 @op(
-    meaning=lambda pointers, base, *numbers: pointers,
-    levels=WITH_TILES,
+    semantics=lambda pointers, base, *numbers: pointers,
+    levels=TILE_OR_LAID_OUT,
     examples=(
         "%p: tile<64x32xptr<f16>>, %b: ptr<f16>, %m: i32, %n: i32, %s: i64, %i: i32, %j: i32 | "
-        "%q = box_pointers %p, %b, %m, %n, %s, %i, %j : tile<64x32xptr<f16>>",
+        "%q = descriptor_pointers %p, %b, %m, %n, %s, %i, %j : tile<64x32xptr<f16>>",
     ),
 )
-def box_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
+def descriptor_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
     """Return the pointers unchanged, and state that they address a descriptor block, row-major.
 
-    The array is at `base`; `numbers` are its extents and strides, as for `make_descriptor`, and the
-    index of the block's first element. A load through the pointers reads all elements of the block
-    that are in bounds, so it may lower to a TMA load.
+    The array is at `base`; `numbers` are its extents and strides, as for `make_tensor_descriptor`,
+    and the index of the block's first element. A load through the pointers reads all elements of
+    the block that are in bounds, so it may lower to a TMA load.
     """
     require(
         isinstance(base, Pointer)
         and isinstance(pointers, Tile)
         and isinstance(base.pointee, Scalar)
         and pointers.of == base,
-        f"box_pointers takes a tile of pointers and one of them, not {pointers} and {base}",
+        f"descriptor_pointers takes a tile of pointers and one of them, not {pointers} and {base}",
     )
     assert isinstance(pointers, Tile) and isinstance(base, Pointer)
     assert isinstance(base.pointee, Scalar)
@@ -245,7 +245,8 @@ def box_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
     expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
     require(
         numbers == expected,
-        f"box_pointers of rank {rank} takes ({', '.join(map(str, expected))}) for extents, strides "
+        f"descriptor_pointers of rank {rank} takes ({', '.join(map(str, expected))}) for "
+        "extents, strides "
         f"and an index, not ({', '.join(map(str, numbers))})",
     )
     return pointers

@@ -46,7 +46,7 @@ ACCUMULATORS: dict[Scalar, tuple[Scalar, ...]] = {
 
 
 @op(
-    meaning=lambda a, b, acc, *, input_precision, max_num_imprecise_acc: semantics.dot(
+    semantics=lambda a, b, acc, *, input_precision, max_num_imprecise_acc: semantics.dot(
         a, b, acc, input_precision
     ),
     accepts=tuple(ACCUMULATORS),

@@ -23,7 +23,7 @@ SORTED = (I1, *INTEGERS, *FLOATS)
 
 
 @op(
-    meaning=lambda x, index, *, axis: semantics.gather(x, index, axis),
+    semantics=lambda x, index, *, axis: semantics.gather(x, index, axis),
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32>, %i: tile<4x2xi32> | %r = gather %x, %i {axis = -1} : tile<4x2xf32>",
@@ -48,7 +48,7 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
 
 
 @op(
-    meaning=lambda x, mask=None, *, bins: semantics.histogram(x, mask, bins),
+    semantics=lambda x, mask=None, *, bins: semantics.histogram(x, mask, bins),
     accepts=INTEGERS,
     examples=(
         "%x: tile<64xi32> | %r = histogram %x {bins = 16} : tile<16xi32>",
@@ -72,7 +72,7 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
 
 
 @op(
-    meaning=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
+    semantics=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
     accepts=SORTED,
     examples=(
         "%x: tile<4x8xf32> | %r = sort %x {axis = -1} : tile<4x8xf32>",

@@ -16,45 +16,45 @@ from tile.ir.types import F32, F64
 REALS = (F32, F64)
 declare = partial(elementwise, __name__, accepts=REALS)
 
-exp = declare("exp", 1, "e to the power `x`.", meaning=semantics.exp, ulp=2, domain=(-80, 80))
+exp = declare("exp", 1, "e to the power `x`.", semantics=semantics.exp, ulp=2, domain=(-80, 80))
 exp2 = declare(
     "exp2",
     1,
     "2 to the power `x`. A result below the least normal number may be zero.",
-    meaning=semantics.exp2,
+    semantics=semantics.exp2,
     ulp=2,
     domain=(-120, 120),
 )
 log = declare(
-    "log", 1, "The natural logarithm.", meaning=semantics.log, ulp=3, domain=(1e-30, 1e30)
+    "log", 1, "The natural logarithm.", semantics=semantics.log, ulp=3, domain=(1e-30, 1e30)
 )
 log2 = declare(
-    "log2", 1, "The logarithm to base 2.", meaning=semantics.log2, ulp=3, domain=(1e-30, 1e30)
+    "log2", 1, "The logarithm to base 2.", semantics=semantics.log2, ulp=3, domain=(1e-30, 1e30)
 )
 sin = declare(
-    "sin", 1, "The sine of `x` radians.", meaning=semantics.sin, ulp=4, domain=(-100, 100)
+    "sin", 1, "The sine of `x` radians.", semantics=semantics.sin, ulp=4, domain=(-100, 100)
 )
 cos = declare(
-    "cos", 1, "The cosine of `x` radians.", meaning=semantics.cos, ulp=4, domain=(-100, 100)
+    "cos", 1, "The cosine of `x` radians.", semantics=semantics.cos, ulp=4, domain=(-100, 100)
 )
 tanh = declare(
-    "tanh", 1, "The hyperbolic tangent.", meaning=semantics.tanh, ulp=4, domain=(-20, 20)
+    "tanh", 1, "The hyperbolic tangent.", semantics=semantics.tanh, ulp=4, domain=(-20, 20)
 )
-erf = declare("erf", 1, "The error function.", meaning=semantics.erf, ulp=4, domain=(-6, 6))
-sqrt = declare("sqrt", 1, "The square root.", meaning=semantics.sqrt, ulp=2, domain=(0, 1e30))
+erf = declare("erf", 1, "The error function.", semantics=semantics.erf, ulp=4, domain=(-6, 6))
+sqrt = declare("sqrt", 1, "The square root.", semantics=semantics.sqrt, ulp=2, domain=(0, 1e30))
 sqrt_rn = declare(
-    "sqrt_rn", 1, "The square root rounded to nearest.", meaning=semantics.sqrt, domain=(0, 1e30)
+    "sqrt_rn", 1, "The square root rounded to nearest.", semantics=semantics.sqrt, domain=(0, 1e30)
 )
 rsqrt = declare(
-    "rsqrt", 1, "One over the square root.", meaning=semantics.rsqrt, ulp=2, domain=(1e-30, 1e30)
+    "rsqrt", 1, "One over the square root.", semantics=semantics.rsqrt, ulp=2, domain=(1e-30, 1e30)
 )
-floor = declare("floor", 1, "The greatest integer not above `x`.", meaning=semantics.floor)
-ceil = declare("ceil", 1, "The least integer not below `x`.", meaning=semantics.ceil)
+floor = declare("floor", 1, "The greatest integer not above `x`.", semantics=semantics.floor)
+ceil = declare("ceil", 1, "The least integer not below `x`.", semantics=semantics.ceil)
 abs_ = elementwise(
     __name__,
     "abs",
     1,
     "The absolute value; the least integer is its own.",
     accepts=NUMBERS,
-    meaning=semantics.absolute,
+    semantics=semantics.absolute,
 )

@@ -136,8 +136,8 @@ def _addptr(ptr: Any, offset: Any, *, stride: int) -> Any:
 
 
 @op(
-    meaning=_addptr,
-    keeps_units=True,
+    semantics=_addptr,
+    unit_axes_broadcast=True,
     examples=(
         "%p: tile<8xptr<f32>>, %o: tile<8xi32> | "
         "%r = addptr %p, %o {stride = 4} : tile<8xptr<f32>>",

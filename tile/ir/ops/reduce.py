@@ -66,7 +66,7 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
 
 
 @op(
-    meaning=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
+    semantics=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
         x, kind, axis, propagate_nan=propagate_nan
     ),
     accepts=(*INTEGERS, *FLOATS),
@@ -85,7 +85,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 
 
 @op(
-    meaning=lambda x, *, axis, kind, tie_break_left: semantics.argreduce(
+    semantics=lambda x, *, axis, kind, tie_break_left: semantics.argreduce(
         x, f"arg{kind}", axis, tie_break_left
     ),
     accepts=(*INTEGERS, *FLOATS),
@@ -108,7 +108,7 @@ def arg_reduce(
 
 
 @op(
-    meaning=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
+    semantics=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
     accepts=(*INTEGERS, *FLOATS),
     examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
 )
@@ -132,7 +132,9 @@ _ALLOWED = frozenset(
 )
 
 
-def intruder(block: Block, functions: Mapping[str, Function] | None = None) -> Operation | None:
+def first_illegal_op(
+    block: Block, functions: Mapping[str, Function] | None = None
+) -> Operation | None:
     """Return the first operation that is not allowed in a combine region, or None.
 
     If `functions` has the functions of the module, called functions are checked as well.
@@ -152,8 +154,8 @@ def _intruders(
             yield from _intruders(functions[inner["callee"]].body, functions, seen)
 
 
-def refusal(name: str, inner: Operation) -> str:
-    """Return the error message for an `intruder` in the region of operation `name`."""
+def illegal_op_message(name: str, inner: Operation) -> str:
+    """Return the error message for an `first_illegal_op` in the region of operation `name`."""
     return (
         f"{name} combines by arithmetic, comparison, selection and `if` of scalars; "
         f"`{inner.name}` is not allowed there"
@@ -174,8 +176,8 @@ def _combined(name: str, xs: Sequence[Type], axis: int, combine: Block) -> None:
         yielded == elements,
         f"{where} yields one group, ({_list(elements)}), not ({_list(yielded)})",
     )
-    illegal = intruder(combine)
-    require(illegal is None, "" if illegal is None else refusal(name, illegal))
+    illegal = first_illegal_op(combine)
+    require(illegal is None, "" if illegal is None else illegal_op_message(name, illegal))
 
 
 def _list(types: Sequence[Type]) -> str:
@@ -194,16 +196,16 @@ def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 @op(
     isolated=True,
-    meaning=_semantics(semantics.reduce_by),
+    semantics=_semantics(semantics.reduce_region),
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32> | "
-        "%r = reduce_by %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
+        "%r = reduce_region %x {axis = -1} : tile<4xf32> region combine(%a: f32, %b: f32) {\n"
         "  %c = add %a, %b : f32\n"
         "  yield %c\n"
         "}",
         "%x: tile<8xf32>, %y: tile<8xi32> | "
-        "%r, %s = reduce_by %x, %y {axis = -1} : f32, i32 "
+        "%r, %s = reduce_region %x, %y {axis = -1} : f32, i32 "
         "region combine(%a: f32, %i: i32, %b: f32, %j: i32) {\n"
         "  %less = cmp %a, %b {predicate = lt} : i1\n"
         "  %c = select %less, %a, %b : f32\n"
@@ -212,41 +214,41 @@ def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
         "}",
     ),
 )
-def reduce_by(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
+def reduce_region(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
     """Reduce tiles along an axis with a combine region.
 
     The region must be associative and commutative: a backend chooses the grouping and order. The
     interpreter combines adjacent elements, in order (see `tile/ir/semantics/reduce.py`). An axis of
     extent 1 is dropped without running the region.
     """
-    _combined("reduce_by", xs, axis, combine)
+    _combined("reduce_region", xs, axis, combine)
     return tuple(with_shape(without(x, axis), x.element) for x in xs)
 
 
 @op(
     isolated=True,
-    meaning=_semantics(semantics.scan_by),
+    semantics=_semantics(semantics.scan_region),
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32> | "
-        "%r = scan_by %x {axis = -1} : tile<4x8xf32> region combine(%a: f32, %b: f32) {\n"
+        "%r = scan_region %x {axis = -1} : tile<4x8xf32> region combine(%a: f32, %b: f32) {\n"
         "  %c = max %a, %b : f32\n"
         "  yield %c\n"
         "}",
         "%x: tile<8xi64> | "
-        "%r = scan_by %x {axis = -1, reverse = true} : tile<8xi64> "
+        "%r = scan_region %x {axis = -1, reverse = true} : tile<8xi64> "
         "region combine(%a: i64, %b: i64) {\n"
         "  %c = xor %a, %b : i64\n"
         "  yield %c\n"
         "}",
     ),
 )
-def scan_by(*xs: Type, axis: int, reverse: bool = False, combine: Block) -> tuple[Type, ...]:
+def scan_region(*xs: Type, axis: int, reverse: bool = False, combine: Block) -> tuple[Type, ...]:
     """Combine each element with all before it along an axis (inclusive scan) with a combine region.
 
     The region must be associative but need not be commutative: its first group precedes the second
     along the axis. With `reverse` the axis is traversed from its end, so the first group follows
     the second. The grouping of elements is unspecified.
     """
-    _combined("scan_by", xs, axis, combine)
+    _combined("scan_region", xs, axis, combine)
     return tuple(xs)

@@ -33,8 +33,8 @@ def without(x: Type, axis: int) -> tuple[int, ...]:
 
 
 @op(
-    meaning=lambda *, start, end: semantics.arange(start, end),
-    keeps_units=True,
+    semantics=lambda *, start, end: semantics.arange(start, end),
+    unit_axes_broadcast=True,
     examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
 )
 def arange(*, start: int, end: int) -> Type:
@@ -52,8 +52,8 @@ def _splat(x: Any, *, shape: tuple[int, ...]) -> Any:
 
 
 @op(
-    meaning=_splat,
-    keeps_units=True,
+    semantics=_splat,
+    unit_axes_broadcast=True,
     examples=("%x: f32 | %r = splat %x {shape = (4, 8)} : tile<4x8xf32>",),
 )
 def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
@@ -63,8 +63,8 @@ def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 @op(
-    meaning=lambda x, *, shape: x,
-    keeps_units=True,
+    semantics=lambda x, *, shape: x,
+    unit_axes_broadcast=True,
     examples=("%x: tile<4x1xf32> | %r = broadcast %x {shape = (4, 8)} : tile<4x8xf32>",),
 )
 def broadcast(x: Type, *, shape: tuple[int, ...]) -> Type:
@@ -82,8 +82,8 @@ def _expand_dims(x: Any, *, axis: int) -> Any:
 
 
 @op(
-    meaning=_expand_dims,
-    keeps_units=True,
+    semantics=_expand_dims,
+    unit_axes_broadcast=True,
     examples=("%x: tile<8xf32> | %r = expand_dims %x {axis = -2} : tile<1x8xf32>",),
 )
 def expand_dims(x: Type, *, axis: int) -> Type:
@@ -100,7 +100,7 @@ def expand_dims(x: Type, *, axis: int) -> Type:
 
 
 @op(
-    meaning=lambda x, *, shape: semantics.reshape(x, shape),
+    semantics=lambda x, *, shape: semantics.reshape(x, shape),
     examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
 )
 def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
@@ -116,8 +116,8 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 @op(
-    meaning=lambda x, *, order: semantics.permute(x, order),
-    keeps_units=True,
+    semantics=lambda x, *, order: semantics.permute(x, order),
+    unit_axes_broadcast=True,
     examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
 )
 def trans(x: Type, *, order: tuple[int, ...]) -> Type:
@@ -131,8 +131,8 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
 
 
 @op(
-    meaning=lambda x, *, axis: semantics.flip(x, axis),
-    keeps_units=True,
+    semantics=lambda x, *, axis: semantics.flip(x, axis),
+    unit_axes_broadcast=True,
     accepts=ALL,
     examples=("%x: tile<4x8xf32> | %r = flip %x {axis = -1} : tile<4x8xf32>",),
 )
@@ -143,8 +143,8 @@ def flip(x: Type, *, axis: int) -> Type:
 
 
 @op(
-    meaning=semantics.join,
-    keeps_units=True,
+    semantics=semantics.join,
+    unit_axes_broadcast=True,
     accepts=ALL,
     examples=(
         "%a: tile<4xf32>, %b: tile<4xf32> | %r = join %a, %b : tile<4x2xf32>",
@@ -158,8 +158,8 @@ def join(a: Type, b: Type) -> Type:
 
 
 @op(
-    meaning=semantics.split,
-    keeps_units=True,
+    semantics=semantics.split,
+    unit_axes_broadcast=True,
     accepts=ALL,
     examples=(
         "%x: tile<4x2xf32> | %a, %b = split %x : tile<4xf32>, tile<4xf32>",

@@ -32,7 +32,7 @@ from tile.ir.semantics.arith import (
     xor,
 )
 from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, widen
-from tile.ir.semantics.dot import cut, dot, round_to_tf32
+from tile.ir.semantics.dot import dot, round_to_tf32, truncate_mantissa
 from tile.ir.semantics.dtype_tables import quiet, ulp_distance
 from tile.ir.semantics.math import (
     ceil,
@@ -51,7 +51,7 @@ from tile.ir.semantics.math import (
     tanh,
     trunc,
 )
-from tile.ir.semantics.reduce import Combine, argreduce, reduce, reduce_by, scan, scan_by
+from tile.ir.semantics.reduce import Combine, argreduce, reduce, reduce_region, scan, scan_region
 from tile.ir.semantics.shape import (
     arange,
     broadcast_to,
@@ -86,7 +86,6 @@ __all__ = [
     "constant",
     "conversion",
     "cos",
-    "cut",
     "div",
     "dot",
     "erf",
@@ -113,7 +112,7 @@ __all__ = [
     "permute",
     "quiet",
     "reduce",
-    "reduce_by",
+    "reduce_region",
     "rem",
     "reshape",
     "rint",
@@ -121,7 +120,7 @@ __all__ = [
     "rsqrt",
     "scalar_of",
     "scan",
-    "scan_by",
+    "scan_region",
     "select",
     "shl",
     "shr",
@@ -133,6 +132,7 @@ __all__ = [
     "sub",
     "tanh",
     "trunc",
+    "truncate_mantissa",
     "ulp_distance",
     "widen",
     "xor",

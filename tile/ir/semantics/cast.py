@@ -51,7 +51,7 @@ from tile.ir.types import (
     require,
     scalar_of,
 )
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 _LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
 HALF = np.uint32(16)
@@ -177,7 +177,8 @@ def conversion(source: Dtype, target: str, rounding: str = "rtne") -> Unary:
     """Return the function that casts arrays of dtype `source` to the scalar type named `target`."""
     to = numpy_dtype(SCALARS[target])
     require(
-        rounding in ("rtne", "rtz"), f"the rounding of a cast is rtne or rtz, not {brief(rounding)}"
+        rounding in ("rtne", "rtz"),
+        f"the rounding of a cast is rtne or rtz, not {short_repr(rounding)}",
     )
     if rounding == "rtz":
         return _towards_zero(source, to)
@@ -212,7 +213,9 @@ def constant(value: Any, ty: Scalar | Pointer) -> Array:
             return cast(_exact_array(number), ty).reshape(())
     bounds = I64 if isinstance(ty, Pointer) else ty
     low, high = bounds.min_value, bounds.max_value
-    require(isinstance(number, int), f"a constant of type {ty} is an integer, not {brief(value)}")
+    require(
+        isinstance(number, int), f"a constant of type {ty} is an integer, not {short_repr(value)}"
+    )
     require(low <= number <= high, f"{number} does not fit {ty}, which holds {low} to {high}")
     return np.array(number, numpy_dtype(ty))
 
@@ -226,7 +229,7 @@ def _number(value: Any) -> int | float:
         is_real = isinstance(value, (float, np.generic)) and not isinstance(
             value, np.complexfloating
         )
-        require(is_real, f"a constant is a number, not {brief(value)}")
+        require(is_real, f"a constant is a number, not {short_repr(value)}")
         return float(value)
 
 

@@ -74,7 +74,7 @@ def round_to_tf32(x: Array) -> Array:
     return rounded
 
 
-def cut(x: Array, bits: int) -> Array:
+def truncate_mantissa(x: Array, bits: int) -> Array:
     """Truncate f32 values to `bits` bits of mantissa, as tensor cores do."""
     truncated: Array = (x.view(np.uint32) & np.uint32(-1 << 23 - bits & 0xFFFFFFFF)).view(F32)
     nan = np.isnan(x)

@@ -117,7 +117,7 @@ FIRST = slice(0, None, 2)
 SECOND = slice(1, None, 2)
 
 
-def reduce_by(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, ...]:
+def reduce_region(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, ...]:
     """Combine the elements along `axis`, whose extent is a power of two, and drop the axis."""
     arrays = _over_all_programs(xs)
     while arrays[0].shape[axis] > 1:
@@ -125,7 +125,7 @@ def reduce_by(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, 
     return tuple(array.squeeze(axis) for array in arrays)
 
 
-def scan_by(
+def scan_region(
     xs: Sequence[Array], combine: Combine, axis: int, reverse: bool = False
 ) -> tuple[Array, ...]:
     """Combine each element with all before it along `axis` (inclusive scan).
@@ -134,7 +134,7 @@ def scan_by(
     """
     if reverse:
         flipped = [np.flip(x, axis) for x in xs]
-        return tuple(np.flip(x, axis) for x in scan_by(flipped, combine, axis))
+        return tuple(np.flip(x, axis) for x in scan_region(flipped, combine, axis))
     return tuple(_scan(_over_all_programs(xs), combine, axis))
 
 

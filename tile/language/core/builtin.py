@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tile.errors import CompilationError
-from tile.pickling import ByName
-from tile.tracebacks import entry
+from tile.pickling import PickledByName
+from tile.tracebacks import public_function
 
 if TYPE_CHECKING:  # not imported by a process whose kernels are all in the disk cache
     from tile.ir.builder import Builder
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Builtin(ByName, Generic[P, R]):
+class Builtin(PickledByName, Generic[P, R]):
     """A function of the language, callable only while a kernel is compiled."""
 
     def __init__(self, function: Callable[Concatenate[Builder, P], R]) -> None:
@@ -61,7 +61,7 @@ class Builtin(ByName, Generic[P, R]):
             self._check(args, kwargs)
             raise
 
-    @entry
+    @public_function
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise `CompilationError`: a builtin can only be called inside a kernel."""
         raise CompilationError(

@@ -43,7 +43,7 @@ from tile.ir.types import (
 from tile.language.core.constexpr import constexpr
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 Number: TypeAlias = bool | int | float
 Operand: TypeAlias = Tensor | bool | int | float
@@ -172,7 +172,11 @@ def describe(x: Any) -> str:
         return str(x.type)
     if isinstance(x, Type):
         return f"the type {spelled(x)}"
-    return brief(x) if x is None or as_number(x) is not None else f"{brief(x)} ({type(x).__name__})"
+    return (
+        short_repr(x)
+        if x is None or as_number(x) is not None
+        else f"{short_repr(x)} ({type(x).__name__})"
+    )
 
 
 def convert(

@@ -9,7 +9,7 @@ from tile.errors import CompilationError
 from tile.ir.effects import constant_of
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import Tensor
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 
 def constant_value(x: Any) -> Any:
@@ -50,7 +50,7 @@ def static_truth(x: Any, subject: str) -> bool:
     try:
         return bool(x)
     except Exception as error:
-        raise failed(f"the truth of {brief(x)}, {subject},", error) from error
+        raise failed(f"the truth of {short_repr(x)}, {subject},", error) from error
 
 
 SELF_EXPLANATORY = (TypeError, ValueError, ZeroDivisionError, OverflowError, IndexError)
@@ -59,7 +59,7 @@ SELF_EXPLANATORY = (TypeError, ValueError, ZeroDivisionError, OverflowError, Ind
 def failed(subject: str, error: Exception) -> CompilationError:
     """Return the error for an operation on compile-time values that raised `error`."""
     named = "" if type(error) in SELF_EXPLANATORY else f"{type(error).__name__}: "
-    return CompilationError(f"{subject}: {named}{brief(error, show=str)}")
+    return CompilationError(f"{subject}: {named}{short_repr(error, show=str)}")
 
 
 def compile_time(x: Any, subject: str) -> Any:
@@ -78,7 +78,7 @@ def compile_time_int(x: Any, subject: str) -> int:
     """Return a compile-time integer; raise `CompilationError` for others, including booleans."""
     value = compile_time(x, subject)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise CompilationError(f"{subject} must be an integer, not {brief(value)}")
+        raise CompilationError(f"{subject} must be an integer, not {short_repr(value)}")
     return int(bounded(operator.index(value)))
 
 

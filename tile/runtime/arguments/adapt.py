@@ -31,8 +31,8 @@ from tile.runtime.arguments.opencl_buffers import is_opencl, opencl_array
 from tile.runtime.arguments.torch_tensors import is_torch, torch_array, torch_dtype
 from tile.runtime.arguments.uninitialized import EmptyArray
 from tile.runtime.signature import parse_type
-from tile.short_repr import brief
-from tile.tracebacks import entry
+from tile.short_repr import short_repr
+from tile.tracebacks import public_function
 
 DLPACK_CPU = 1
 
@@ -47,7 +47,7 @@ class MockArray:
     `dtype` is one of `tile.language`, NumPy or torch, or its name in signatures (`"fp32"`).
     """
 
-    @entry
+    @public_function
     def __init__(self, dtype: Any, shape: tuple[int, ...] = ()) -> None:
         self.dtype = dtype
         self.shape = shape
@@ -69,7 +69,7 @@ def _mock_element(dtype: Any) -> Scalar | Pointer:
     try:
         numpy_dtype = np.dtype(dtype)
     except TypeError:
-        raise ArgumentTypeError(f"a MockArray takes a dtype, not {brief(dtype)}") from None
+        raise ArgumentTypeError(f"a MockArray takes a dtype, not {short_repr(dtype)}") from None
     return element_type(numpy_dtype, "a MockArray")
 
 
@@ -182,7 +182,7 @@ def _guarded(adapter: Adapter) -> Adapter:
         except Exception as error:
             raise ArgumentTypeError(
                 f"{label}, a {type(value).__name__}, cannot be taken as an array: "
-                f"{type(error).__name__}: {brief(error, show=str)}"
+                f"{type(error).__name__}: {short_repr(error, show=str)}"
             ) from error
 
     return adapt_foreign
@@ -219,13 +219,14 @@ def _dlpack(value: Any, label: str) -> Array:
     device = value.__dlpack_device__()
     if not (isinstance(device, tuple) and len(device) == 2):
         raise ArgumentTypeError(
-            f"`__dlpack_device__` of {label} ({type(value).__name__}) returns {brief(device)}; it "
+            f"`__dlpack_device__` of {label} ({type(value).__name__}) returns "
+            f"{short_repr(device)}; it "
             "must be a pair of a device's type and its number"
         )
     if device[0] != DLPACK_CPU:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} in the memory of a device (DLPack's type "
-            f"{brief(device[0])}) that cannot be copied from here; copy it to the host first"
+            f"{short_repr(device[0])}) that cannot be copied from here; copy it to the host first"
         )
     return np.from_dlpack(value)
 
@@ -280,7 +281,7 @@ def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:
     return next((getattr(value, name) for name in names if hasattr(value, name)), None)
 
 
-@entry
+@public_function
 def pointers(arrays: Sequence[Any]) -> PointerArray:
     """Return an array of pointers to `arrays`, which a kernel takes as a pointer to pointers.
 

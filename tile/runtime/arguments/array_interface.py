@@ -15,7 +15,7 @@ import numpy as np
 
 from tile.errors import ArgumentTypeError
 from tile.runtime.arguments.device_arrays import DType, element_type
-from tile.short_repr import brief
+from tile.short_repr import short_repr
 
 HOST = "__array_interface__"
 CUDA = "__cuda_array_interface__"
@@ -42,7 +42,7 @@ def read_interface(value: object, protocol: str, label: str) -> Interface:
     fields = getattr(value, protocol)
     whose = f"`{protocol}` of {label} ({type(value).__name__})"
     if not isinstance(fields, Mapping):
-        raise ArgumentTypeError(f"{whose} is {brief(fields)}; it must be a dictionary")
+        raise ArgumentTypeError(f"{whose} is {short_repr(fields)}; it must be a dictionary")
     missing = [key for key in ("shape", "typestr") if key not in fields]
     missing += ["data"] * (protocol == CUDA and "data" not in fields)
     if missing:
@@ -51,13 +51,14 @@ def read_interface(value: object, protocol: str, label: str) -> Interface:
         raise ArgumentTypeError(f"{label} has a mask, which kernels would ignore")
     shape = _integers(fields["shape"], f"'shape' in {whose}")
     if any(extent < 0 for extent in shape):
-        raise ArgumentTypeError(f"'shape' in {whose} is {brief(shape)}; extents are 0 or more")
+        raise ArgumentTypeError(f"'shape' in {whose} is {short_repr(shape)}; extents are 0 or more")
     strides = fields.get("strides")
     if strides is not None:
         strides = _integers(strides, f"'strides' in {whose}")
         if len(strides) != len(shape):
             raise ArgumentTypeError(
-                f"'strides' in {whose} are {brief(strides)}, and its shape is {brief(shape)}: "
+                f"'strides' in {whose} are {short_repr(strides)}, and its shape is "
+                f"{short_repr(shape)}: "
                 "there must be one for each axis"
             )
     dtype = _dtype(fields["typestr"], whose)
@@ -72,22 +73,22 @@ def _integers(values: Any, key: str) -> tuple[int, ...]:
     try:
         numbers = tuple(operator.index(value) for value in values)
     except TypeError:
-        raise ArgumentTypeError(f"{key} is {brief(values)}; it must be integers") from None
+        raise ArgumentTypeError(f"{key} is {short_repr(values)}; it must be integers") from None
     if any(abs(number) >> (ADDRESS_BITS - 1) for number in numbers):
-        raise ArgumentTypeError(f"{key} is {brief(values)}; they are of 64 bits at most")
+        raise ArgumentTypeError(f"{key} is {short_repr(values)}; they are of 64 bits at most")
     return numbers
 
 
 def _dtype(typestr: Any, whose: str) -> DType:
     if not isinstance(typestr, str):
         raise ArgumentTypeError(
-            f"'typestr' in {whose} is {brief(typestr)}; it is text such as '<f4'"
+            f"'typestr' in {whose} is {short_repr(typestr)}; it is text such as '<f4'"
         )
     try:
         return np.dtype(typestr)
     except TypeError as error:
         raise ArgumentTypeError(
-            f"'typestr' in {whose} is {brief(typestr)}; it is text such as '<f4'"
+            f"'typestr' in {whose} is {short_repr(typestr)}; it is text such as '<f4'"
         ) from error
 
 
@@ -100,9 +101,10 @@ def _data(data: Any, whose: str, protocol: str) -> tuple[int | None, bool]:
         address = 0 if pointer is None and protocol == CUDA else operator.index(pointer)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"'data' in {whose} is {brief(data)}; it is a pair of an address and whether the array "
+            f"'data' in {whose} is {short_repr(data)}; it is a pair of an address and whether "
+            "the array "
             "is read-only"
         ) from None
     if not 0 <= address < 1 << ADDRESS_BITS:
-        raise ArgumentTypeError(f"'data' in {whose} has {brief(address)} for an address")
+        raise ArgumentTypeError(f"'data' in {whose} has {short_repr(address)} for an address")
     return address, bool(read_only)

@@ -24,14 +24,14 @@ from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, element_type
-from tile.short_repr import brief
-from tile.tracebacks import constructed, entry
+from tile.short_repr import short_repr
+from tile.tracebacks import public_class, public_function
 
 ALIGNMENT = Descriptor.ALIGNMENT
 SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
 
 
-@constructed
+@public_class
 @dataclass
 class TensorDescriptor(Adaptable):
     """An array of 1 to 5 axes that is contiguous along the last axis.
@@ -58,7 +58,7 @@ class TensorDescriptor(Adaptable):
         checked(self, "a TensorDescriptor")
 
     @classmethod
-    @entry
+    @public_function
     def from_tensor(
         cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
     ) -> TensorDescriptor:
@@ -107,7 +107,7 @@ def checked(desc: TensorDescriptor, label: str) -> tuple[Padding, tuple[tuple[in
         )
     if desc.padding not in list(Padding):
         raise ArgumentValueError(
-            f'the padding of {label} is "zero" or "nan", not {brief(desc.padding)}'
+            f'the padding of {label} is "zero" or "nan", not {short_repr(desc.padding)}'
         )
     if any(not 0 <= extent <= I32.max_value for extent in shape):
         raise ArgumentValueError(
@@ -125,7 +125,9 @@ def _integers(values: Any, name: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, values))
     except (TypeError, ValueError):
-        raise ArgumentTypeError(f"{name} is a sequence of integers, not {brief(values)}") from None
+        raise ArgumentTypeError(
+            f"{name} is a sequence of integers, not {short_repr(values)}"
+        ) from None
 
 
 def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
@@ -151,7 +153,7 @@ def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
 def _memory(base: Any, label: str) -> Any:
     """Return an adapted array, or raise `ArgumentTypeError` for anything else."""
     if not isinstance(base, np.ndarray | DeviceArray):
-        raise ArgumentTypeError(f"the base of {label} is an array, not {brief(base)}")
+        raise ArgumentTypeError(f"the base of {label} is an array, not {short_repr(base)}")
     return base
 
 

@@ -51,9 +51,9 @@ class WrittenMap:
 class EmptyArray(np.ndarray[Any, np.dtype[Any]]):
     """An array whose elements are undefined until they are written.
 
-    Kernels write it, and so do assignments to elements (`x[...] = 0`), `fill`, `np.copyto` and
-    `out=` of NumPy's functions; after any other write call `mark_written`. Views share the mask of
-    written elements. A copy, also one by assignment, has its own mask with the same contents as
+    Kernels write it, and so do assignments to elements (`x[...] = 0`), `fill`, `np.copyto`
+    and `out=` of NumPy's functions; after any other write call `mark_written`. Views share the mask
+    of written elements. A copy, also one by assignment, has its own mask with the same contents as
     the original. Results of arithmetic are plain arrays.
     """
 

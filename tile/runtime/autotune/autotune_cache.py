@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tile import cache
-from tile.cache.disk_cache import read_regular, write_whole
+from tile.cache.disk_cache import read_regular_file, write_atomically
 from tile.tracebacks import warn
 
 
 def default_folder() -> Path:
     """Return the folder of results if the user names none."""
-    return cache.folder() / "autotune"
+    return cache.cache_folder() / "autotune"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TuningResult:
     skipped: dict[str, str]
 
 
-class TuningStore:
+class AutotuneCache:
     """The tuning results of one kernel and list of configurations, by tuning key.
 
     A file is specific to the kernel's own source, the list and the machine's architecture, but not
@@ -57,7 +57,7 @@ class TuningStore:
     def load(self, key: tuple[Any, ...]) -> TuningResult | None:
         """Return the result for `key`, or None if there is no readable one."""
         try:
-            content = json.loads(read_regular(self.path(key)))
+            content = json.loads(read_regular_file(self.path(key)))
         except (OSError, ValueError):
             return None
         timings = content.get("timings") if isinstance(content, dict) else None
@@ -94,7 +94,7 @@ class TuningStore:
         }
         text = json.dumps(content, indent=1)
         try:
-            write_whole(self.path(key), text.encode())
+            write_atomically(self.path(key), text.encode())
         except OSError as error:
             warn(f"the tuning result of {self.name} is not saved: {error}")
 

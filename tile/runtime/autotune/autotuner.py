@@ -30,7 +30,7 @@ from tile.pickling import Reduction
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotune.autotune_cache import TuningStore, default_folder
+from tile.runtime.autotune.autotune_cache import AutotuneCache, default_folder
 from tile.runtime.autotune.configs import (
     Call,
     Config,
@@ -45,10 +45,10 @@ from tile.runtime.autotune.configs import (
 from tile.runtime.autotune.do_bench import measure, quantiles_of
 from tile.runtime.autotune.skipped_configs import Skipped, reason
 from tile.runtime.binding import OPTION_DEFAULTS
-from tile.runtime.grid import normalise_grid
-from tile.runtime.launch_hooks import Alternative, observing
-from tile.short_repr import brief
-from tile.tracebacks import entry
+from tile.runtime.grid import normalize_grid
+from tile.runtime.launch_hooks import TunedLaunch, active_observer
+from tile.short_repr import short_repr
+from tile.tracebacks import public_function
 
 __all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristics"]
 
@@ -138,7 +138,7 @@ class Autotuner(KernelWrapper):
         rep_ms: float = 100,
         use_cuda_graph: bool = False,
         do_bench: Callable[..., Any] | None = None,
-        store: TuningStore | None = None,
+        store: AutotuneCache | None = None,
         executor: Executor | None = None,
     ) -> None:
         super().__init__(kernel)
@@ -168,7 +168,7 @@ class Autotuner(KernelWrapper):
             if parameter.default is not parameter.empty
         }
 
-    @entry
+    @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the best configuration for these arguments, tuning first if necessary.
 
@@ -179,7 +179,7 @@ class Autotuner(KernelWrapper):
         self.check_free(self._chosen, call, "@autotune")
         if warmup:
             return self._compile(self._pruned(call), call)
-        observer = observing()
+        observer = active_observer()
         if observer is not None and len(self.configs) > 1:
             return observer.tuned(self.__name__, self._alternatives(call))
         config = self.configs[0] if len(self.configs) == 1 else self._best(call)
@@ -195,7 +195,7 @@ class Autotuner(KernelWrapper):
         """Return the configurations to try, after pruning."""
         return self._pruning(self.configs, call, self.__name__)
 
-    def _alternatives(self, call: Call) -> list[Alternative]:
+    def _alternatives(self, call: Call) -> list[TunedLaunch]:
         """Return every configuration that can run, each with a launch on the current arguments."""
         snapshot = Snapshot()
         configs = self._pruned(call)
@@ -209,7 +209,7 @@ class Autotuner(KernelWrapper):
             return self._launch_chosen(call, config)
 
         return [
-            Alternative(str(config), functools.partial(launch, config))
+            TunedLaunch(str(config), functools.partial(launch, config))
             for config in dict.fromkeys(configs)
             if config not in skipped
         ]
@@ -239,7 +239,7 @@ class Autotuner(KernelWrapper):
             *call.args, grid=call.grid, warmup=warmup, **call.with_config(config)
         )
 
-    @entry
+    @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Return the names of the array arguments that any configuration of the kernel writes."""
         call = self.bind(args, kwargs, None)
@@ -299,7 +299,7 @@ class Autotuner(KernelWrapper):
                 grid = grid({**values, **self.configs[0].all_kwargs()})
         except KeyError:
             return False
-        return 0 in normalise_grid(grid)
+        return 0 in normalize_grid(grid)
 
     def _key(self, call: Call) -> Key:
         """Return the values of the key arguments, the types of the arrays, and the backend."""
@@ -460,7 +460,7 @@ class Autotuner(KernelWrapper):
 
     def _report(self, key: Key, skipped: Skipped) -> str:
         """Return the last tuning run as a table, fastest first, with the reasons of skips."""
-        values = ", ".join(f"{n}={brief(v)}" for n, v in zip(self.keys, key, strict=False))
+        values = ", ".join(f"{n}={short_repr(v)}" for n, v in zip(self.keys, key, strict=False))
         timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
         without = f", {len(skipped)} skipped" if len(skipped) else ""
         lines = [
@@ -559,7 +559,7 @@ def _fastest(timings: Mapping[Config, Sequence[float]]) -> Config:
     return min(timings, key=lambda config: _cost(timings[config]))
 
 
-@entry
+@public_function
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -611,16 +611,16 @@ def autotune(
     for name, value in (("warmup", warmup), ("rep", rep)):
         if value is not None and not _is_time(value):
             raise ArgumentValueError(
-                f"{name}={brief(value)} of autotune is a time in ms: zero or more"
+                f"{name}={short_repr(value)} of autotune is a time in ms: zero or more"
             )
 
-    @entry
+    @public_function
     def decorate(kernel: Kernel) -> Autotuner:
         check_kernel(kernel, "autotune")
         store = None
         if cache_results is not False:
             folder = default_folder() if cache_results is True else Path(cache_results)
-            store = TuningStore(folder, kernel.fn, [str(config) for config in configs])
+            store = AutotuneCache(folder, kernel.fn, [str(config) for config in configs])
         return Autotuner(
             kernel,
             configs,
@@ -649,12 +649,15 @@ def _configs(configs: object) -> list[Config]:
     """Return the configurations of a decorator, or raise `ArgumentTypeError`."""
     if not isinstance(configs, Iterable) or isinstance(configs, str | bytes | Mapping):
         raise ArgumentTypeError(
-            f"autotune takes a list of Config, not {brief(configs)}: [Config({{'BLOCK': 128}})]"
+            f"autotune takes a list of Config, not {short_repr(configs)}: "
+            f"[Config({{'BLOCK': 128}})]"
         )
     listed = list(configs)
     for config in listed:
         if not isinstance(config, Config):
-            raise ArgumentTypeError(f"autotune takes a list of Config, with {brief(config)} in it")
+            raise ArgumentTypeError(
+                f"autotune takes a list of Config, with {short_repr(config)} in it"
+            )
     return listed
 
 
@@ -667,7 +670,7 @@ class Heuristics(KernelWrapper):
         super().__init__(kernel)
         self.values = dict(values)
 
-    @entry
+    @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Run the wrapped kernel with the computed values.
 
@@ -675,7 +678,7 @@ class Heuristics(KernelWrapper):
         """
         return self.kernel.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
 
-    @entry
+    @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Return the names of the array arguments that the kernel writes with computed values."""
         return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
@@ -695,7 +698,7 @@ class Heuristics(KernelWrapper):
         return {**kwargs, **computed}
 
 
-@entry
+@public_function
 def heuristics(
     values: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> Callable[[Kernel], Heuristics]:
@@ -706,13 +709,13 @@ def heuristics(
     """
     if not isinstance(values, Mapping):
         raise ArgumentTypeError(
-            f"heuristics takes a dict of functions by name, not {brief(values)}: "
+            f"heuristics takes a dict of functions by name, not {short_repr(values)}: "
             "{'BLOCK': lambda args: ...}"
         )
     for name, rule in values.items():
         if not callable(rule):
             raise ArgumentTypeError(
-                f"heuristics takes functions of the arguments, not {brief(rule)}: "
+                f"heuristics takes functions of the arguments, not {short_repr(rule)}: "
                 f"{{{name!r}: lambda args: ...}}"
             )
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError, HookError
-from tile.pickling import ByName
-from tile.short_repr import brief
-from tile.tracebacks import constructed, entry
+from tile.pickling import PickledByName
+from tile.short_repr import short_repr
+from tile.tracebacks import public_class, public_function
 
 
 @contextmanager
@@ -59,7 +59,7 @@ class Kernel(Protocol):
         """Return the launch function of the kernel's arguments, on `grid`."""
 
 
-@constructed
+@public_class
 @dataclass(frozen=True)
 class Config:
     """One configuration: meta-parameters (`kwargs`, by parameter name) and compile options.
@@ -78,7 +78,7 @@ class Config:
     def __post_init__(self) -> None:
         if not isinstance(self.kwargs, Mapping):
             raise ArgumentTypeError(
-                f"a Config takes a dict of meta-parameters, not {brief(self.kwargs)}: "
+                f"a Config takes a dict of meta-parameters, not {short_repr(self.kwargs)}: "
                 "Config({'BLOCK': 128}, num_warps=4)"
             )
         object.__setattr__(self, "kwargs", dict(self.kwargs))
@@ -87,7 +87,7 @@ class Config:
             name = min(both)
             raise ArgumentTypeError(
                 f"{name} is an option, not a key of the dict: "
-                f"Config({{...}}, {name}={brief(self.kwargs[name])})"
+                f"Config({{...}}, {name}={short_repr(self.kwargs[name])})"
             )
         Options.of(self._options())  # raises for invalid values
         for name, value in self.kwargs.items():
@@ -95,7 +95,8 @@ class Config:
                 hash(value)
             except TypeError as error:
                 raise ArgumentTypeError(
-                    f"{name} of a Config is {brief(value)}; meta-parameters are hashable constants"
+                    f"{name} of a Config is {short_repr(value)}; meta-parameters are hashable "
+                    "constants"
                 ) from error
 
     def _options(self) -> dict[str, Any]:
@@ -147,7 +148,8 @@ class Pruning:
         count = isinstance(self.top_k, int) and self.top_k >= 1
         if not share and not count:
             raise ArgumentValueError(
-                f"top_k is {brief(self.top_k)}; it is a count from 1 or a fraction as a float up "
+                f"top_k is {short_repr(self.top_k)}; it is a count from 1 or a fraction as a "
+                "float up "
                 "to 1.0"
             )
         if self.perf_model is None and (count or self.top_k < 1):
@@ -194,7 +196,7 @@ def pruning(prune_configs_by: Mapping[str, Any] | None) -> Pruning:
     rules = {} if prune_configs_by is None else prune_configs_by
     if not isinstance(rules, Mapping):
         raise ArgumentTypeError(
-            f"prune_configs_by is a dict with {', '.join(PRUNE_KEYS)}, not {brief(rules)}"
+            f"prune_configs_by is a dict with {', '.join(PRUNE_KEYS)}, not {short_repr(rules)}"
         )
     unknown = sorted(set(rules) - set(PRUNE_KEYS))
     if unknown:
@@ -209,11 +211,11 @@ def check_kernel(kernel: object, decorator: str) -> None:
     if not hasattr(kernel, "arg_names"):
         raise ArgumentTypeError(
             f"@tile.{decorator} decorates a kernel of @tile.jit, or of another such decorator, and "
-            f"this is {brief(kernel)}"
+            f"this is {short_repr(kernel)}"
         )
 
 
-class KernelWrapper(ByName, ABC):
+class KernelWrapper(PickledByName, ABC):
     """A kernel that adds meta-parameters to the calls of the kernel it wraps."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -230,7 +232,7 @@ class KernelWrapper(ByName, ABC):
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Compile, and launch unless `warmup`."""
 
-    @entry
+    @public_function
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments without launching, and return the result."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
@@ -245,14 +247,14 @@ class KernelWrapper(ByName, ABC):
     def check_names(self, option: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return `names` as a tuple; raise `ArgumentTypeError` if one is not a parameter."""
         if isinstance(names, str):
-            raise ArgumentTypeError(f"{option} is a list of names: {option}=[{brief(names)}]")
+            raise ArgumentTypeError(f"{option} is a list of names: {option}=[{short_repr(names)}]")
         if not isinstance(names, Iterable):
-            raise ArgumentTypeError(f"{option} is a list of names, not {brief(names)}")
+            raise ArgumentTypeError(f"{option} is a list of names, not {short_repr(names)}")
         names = tuple(names)
         for name in names:
             if name not in self.arg_names:
                 raise ArgumentTypeError(
-                    f"{option} names {brief(name)}, which is not a parameter of "
+                    f"{option} names {short_repr(name)}, which is not a parameter of "
                     f"{self.__name__}({', '.join(self.arg_names)})"
                 )
         return tuple(names)

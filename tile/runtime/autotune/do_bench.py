@@ -14,7 +14,7 @@ import numpy as np
 from tile.backends.base import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.kernel import recorded_launches
-from tile.tracebacks import entry
+from tile.tracebacks import public_function
 
 RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
     "min": min,
@@ -123,7 +123,7 @@ def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[flo
     return [float(value) for value in np.quantile(times, list(quantiles))]
 
 
-@entry
+@public_function
 def do_bench(
     fn: Callable[[], object],
     warmup: float = 25,

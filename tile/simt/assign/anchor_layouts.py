@@ -27,29 +27,29 @@ from tile.ir.core import Block, Function, OpDef, Operation, Value
 from tile.ir.ops import control, debug, indexing, memory, shape
 from tile.ir.types import Tile
 from tile.simt.assign.coalesce import default_layout
-from tile.simt.assign.dot_layouts import Product
-from tile.simt.assign.layout_cost import conversion, work
-from tile.simt.hopper.wgmma_layouts import taken_factor
+from tile.simt.assign.dot_layouts import DotLayouts
+from tile.simt.assign.layout_cost import conversion_cost, op_cost
+from tile.simt.hopper.wgmma_layouts import operand_register_layout
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
 from tile.simt.ops.layout_inference import (
-    forward,
     is_flexible,
-    joined,
+    joined_layout,
     operand_layout,
-    parted,
-    reduced,
+    reduced_layout,
+    result_layout,
+    split_layout,
 )
-from tile.simt.ops.wgmma import group_dot
+from tile.simt.ops.wgmma import wgmma
 from tile.simt.target import SimtTarget
-from tile.transforms.region_utils import CARRYING, Carried, carried
+from tile.transforms.region_utils import CONTROL_FLOW_OPS, CarriedTile, carried_tiles
 
 # The layout in which an operation takes each operand; None for a scalar.
 Needs = Mapping[Operation, Sequence[LinearLayout | None]]
 
 
-def wishes(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
+def preferred_layouts(function: Function, needs: Needs) -> dict[Value, LinearLayout]:
     """Return the preferred layout of each value that has one, given what some operations need."""
     sweep = _Preferences(needs)
     sweep.block(function.body, 0)
@@ -75,7 +75,7 @@ class _Preferences:
         if op in self.needs:
             for value, layout in zip(op.operands, self.needs[op], strict=True):
                 self.prefer(value, layout, depth)
-        elif op.defn in CARRYING:
+        elif op.defn in CONTROL_FLOW_OPS:
             self.carrying(op, depth)
         elif is_flexible(op) and op.result in self.preferred:
             layout = operand_layout(op, self.preferred[op.result][0])
@@ -83,7 +83,7 @@ class _Preferences:
                 self.prefer(value, layout, depth)
 
     def carrying(self, op: Operation, depth: int) -> None:
-        groups = list(carried(op))
+        groups = list(carried_tiles(op))
         for group in groups:
             self.all_of(group.yields, group.result, depth)
         for region in op.regions:
@@ -101,7 +101,7 @@ class _Preferences:
 
 
 @dataclass(frozen=True)
-class Machine:
+class LayoutOptions:
     """A target, and the number of warps of a program."""
 
     target: SimtTarget
@@ -132,19 +132,19 @@ Taken = list[LinearLayout | None]
 
 
 @dataclass(frozen=True)
-class Homes:
+class AnchorLayouts:
     """The anchor layouts of values, and the layouts in which operations take their operands."""
 
     of: dict[Value, LinearLayout] = field(default_factory=dict)
     taken: dict[Operation, Taken] = field(default_factory=dict)
 
 
-def homes(
+def find_anchors(
     function: Function,
-    machine: Machine,
+    machine: LayoutOptions,
     accesses: Mapping[Operation, LinearLayout],
-    dots: Mapping[Operation, Product],
-) -> Homes:
+    dots: Mapping[Operation, DotLayouts],
+) -> AnchorLayouts:
     """Find the anchor layouts of a function's values, given its access and dot layouts."""
     search = _Search(function, machine, accesses, dots)
     search.run()
@@ -160,16 +160,18 @@ class _Search:
     def __init__(
         self,
         function: Function,
-        machine: Machine,
+        machine: LayoutOptions,
         accesses: Mapping[Operation, LinearLayout],
-        dots: Mapping[Operation, Product],
+        dots: Mapping[Operation, DotLayouts],
     ) -> None:
         self.function = function
         self.machine = machine
-        self.anchors = Homes()
+        self.anchors = AnchorLayouts()
         self.layouts = self.anchors.of
         self.ops = list(function.walk())
-        self.groups = {op: list(carried(op)) for op in self.ops if op.defn in CARRYING}
+        self.groups = {
+            op: list(carried_tiles(op)) for op in self.ops if op.defn in CONTROL_FLOW_OPS
+        }
         self.depths: dict[Block, int] = {function.body: 0}
         for op in self.ops:
             self.note_depth(op)
@@ -177,7 +179,7 @@ class _Search:
         self.small = {op: layout for op, layout in accesses.items() if self.is_small(op)}
         needs = {op: self.each(op, x) for op, x in accesses.items() if op not in self.small}
         needs |= {op: [*dot.factors, dot.result] for op, dot in dots.items()}
-        self.preferred = wishes(function, needs)
+        self.preferred = preferred_layouts(function, needs)
         for value in function.args:
             self.settle(value, self.own_layout(value))
         for op, layouts in needs.items():
@@ -241,7 +243,7 @@ class _Search:
     def visit(self, op: Operation) -> None:
         if op.defn is control.return_:
             self.anchors.taken[op] = self.own(op)
-        elif op.defn in CARRYING or op.defn.terminator or op.defn is shape.broadcast:
+        elif op.defn in CONTROL_FLOW_OPS or op.defn.terminator or op.defn is shape.broadcast:
             return
         elif is_flexible(op):
             self.flexible(op)
@@ -256,13 +258,13 @@ class _Search:
                 for value in group.values:
                     self.settle(value, layout)
 
-    def carried(self) -> Iterator[Carried]:
+    def carried(self) -> Iterator[CarriedTile]:
         """Return the values that all loops and branches carry."""
         return (group for groups in self.groups.values() for group in groups)
 
     def update_preferred(self) -> None:
         """Update the preferred layouts from the operations that have layouts now."""
-        self.preferred = wishes(self.function, self.anchors.taken)
+        self.preferred = preferred_layouts(self.function, self.anchors.taken)
 
     def is_small(self, op: Operation) -> bool:
         """Return True if any layout will do, as the tile has at most one element per thread."""
@@ -283,7 +285,7 @@ class _Search:
                 self.anchor(op, self.each(op, self.layouts.get(op["value"], layout)))
         self.sweep()
 
-    def carry(self, group: Carried) -> None:
+    def carry(self, group: CarriedTile) -> None:
         sources = [v for v in (*group.yields, *group.inits) if v in self.layouts]
         if not sources:
             return
@@ -296,7 +298,7 @@ class _Search:
         anchored = [value for value in tiles(op) if value in self.layouts]
         if not anchored:
             return
-        candidates = [forward(op, self.layouts[value]) for value in anchored]
+        candidates = [result_layout(op, self.layouts[value]) for value in anchored]
         if op.result in self.preferred:
             candidates.append(self.preferred[op.result])
         layout = self.cheapest(candidates, anchored, op.result, op)
@@ -325,15 +327,15 @@ class _Search:
     ) -> float:
         taken = layout if op is None else operand_layout(op, layout)
         assert isinstance(result.type, Tile)
-        total: float = 0.0 if op is None else work(op, layout)
+        total: float = 0.0 if op is None else op_cost(op, layout)
         depth = self.depths[result.block]
         for value in operands:
             assert isinstance(value.type, Tile)
             # A conversion outside of a loop is executed once for many iterations.
             outside = max(0, depth - self.depths[value.block])
-            total += conversion(value.type, self.layouts[value], taken) / 4**outside
+            total += conversion_cost(value.type, self.layouts[value], taken) / 4**outside
         if result in self.preferred:
-            total += conversion(result.type, layout, self.preferred[result])
+            total += conversion_cost(result.type, layout, self.preferred[result])
         return total
 
     # -- operations that are not flexible
@@ -351,7 +353,7 @@ class _Search:
         layout = self.layouts.get(value) or self.default(value)
         assert layout is not None
         threads = self.machine.target.warp_size, self.machine.num_warps
-        return taken_factor(op, operand, _tile(value), layout, threads)
+        return operand_register_layout(op, operand, _tile(value), layout, threads)
 
     def alike(self, op: Operation) -> None:
         """Take all tiles in one layout, from which that of the results follows."""
@@ -368,7 +370,7 @@ class _Search:
         self.anchors.taken[op] = self.each(op, layout)
         for value in op.results:
             if isinstance(value.type, Tile):
-                self.settle(value, forward(op, layout))
+                self.settle(value, result_layout(op, layout))
 
     def free(self, op: Operation) -> None:
         """Choose the layout of the result independently of the operands'."""
@@ -397,9 +399,9 @@ class _Search:
             return
         preferred = self.preferred.get(op.result)
         if self.last and preferred is not None and not any(v in self.layouts for v in op.inputs):
-            layout = parted(preferred) or reduced(preferred, -1)
+            layout = split_layout(preferred) or reduced_layout(preferred, -1)
             self.anchors.taken[op] = self.each(op, layout)
-            self.settle(op.result, joined(layout))
+            self.settle(op.result, joined_layout(layout))
         else:
             self.alike(op)
 
@@ -409,11 +411,11 @@ class _Search:
         if not (x in self.layouts or self.last):
             return
         own = self.layouts.get(x)
-        half = parted(own) if own is not None else None
+        half = split_layout(own) if own is not None else None
         if half is None:
             whole = own or self.machine.default(_tile(x))
-            half = self.default(op.results[0]) or reduced(whole, -1)
-            own = joined(half)
+            half = self.default(op.results[0]) or reduced_layout(whole, -1)
+            own = joined_layout(half)
         self.anchors.taken[op] = [own]
         for value in op.results:
             self.settle(value, half)
@@ -458,7 +460,7 @@ def _tile(value: Value) -> Tile:
 
 
 _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
-    group_dot: _Search.wgmma,
+    wgmma: _Search.wgmma,
     indexing.gather: _Search.gather,
     indexing.histogram: _Search.free,
     indexing.sort: _Search.sort,

@@ -22,9 +22,9 @@ from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
 from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
-from tile.simt.assign.anchor_layouts import Homes, Machine, homes
-from tile.simt.assign.coalesce import accesses, coalesced
-from tile.simt.assign.dot_layouts import Tiling, replace_dots
+from tile.simt.assign.anchor_layouts import AnchorLayouts, LayoutOptions, find_anchors
+from tile.simt.assign.coalesce import coalesced_layout, memory_accesses
+from tile.simt.assign.dot_layouts import DotTiling, replace_dots
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import maybe_layout, operand_layout
@@ -39,13 +39,13 @@ REPEATED = 24
 _STATING = frozenset({arith.const, arith.poison})
 
 
-def place(function: Function, anchors: Homes) -> None:
+def insert_conversions(function: Function, anchors: AnchorLayouts) -> None:
     """Give each value of a function its layout, and convert it where another is needed."""
     _Insertion(function, anchors).run()
 
 
 class _Insertion:
-    def __init__(self, function: Function, anchors: Homes) -> None:
+    def __init__(self, function: Function, anchors: AnchorLayouts) -> None:
         self.function = function
         self.layouts = anchors.of
         self.taken = anchors.taken
@@ -165,13 +165,13 @@ def assign_layouts(
     *,
     target: SimtTarget = GENERIC,
     num_warps: int = 4,
-    thread_tile: int = Tiling.thread_tile,
-    warp_rows: int = Tiling.warp_rows,
+    thread_tile: int = DotTiling.thread_tile,
+    warp_rows: int = DotTiling.warp_rows,
 ) -> None:
     """Give every tile a layout, and insert conversions where an operation needs another.
 
     Memory accesses have coalesced layouts (`coalescing`), dots those of their instructions
-    (`dot_layouts`), which become `matrix_dot` where the target has mma instructions. Loaded and
+    (`dot_layouts`), which become `mma_dot` where the target has mma instructions. Loaded and
     expensive values keep their layout through arithmetic, loops and branches. Cheap values
     (indices, constants, pointers made of them) are computed in each layout in which they are used.
     `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.Tiling`.
@@ -181,9 +181,9 @@ def assign_layouts(
         %q = addptr %p, %o {stride = 4}           %q = addptr ... : tile<64xptr<f32>, #a>
         %v = load %q : tile<64xf32>               %v = load %q : tile<64xf32, #a>
     """
-    machine = Machine(target, num_warps)
+    machine = LayoutOptions(target, num_warps)
     for function in module:
-        _lay_out(function, machine, Tiling(thread_tile, warp_rows))
+        _lay_out(function, machine, DotTiling(thread_tile, warp_rows))
     for function in module:
         function.result_types = tuple(
             with_layout(ty, machine.default(ty)) if isinstance(ty, Tile) else ty
@@ -191,8 +191,8 @@ def assign_layouts(
         )
 
 
-def _lay_out(function: Function, machine: Machine, tiling: Tiling) -> None:
-    properties = accesses(function, axis_info(function), machine.target)
-    layouts = coalesced(properties, machine.target, machine.num_warps)
+def _lay_out(function: Function, machine: LayoutOptions, tiling: DotTiling) -> None:
+    properties = memory_accesses(function, axis_info(function), machine.target)
+    layouts = coalesced_layout(properties, machine.target, machine.num_warps)
     dots = replace_dots(function, machine.target, machine.num_warps, tiling)
-    place(function, homes(function, machine, layouts, dots))
+    insert_conversions(function, find_anchors(function, machine, layouts, dots))

@@ -45,17 +45,17 @@ from tile.ir.ops import arith, descriptor, indexing, memory, reduce
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
-from tile.simt.assign.layout_cost import access
+from tile.simt.assign.layout_cost import access_cost
 from tile.simt.layouts.blocked import blocked, row_major
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.target import GENERIC, SimtTarget, atomic_vector
+from tile.simt.target import GENERIC, SimtTarget, atomic_vector_width
 
 # Operations besides elementwise ones that compute each element from its operands' element there.
-_IN_PLACE = frozenset({arith.hint, memory.addptr, descriptor.box_pointers})
+_IN_PLACE = frozenset({arith.hint, memory.addptr, descriptor.descriptor_pointers})
 
 
 @dataclass(frozen=True)
-class Run:
+class ContiguousRun:
     """A run of contiguous elements along one axis of an access; elements have `itemsize` bytes.
 
     `length` elements are contiguous, of which `vector`, aligned and under one mask value, can be
@@ -67,7 +67,7 @@ class Run:
     vector: int
 
 
-def best_width(runs: Iterable[Run], most: int, target: SimtTarget) -> int:
+def vector_width_of(runs: Iterable[ContiguousRun], most: int, target: SimtTarget) -> int:
     """Return the power of two up to `most` with the least cost; the widest of equal ones."""
     listed = list(runs)
     widest = min(most, max(run.vector for run in listed))
@@ -77,15 +77,15 @@ def best_width(runs: Iterable[Run], most: int, target: SimtTarget) -> int:
     return min(widths, key=lambda width: sum(_cost(run, width, target) for run in listed))
 
 
-def _cost(run: Run, width: int, target: SimtTarget) -> float:
+def _cost(run: ContiguousRun, width: int, target: SimtTarget) -> float:
     taken = min(run.vector, width)
     apart = width if run.length > width else None
-    return access(run.itemsize, taken, apart, target.warp_size)
+    return access_cost(run.itemsize, taken, apart, target.warp_size)
 
 
-def tied(function: Function, accesses: Iterable[Operation]) -> dict[Operation, int]:
+def connected_accesses(function: Function, accesses: Iterable[Operation]) -> dict[Operation, int]:
     """Return a group number for each access to a tile: equal for connected accesses."""
-    ties = _Ties()
+    ties = _UnionFind()
     numbers = {op: ties.new() for op in accesses}
     of: dict[Value, int] = {}
     for op in function.walk():
@@ -105,7 +105,7 @@ def _present(of: dict[Value, int], op: Operation) -> Iterator[int]:
     return (of[value] for value in op.inputs if value in of)
 
 
-class _Ties:
+class _UnionFind:
     """A union-find structure over numbers."""
 
     def __init__(self) -> None:
@@ -128,20 +128,20 @@ class _Ties:
 ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
 _ATOMIC = frozenset({memory.atomic_rmw, memory.atomic_cas})
 # Operations that combine elements along an axis.
-_COMBINING = frozenset(
+_COMBINE_OPS = frozenset(
     {
         reduce.reduce,
         reduce.arg_reduce,
         reduce.scan,
-        reduce.reduce_by,
-        reduce.scan_by,
+        reduce.reduce_region,
+        reduce.scan_region,
         indexing.sort,
     }
 )
 
 
 @dataclass(frozen=True)
-class Access:
+class TileAccess:
     """The properties of an access to a tile in memory."""
 
     shape: tuple[int, ...]
@@ -158,7 +158,7 @@ class Access:
 
 
 @lru_cache(maxsize=1024)
-def spread(
+def distributed_layout(
     shape: tuple[int, ...],
     order: tuple[int, ...],
     vector: int,
@@ -196,7 +196,7 @@ def default_layout(
     most = max(1, target.vector_bits // max(8, tile.of.bits))
     vector = min(most, _share(tile.shape, target, num_warps))
     order = row_major(tile.rank) if order is None else order
-    return spread(tile.shape, order, vector, target.warp_size, num_warps)
+    return distributed_layout(tile.shape, order, vector, target.warp_size, num_warps)
 
 
 def _share(shape: Sequence[int], target: SimtTarget, num_warps: int) -> int:
@@ -204,14 +204,14 @@ def _share(shape: Sequence[int], target: SimtTarget, num_warps: int) -> int:
     return max(1, math.prod(shape) // (target.warp_size * num_warps))
 
 
-def accesses(
+def memory_accesses(
     function: Function, info: AxisInfoResult, target: SimtTarget
-) -> dict[Operation, Access]:
+) -> dict[Operation, TileAccess]:
     """Return the properties of each access to a tile of a function."""
     ops = [
         op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
     ]
-    ties = tied(function, ops)
+    ties = connected_accesses(function, ops)
     axes = _combined(function)
     return {
         op: replace(
@@ -226,13 +226,13 @@ def _combined(function: Function) -> dict[tuple[int, ...], set[int]]:
     """Return, for each shape, the axes along which tiles of that shape are combined."""
     axes: dict[tuple[int, ...], set[int]] = {}
     for op in function.walk():
-        if op.defn in _COMBINING:
+        if op.defn in _COMBINE_OPS:
             shape = op.inputs[0].type.shape
             axes.setdefault(shape, set()).add(op["axis"] % len(shape))
     return axes
 
 
-def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -> Access:
+def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -> TileAccess:
     ptr = op["ptr"]
     assert isinstance(ptr.type, Tile)
     assert isinstance(ptr.type.of, Pointer)
@@ -247,16 +247,16 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
     contiguous = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
     first = ranked[0]
     most = max(1, target.vector_bits // (8 * itemsize))
-    at_once = atomic_vector(op, target) if op.defn in _ATOMIC else most
+    at_once = atomic_vector_width(op, target) if op.defn in _ATOMIC else most
     vector = min(at_once, runs[first])
     if op["mask"] is not None:
         vector = min(vector, info.of(op["mask"]).constant[first])
     order = tuple(ranked) if contiguous else None
-    return Access(shape, order, vector, facts.contiguous[first], itemsize, tie)
+    return TileAccess(shape, order, vector, facts.contiguous[first], itemsize, tie)
 
 
-def coalesced(
-    accesses: Mapping[Operation, Access], target: SimtTarget, num_warps: int
+def coalesced_layout(
+    accesses: Mapping[Operation, TileAccess], target: SimtTarget, num_warps: int
 ) -> dict[Operation, LinearLayout]:
     """Return the layout of each access.
 
@@ -267,16 +267,16 @@ def coalesced(
         if each.order is not None:
             orders.setdefault(each.shape, each.order)
 
-    def order(access: Access) -> tuple[int, ...]:
+    def order(access: TileAccess) -> tuple[int, ...]:
         return access.order or orders.get(access.shape) or row_major(len(access.shape))
 
     # Group by block: an access outside of a loop does not narrow one inside.
-    groups: dict[Hashable, list[Access]] = {}
+    groups: dict[Hashable, list[TileAccess]] = {}
     for op, each in accesses.items():
         groups.setdefault((op.block, each.shape, order(each), each.tied), []).append(each)
     widths = {
-        key: best_width(
-            [Run(access.itemsize, access.run, access.vector) for access in group],
+        key: vector_width_of(
+            [ContiguousRun(access.itemsize, access.run, access.vector) for access in group],
             _share(group[0].shape, target, num_warps),
             target,
         )
@@ -286,7 +286,7 @@ def coalesced(
     for op, each in accesses.items():
         width = widths[op.block, each.shape, order(each), each.tied]
         threads = target.warp_size, num_warps
-        layouts[op] = spread(each.shape, order(each), width, *threads, each.combined)
+        layouts[op] = distributed_layout(each.shape, order(each), width, *threads, each.combined)
     return layouts
 
 
@@ -297,13 +297,13 @@ def print_coalescing(module: Module, *, target: SimtTarget = GENERIC, num_warps:
     %x = load %p : tile<64xf32>               %x = load %p // order (0), vectors of 4; #linear{...
     """
     for function in module:
-        properties = accesses(function, axis_info(function), target)
-        layouts = coalesced(properties, target, num_warps)
+        properties = memory_accesses(function, axis_info(function), target)
+        layouts = coalesced_layout(properties, target, num_warps)
 
         def note(
             op: Operation | None,
             name: Callable[[Value], str],
-            properties: Mapping[Operation, Access] = properties,
+            properties: Mapping[Operation, TileAccess] = properties,
             layouts: Mapping[Operation, LinearLayout] = layouts,
         ) -> str:
             return f"{properties[op]}; {layouts[op]}" if op is not None and op in properties else ""

@@ -18,26 +18,26 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
 from tile.ir.ops.dot import Precision
 from tile.ir.types import F16, F32, Scalar
-from tile.simt.hopper.wgmma_layouts import UNLIMITED, group_instruction, is_rough
+from tile.simt.hopper.wgmma_layouts import UNLIMITED, is_imprecise, wgmma_instruction
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import (
     FRAGMENTS,
-    MatrixShape,
+    MmaShape,
     Operand,
+    fma_operand_layouts,
     matrix_layout,
-    thread_factors,
 )
-from tile.simt.ops.mma import matrix_dot
-from tile.simt.ops.wgmma import group_dot, group_wait
+from tile.simt.ops.mma import mma_dot
+from tile.simt.ops.wgmma import wgmma, wgmma_wait
 from tile.simt.target import SimtTarget
 
 _matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
-_thread_factors = lru_cache(maxsize=1024)(thread_factors)
+_thread_factors = lru_cache(maxsize=1024)(fma_operand_layouts)
 
 
 @dataclass(frozen=True)
-class Tiling:
+class DotTiling:
     """The sizes of a warp's and of a thread's sub-tile of a dot.
 
     `warp_rows` warps of a program share the rows of the result, and the others its columns; 0
@@ -50,7 +50,7 @@ class Tiling:
     warp_rows: int = 0
 
 
-def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
+def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
     """Return the largest mma instruction of a target for a `dot`; None if none fits."""
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = a.element
@@ -60,7 +60,7 @@ def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
     m, n, k = (*acc.shape, a.shape[1])
     fitting = [
         shape
-        for shape in target.matrix_shapes
+        for shape in target.mma_shapes
         if target.multiplies(shape, element)
         and (m >= shape.m and n >= shape.n and k >= shape.k)
         and Operand.RIGHT in FRAGMENTS[shape]
@@ -68,7 +68,7 @@ def matrix_instruction(op: Operation, target: SimtTarget) -> MatrixShape | None:
     return max(fitting, key=lambda shape: (shape.m * shape.n * shape.k, shape), default=None)
 
 
-def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[int, ...]:
+def square_grid(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[int, ...]:
     """Return how many of `count` workers share each axis, for sub-tiles as square as possible.
 
     A sub-tile has at least `least` elements along each axis; excess workers go to the first axis.
@@ -83,13 +83,13 @@ def square(extents: Sequence[int], least: Sequence[int], count: int) -> tuple[in
     return tuple(grid)
 
 
-def matrix_warps(
+def mma_warps(
     extents: Sequence[int],
-    shape: MatrixShape,
+    shape: MmaShape,
     num_warps: int,
     *,
     rows: bool,
-    tiling: Tiling = Tiling(),
+    tiling: DotTiling = DotTiling(),
 ) -> tuple[int, int]:
     """Return how many warps share the rows and the columns of the result of an mma dot.
 
@@ -100,16 +100,16 @@ def matrix_warps(
         return tiling.warp_rows, num_warps // tiling.warp_rows
     if rows and extents[0] >= shape.m * num_warps:
         return num_warps, 1
-    m, n = square(extents, (shape.m, shape.n), num_warps)
+    m, n = square_grid(extents, (shape.m, shape.n), num_warps)
     return m, n
 
 
 @lru_cache(maxsize=1024)
-def thread_accumulator(
+def fma_accumulator_layout(
     extents: tuple[int, ...],
     lanes: int,
     num_warps: int,
-    tiling: Tiling = Tiling(),
+    tiling: DotTiling = DotTiling(),
     abreast: int = 1,
 ) -> LinearLayout:
     """Return the layout of the accumulator of an FMA dot; the axes are (batch,) m, n.
@@ -138,11 +138,11 @@ def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> lis
     for extent in batch:
         grid.append(min(extent, count))
         count //= grid[-1]
-    return [*grid, *square(extents, [1] * len(extents), count)]
+    return [*grid, *square_grid(extents, [1] * len(extents), count)]
 
 
 @dataclass(frozen=True)
-class Product:
+class DotLayouts:
     """The layouts of a dot's operands; the layout of the accumulator is also the result's.
 
     An operand of None may have any layout.
@@ -153,48 +153,48 @@ class Product:
 
 
 def replace_dots(
-    function: Function, target: SimtTarget, num_warps: int, tiling: Tiling = Tiling()
-) -> dict[Operation, Product]:
-    """Replace each `dot` for which the target has instructions by a `group_dot` or a `matrix_dot`.
+    function: Function, target: SimtTarget, num_warps: int, tiling: DotTiling = DotTiling()
+) -> dict[Operation, DotLayouts]:
+    """Replace each `dot` for which the target has instructions by a `wgmma` or a `mma_dot`.
 
     Return the layouts of all dots. The values have no layouts yet.
     """
     chained = _chained(function)
-    dots: dict[Operation, Product] = {}
+    dots: dict[Operation, DotLayouts] = {}
     for op in list(function.walk()):
         if op.defn is not dot.dot:
             continue
-        instruction = group_instruction(op, target, num_warps, tiling.warp_rows)
-        if instruction is None and is_rough(op.inputs[0].type.element, target):
-            instruction = group_instruction(op, target, num_warps, tiling.warp_rows, F16)
+        instruction = wgmma_instruction(op, target, num_warps, tiling.warp_rows)
+        if instruction is None and is_imprecise(op.inputs[0].type.element, target):
+            instruction = wgmma_instruction(op, target, num_warps, tiling.warp_rows, F16)
             op = op if instruction is None else _of_f16(op)
-        shape = matrix_instruction(op, target)
+        shape = mma_instruction(op, target)
         if instruction is not None:
             dots |= _by_groups(op, *instruction, target)
         elif shape is None:
             dots[op] = _by_threads(op, target, num_warps, tiling)
         else:
             extents, rows = op.result.type.shape, op in chained
-            warps = matrix_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
+            warps = mma_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
             new = _matrix_dot(op, shape, warps)
             dots[new] = _by_warps(new, shape, warps)
     return dots
 
 
-def _matrix_dot(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Operation:
+def _matrix_dot(op: Operation, shape: MmaShape, warps: tuple[int, int]) -> Operation:
     b = Builder.before(op)
     precision = op["input_precision"]
-    new = b.op(matrix_dot, *op.inputs, shape=shape, warps=warps, input_precision=precision)
+    new = b.op(mma_dot, *op.inputs, shape=shape, warps=warps, input_precision=precision)
     op.replace_by(new.results)
     return new
 
 
-def _by_warps(op: Operation, shape: MatrixShape, warps: tuple[int, int]) -> Product:
+def _by_warps(op: Operation, shape: MmaShape, warps: tuple[int, int]) -> DotLayouts:
     left, right, result = (
         _matrix_layout(value.type.shape, shape, operand, warps)
         for value, operand in zip(op.inputs, Operand, strict=True)
     )
-    return Product((left, right), result)
+    return DotLayouts((left, right), result)
 
 
 def _of_f16(op: Operation) -> Operation:
@@ -207,8 +207,8 @@ def _of_f16(op: Operation) -> Operation:
 
 
 def _by_groups(
-    op: Operation, shape: MatrixShape, groups: tuple[int, int], target: SimtTarget
-) -> dict[Operation, Product]:
+    op: Operation, shape: MmaShape, groups: tuple[int, int], target: SimtTarget
+) -> dict[Operation, DotLayouts]:
     """Replace the dot by a wgmma and an immediate wait for it.
 
     Where the hardware accumulates with reduced precision, and `max_num_imprecise_acc` limits that,
@@ -217,19 +217,19 @@ def _by_groups(
     b = Builder.before(op)
     a, right, acc = op.inputs
     how = {"shape": shape, "groups": groups, "input_precision": op["input_precision"]}
-    apart = is_rough(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
-    begun = b.op(group_dot, a, right, b.constant(0, acc.type) if apart else acc, **how)
-    done = b(group_wait, begun.result, pending=0)
+    apart = is_imprecise(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
+    begun = b.op(wgmma, a, right, b.constant(0, acc.type) if apart else acc, **how)
+    done = b(wgmma_wait, begun.result, pending=0)
     op.replace_by([b(arith.add, acc, done) if apart else done])
     layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, groups)
-    return {begun: Product((None, None), layout)}
+    return {begun: DotLayouts((None, None), layout)}
 
 
-def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: Tiling) -> Product:
-    result = thread_accumulator(
+def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTiling) -> DotLayouts:
+    result = fma_accumulator_layout(
         op.result.type.shape, target.warp_size, num_warps, tiling, target.abreast
     )
-    return Product(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
+    return DotLayouts(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
 
 
 def _chained(function: Function) -> set[Operation]:

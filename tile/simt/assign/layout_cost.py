@@ -25,20 +25,20 @@ _LONG = 8
 _LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
 
 
-def work(op: Operation, layout: LinearLayout) -> int:
+def op_cost(op: Operation, layout: LinearLayout) -> int:
     """Return the cost of an operation on a tile in a layout, replicated elements included."""
     each = _LONG if op.defn.family == "math" or op.defn in _LONG_OPS else 1
     return each << layout.in_bits(REGISTER)
 
 
-def conversion(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
+def conversion_cost(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
     """Return the cost of a conversion between two layouts of a tile."""
     if source == result:
         return 0
     return SYNC * _moves(source, result) + _registers(source, result) * (max(8, ty.of.bits) // 8)
 
 
-def access(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
+def access_cost(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
     """Return the cost of an access to global memory, for each element of a thread.
 
     Elements are of `itemsize` bytes. Each instruction accesses `taken` contiguous elements a lane;

@@ -39,20 +39,27 @@ from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
 from tile.ir.ops import arith, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
-from tile.simt.assign.layout_cost import conversion, work
+from tile.simt.assign.layout_cost import conversion_cost, op_cost
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import (
     LayoutBuilder,
-    forward,
     is_flexible,
     layout_of,
     maybe_layout,
     operand_layout,
+    result_layout,
 )
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
-from tile.transforms.region_utils import CARRYING, Carried, Use, carried, conversion_loc, used
+from tile.transforms.region_utils import (
+    CONTROL_FLOW_OPS,
+    CarriedTile,
+    Use,
+    carried_tiles,
+    conversion_loc,
+    used_value,
+)
 
 
 def conversions(function: Function) -> list[Operation]:
@@ -117,7 +124,7 @@ REACH = 32
 OUTSIDE = 4
 
 
-def compute_where_needed(function: Function) -> bool:
+def rematerialize_backward(function: Function) -> bool:
     """Replace conversions of values that are cheaper to recompute; return True if there was one."""
     changed = False
     for op in reversed(conversions(function)):
@@ -125,15 +132,15 @@ def compute_where_needed(function: Function) -> bool:
             continue
         value, layout = op.inputs[0], layout_of(op.result)
         assert op.block is not None
-        plan = Plan(op.block, op)
-        if plan.cost(value, layout) < conversion(_tile(value), layout_of(value), layout):
+        plan = RematerializationPlan(op.block, op)
+        if plan.cost(value, layout) < conversion_cost(_tile(value), layout_of(value), layout):
             op.replace_by([plan.make(value, layout)])
             changed = True
     return changed
 
 
 @dataclass
-class Plan:
+class RematerializationPlan:
     """A plan to obtain values in other layouts, for one conversion or in place of several."""
 
     block: Block  # where they are used
@@ -164,7 +171,7 @@ class Plan:
         )
 
     def converted(self, value: Value, layout: LinearLayout) -> float:
-        cost = conversion(_tile(value), layout_of(value), layout)
+        cost = conversion_cost(_tile(value), layout_of(value), layout)
         return cost / OUTSIDE if self.block is not value.block else cost
 
     def computed(self, value: Value, layout: LinearLayout) -> float | None:
@@ -179,8 +186,8 @@ class Plan:
         taken = operand_layout(op, layout)
         self.reach -= 1
         # A value without other users is computed in the other layout only.
-        before = work(op, layout_of(value)) if len(value.uses) == 1 else 0
-        total: float = max(0, work(op, layout) - before)
+        before = op_cost(op, layout_of(value)) if len(value.uses) == 1 else 0
+        total: float = max(0, op_cost(op, layout) - before)
         for operand in op.inputs:
             if isinstance(operand.type, Tile):
                 total += self.cost(operand, taken)
@@ -232,17 +239,17 @@ def _tile(value: Value) -> Tile:
     return value.type
 
 
-def move_carried(function: Function) -> bool:
+def relayout_carried(function: Function) -> bool:
     """Carry values in the layouts with the least to convert; return True if any changed."""
     changed = False
     for op in list(function.walk()):
-        if op.defn in CARRYING:
-            for group in carried(op):
+        if op.defn in CONTROL_FLOW_OPS:
+            for group in carried_tiles(op):
                 changed |= _move(op, group)
     return changed
 
 
-def _move(op: Operation, group: Carried) -> bool:
+def _move(op: Operation, group: CarriedTile) -> bool:
     own = layout_of(group.result)
     candidates = dict.fromkeys([own, *_candidates(group)])
     if len(candidates) == 1:
@@ -254,7 +261,7 @@ def _move(op: Operation, group: Carried) -> bool:
     return True
 
 
-def _candidates(group: Carried) -> list[LinearLayout]:
+def _candidates(group: CarriedTile) -> list[LinearLayout]:
     """Return the layouts from which and to which a carried value is converted."""
     handed = [value.op for value in (*group.inits, *group.yields)]
     sources = [op.inputs[0] for op in handed if op is not None and _converts(op)]
@@ -266,16 +273,17 @@ def _converts(op: Operation) -> bool:
     return op.defn is convert_layout
 
 
-def _cost(op: Operation, group: Carried, layout: LinearLayout) -> float:
+def _cost(op: Operation, group: CarriedTile, layout: LinearLayout) -> float:
     """Return the cost of the conversions if a value is carried in a layout."""
     iterations = OUTSIDE if op.defn in LOOPS else 1
     available = frozenset((value, layout) for value in group.values)
     arriving = [
-        (use, Plan(_block(use), available=available)) for use in (*group.starts, *group.ends)
+        (use, RematerializationPlan(_block(use), available=available))
+        for use in (*group.starts, *group.ends)
     ]
     total = 0.0
     for use, plan in arriving:
-        cost = plan.cost(used(use), layout)
+        cost = plan.cost(used_value(use), layout)
         total += cost * iterations if use in group.ends else cost
     # The operations that compute the next value are then done in that layout, too.
     rematerialized = {
@@ -299,14 +307,14 @@ def _leaving(value: Value, layout: LinearLayout, rematerialized: Set[Operation |
         if user not in rematerialized
     }
     assert isinstance(value.type, Tile)
-    return sum(conversion(value.type, layout, other) for other in layouts)
+    return sum(conversion_cost(value.type, layout, other) for other in layouts)
 
 
-def _relocate(op: Operation, group: Carried, layout: LinearLayout) -> None:
+def _relocate(op: Operation, group: CarriedTile, layout: LinearLayout) -> None:
     """Carry a value in another layout, with conversions to and from it."""
     own = group.result.type
     for user, index in (*group.starts, *group.ends):
-        value = used((user, index))
+        value = used_value((user, index))
         b = LayoutBuilder(_block((user, index)), user, conversion_loc(value, [user]))
         user.set_operand(index, b.convert(value, layout))
     for value in group.values:
@@ -323,10 +331,10 @@ def _relocate(op: Operation, group: Carried, layout: LinearLayout) -> None:
 # The operations after a conversion that are considered.
 STEPS = 16
 
-_REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_by})
+_REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_region})
 
 
-def convert_later(function: Function) -> bool:
+def sink_conversions(function: Function) -> bool:
     """Sink conversions below operations where that costs less; return True if one moved."""
     changed = False
     for op in conversions(function):
@@ -349,8 +357,8 @@ class _Step:
 def _best(convert: Operation) -> list[_Step]:
     """Return the operations that are cheaper to do before a conversion."""
     source = convert.inputs[0]
-    before = conversion(_tile(source), layout_of(source), layout_of(convert.result))
-    plan = Plan(source.block, convert)
+    before = conversion_cost(_tile(source), layout_of(source), layout_of(convert.result))
+    plan = RematerializationPlan(source.block, convert)
     steps: list[_Step] = []
     best, least, spent = 0, float(before), 0.0
     value, layout = convert.result, layout_of(source)
@@ -358,20 +366,20 @@ def _best(convert: Operation) -> list[_Step]:
         if user.defn is convert_layout:
             # The two conversions merge.
             end = layout_of(user.result)
-            saved = conversion(_tile(value), layout_of(value), end)
-            if spent + conversion(_tile(value), layout, end) - saved < least:
+            saved = conversion_cost(_tile(value), layout_of(value), end)
+            if spent + conversion_cost(_tile(value), layout, end) - saved < least:
                 best = len(steps)
             break
         if not _movable(user, value):
             break
-        result = forward(user, layout)
+        result = result_layout(user, layout)
         others = [v for v in user.inputs if v is not value and isinstance(v.type, Tile)]
         spent += sum(plan.cost(v, layout) - _saved(v, layout) for v in others)
-        spent += work(user, layout) - work(user, layout_of(value))
+        spent += op_cost(user, layout) - op_cost(user, layout_of(value))
         steps.append(_Step(user, layout, result))
         value, layout = user.results[0], result
         total = spent + sum(
-            conversion(_tile(v), result, layout_of(v))
+            conversion_cost(_tile(v), result, layout_of(v))
             for v in user.results
             if isinstance(v.type, Tile)
         )
@@ -388,7 +396,7 @@ def _saved(value: Value, layout: LinearLayout) -> int:
     if op is None or op.defn is not convert_layout or len(value.uses) > 1:
         return 0
     source = layout_of(op.inputs[0])
-    return conversion(_tile(value), source, layout_of(value)) if source == layout else 0
+    return conversion_cost(_tile(value), source, layout_of(value)) if source == layout else 0
 
 
 def _only_user(value: Value) -> Operation | None:
@@ -406,7 +414,7 @@ def _movable(op: Operation, value: Value) -> bool:
 def _move_before(convert: Operation, steps: list[_Step]) -> None:
     """Do some operations before a conversion, which then follows the last of them."""
     value = convert.inputs[0]
-    plan = Plan(value.block, convert)
+    plan = RematerializationPlan(value.block, convert)
     converted = convert.result
     for step in steps:
         for other in dict.fromkeys(step.op.inputs):
@@ -474,9 +482,9 @@ def _sweep(function: Function) -> bool:
     fold(function)
     hoist(function)
     merge(function)
-    changed = move_carried(function)
-    changed |= compute_where_needed(function)
-    changed |= convert_later(function)
+    changed = relayout_carried(function)
+    changed |= rematerialize_backward(function)
+    changed |= sink_conversions(function)
     if changed:
         fold(function)
         merge(function)

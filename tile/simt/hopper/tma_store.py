@@ -1,8 +1,8 @@
 """Lower stores through descriptors to TMA stores: a part of `expose-shared`.
 
-    %y = convert_layout %x                    %m = alloc : shared<64x64xf16, #s>
-    %q = box_pointers %p, %b, ...             local_store %m, %x
-    store %q, %y, %inside                     bulk_store %m, %b, ...
+    %y = convert_layout %x                    %m = local_alloc : shared<64x64xf16, #s>
+    %q = descriptor_pointers %p, %b, ...             local_store %m, %x
+    store %q, %y, %inside                     tma_store %m, %b, ...
 
 This applies where the tile would go through shared memory anyway, to be converted to a coalesced
 layout, and has 16-bit elements: accumulator layouts of wider elements have bank conflicts in the
@@ -19,18 +19,18 @@ from tile.ir.ops import control, descriptor, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Shared, Tile
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import factor_layout
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout_inference import LayoutBuilder
 
 ITEMSIZE = 2  # bytes of the elements that TMA stores are used for
 
 # A predicate: True if a conversion goes through shared memory.
-Through = Callable[[Operation], bool]
+IsThroughShared = Callable[[Operation], bool]
 
 
-def store_boxes(
-    function: Function, aliases: Callable[[], Mapping[str, Alias]], through: Through
+def lower_tma_stores(
+    function: Function, aliases: Callable[[], Mapping[str, Alias]], through: IsThroughShared
 ) -> None:
     """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
@@ -47,12 +47,12 @@ def store_boxes(
             _store(op, layout)
 
 
-def _layout(op: Operation, through: Through) -> LinearLayout | None:
+def _layout(op: Operation, through: IsThroughShared) -> LinearLayout | None:
     """Return the layout of the buffer for a store; None if it does not become a TMA store."""
     if op.defn is not memory.store:
         return None
     made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type
-    if made is None or made.defn is not descriptor.box_pointers:
+    if made is None or made.defn is not descriptor.descriptor_pointers:
         return None
     if conversion is None or conversion.defn is not ops.layout.convert_layout:
         return None
@@ -61,7 +61,7 @@ def _layout(op: Operation, through: Through) -> LinearLayout | None:
         return None
     if len(conversion.result.uses) > 1 or not through(conversion):
         return None
-    return factor_layout(tuple(ty.shape), 8 * ty.element.itemsize, 1, ty.shape[1])
+    return operand_layout_in_shared(tuple(ty.shape), 8 * ty.element.itemsize, 1, ty.shape[1])
 
 
 def _store(op: Operation, layout: LinearLayout) -> None:
@@ -69,10 +69,10 @@ def _store(op: Operation, layout: LinearLayout) -> None:
     conversion, box = op["value"].op, op["ptr"].op
     (value,) = conversion.inputs
     assert isinstance(value.type, Tile)
-    mem = build(ops.shared.alloc, result=Shared(value.type.dims, value.type.of, layout))
+    mem = build(ops.shared.local_alloc, result=Shared(value.type.dims, value.type.of, layout))
     mem.name = value.name
     build.op(ops.shared.local_store, mem, value)
-    build.op(ops.tma.bulk_store, mem, *box.inputs[1:])
+    build.op(ops.tma.tma_store, mem, *box.inputs[1:])
     op.erase()
     conversion.erase()
     if not box.result.uses:

@@ -14,9 +14,9 @@ A wgmma reads a tile of an operand: of the rows m or columns n, and of k. Along 
 axis, with its vectors of 16 bytes permuted by XOR (`byte_swizzled`). Where the tile is wider than a
 row, it is divided into *strips* of the width of a row, which follow each other.
 
-    >>> layout = factor_layout((64, 64), 16, along=1, extent=64)
+    >>> layout = operand_layout_in_shared((64, 64), 16, along=1, extent=64)
     >>> strips_of(layout, 16)
-    Strips(along=1, row_bytes=128, bytes=8192, itemsize=2)
+    OperandStrips(along=1, row_bytes=128, bytes=8192, itemsize=2)
     >>> strips_of(layout, 16).place(row=3, column=16)
     416
 """
@@ -33,20 +33,20 @@ from tile.ir.types import F32, Pointer, Scalar, Shared, Tile
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.layout_inference import layout_of
-from tile.simt.ops.wgmma import GROUP_WARPS
+from tile.simt.ops.wgmma import WARPGROUP_WARPS
 from tile.simt.target import SimtTarget
 
 ROW_BYTES = (128, 64, 32)
 # The element widths, in bits, that wgmma accepts MN-major as well as K-major.
-EITHER_WAY = frozenset({16})
+MN_MAJOR_BITS = frozenset({16})
 ROWS = 8  # the period of the swizzle
 
 
 @dataclass(frozen=True)
-class Strips:
+class OperandStrips:
     """An operand with rows of `row_bytes` along the axis `along`, in strips of `bytes` bytes.
 
     `itemsize` is that of an element, in bytes.
@@ -74,7 +74,7 @@ def row_bytes(extent: int, element_bits: int) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def factor_layout(
+def operand_layout_in_shared(
     shape: Sequence[int], element_bits: int, along: int, extent: int
 ) -> LinearLayout | None:
     """Return the layout of an operand that is contiguous along an axis in memory.
@@ -88,15 +88,17 @@ def factor_layout(
 
 
 @lru_cache(maxsize=1024)
-def strips_of(layout: LinearLayout, element_bits: int) -> Strips | None:
-    """Return a layout of rank 2 as strips; None if it is none that `factor_layout` returns."""
+def strips_of(layout: LinearLayout, element_bits: int) -> OperandStrips | None:
+    """Return a layout of rank 2 as strips; None if `operand_layout_in_shared` returns no such one."""
     for along in (0, 1):
         for width in ROW_BYTES:
             extent = width * 8 // element_bits
             if layout.shape[along] < extent:
                 continue
-            if factor_layout(tuple(layout.shape), element_bits, along, extent) == layout:
-                return Strips(along, width, layout.shape[1 - along] * width, element_bits // 8)
+            if operand_layout_in_shared(tuple(layout.shape), element_bits, along, extent) == layout:
+                return OperandStrips(
+                    along, width, layout.shape[1 - along] * width, element_bits // 8
+                )
     return None
 
 
@@ -107,16 +109,16 @@ _BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
 # From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
 UNLIMITED = 1 << 30
 
-left_layout = lru_cache(maxsize=1024)(matrix_layout)
+cached_matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
 
 
-def group_instruction(
+def wgmma_instruction(
     op: Operation,
     target: SimtTarget,
     num_warps: int,
     warp_rows: int = 0,
     operand_element: Scalar | None = None,
-) -> tuple[MatrixShape, tuple[int, int]] | None:
+) -> tuple[MmaShape, tuple[int, int]] | None:
     """Return the wgmma instruction for a `dot`, and how many warpgroups share its rows and columns.
 
     None if no instruction fits. With `warp_rows`, that many warps share the rows. With
@@ -125,20 +127,20 @@ def group_instruction(
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = a.element if operand_element is None else operand_element
     assert isinstance(element, Scalar) and isinstance(acc.element, Scalar)
-    if a.rank != 2 or num_warps % GROUP_WARPS:
+    if a.rank != 2 or num_warps % WARPGROUP_WARPS:
         return None
-    if not target.group_multiplies(element, acc.element) or not _is_exact(op, element, target):
+    if not target.has_wgmma(element, acc.element) or not _is_exact(op, element, target):
         return None
     (m, n), k = acc.shape, a.shape[1]
-    count = num_warps // GROUP_WARPS
-    rows = warp_rows // GROUP_WARPS or min(count, max(1, m // _ROWS))
+    count = num_warps // WARPGROUP_WARPS
+    rows = warp_rows // WARPGROUP_WARPS or min(count, max(1, m // _ROWS))
     if rows * _ROWS > m or count % rows:
         return None
     columns = count // rows
     width = min(_COLUMNS, n // columns)
     fitting = (
         shape
-        for shape in target.group_shapes
+        for shape in target.wgmma_shapes
         if shape.bits == element.bits and shape.n == width and shape.k <= k
     )
     shape = next(fitting, None)
@@ -150,33 +152,33 @@ def _is_exact(op: Operation, element: Scalar, target: SimtTarget) -> bool:
     if element is F32:
         return op["input_precision"] is Precision.TF32
     depth = op.inputs[0].type.shape[1]
-    return op["max_num_imprecise_acc"] >= depth or not is_rough(element, target)
+    return op["max_num_imprecise_acc"] >= depth or not is_imprecise(element, target)
 
 
-def is_rough(element: Scalar | Pointer, target: SimtTarget) -> bool:
+def is_imprecise(element: Scalar | Pointer, target: SimtTarget) -> bool:
     """Return True if wgmma accumulates products of an element with less precision than f32."""
-    return any(element is rough for rough, _ in target.group_digits)
+    return any(element is rough for rough, _ in target.wgmma_accumulator_bits)
 
 
-def factor_along(
+def wgmma_buffer_layout(
     dot: Operation, operand: Operand, ty: Tile | Shared, along: int
 ) -> LinearLayout | None:
     """Return the layout of an operand's buffer, contiguous along an axis; None if unreadable."""
-    shape, bits = MatrixShape(*dot["shape"]), 8 * ty.element.itemsize
+    shape, bits = MmaShape(*dot["shape"]), 8 * ty.element.itemsize
     name = operand.value[along]
-    if bits not in EITHER_WAY and name != "k":
+    if bits not in MN_MAJOR_BITS and name != "k":
         return None
     piece = ty.shape[along] if name == "k" else getattr(shape, name)
-    return factor_layout(tuple(ty.shape), bits, along, piece)
+    return operand_layout_in_shared(tuple(ty.shape), bits, along, piece)
 
 
-def run_axis(layout: LinearLayout) -> int:
+def contiguous_axis(layout: LinearLayout) -> int:
     """Return the axis along which a thread's first registers are contiguous; the last if none."""
     first = layout.images(REGISTER)[:1]
     return 0 if first and first[0] >> layout.outs[1][1] else 1
 
 
-def taken_factor(
+def operand_register_layout(
     dot: Operation, operand: Operand, ty: Tile, anchor: LinearLayout, threads: tuple[int, int]
 ) -> LinearLayout:
     """Return the layout in which (lanes, warps) hold a wgmma operand with layout `anchor`.
@@ -185,9 +187,9 @@ def taken_factor(
     instruction takes it from registers. Else it is a layout where each thread has a block to
     transpose.
     """
-    if operand is Operand.LEFT and anchor == left_of(dot, ty.shape):
+    if operand is Operand.LEFT and anchor == a_operand_layout(dot, ty.shape):
         return anchor
-    if factor_along(dot, operand, ty, fastest_axis(anchor)) is not None:
+    if wgmma_buffer_layout(dot, operand, ty, fastest_axis(anchor)) is not None:
         return anchor
     return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.itemsize, *threads)
 
@@ -218,14 +220,14 @@ def fastest_axis(layout: LinearLayout) -> int:
 
 
 def stays_in_registers(dot: Operation) -> bool:
-    """Return True if the `a` operand of a `group_dot` has the instruction's register layout."""
+    """Return True if the `a` operand of a `wgmma` has the instruction's register layout."""
     value = dot.inputs[0]
     if not isinstance(value.type, Tile):
         return False
-    return layout_of(value) == left_of(dot, value.type.shape)
+    return layout_of(value) == a_operand_layout(dot, value.type.shape)
 
 
-def left_of(dot: Operation, extents: Sequence[int]) -> LinearLayout:
-    """Return the layout in which a `group_dot` takes its `a` operand from registers."""
-    shape = MatrixShape(*dot["shape"])
-    return left_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["groups"]))
+def a_operand_layout(dot: Operation, extents: Sequence[int]) -> LinearLayout:
+    """Return the layout in which a `wgmma` takes its `a` operand from registers."""
+    shape = MmaShape(*dot["shape"])
+    return cached_matrix_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["groups"]))

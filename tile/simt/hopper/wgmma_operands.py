@@ -1,9 +1,9 @@
 """Stage wgmma operands in shared memory: a part of `expose-shared`.
 
-    %r = group_dot %a, %b, %acc {...}         %m = alloc : shared<64x64xf16, #a>
+    %r = wgmma %a, %b, %acc {...}         %m = local_alloc : shared<64x64xf16, #a>
                                               local_store %m, %a
                                               ..
-                                              %r = group_dot %m, %n, %acc {...}
+                                              %r = wgmma %m, %n, %acc {...}
 
 A tile is stored where it is computed, once for all wgmmas that read it in one layout: a
 loop-invariant operand is stored in front of the loop. An `a` operand that has the register layout
@@ -16,23 +16,27 @@ from tile.errors import CompilationError
 from tile.ir.core import Function, Operation, Value
 from tile.ir.types import Shared, Tile
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import factor_along, run_axis, stays_in_registers
+from tile.simt.hopper.wgmma_layouts import (
+    contiguous_axis,
+    stays_in_registers,
+    wgmma_buffer_layout,
+)
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 
 
-def store_factors(function: Function) -> None:
+def stage_wgmma_operands(function: Function) -> None:
     """Replace the tile operands of a function's wgmmas by buffers."""
     buffers: dict[tuple[Value, LinearLayout], Value] = {}
     for op in list(function.walk()):
-        if op.defn is ops.wgmma.group_dot:
-            for index in stored_factors(op):
+        if op.defn is ops.wgmma.wgmma:
+            for index in staged_operands(op):
                 _store(op, index, buffers)
 
 
-def stored_factors(op: Operation) -> list[int]:
-    """Return the indices of the operands of a `group_dot` that become buffers."""
+def staged_operands(op: Operation) -> list[int]:
+    """Return the indices of the operands of a `wgmma` that become buffers."""
     in_registers = stays_in_registers(op)
     return [
         index
@@ -43,23 +47,23 @@ def stored_factors(op: Operation) -> list[int]:
 
 def _store(op: Operation, index: int, buffers: dict[tuple[Value, LinearLayout], Value]) -> None:
     value = op.inputs[index]
-    layout = stored_layout(op, index)
+    layout = staged_layout(op, index)
     mem = buffers.get((value, layout))
     if mem is None:
         mem = buffers[value, layout] = _stored(value, layout)
     op.set_operand(index, mem)
 
 
-def stored_layout(op: Operation, index: int) -> LinearLayout:
+def staged_layout(op: Operation, index: int) -> LinearLayout:
     """Return the layout of an operand's buffer: contiguous as in threads, if wgmma reads that."""
     value, operand = op.inputs[index], (Operand.LEFT, Operand.RIGHT)[index]
     assert isinstance(value.type, Tile)
-    along = run_axis(layout_of(value))
+    along = contiguous_axis(layout_of(value))
     for axis in (along, 1 - along):
-        buffer_layout = factor_along(op, operand, value.type, axis)
+        buffer_layout = wgmma_buffer_layout(op, operand, value.type, axis)
         if buffer_layout is not None:
             return buffer_layout
-    raise CompilationError(f"no buffer of {value.type} is read by group_dot", loc=op.loc)
+    raise CompilationError(f"no buffer of {value.type} is read by wgmma", loc=op.loc)
 
 
 def _stored(value: Value, layout: LinearLayout) -> Value:
@@ -67,7 +71,7 @@ def _stored(value: Value, layout: LinearLayout) -> Value:
     build = LayoutBuilder(block, block.first if made is None else made.next)
     build.loc = made.loc if made is not None else None
     ty = value.type
-    mem = build(ops.shared.alloc, result=Shared(tuple(ty.shape), ty.element, layout))
+    mem = build(ops.shared.local_alloc, result=Shared(tuple(ty.shape), ty.element, layout))
     build.op(ops.shared.local_store, mem, value)
     mem.name = value.name
     return mem

@@ -12,7 +12,7 @@
 Layouts of tiles that threads process one slice along an axis after the other.
 
 >>> from tile.simt.layouts.blocked import blocked
->>> in_pieces(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
+>>> sliced(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
 #linear{register = [[0,1],[0,2]], lane = [[1,0]], warp = [[0,0],[0,4]] -> dim0 = 2, dim1 = 8}
 
 Tables of registers: linear maps of register numbers, tabulated.
@@ -32,7 +32,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from tile.simt.layouts.blocked import check_order
-from tile.simt.layouts.dims import OFFSET, REGISTER, WARP, axis_name, log2_of, places, require
+from tile.simt.layouts.dims import (
+    OFFSET,
+    REGISTER,
+    WARP,
+    axis_name,
+    bit_positions,
+    log2_of,
+    require,
+)
 from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 
@@ -90,12 +98,12 @@ def _numbered(layout: LinearLayout) -> LinearLayout:
 def _numbers(layout: LinearLayout, axis: int, extent: int) -> tuple[int, ...]:
     """Return the images of the bits of a slice's number, for slices of `extent` along an axis."""
     name, bits = layout.outs[axis]
-    at = places(layout.outs)[name]
+    at = bit_positions(layout.outs)[name]
     return tuple([1 << at + bit for bit in range(log2_of(extent, "a piece"), bits)])
 
 
 @lru_cache(maxsize=1024)
-def in_pieces(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
+def sliced(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
     """Return a tile's layout (register, lane, warp) as if each slice had warps of its own.
 
     An access to the tile in this layout is thus one to each of its slices. Threads hold all slices:
@@ -108,8 +116,8 @@ def in_pieces(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
 
 
 @lru_cache(maxsize=1024)
-def of_pieces(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
-    """Return `in_pieces` of a tile of this shape, from the layout of one slice of it."""
+def unsliced(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
+    """Return `sliced` of a tile of this shape, from the layout of one slice of it."""
     whole = layout.wrap_outs(shape)
     numbers = _numbers(whole, axis, layout.shape[axis])
     registers, lanes, (_, warps) = whole.ins
@@ -117,14 +125,14 @@ def of_pieces(layout: LinearLayout, axis: int, shape: tuple[int, ...]) -> Linear
 
 
 @lru_cache(maxsize=1024)
-def stacked(shared: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
+def stacked_slices(shared: LinearLayout, axis: int, shape: tuple[int, ...]) -> LinearLayout:
     """Return the shared layout of a tile of this shape whose slices follow each other."""
     whole = shared.wrap_outs(shape)
     numbers = _numbers(whole, axis, shared.shape[axis])
     return LinearLayout(((OFFSET, (*whole.images(OFFSET), *numbers)),), whole.outs)
 
 
-def divided(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
+def slice_layout(layout: LinearLayout, axis: int, extent: int) -> LinearLayout:
     """Return a tile's layout with all slices at one position, whichever threads hold them."""
     shape: Sequence[int] = [*layout.shape]
     return layout.wrap_outs([extent if a == axis % len(shape) else n for a, n in enumerate(shape)])
@@ -153,7 +161,7 @@ def axis_mask(layout: LinearLayout, axis: int) -> int:
     """Return the mask of an axis's coordinate in an image; `axis` counts from either end."""
     axis %= len(layout.outs)
     bits = layout.outs[axis][1]
-    return (1 << bits) - 1 << places(layout.outs)[axis_name(axis)]
+    return (1 << bits) - 1 << bit_positions(layout.outs)[axis_name(axis)]
 
 
 def along_axis(layout: LinearLayout, name: str, axis: int) -> list[tuple[int, int]]:

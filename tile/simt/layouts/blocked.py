@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, named, places, require
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions, named, require
 from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 
@@ -65,7 +65,7 @@ def check_order(order: Sequence[int], rank: int) -> None:
 def grid_of(in_dim: str, sizes: Sequence[int], order: Sequence[int]) -> LinearLayout:
     """Return an index that counts through a grid of these sizes, the axis `order[0]` fastest."""
     dims = named(sizes)
-    at = places(dims)
+    at = bit_positions(dims)
     columns: list[int] = []
     for axis in order:
         name, bits = dims[axis]

@@ -56,34 +56,34 @@ from tile.simt.layouts.dims import (
     WARP,
     LayoutError,
     axis_name,
+    bit_positions,
     bits_of,
     log2_of,
-    places,
     require,
 )
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import (
-    Access,
-    Asked,
-    asked_for,
-    matrix_access,
-    matrix_store,
+    AddressLayout,
+    SharedAccess,
+    address_layouts,
+    ldmatrix_access,
     shared_access,
+    stmatrix_access,
 )
-from tile.simt.layouts.swizzle import neighbouring, swizzled
-from tile.simt.layouts.warp_shuffle import Shuffle, by_shuffles
+from tile.simt.layouts.swizzle import simd_layout, swizzled
+from tile.simt.layouts.warp_shuffle import ShufflePlan, by_shuffles
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedConversion:
     """A conversion: store the tile to shared memory of this layout, synchronize, and load it.
 
     Threads that hold copies store the same value to the same offset.
     """
 
     layout: LinearLayout
-    store: Access
-    load: Access
+    store: SharedAccess
+    load: SharedAccess
 
     @property
     def instructions(self) -> int:
@@ -97,27 +97,27 @@ def through_shared(
     element_bits: int,
     banks: Banks = BANKS,
     *,
-    matrix_loads: bool = False,
-    matrix_stores: bool = False,
-) -> Shared:
+    has_ldmatrix: bool = False,
+    has_stmatrix: bool = False,
+) -> SharedConversion:
     """Plan the conversion of `src` to `dst`, both of (register, lane, warp), via shared memory.
 
-    With `matrix_loads`, warps use ldmatrix if that takes fewer instructions, and with
-    `matrix_stores`, stmatrix; `load`, or `store`, then is the access of the row addresses.
+    With `has_ldmatrix`, warps use ldmatrix if that takes fewer instructions, and with
+    `has_stmatrix`, stmatrix; `load`, or `store`, then is the access of the row addresses.
     """
     layout = conflict_free(src, dst, element_bits, banks)
     plans = [_through(src, dst, layout, element_bits, banks)]
-    other = by_matrices(src, dst, element_bits, banks) if matrix_loads else None
+    other = through_shared_by_ldmatrix(src, dst, element_bits, banks) if has_ldmatrix else None
     if other is not None:
         # Of plans with as many instructions, prefer one whose registers need not be moved.
         plans.insert(len(plans) if _in_order(plans[0].load) else 0, other)
-    back = by_matrices(dst, src, element_bits, banks) if matrix_stores else None
+    back = through_shared_by_ldmatrix(dst, src, element_bits, banks) if has_stmatrix else None
     if back is not None and _stores_by_matrices(src, back.layout, element_bits, banks):
-        plans.append(Shared(back.layout, back.load, back.store))
+        plans.append(SharedConversion(back.layout, back.load, back.store))
     return min(plans, key=lambda plan: plan.instructions)
 
 
-def _in_order(load: Access) -> bool:
+def _in_order(load: SharedAccess) -> bool:
     """Return True if a load gives vectors in registers that are consecutive in the layout."""
     return all(
         vector == tuple(range(vector[0], vector[0] + len(vector))) for vector in load.registers
@@ -127,7 +127,7 @@ def _in_order(load: Access) -> bool:
 def _stores_by_matrices(
     src: LinearLayout, layout: LinearLayout, element_bits: int, banks: Banks
 ) -> bool:
-    return matrix_store(src, layout, element_bits, banks) is not None
+    return stmatrix_access(src, layout, element_bits, banks) is not None
 
 
 def _through(
@@ -137,15 +137,15 @@ def _through(
     element_bits: int,
     banks: Banks,
     stores: Banks | None = None,
-) -> Shared:
-    return Shared(
+) -> SharedConversion:
+    return SharedConversion(
         layout,
         shared_access(src, layout, element_bits, stores or banks),
         shared_access(dst, layout, element_bits, banks),
     )
 
 
-def by_matrices(
+def through_shared_by_ldmatrix(
     src: LinearLayout,
     dst: LinearLayout,
     element_bits: int,
@@ -153,7 +153,7 @@ def by_matrices(
     head: Sequence[int] = (),
     *,
     exact: bool = False,
-) -> Shared | None:
+) -> SharedConversion | None:
     """Return the conversion that loads by ldmatrix; None if there is none without bank conflicts.
 
     The vectors of `src` begin with `head`, as in `conflict_free`, and with `exact` are no longer.
@@ -161,7 +161,7 @@ def by_matrices(
     """
     stores = banks.up_to(element_bits << len(head)) if exact else banks
     plans = []
-    for asked in asked_for(dst, element_bits):
+    for asked in address_layouts(dst, element_bits):
         both = min(len(head), asked.row)
         if (*head[:both],) != asked.units[:both]:
             continue
@@ -170,7 +170,7 @@ def by_matrices(
         else:
             free = conflict_free(src, asked.layout, element_bits, banks, head)
         for layout in (*_rows(asked, element_bits, banks), free):
-            if matrix_access(dst, layout, element_bits) is None:
+            if ldmatrix_access(dst, layout, element_bits) is None:
                 continue
             plan = _through(src, asked.layout, layout, element_bits, banks, stores)
             conflicts = [x.conflicts(element_bits, banks) for x in (plan.store, plan.load)]
@@ -180,7 +180,7 @@ def by_matrices(
     return min(plans, key=lambda plan: plan.instructions, default=None)
 
 
-def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:
+def _rows(asked: AddressLayout, element_bits: int, banks: Banks) -> Iterator[LinearLayout]:
     """Yield rows in the order of the tile, with their vectors swizzled by the row's number.
 
     Copies from global memory are best to a layout where a row stays in few lines of banks.
@@ -189,7 +189,7 @@ def _rows(asked: Asked, element_bits: int, banks: Banks) -> Iterator[LinearLayou
     if len(shape) != 2:
         return
     axis = 1 if asked.units[0] == 1 else 0
-    at = places(asked.layout.outs)[axis_name(axis)]
+    at = bit_positions(asked.layout.outs)[axis_name(axis)]
     vector, line = 1 << asked.row, banks.line_bits // element_bits
     in_row = vector <= shape[axis]
     if not in_row or asked.units != tuple(1 << at + bit for bit in range(asked.row)):
@@ -227,7 +227,7 @@ def conflict_free(
     can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
     """
     if banks.abreast > 1 and not head:
-        return neighbouring(src, (dst,), banks.abreast)
+        return simd_layout(src, (dst,), banks.abreast)
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     line = log2_of(banks.line_bits // element_bits, "the elements of a line")
     word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")
@@ -293,7 +293,7 @@ class Renaming:
         return self.registers == tuple(range(len(self.registers)))
 
 
-Conversion = Renaming | Shuffle | Shared
+Conversion = Renaming | ShufflePlan | SharedConversion
 
 
 def plan_conversion(
@@ -302,14 +302,14 @@ def plan_conversion(
     element_bits: int,
     *,
     shuffles: bool = True,
-    matrix_loads: bool = False,
-    matrix_stores: bool = False,
+    has_ldmatrix: bool = False,
+    has_stmatrix: bool = False,
     banks: Banks = BANKS,
 ) -> Conversion:
     """Plan the cheapest conversion of `element_bits` (8, 16, 32, 64) elements from `src` to `dst`.
 
     Both are surjective layouts of (register, lane, warp, block), any of which may be left out.
-    `shuffles`, `matrix_loads` (ldmatrix) and `matrix_stores` (stmatrix) say which instructions the
+    `shuffles`, `has_ldmatrix` (ldmatrix) and `has_stmatrix` (stmatrix) say which instructions the
     target has. Raises `LayoutError` for layouts of different tiles or different numbers of lanes,
     warps or blocks, and where elements move between blocks.
     """
@@ -335,8 +335,8 @@ def plan_conversion(
         dst,
         element_bits,
         banks,
-        matrix_loads=matrix_loads,
-        matrix_stores=matrix_stores,
+        has_ldmatrix=has_ldmatrix,
+        has_stmatrix=has_stmatrix,
     )
 
 

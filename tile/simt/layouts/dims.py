@@ -66,7 +66,7 @@ def bits_of(dims: Dims) -> int:
 
 
 @lru_cache(maxsize=1024)
-def places(dims: Dims) -> dict[str, int]:
+def bit_positions(dims: Dims) -> dict[str, int]:
     """Return each dimension's lowest bit in a packed index, the last dimension lowest."""
     positions: dict[str, int] = {}
     position = 0
@@ -90,7 +90,7 @@ def pack(index: Sequence[int], dims: Dims, what: str) -> int:
 
 def unpack(packed: Any, dims: Dims) -> list[Any]:
     """Return the indices, ints or arrays, that are packed in an int or an array."""
-    at = places(dims)
+    at = bit_positions(dims)
     return [packed >> at[name] & (1 << bits) - 1 for name, bits in dims]
 
 
@@ -98,13 +98,13 @@ def unpack(packed: Any, dims: Dims) -> list[Any]:
 Move = tuple[int, int, int]
 
 
-def moves(old: Dims, new: Dims, up: Mapping[str, int]) -> list[Move]:
+def bit_moves(old: Dims, new: Dims, up: Mapping[str, int]) -> list[Move]:
     """Return the moves that repack an index from dimensions `old` to `new`.
 
     A dimension goes to its position in `new`, shifted up there by the bits that `up` has for its
     name, or down for a negative number. Bits that do not fit are dropped.
     """
-    before, after, widths = places(old), places(new), dict(new)
+    before, after, widths = bit_positions(old), bit_positions(new), dict(new)
     parts = []
     for name, bits in old:
         raised = up.get(name, 0)
@@ -115,7 +115,7 @@ def moves(old: Dims, new: Dims, up: Mapping[str, int]) -> list[Move]:
     return parts
 
 
-def move(packed: int, how: Sequence[Move]) -> int:
+def move_bits(packed: int, how: Sequence[Move]) -> int:
     """Return a packed index with its parts moved."""
     image = 0
     for place, mask, new in how:
@@ -123,7 +123,7 @@ def move(packed: int, how: Sequence[Move]) -> int:
     return image
 
 
-def less(whole: Dims, part: Dims) -> Dims | None:
+def subtract_dims(whole: Dims, part: Dims) -> Dims | None:
     """Return the bits per dimension of `whole` less those of `part`; None if `part` has more."""
     left = dict(whole)
     for name, bits in part:

@@ -166,9 +166,9 @@ class _Holders:
         if OFFSET in index:
             line, bank = divmod(index[OFFSET] * element_bits // banks.word_bits, banks.count)
             lines = max(1, counts[OFFSET] * element_bits // banks.line_bits)
-            return _colour(bank / banks.count, line / lines)
+            return _color(bank / banks.count, line / lines)
         lanes, warps = counts.get(LANE, 1), counts.get(WARP, 1)
-        return _colour(index.get(LANE, 0) / lanes, index.get(WARP, 0) / warps)
+        return _color(index.get(LANE, 0) / lanes, index.get(WARP, 0) / warps)
 
 
 def _joined(names: tuple[str, ...], shown: tuple[str, ...]) -> str:
@@ -177,7 +177,7 @@ def _joined(names: tuple[str, ...], shown: tuple[str, ...]) -> str:
     return "".join(before + text for before, text in zip(separators, shown, strict=True))
 
 
-def _colour(hue: float, paleness: float) -> str:
+def _color(hue: float, paleness: float) -> str:
     """Return a color on which black text is legible; both arguments are in [0, 1)."""
     channels = colorsys.hls_to_rgb(hue, 0.70 + 0.22 * paleness, 0.65)
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)

@@ -113,17 +113,17 @@ from tile.simt.layouts import f2
 from tile.simt.layouts.dims import (
     Dims,
     LayoutError,
+    bit_moves,
+    bit_positions,
     bits_of,
     check_names,
     check_permutation,
-    less,
     log2_of,
-    move,
-    moves,
+    move_bits,
     named,
     pack,
-    places,
     sizes,
+    subtract_dims,
     unpack,
 )
 
@@ -228,7 +228,7 @@ class LinearLayout:
 
     def _bits(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield each input's bits: input, bit, unit vector among packed inputs, and image."""
-        at = places(self.indices)
+        at = bit_positions(self.indices)
         for name, columns in self.ins:
             for bit, column in enumerate(columns):
                 yield name, bit, 1 << at[name] + bit, column
@@ -299,7 +299,7 @@ class LinearLayout:
             inverse.define(column, unit)
         for unit in f2.units(bits_of(self.outs)):
             inverse.define(unit)
-        at = places(self.outs)
+        at = bit_positions(self.outs)
         ins = [
             (name, tuple([inverse.reduce(1 << at[name] + bit)[1] for bit in range(bits)]))
             for name, bits in self.outs
@@ -384,7 +384,7 @@ class LinearLayout:
 
         It has all dimensions of this layout, of size 1 where `inner` leaves nothing.
         """
-        ins, outs = less(self.indices, inner.indices), less(self.outs, inner.outs)
+        ins, outs = subtract_dims(self.indices, inner.indices), subtract_dims(self.outs, inner.outs)
         if ins is None or outs is None:
             return None
         upper = [(n, c[len(c) - bits :]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
@@ -397,7 +397,7 @@ class LinearLayout:
 
         It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
         """
-        ins, outs = less(self.indices, outer.indices), less(self.outs, outer.outs)
+        ins, outs = subtract_dims(self.indices, outer.indices), subtract_dims(self.outs, outer.outs)
         if ins is None or outs is None:
             return None
         lower = [(n, c[:bits]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
@@ -455,7 +455,7 @@ class LinearLayout:
         ins, columns = named(shape), self.columns
         if bits_of(ins) != len(columns):
             raise LayoutError(f"inputs {dict(shape)} do not count {1 << len(columns)} indices")
-        at = places(ins)
+        at = bit_positions(ins)
         cut = [(name, columns[at[name] : at[name] + bits]) for name, bits in ins]
         return LinearLayout(tuple(cut), self.outs)
 
@@ -507,8 +507,8 @@ class LinearLayout:
         A dimension is shifted `up` by the bits given for its name, down for a negative number, and
         bits that do not fit are dropped.
         """
-        how = moves(self.outs, outs, up or {})
-        return self._map(lambda image: move(image, how))
+        how = bit_moves(self.outs, outs, up or {})
+        return self._map(lambda image: move_bits(image, how))
 
     def _map(self, change: Callable[[int], int]) -> Inputs:
         return tuple([(name, tuple(map(change, columns))) for name, columns in self.ins])

@@ -6,7 +6,7 @@ and a fragment lists them, lowest bit first. So "n0 m3 | n1 n2 m0 m1 m2" means: 
 register is bit 0 of the column, bit 1 of the register is bit 3 of the row, bit 0 of the lane is bit
 1 of the column, and so on. The fragments are those of the PTX ISA.
 
-    >>> matrix_fragment(MatrixShape(8, 8, 4, 64), Operand.LEFT)
+    >>> matrix_fragment(MmaShape(8, 8, 4, 64), Operand.LEFT)
     #linear{register = [], lane = [[0,1],[0,2],[1,0],[2,0],[4,0]], warp = [] -> dim0 = 8, dim1 = 4}
 
 Layouts of the operands of an FMA dot, given the layout of its accumulator.
@@ -16,7 +16,7 @@ and the whole column of the `b` operand. Lanes and warps that differ only in col
 copies of the rows of `a`.
 
     >>> from tile.simt.layouts.blocked import blocked
-    >>> left, right = thread_factors(blocked([4, 4], [1, 2], [4, 2], [1, 1]), 2)
+    >>> left, right = fma_operand_layouts(blocked([4, 4], [1, 2], [4, 2], [1, 1]), 2)
     >>> left
     #linear{register = [[0,1]], lane = [[0,0],[1,0],[2,0]], warp = [] -> dim0 = 4, dim1 = 2}
     >>> right
@@ -43,7 +43,7 @@ class Operand(enum.Enum):
     ACCUMULATOR = "mn"
 
 
-class MatrixShape(NamedTuple):
+class MmaShape(NamedTuple):
     """The shape of an mma instruction, and the bits of an element of its operands."""
 
     m: int
@@ -58,47 +58,47 @@ class MatrixShape(NamedTuple):
 # Instructions of one warp: operand a, operand b, accumulator; register | lane.
 # Operands of 8 and 16 bits have elements contiguous in k in one 32-bit register.
 _NARROW = {
-    MatrixShape(8, 8, 4, 64): (
+    MmaShape(8, 8, 4, 64): (
         "| k0 k1 m0 m1 m2",
         "| k0 k1 n0 n1 n2",
         "n0 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 16, 64): (
+    MmaShape(16, 8, 16, 64): (
         "m3 k2 k3 | k0 k1 m0 m1 m2",
         "k2 k3 | k0 k1 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 4, 32): (
+    MmaShape(16, 8, 4, 32): (
         "m3 | k0 k1 m0 m1 m2",
         "| k0 k1 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 8, 32): (
+    MmaShape(16, 8, 8, 32): (
         "m3 k2 | k0 k1 m0 m1 m2",
         "k2 | k0 k1 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 8, 16): (
+    MmaShape(16, 8, 8, 16): (
         "k0 m3 | k1 k2 m0 m1 m2",
         "k0 | k1 k2 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 16, 16): (
+    MmaShape(16, 8, 16, 16): (
         "k0 m3 k3 | k1 k2 m0 m1 m2",
         "k0 k3 | k1 k2 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(8, 8, 16, 8): (
+    MmaShape(8, 8, 16, 8): (
         "k0 k1 | k2 k3 m0 m1 m2",
         "k0 k1 | k2 k3 n0 n1 n2",
         "n0 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 16, 8): (
+    MmaShape(16, 8, 16, 8): (
         "k0 k1 m3 | k2 k3 m0 m1 m2",
         "k0 k1 | k2 k3 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
     ),
-    MatrixShape(16, 8, 32, 8): (
+    MmaShape(16, 8, 32, 8): (
         "k0 k1 m3 k4 | k2 k3 m0 m1 m2",
         "k0 k1 k4 | k2 k3 n0 n1 n2",
         "n0 m3 | n1 n2 m0 m1 m2",
@@ -121,21 +121,21 @@ _WIDE_ACCUMULATORS = {
     256: "n0 m3 n3 n4 n5 n6 n7 | n1 n2 m0 m1 m2 | m4 m5",
 }
 
-FRAGMENTS: dict[MatrixShape, dict[Operand, str]] = {
+FRAGMENTS: dict[MmaShape, dict[Operand, str]] = {
     shape: dict(zip(Operand, fragments, strict=True)) for shape, fragments in _NARROW.items()
 } | {
-    MatrixShape(64, n, k, bits): {Operand.LEFT: left, Operand.ACCUMULATOR: accumulator}
+    MmaShape(64, n, k, bits): {Operand.LEFT: left, Operand.ACCUMULATOR: accumulator}
     for (k, bits), left in _WIDE.items()
     for n, accumulator in _WIDE_ACCUMULATORS.items()
 }
 
 
-def group_shapes(*bits: int) -> Iterator[MatrixShape]:
+def wgmma_shapes(*bits: int) -> Iterator[MmaShape]:
     """Return the wgmma shapes for operands whose elements have such widths in bits."""
     return (shape for shape in FRAGMENTS if shape.m == 64 and shape.bits in bits)
 
 
-def matrix_fragment(shape: MatrixShape, operand: Operand) -> LinearLayout:
+def matrix_fragment(shape: MmaShape, operand: Operand) -> LinearLayout:
     """Return the layout (register, lane, warp) of one operand of one instruction.
 
     Its outputs are the operand's axes: m and k, k and n, or m and n. Raises `LayoutError` for a
@@ -164,7 +164,7 @@ def _step(bit: str, axes: str) -> list[int]:
 
 
 def matrix_layout(
-    tile: Sequence[int], shape: MatrixShape, operand: Operand, warps: tuple[int, int]
+    tile: Sequence[int], shape: MmaShape, operand: Operand, warps: tuple[int, int]
 ) -> LinearLayout:
     """Return the layout of a whole tile of an operand of mma instructions.
 
@@ -187,7 +187,7 @@ def matrix_layout(
     return cover(layout, tile, fastest)
 
 
-def thread_factors(acc: LinearLayout, k: int) -> tuple[LinearLayout, LinearLayout]:
+def fma_operand_layouts(acc: LinearLayout, k: int) -> tuple[LinearLayout, LinearLayout]:
     """Return the layouts of the `a` and `b` operands of extent `k` along k for an FMA dot.
 
     Registers of `a` count k fastest, then m; those of `b` n, then k; a batch comes last. Raises

@@ -27,10 +27,10 @@ the offset:
     >>> from tile.simt.layouts.swizzle import swizzled
     >>> right = matrix_fragment(MatrixShape(16, 8, 16, 16), Operand.RIGHT)  # k, n
     >>> right = LinearLayout((*right.ins[:2], ("warp", ())), right.outs)
-    >>> access = matrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
+    >>> access = ldmatrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
     >>> access.matrices, access.transposed, access.rows.apply(lane=1), access.rows.apply(lane=8)
     (2, False, {'offset': 16}, {'offset': 8})
-    >>> access = matrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
+    >>> access = ldmatrix_access(right, swizzled([16, 8], 8, 1, 1), 16)
     >>> access.matrices, access.transposed, access.rows.apply(lane=1), access.rows.apply(lane=8)
     (2, True, {'offset': 8}, {'offset': 64})
 
@@ -52,7 +52,7 @@ from tile.simt.layouts.linear_layout import IntArray, LinearLayout, identity1d
 
 
 @dataclass(frozen=True)
-class Access:
+class SharedAccess:
     """The instructions that move a tile between registers and shared memory.
 
     Each moves a vector of `vector` elements: `registers` has for each instruction the registers in
@@ -98,7 +98,7 @@ class Access:
 
 def shared_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
-) -> Access:
+) -> SharedAccess:
     """Return the fewest instructions that move a tile of a layout to or from shared memory.
 
     `layout` is of (register, lane, warp) and `shared` of offset, a bijection. A vector's registers
@@ -124,7 +124,7 @@ def shared_access(
     for register in registers:
         vectors.setdefault(int(positions[register]) >> bits, []).append(register)
     in_order = [tuple(sorted(vector, key=lambda r: positions[r])) for vector in vectors.values()]
-    return Access(1 << bits, offsets, tuple(in_order), tuple(copies))
+    return SharedAccess(1 << bits, offsets, tuple(in_order), tuple(copies))
 
 
 def distinct_registers(layout: LinearLayout) -> tuple[list[int], list[tuple[int, int]]]:
@@ -145,7 +145,7 @@ _MATRIX_BITS = 2  # up to four at once
 
 
 @dataclass(frozen=True)
-class MatrixAccess:
+class LdmatrixAccess:
     """An access to a tile by ldmatrix or stmatrix, `matrices` matrices each.
 
     `rows` maps (register, lane, warp) to the offsets of the rows; its registers number the
@@ -158,7 +158,7 @@ class MatrixAccess:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AddressLayout:
     """An address layout for rows: the first `row` bits of its registers walk a row."""
 
     layout: LinearLayout
@@ -172,7 +172,7 @@ class Asked:
         return self.layout.images(REGISTER)[: self.row]
 
 
-def asked_for(layout: LinearLayout, element_bits: int) -> Iterator[Asked]:
+def address_layouts(layout: LinearLayout, element_bits: int) -> Iterator[AddressLayout]:
     """Yield the address layouts for tiles that arrive in this (register, lane, warp) layout."""
     part = log2_of(max(1, _PART_BITS // element_bits), "the elements of a lane's part")
     registers, lanes, warps = (layout.images(name) for name in (REGISTER, LANE, WARP))
@@ -191,27 +191,29 @@ def asked_for(layout: LinearLayout, element_bits: int) -> Iterator[Asked]:
                 (LANE, (*down, *together, *copies)),
                 (WARP, warps),
             )
-            yield Asked(LinearLayout(ins, layout.outs), len(row), 1 << len(together), transposed)
+            yield AddressLayout(
+                LinearLayout(ins, layout.outs), len(row), 1 << len(together), transposed
+            )
 
 
 @lru_cache(maxsize=1024)
-def matrix_access(
+def ldmatrix_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int
-) -> MatrixAccess | None:
+) -> LdmatrixAccess | None:
     """Return the ldmatrix access that loads a tile in this layout; None without contiguous rows."""
-    for asked in asked_for(layout, element_bits):
+    for asked in address_layouts(layout, element_bits):
         offsets = shared.invert_and_compose(asked.layout)
         if offsets.divide_left(identity1d(1 << asked.row, REGISTER, OFFSET)) is not None:
             (_, registers), *threads = offsets.ins
             rows = LinearLayout(((REGISTER, registers[asked.row :]), *threads), offsets.outs)
-            return MatrixAccess(asked.matrices, asked.transposed, rows)
+            return LdmatrixAccess(asked.matrices, asked.transposed, rows)
     return None
 
 
 @lru_cache(maxsize=1024)
-def matrix_store(
+def stmatrix_access(
     layout: LinearLayout, shared: LinearLayout, element_bits: int, banks: Banks = BANKS
-) -> MatrixAccess | None:
+) -> LdmatrixAccess | None:
     """Return the stmatrix access that stores a tile in this layout; None where vectors do as well.
 
     Vectors do as well where they take no more instructions, where several threads hold the same
@@ -219,7 +221,7 @@ def matrix_store(
     """
     if not all(layout.images(LANE)) or not all(layout.images(WARP)):
         return None
-    access = matrix_access(layout, shared, element_bits)
+    access = ldmatrix_access(layout, shared, element_bits)
     if access is None:
         return None
     vectors = len(shared_access(layout, shared, element_bits, banks).registers)

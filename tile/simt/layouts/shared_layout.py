@@ -33,7 +33,7 @@ from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, Dims, bits_of, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
-from tile.simt.layouts.swizzle import neighbouring
+from tile.simt.layouts.swizzle import simd_layout
 
 # The number of coordinates that a function of the bank sums, at most.
 TERMS = 3
@@ -56,7 +56,7 @@ def shared_layout(
     """
     loads = tuple(dict.fromkeys(loads))
     if banks.abreast > 1 and not head:
-        return neighbouring(store, loads, banks.abreast)
+        return simd_layout(store, loads, banks.abreast)
     stores = banks.up_to(element_bits << len(head)) if exact else banks
 
     def cost(layout: LinearLayout) -> tuple[int, int]:

@@ -36,10 +36,10 @@ from tile.simt.layouts.dims import (
     REGISTER,
     WARP,
     axis_name,
+    bit_positions,
     bits_of,
     log2_of,
     named,
-    places,
     require,
 )
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -67,7 +67,7 @@ def swizzled(
     require(fits, f"a row of {list(shape)} does not have {max_phase} vectors of {vector} elements")
     step = log2_of(vector, "a vector")
     dims = named(shape)
-    at = places(dims)
+    at = bit_positions(dims)
     ins = {name: [1 << at[name] + bit for bit in range(bits)] for name, bits in dims}
     for phase in range(phases):
         rows, bit = ins[axis_name(order[1])], period + phase
@@ -116,7 +116,7 @@ def in_strips(
     return inner * grid_of(OFFSET, strips, order)
 
 
-def neighbouring(store: LinearLayout, loads: Sequence[LinearLayout], abreast: int) -> LinearLayout:
+def simd_layout(store: LinearLayout, loads: Sequence[LinearLayout], abreast: int) -> LinearLayout:
     """Return the layout to which a tile is stored, and from which it is loaded.
 
     All are of (register, lane, warp). Lanes with zero bases access one element in any layout.

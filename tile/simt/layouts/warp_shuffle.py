@@ -21,7 +21,8 @@ Two lanes that swap half of their registers take two steps, and in the first kee
     >>> plan.send                                   # lane 1 begins with its register 1
     #linear{lane = [[1]], warp = [] -> register = 2}
     >>> plan.rounds
-    (Round(send=0, source=0, receive=0, turn=0), Round(send=1, source=1, receive=1, turn=0))
+    (ShuffleStep(send=0, source=0, receive=0, turn=0), ShuffleStep(send=1, source=1, receive=1,
+    turn=0))
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tile.simt.layouts import f2
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of, places
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import distinct_registers
 
@@ -38,8 +39,8 @@ WORD_BITS = 32
 
 
 @dataclass(frozen=True)
-class Round:
-    """One shuffle: constants that are XORed to the outputs of its `Shuffle`'s layouts."""
+class ShuffleStep:
+    """One shuffle: constants that are XORed to the outputs of its `ShufflePlan`'s layouts."""
 
     send: int
     source: int
@@ -48,7 +49,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Shuffle:
+class ShufflePlan:
     """A conversion by several shuffles, each of 32 bits for every lane.
 
     All layouts are of (lane, warp). In a step a lane sends the register `send`, reads the one that
@@ -62,7 +63,7 @@ class Shuffle:
     source: LinearLayout
     receive: LinearLayout
     turn: LinearLayout
-    rounds: tuple[Round, ...]
+    rounds: tuple[ShuffleStep, ...]
     packed: tuple[tuple[int, int], ...]
     copies: tuple[tuple[int, int], ...]
 
@@ -90,7 +91,7 @@ class _Receivers:
         pull = src.invert_and_compose(dst)
         self._columns = list(pull.columns)
         self._dst = dst
-        self._at, self._from = places(dst.indices), places(src.indices)
+        self._at, self._from = bit_positions(dst.indices), bit_positions(src.indices)
         self._lanes = src.in_size(LANE) - 1
         self.first_register = self._at[REGISTER]
         self.threads = f2.units(self.first_register)
@@ -169,7 +170,7 @@ class _Receivers:
         return LinearLayout(tuple(ins), ((name, bits),))
 
 
-def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuffle:
+def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> ShufflePlan:
     """Plan the shuffles that fill the registers of `dst`; `src` has each element in the same warp.
 
     Both are of (register, lane, warp). Where several lanes hold an element, there may be more
@@ -205,12 +206,12 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
     def receive(thread: int) -> int:
         return to.register(thread ^ at(in_team, thread))
 
-    def step_away(step: int) -> Round:
+    def step_away(step: int) -> ShuffleStep:
         sender = to.sender(step)
         send = at(sent, sender) ^ to.sent(step)
-        return Round(send, to.lane(sender), to.register(step), at(turn, step))
+        return ShuffleStep(send, to.lane(sender), to.register(step), at(turn, step))
 
-    return Shuffle(
+    return ShufflePlan(
         send=to.of_thread(lambda thread: at(sent, thread), REGISTER, src.in_bits(REGISTER)),
         source=to.of_thread(source, LANE, src.in_bits(LANE)),
         receive=to.of_thread(receive, REGISTER, dst.in_bits(REGISTER)),

@@ -21,8 +21,8 @@ from tile.ir.types import INTEGERS
 _QUOTIENTS = frozenset({arith.div, arith.rem})
 
 
-@module_pass("guard-divisors", before=Level.THREAD)
-def guard_divisors(module: Module) -> None:
+@module_pass("guard-division", before=Level.THREAD)
+def guard_division(module: Module) -> None:
     """Divide by 1 instead of 0, and negate instead of dividing by -1.
 
         %z = div %x, %y : frag<8xi32>    %sign = shr %y, %31 : frag<8xi32>

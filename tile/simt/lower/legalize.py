@@ -16,8 +16,8 @@ _ARITHMETIC = {arith.add, arith.sub, arith.mul, arith.fma}
 _COMPARISON = {arith.cmp, arith.min_, arith.max_}
 
 
-@module_pass("legalise", before=None)
-def legalise(module: Module, *, target: SimtTarget = GENERIC) -> None:
+@module_pass("legalize", before=None)
+def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Compute in f32 what the target cannot compute in narrow floats, and round the result.
 
     A sum, product, or quotient of narrow floats computed so equals the correctly rounded one, since

@@ -10,12 +10,12 @@ from tile.ir.types import Fragment
 from tile.simt import ops
 
 # Dots whose operands and accumulators take a thread's registers.
-_PRODUCTS = frozenset({ops.mma.matrix_multiply, ops.mma.thread_dot})
+_PRODUCTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
 # The thread's position in its program, from which it computes its indices.
-_POSITIONS = frozenset({ops.thread.thread_id, ops.thread.linear_index})
+_POSITIONS = frozenset({ops.thread.thread_id, ops.thread.layout_index})
 _CHEAP = _POSITIONS | {
-    ops.thread.fill,
-    ops.thread.pick,
+    ops.thread.frag_splat,
+    ops.thread.frag_shuffle,
     memory.addptr,
     arith.const,
     arith.add,
@@ -29,17 +29,17 @@ _CHEAP = _POSITIONS | {
 }
 
 
-@module_pass("rematerialise", before=Level.THREAD)
-def rematerialise(module: Module) -> None:
+@module_pass("rematerialize", before=Level.THREAD)
+def rematerialize(module: Module) -> None:
     """Recompute indices, pointers and masks after a loop with dots that uses none of them.
 
     The dots of the loop then have all registers. Uniform values stay.
 
-        %i = linear_index {layout = #a}           %r = for .. {
-        %p = addptr %q, %i {stride = 4}             %d = matrix_multiply %a, %b, %c
+        %i = layout_index {layout = #a}           %r = for .. {
+        %p = addptr %q, %i {stride = 4}             %d = mma %a, %b, %c
         %r = for .. {                               yield %d
-          %d = matrix_multiply %a, %b, %c         }
-          yield %d                                %i = linear_index {layout = #a, again = true}
+          %d = mma %a, %b, %c         }
+          yield %d                                %i = layout_index {layout = #a, again = true}
         }                                         %p = addptr %q, %i {stride = 4}
         store %p, %r                              store %p, %r
     """

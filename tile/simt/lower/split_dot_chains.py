@@ -17,22 +17,22 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Fragment
 from tile.simt import ops
 from tile.simt.lower.distribute.context import count_of
-from tile.simt.schedule.register_pressure import is_short, pressure
+from tile.simt.schedule.register_pressure import exceeds_registers, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
 Registers = tuple[int, ...]
 
 # Operations that set all registers to one value.
-_FILLED = frozenset({arith.const, ops.thread.fill})
+_FILLED = frozenset({arith.const, ops.thread.frag_splat})
 
 
-def is_plain(op: Operation) -> bool:
+def is_registerwise(op: Operation) -> bool:
     """Return True if each register of the result depends only on that register of the operands."""
     fragments = all(isinstance(value.type, Fragment) for value in (*op.inputs, *op.results))
     return fragments and op.defn.elementwise and op.defn.pure and len(op.results) == 1
 
 
-def blocks(
+def instruction_registers(
     value: Value, extents: tuple[int, int], rows: Sequence[int], columns: Sequence[int]
 ) -> Registers:
     """Return the registers of an mma operand that belong to the given instruction rows and columns.
@@ -68,10 +68,10 @@ class FragmentSlices:
     def pick(self, value: Value, registers: Registers) -> Value:
         """Pick the registers from a value that is computed already."""
         op = value.op
-        if op is not None and op.defn is ops.thread.pick and len(op.inputs) == 1:
+        if op is not None and op.defn is ops.thread.frag_shuffle and len(op.inputs) == 1:
             earlier = op["registers"]
             return self.pick(op.inputs[0], tuple([earlier[register] for register in registers]))
-        return self.build(ops.thread.pick, value, registers=registers)
+        return self.build(ops.thread.frag_shuffle, value, registers=registers)
 
     def _sorted(self, value: Value, registers: Registers) -> Value:
         if registers == tuple(range(count_of(value))):
@@ -126,8 +126,8 @@ class FragmentSlices:
         needed = sorted({register // each % columns for register in registers})
         if len(needed) == columns:
             return self.pick(op.result, registers)
-        has = blocks(op.result, (rows, columns), range(rows), needed)
-        b = self.of(op["b"], blocks(op["b"], (columns, depth), needed, range(depth)))
+        has = instruction_registers(op.result, (rows, columns), range(rows), needed)
+        b = self.of(op["b"], instruction_registers(op["b"], (columns, depth), needed, range(depth)))
         attributes = {**op.attributes, "repeats": (rows, len(needed), depth)}
         mma = self.build(op.defn, op["a"], b, self.of(op["acc"], has), **attributes)
         if has == registers:
@@ -137,39 +137,39 @@ class FragmentSlices:
 
 
 _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {
-    ops.thread.fill: FragmentSlices._fill,
-    ops.thread.pick: FragmentSlices._pick,
+    ops.thread.frag_splat: FragmentSlices._fill,
+    ops.thread.frag_shuffle: FragmentSlices._pick,
     ops.thread.shared_load: FragmentSlices._load,
-    ops.mma.matrix_multiply: FragmentSlices._multiply,
+    ops.mma.mma: FragmentSlices._multiply,
 }
 
 
 PARTS = 2
 
-_MULTIPLY = ops.mma.matrix_multiply
+_MULTIPLY = ops.mma.mma
 # Operations that read memory, which dots do not write.
-_READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.shared_matrix_load})
+_READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.ldmatrix})
 
 
-@module_pass("split-rounds", before=Level.THREAD)
-def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
+@module_pass("split-dot-chains", before=Level.THREAD)
+def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Split dots in a loop into slices where one feeds another and registers are short.
 
     One half of the columns of the first dot is one half of the k of the second, so that only half
     of the intermediate values is live at a time; sums stay in the order of k. Prefetches for the
     next iteration sink to just before the last dot where that is legal.
 
-        %x = load %p                             %b0 = pick %b {registers = (0, 1)}
-        %s = matrix_multiply %a, %b, %z          %s0 = matrix_multiply %a, %b0, %z0
+        %x = load %p                             %b0 = frag_shuffle %b {registers = (0, 1)}
+        %s = mma %a, %b, %z          %s0 = mma %a, %b0, %z0
         %e = exp2 %s                             %e0 = exp2 %s0
-        %d = matrix_multiply %e, %c, %acc        %c0 = pick %c {registers = (0, 1)}
-        yield %d, %x                             %d0 = matrix_multiply %e0, %c0, %acc
-                                                 %b1 = pick %b {registers = (2, 3)}
-                                                 %s1 = matrix_multiply %a, %b1, %z0
+        %d = mma %e, %c, %acc        %c0 = frag_shuffle %c {registers = (0, 1)}
+        yield %d, %x                             %d0 = mma %e0, %c0, %acc
+                                                 %b1 = frag_shuffle %b {registers = (2, 3)}
+                                                 %s1 = mma %a, %b1, %z0
                                                  %e1 = exp2 %s1
-                                                 %c1 = pick %c {registers = (2, 3)}
+                                                 %c1 = frag_shuffle %c {registers = (2, 3)}
                                                  %x = load %p
-                                                 %d = matrix_multiply %e1, %c1, %d0
+                                                 %d = mma %e1, %c1, %d0
                                                  yield %d, %x
     """
     for function in module:
@@ -177,7 +177,9 @@ def split_rounds(module: Module, *, target: SimtTarget = GENERIC) -> None:
         bodies = [each for each in bodies if each.can_be_split()]
         live = liveness(function) if bodies else None
         if live is not None:
-            bodies = [each for each in bodies if is_short(pressure(each.loop, live), target)]
+            bodies = [
+                each for each in bodies if exceeds_registers(pressure(each.loop, live), target)
+            ]
         for each in bodies:
             each.split()
 
@@ -204,7 +206,7 @@ class _Body:
             if op.defn is _MULTIPLY:
                 return True
             seen.add(value)
-            if is_plain(op) or op.defn is ops.thread.pick:
+            if is_registerwise(op) or op.defn is ops.thread.frag_shuffle:
                 waiting += op.inputs
         return False
 
@@ -272,14 +274,14 @@ def _serves(op: Operation, quiet: Container[Operation]) -> bool:
     """Return True if some registers of an operation's result can be computed alone."""
     if op.defn is ops.thread.shared_load:
         return op in quiet
-    return op.defn in (_MULTIPLY, ops.thread.pick) or is_plain(op)
+    return op.defn in (_MULTIPLY, ops.thread.frag_shuffle) or is_registerwise(op)
 
 
 def _part(op: Operation, part: int, total: Value, slices: FragmentSlices) -> Value:
     """Return the dot of one k-slice, added to the accumulator `total`."""
     m, n, k = op["repeats"]
     steps = range(part * k // PARTS, (part + 1) * k // PARTS)
-    a = slices.of(op["a"], blocks(op["a"], (m, k), range(m), steps))
-    b = slices.of(op["b"], blocks(op["b"], (n, k), range(n), steps))
+    a = slices.of(op["a"], instruction_registers(op["a"], (m, k), range(m), steps))
+    b = slices.of(op["b"], instruction_registers(op["b"], (n, k), range(n), steps))
     attributes = {**op.attributes, "repeats": (m, n, len(steps))}
     return slices.build(_MULTIPLY, a, b, total, **attributes)

@@ -27,37 +27,37 @@ from tile.simt.memory.storage_allocation import LiveRange, allocate, lowest_gap
 from tile.simt.target import GENERIC, SimtTarget
 
 # Multi-buffers are aligned like separate arrays: their stages begin at a memory line.
-RING_ALIGNMENT = 128
+MULTI_BUFFER_ALIGNMENT = 128
 ALIGNMENT = 16
 # wgmma and TMA swizzle by address bits up to this.
-FACTOR_ALIGNMENT = 1024
-_SWIZZLED = frozenset({ops.wgmma.group_dot, ops.tma.bulk_copy, ops.tma.bulk_store})
+SWIZZLE_ALIGNMENT = 1024
+_SWIZZLED = frozenset({ops.wgmma.wgmma, ops.tma.tma_load, ops.tma.tma_store})
 # A program can use one part in so many of the shared memory without lowering occupancy: about so
 # many programs are co-resident at most.
-PROGRAMS = 16
+RESIDENT_PROGRAMS = 16
 
 
-@module_pass("plan-shared", before=Level.LAID_OUT)
-def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
+@module_pass("allocate-shared", before=Level.LAID_OUT)
+def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Assign each buffer an offset, sharing memory with buffers that are not live at the same time.
 
     A buffer is live from its first access to its last, throughout a loop that it is older than, and
     until its async copies have been waited for. Called functions have their buffers above those
     that are live at any call. Raises `OutOfResourcesError` if the target has less.
 
-        %m = alloc : shared<64x64xf32, #s>        %m = alloc {at = 0} : shared<64x64xf32, #s>
-        %n = alloc : shared<64xi8, #t>            %n = alloc {at = 16384} : shared<64xi8, #t>
-        local_store %m, %x                        local_store %m, %x
-        local_store %n, %y                        local_store %n, %y
-        %z = local_load %m : ...                  %z = local_load %m : ...
-        %k = alloc : shared<64x64xf16, #s>        %k = alloc {at = 0} : shared<64x64xf16, #s>
+        %m = local_alloc : shared<64x64xf32, #s>        %m = local_alloc {at = 0} :
+        shared<64x64xf32, #s> %n = local_alloc : shared<64xi8, #t>            %n = local_alloc {at =
+        16384} : shared<64xi8, #t> local_store %m, %x                        local_store %m, %x
+        local_store %n, %y                        local_store %n, %y %z = local_load %m : ...
+        %z = local_load %m : ... %k = local_alloc : shared<64x64xf16, #s>        %k = local_alloc
+        {at = 0} : shared<64x64xf16, #s>
     """
     bases: dict[Function, int] = {}
     graph = CallGraph(module)
     for function in reversed(graph.bottom_up()):
         base = bases.get(function, 0)
         buffers, calls = _in_order(function)
-        plan = _side_by_side(buffers, base, base + target.shared_bytes // PROGRAMS)
+        plan = _side_by_side(buffers, base, base + target.shared_bytes // RESIDENT_PROGRAMS)
         if plan.peak > target.shared_bytes:
             _refuse(function, _allocate(buffers, base), base, target)
         for buffer, at in plan.offsets.items():
@@ -69,12 +69,14 @@ def plan_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 
 def shared_bytes(module: Module) -> int:
-    """Return the shared memory of a program, in bytes. Raises `PassError` before `plan-shared`."""
+    """Return the shared memory of a program, in bytes; `PassError` before `allocate-shared`."""
     most = 0
     for op in module.walk():
-        if op.defn is ops.shared.alloc:
+        if op.defn is ops.shared.local_alloc:
             if op["at"] < 0:
-                raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
+                raise PassError(
+                    "a buffer has no offset before the pass allocate-shared", loc=op.loc
+                )
             assert isinstance(op.result.type, Shared)
             most = max(most, op["at"] + op.result.type.bytes)
     return most
@@ -100,8 +102,8 @@ class Buffer:
     @cached_property
     def alignment(self) -> int:
         if any(op.defn in _SWIZZLED for op in _accesses(self.op.result)):
-            return FACTOR_ALIGNMENT
-        return RING_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
+            return SWIZZLE_ALIGNMENT
+        return MULTI_BUFFER_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
 
     def bytes(self, stages: int, halvings: int = 0) -> int:
         """Return the size with at most `stages` stages, and of a tile halved `halvings` times."""
@@ -137,7 +139,7 @@ class _Numbers:
         for op in block:
             self.last += 1
             self.starts[op] = self.last
-            if op.defn is ops.shared.alloc:
+            if op.defn is ops.shared.local_alloc:
                 self.allocs.append(op)
             elif op.defn is control.call:
                 self.calls.append(op)
@@ -156,7 +158,7 @@ def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
         start, end = _span(op, alloc, numbers)
         first = start if first is None else min(first, start)
         last = max(last, end)
-        if op.defn is ops.shared.local_copy and end >= (copy or 0):
+        if op.defn is ops.shared.local_cp_async and end >= (copy or 0):
             copy = end
     start = numbers.starts[alloc] if first is None else first
     if copy is not None:
@@ -216,9 +218,9 @@ def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | No
         op = op.prev
     groups = _closed(op) if op is not None else 0
     for op in reversed(behind):
-        if op.defn is ops.shared.copy_commit:
+        if op.defn is ops.shared.cp_async_commit_group:
             groups += 1
-        elif op.defn is ops.shared.copy_wait and groups > op["pending"]:
+        elif op.defn is ops.shared.cp_async_wait_group and groups > op["pending"]:
             return op
     return None
 
@@ -232,9 +234,9 @@ def _closed(op: Operation) -> int:
         return 0
     for region in op.regions:
         for inner in reversed(list(region.walk())):
-            if inner.defn is ops.shared.copy_commit:
+            if inner.defn is ops.shared.cp_async_commit_group:
                 break
-            if inner.defn is ops.shared.local_copy:
+            if inner.defn is ops.shared.local_cp_async:
                 return 0
     return 1
 

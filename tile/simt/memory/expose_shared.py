@@ -19,23 +19,23 @@ from tile.ir.ops import control, memory, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.hopper.tma_store import store_boxes
-from tile.simt.hopper.wgmma_operands import store_factors
+from tile.simt.hopper.tma_store import lower_tma_stores
+from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import Conversion, plan_conversion, through_shared
-from tile.simt.layouts.conversion import Shared as ThroughShared
+from tile.simt.layouts.conversion import SharedConversion as ThroughShared
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.warp_shuffle import WORD_BITS, Shuffle
+from tile.simt.layouts.warp_shuffle import WORD_BITS, ShufflePlan
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, parted
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.target import GENERIC, SimtTarget
 
 
 @dataclass(frozen=True)
-class Cut:
+class TileSplit:
     """A split of a tile: reshaped to `extents`, whose axes in `order` end with the split one.
 
     `half` is the layout of each half tile after the conversion.
@@ -47,16 +47,16 @@ class Cut:
 
 
 @lru_cache(maxsize=1024)
-def find_cut(src: LinearLayout, dst: LinearLayout) -> Cut | None:
+def find_split(src: LinearLayout, dst: LinearLayout) -> TileSplit | None:
     """Return a split whose half tiles stay in their threads; None if there is none."""
     common = {*src.images(REGISTER)} & {*dst.images(REGISTER)}
     for column in sorted(common, reverse=True):
         if column & (column - 1) == 0:
             extents, axis = _cut_at(src.shape, column.bit_length() - 1)
             order = (*(a for a in range(len(extents)) if a != axis), axis)
-            halves = [parted(_seen(layout, extents, order)) for layout in (src, dst)]
+            halves = [split_layout(_seen(layout, extents, order)) for layout in (src, dst)]
             if halves[0] is not None and halves[1] is not None:
-                return Cut(extents, order, halves[1])
+                return TileSplit(extents, order, halves[1])
     return None
 
 
@@ -74,7 +74,7 @@ def _seen(layout: LinearLayout, extents: tuple[int, ...], order: tuple[int, ...]
     return permute_axes(reshape_axes(layout, extents), order)
 
 
-def halve(op: Operation, cut: Cut) -> list[Operation]:
+def split_conversion(op: Operation, cut: TileSplit) -> list[Operation]:
     """Replace a conversion by those of its half tiles."""
     (value,) = op.inputs
     build = LayoutBuilder.before(op)
@@ -92,9 +92,9 @@ def halve(op: Operation, cut: Cut) -> list[Operation]:
 
 # The cost of a barrier, in instructions that move 32 bits for every lane. A conversion through
 # shared memory takes two: one after the store, and one before the memory is reused.
-BARRIER = 16
+BARRIER_COST = 16
 # The number of register selections that take as long as one such instruction.
-SELECTIONS = 4
+SELECTIONS_PER_SHUFFLE = 4
 
 
 @module_pass("expose-shared", before=Level.LAID_OUT)
@@ -102,22 +102,22 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     """Replace operations that go through shared memory by buffers, stores and loads.
 
     These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
-    shuffles would take longer; such an `exchange`; and an atomic operation whose result is used by
+    shuffles would take longer; such a `butterfly`; and an atomic operation whose result is used by
     more threads than the one that executes it. wgmma operands become buffers, too
     (`expose_factors`), and stores through descriptors become TMA stores where the target has them
     (`expose_boxes`). A program has `num_warps` warps. A tile that would take more than half of the
     shared memory is converted in slices where possible.
 
-        %b = convert_layout %a : ...              %m = alloc : shared<16x16xf32, #s>
+        %b = convert_layout %a : ...              %m = local_alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
                                                   %b = local_load %m : tile<16x16xf32, #b>
     """
     one = _one(target, num_warps)
     aliases = cache(lambda: module_aliases(module))
     for function in module:
-        store_factors(function)
-        if target.bulk_copies:
-            store_boxes(function, aliases, lambda op: _is_whole(op, target))
+        stage_wgmma_operands(function)
+        if target.has_tma:
+            lower_tma_stores(function, aliases, lambda op: _is_whole(op, target))
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:
@@ -133,21 +133,27 @@ def element_bits(element: Scalar | Pointer) -> int:
 
 
 @lru_cache(maxsize=4096)
-def planned(src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget) -> Conversion:
+def plan_tile_conversion(
+    src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget
+) -> Conversion:
     """Plan the conversion of a tile: within registers, by shuffles, or through shared memory.
 
-    Shared memory is preferred to shuffles where it takes fewer instructions; see `shuffle_cost`.
+    SharedConversion memory is preferred to shuffles where it takes fewer instructions; see
+    `shuffle_cost`.
     """
     shuffles, banks = target.shuffles, target.banks
-    loads, stores = target.matrix_loads, target.matrix_stores
+    loads, stores = target.has_ldmatrix, target.has_stmatrix
     plan = plan_conversion(
-        src, dst, bits, shuffles=shuffles, matrix_loads=loads, matrix_stores=stores, banks=banks
+        src, dst, bits, shuffles=shuffles, has_ldmatrix=loads, has_stmatrix=stores, banks=banks
     )
-    if not isinstance(plan, Shuffle):
+    if not isinstance(plan, ShufflePlan):
         return plan
-    if tile_bytes(src, bits) > target.shared_bytes // 2 or shuffle_cost(plan, bits) <= 2 * BARRIER:
+    if (
+        tile_bytes(src, bits) > target.shared_bytes // 2
+        or shuffle_cost(plan, bits) <= 2 * BARRIER_COST
+    ):
         return plan
-    instead = through_shared(src, dst, bits, banks, matrix_loads=loads, matrix_stores=stores)
+    instead = through_shared(src, dst, bits, banks, has_ldmatrix=loads, has_stmatrix=stores)
     return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
 
 
@@ -156,10 +162,10 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
     bits = element_bits(value.type.element)
-    if not isinstance(planned(src, dst, bits, target), ThroughShared):
+    if not isinstance(plan_tile_conversion(src, dst, bits, target), ThroughShared):
         return 0
     most, size = target.shared_bytes // 2, tile_bytes(src, bits)
-    return size if size <= most or find_cut(src, dst) is None else most
+    return size if size <= most or find_split(src, dst) is None else most
 
 
 def _is_whole(op: Operation, target: SimtTarget) -> bool:
@@ -173,7 +179,7 @@ def tile_bytes(layout: LinearLayout, bits: int) -> int:
     return bits // 8 << sum(width for _, width in layout.outs)
 
 
-def shuffle_cost(plan: Shuffle, bits: int) -> int:
+def shuffle_cost(plan: ShufflePlan, bits: int) -> int:
     """Return the instructions of a warp for shuffles, one per 32 bits, and register selections.
 
     A lane that sends one of 2**k registers, depending on its lane number, takes k selections for
@@ -182,12 +188,12 @@ def shuffle_cost(plan: Shuffle, bits: int) -> int:
     words = max(1, bits // WORD_BITS)
     chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
     selections = len(plan.rounds) * len(plan.packed) * words * chosen
-    return plan.shuffles * words + selections // SELECTIONS
+    return plan.shuffles * words + selections // SELECTIONS_PER_SHUFFLE
 
 
 def shared_cost(plan: ThroughShared, bits: int, banks: Banks) -> int:
     """Return the cost of the wavefronts of a warp to store and load, and of two barriers."""
-    cost = 2 * BARRIER
+    cost = 2 * BARRIER_COST
     for access in (plan.store, plan.load):
         together = banks.lanes_together(bits * access.vector)
         cost += len(access.registers) * max(1, access.offsets.in_size(LANE) // together)
@@ -198,14 +204,14 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
     bits = element_bits(value.type.element)
-    plan = planned(src, dst, bits, target)
+    plan = plan_tile_conversion(src, dst, bits, target)
     if not isinstance(plan, ThroughShared):
         return
-    cut = find_cut(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
+    cut = find_split(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
     if cut is None:
         _through(op, plan.layout)
         return
-    for half in halve(op, cut):
+    for half in split_conversion(op, cut):
         _convert(half, target, one)
 
 
@@ -219,7 +225,7 @@ def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
 
 
 def exchange_bytes(op: Operation, target: SimtTarget) -> int:
-    """Return the shared memory that an `exchange` takes, in bytes."""
+    """Return the shared memory that a `butterfly` takes, in bytes."""
     if _mask_between_threads(op, target) is None:
         return 0
     (value,) = op.inputs
@@ -227,17 +233,17 @@ def exchange_bytes(op: Operation, target: SimtTarget) -> int:
 
 
 def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] | None:
-    """Return the mask of an `exchange` per axis; None if registers or shuffles suffice."""
+    """Return the mask of a `butterfly` per axis; None if registers or shuffles suffice."""
     (value,) = op.inputs
     layout = layout_of(value)
     rank = len(layout.outs)
     axis = op["axis"] % rank
     mask = tuple(op["mask"] if a == axis else 0 for a in range(rank))
     names = (REGISTER, LANE) if target.shuffles else (REGISTER,)
-    return None if within(layout, mask, names) else mask
+    return None if mask_within(layout, mask, names) else mask
 
 
-def within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
+def mask_within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, ...]) -> bool:
     """Return True if coordinates that differ (XOR) by `mask` differ in the inputs `names` alone."""
     span = f2.Elimination()
     for name in names:
@@ -254,7 +260,7 @@ def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) ->
     (value,) = op.inputs
     build = LayoutBuilder.before(op)
     buffer = Shared(tuple(value.type.shape), value.type.element, shared)
-    mem = build(ops.shared.alloc, result=buffer)
+    mem = build(ops.shared.local_alloc, result=buffer)
     build.op(ops.shared.local_store, mem, value)
     loaded = build(ops.shared.local_load, mem, mask=mask, result=op.result.type)
     op.replace_by([loaded])
@@ -294,7 +300,7 @@ def _hand_over_tile(op: Operation, target: SimtTarget) -> None:
     build = _behind(op)
     element = op.result.type.element
     shared = _same(layout, element_bits(element), target.banks)
-    mem = build(ops.shared.alloc, result=Shared(tuple(op.result.type.shape), element, shared))
+    mem = build(ops.shared.local_alloc, result=Shared(tuple(op.result.type.shape), element, shared))
     build.op(ops.shared.local_store, mem, op.result)
     loaded = build(ops.shared.local_load, mem, result=op.result.type)
     for user, index in users:
@@ -307,11 +313,11 @@ def _hand_over_scalar(op: Operation, one: LinearLayout) -> None:
     element = op.result.type.element
     single = with_layout(with_shape((1,), element), one)
     offset = LinearLayout((("offset", ()),), one.outs)
-    mem = build(ops.shared.alloc, result=Shared((1,), element, offset))
+    mem = build(ops.shared.local_alloc, result=Shared((1,), element, offset))
     tile = build(shape.splat, op.result, shape=(1,), layout=one)
     build.op(ops.shared.local_store, mem, tile)
     loaded = build(ops.shared.local_load, mem, result=single)
-    scalar = build(reduce.reduce_by, loaded, axis=-1, regions=[_first(build, element)])
+    scalar = build(reduce.reduce_region, loaded, axis=-1, regions=[_first(build, element)])
     for user, index in users:
         user.set_operand(index, scalar)
 
@@ -331,7 +337,7 @@ def _behind(op: Operation) -> LayoutBuilder:
 
 _EXPOSE: dict[OpDef, Callable[[Operation, SimtTarget, LinearLayout], None]] = {
     ops.layout.convert_layout: _convert,
-    ops.layout.exchange: _exchange,
+    ops.layout.butterfly: _exchange,
     memory.atomic_rmw: _atomic,
     memory.atomic_cas: _atomic,
 }

@@ -23,8 +23,8 @@ from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
 
 
 @op(
-    meaning=lambda x, *, result: x,
-    keeps_units=True,
+    semantics=lambda x, *, result: x,
+    unit_axes_broadcast=True,
     levels=LAID_OUT,
     examples=(
         "%x: tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}> | "
@@ -46,20 +46,20 @@ def _exchange(x: Any, *, axis: int, mask: int) -> Any:
 
 
 @op(
-    meaning=_exchange,
+    semantics=_exchange,
     levels=LAID_OUT,
     examples=(
         "%x: tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}> | "
-        "%r = exchange %x {axis = -1, mask = 1} : "
+        "%r = butterfly %x {axis = -1, mask = 1} : "
         "tile<4xf32, #linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}>",
     ),
 )
-def exchange(x: Type, *, axis: int, mask: int) -> Type:
+def butterfly(x: Type, *, axis: int, mask: int) -> Type:
     """Permute elements along an axis: i is element i XOR `mask` of `x`, in the same layout.
 
     With all bits in the mask the axis is reversed; with one, elements at that distance swap.
     """
-    along("exchange", x, axis)
+    along("butterfly", x, axis)
     extent = x.shape[axis]
     require(
         is_power_of_two(extent) and 0 <= mask < extent,

@@ -37,7 +37,7 @@ from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slic
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name, bits_of
 from tile.simt.layouts.f2 import basis
 from tile.simt.layouts.linear_layout import LinearLayout, identity1d
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout, thread_factors
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, fma_operand_layouts, matrix_layout
 
 # The layout of each result; None where it may be any.
 Layouts = list[LinearLayout | None]
@@ -68,7 +68,7 @@ def result_layouts(op: Operation) -> Layouts:
 # -- changes of layouts
 
 
-def compact(layout: LinearLayout) -> LinearLayout:
+def without_register_copies(layout: LinearLayout) -> LinearLayout:
     """Return the layout without registers that hold copies, in its (register, lane, warp)."""
     ins = tuple(
         (name, tuple(c for c in columns if c) if name == REGISTER else columns)
@@ -77,28 +77,28 @@ def compact(layout: LinearLayout) -> LinearLayout:
     return LinearLayout(ins, layout.outs)
 
 
-def reduced(layout: LinearLayout, axis: int) -> LinearLayout:
+def reduced_layout(layout: LinearLayout, axis: int) -> LinearLayout:
     """Return the layout after a reduction along an axis, counted from the right."""
-    return compact(slice_axis(layout, axis % len(layout.outs)))
+    return without_register_copies(slice_axis(layout, axis % len(layout.outs)))
 
 
-def collapsed(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
+def broadcast_operand_layout(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout:
     """Return the layout of an operand that broadcasts to this: extent 1 where `extents` has 1."""
     sizes = {
         name: 1 if extent == 1 else 1 << bits
         for (name, bits), extent in zip(layout.outs, extents, strict=True)
     }
-    return compact(layout.wrap_outs(sizes))
+    return without_register_copies(layout.wrap_outs(sizes))
 
 
-def joined(layout: LinearLayout) -> LinearLayout:
+def joined_layout(layout: LinearLayout) -> LinearLayout:
     """Return the layout of pairs: one register of each operand, along a new last axis."""
     last = axis_name(len(layout.outs))
     pairs = identity1d(2, REGISTER, last) * expand_axis(layout, len(layout.outs))
-    return ordered(pairs, len(layout.outs) + 1)
+    return canonical_order(pairs, len(layout.outs) + 1)
 
 
-def parted(layout: LinearLayout) -> LinearLayout | None:
+def split_layout(layout: LinearLayout) -> LinearLayout | None:
     """Return the layout of each half of pairs; None unless a thread holds both in two registers."""
     pair = LinearLayout(((REGISTER, (1,)),), layout.outs)
     (column,) = pair.images(REGISTER)
@@ -111,7 +111,7 @@ def parted(layout: LinearLayout) -> LinearLayout | None:
     return LinearLayout(((REGISTER, kept), *rest), layout.outs[:-1])
 
 
-def ordered(layout: LinearLayout, rank: int) -> LinearLayout:
+def canonical_order(layout: LinearLayout, rank: int) -> LinearLayout:
     """Return the layout with its inputs and outputs in canonical order."""
     names = [axis_name(axis) for axis in range(rank)]
     return layout.transpose_ins(REGISTER, LANE, WARP).transpose_outs(*names)
@@ -132,7 +132,7 @@ def same_layout(op: Operation) -> Layouts:
     return [first if isinstance(value.type, Tile) else None for value in op.results]
 
 
-def free(op: Operation) -> Layouts:
+def any_layout(op: Operation) -> Layouts:
     """Leave the layouts of the results open."""
     return [None] * len(op.results)
 
@@ -150,7 +150,7 @@ def _broadcast(op: Operation) -> Layouts:
     result = maybe_layout(op.result)
     if result is not None:
         operand = layout_of(op.inputs[0])
-        required = collapsed(result, op.inputs[0].type.shape)
+        required = broadcast_operand_layout(result, op.inputs[0].type.shape)
         require(operand == required, f"broadcast to {result} takes {required}, not {operand}")
     return [None]
 
@@ -159,12 +159,12 @@ def _join(op: Operation) -> Layouts:
     if not isinstance(op.inputs[0].type, Tile):
         return [None]
     same_layout(op)
-    return [joined(layout_of(op.inputs[0]))]
+    return [joined_layout(layout_of(op.inputs[0]))]
 
 
 def _split(op: Operation) -> Layouts:
     operand = layout_of(op.inputs[0])
-    part = parted(operand)
+    part = split_layout(operand)
     require(
         part is not None,
         f"split takes pairs that each thread holds in two registers, not {operand}",
@@ -178,13 +178,13 @@ def _index(op: Operation) -> Layouts:
 
 def _dot(op: Operation) -> Layouts:
     a, _, acc = op.inputs
-    _factors(op, thread_factors(layout_of(acc), a.type.shape[-1]))
+    _factors(op, fma_operand_layouts(layout_of(acc), a.type.shape[-1]))
     return [layout_of(acc)]
 
 
 def _matrix_dot(op: Operation) -> Layouts:
     acc = op.inputs[2]
-    shape, warps = MatrixShape(*op["shape"]), op["warps"]
+    shape, warps = MmaShape(*op["shape"]), op["warps"]
     layouts = [
         matrix_layout(value.type.shape, shape, operand, warps)
         for value, operand in zip(op.inputs, Operand, strict=True)
@@ -197,7 +197,7 @@ def _matrix_dot(op: Operation) -> Layouts:
 def _group_dot(op: Operation) -> Layouts:
     """Check the accumulator. Operands may have any layout: `expose-shared` stages them."""
     acc = op.inputs[2]
-    shape, groups = MatrixShape(*op["shape"]), op["groups"]
+    shape, groups = MmaShape(*op["shape"]), op["groups"]
     layout = matrix_layout(acc.type.shape, shape, Operand.ACCUMULATOR, groups)
     require(layout_of(acc) == layout, f"{op.name} adds to {layout}, not {layout_of(acc)}")
     return [layout]
@@ -248,10 +248,10 @@ RULES.update(
         arith.poison: _stated,
         ops.layout.convert_layout: _stated,
         ops.shared.local_load: _stated,
-        ops.shared.local_load_part: _stated,
+        ops.shared.local_load_slice: _stated,
         control.call: _stated,
-        shape.arange: free,
-        shape.splat: free,
+        shape.arange: any_layout,
+        shape.splat: any_layout,
         shape.broadcast: _broadcast,
         shape.expand_dims: _of_operand(
             lambda op, layout: expand_axis(layout, len(layout.outs) + 1 + op["axis"])
@@ -260,16 +260,16 @@ RULES.update(
         shape.trans: _of_operand(lambda op, layout: permute_axes(layout, op["order"])),
         shape.join: _join,
         shape.split: _split,
-        reduce.reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
-        reduce.arg_reduce: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
-        reduce.reduce_by: _of_operand(lambda op, layout: reduced(layout, op["axis"])),
+        reduce.reduce: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
+        reduce.arg_reduce: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
+        reduce.reduce_region: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
         indexing.gather: _index,
         ops.shared.local_gather: _index,
-        indexing.histogram: free,
-        indexing.sort: lambda op: free(op) if op["count"] is not None else same_layout(op),
+        indexing.histogram: any_layout,
+        indexing.sort: lambda op: any_layout(op) if op["count"] is not None else same_layout(op),
         dot.dot: _dot,
-        ops.mma.matrix_dot: _matrix_dot,
-        ops.wgmma.group_dot: _group_dot,
+        ops.mma.mma_dot: _matrix_dot,
+        ops.wgmma.wgmma: _group_dot,
         control.for_: _carried,
         control.while_: _carried,
         control.if_: _carried,
@@ -356,9 +356,9 @@ class LayoutBuilder(Builder):
 # The layout of all tiles among an operation's operands from that of its result, or the reverse.
 Change = Callable[[Operation, LinearLayout], LinearLayout]
 
-_collapsed = lru_cache(maxsize=1024)(collapsed)
-_joined = lru_cache(maxsize=1024)(joined)
-_reduced = lru_cache(maxsize=1024)(reduced)
+_collapsed = lru_cache(maxsize=1024)(broadcast_operand_layout)
+_joined = lru_cache(maxsize=1024)(joined_layout)
+_reduced = lru_cache(maxsize=1024)(reduced_layout)
 _expanded = lru_cache(maxsize=1024)(expand_axis)
 _slice = lru_cache(maxsize=1024)(slice_axis)
 
@@ -377,12 +377,12 @@ def _same(op: Operation, layout: LinearLayout) -> LinearLayout:
     return layout
 
 
-INVERSES: dict[OpDef, Change] = {
+OPERAND_RULES: dict[OpDef, Change] = {
     arith.const: _same,
     arith.poison: _same,
     arith.hint: _same,
     memory.addptr: _same,
-    descriptor.box_pointers: _same,
+    descriptor.descriptor_pointers: _same,
     shape.arange: _same,
     shape.splat: _same,
     shape.broadcast: lambda op, layout: _collapsed(layout, op.inputs[0].type.shape),
@@ -393,20 +393,20 @@ INVERSES: dict[OpDef, Change] = {
 
 
 # The layout of the results, from that of all tile operands; ops that are not listed keep it.
-FORWARD: dict[OpDef, Change] = {
+RESULT_RULES: dict[OpDef, Change] = {
     shape.expand_dims: lambda op, layout: _expanded(layout, len(layout.outs) + 1 + op["axis"]),
     shape.trans: lambda op, layout: _permuted(layout, op["order"]),
     shape.reshape: lambda op, layout: reshape_axes(layout, op["shape"]),
     shape.join: lambda op, layout: _joined(layout),
     reduce.reduce: lambda op, layout: _reduced(layout, op["axis"]),
     reduce.arg_reduce: lambda op, layout: _reduced(layout, op["axis"]),
-    reduce.reduce_by: lambda op, layout: _reduced(layout, op["axis"]),
+    reduce.reduce_region: lambda op, layout: _reduced(layout, op["axis"]),
 }
 
 
-def forward(op: Operation, layout: LinearLayout) -> LinearLayout:
+def result_layout(op: Operation, layout: LinearLayout) -> LinearLayout:
     """Return the layout of an operation's results, given one layout of all its tile operands."""
-    rule = FORWARD.get(op.defn)
+    rule = RESULT_RULES.get(op.defn)
     return layout if rule is None else rule(op, layout)
 
 
@@ -414,7 +414,7 @@ def is_flexible(op: Operation | None) -> bool:
     """Return True if the operation has one result, a tile, that can be required in any layout."""
     return (
         op is not None
-        and (op.defn in INVERSES or (op.defn.elementwise and op.defn.pure))
+        and (op.defn in OPERAND_RULES or (op.defn.elementwise and op.defn.pure))
         and len(op.results) == 1
         and isinstance(op.results[0].type, Tile)
     )
@@ -422,4 +422,4 @@ def is_flexible(op: Operation | None) -> bool:
 
 def operand_layout(op: Operation, layout: LinearLayout) -> LinearLayout:
     """Return the layout of all tile operands of a flexible operation, given that of its result."""
-    return INVERSES.get(op.defn, _same)(op, layout)
+    return OPERAND_RULES.get(op.defn, _same)(op, layout)

@@ -8,7 +8,7 @@ from tile.ir.declare import op
 from tile.ir.ops import dot
 from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.types import FP8, Scalar, Type, require
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.ops.thread import fragment
 
 
@@ -31,22 +31,22 @@ def _counts(name: str, a: Type, b: Type, acc: Type, counts: tuple[int, int, int]
     require(own == counts, f"{name} of these sizes takes {counts} registers, not {own}")
 
 
-_TINY = MatrixShape(8, 8, 4, 64)
+_TINY = MmaShape(8, 8, 4, 64)
 _LEFT, _RIGHT, _ACC = (matrix_fragment(_TINY, operand) for operand in Operand)
 
 
 @op(
-    meaning=lambda a, b, acc, *, shape, warps, input_precision: semantics.dot(
+    semantics=lambda a, b, acc, *, shape, warps, input_precision: semantics.dot(
         a, b, acc, input_precision
     ),
     levels=LAID_OUT,
     examples=(
         f"%a: tile<8x4xf64, {_LEFT}>, %b: tile<4x8xf64, {_RIGHT}>, %c: tile<8x8xf64, {_ACC}> | "
-        "%r = matrix_dot %a, %b, %c {shape = (8, 8, 4, 64), warps = (1, 1)} : "
+        "%r = mma_dot %a, %b, %c {shape = (8, 8, 4, 64), warps = (1, 1)} : "
         f"tile<8x8xf64, {_ACC}>",
     ),
 )
-def matrix_dot(
+def mma_dot(
     a: Type,
     b: Type,
     acc: Type,
@@ -60,10 +60,10 @@ def matrix_dot(
     `warps` are how many warps share the rows and the columns; the operands have the layouts that
     `matrix_layout` gives for these.
     """
-    require(len(shape) == 4, f"matrix_dot has a shape (m, n, k, bits), not {shape}")
-    require(len(warps) == 2, f"matrix_dot has warps along m and n, not {warps}")
+    require(len(shape) == 4, f"mma_dot has a shape (m, n, k, bits), not {shape}")
+    require(len(warps) == 2, f"mma_dot has warps along m and n, not {warps}")
     types = dot.dot.infer((a, b, acc), dot.dot.complete({}), ())
-    require(a.rank == 2, f"matrix_dot takes tiles of rank 2, not {a}")
+    require(a.rank == 2, f"mma_dot takes tiles of rank 2, not {a}")
     return types[0]
 
 
@@ -71,10 +71,10 @@ def matrix_dot(
     levels=THREAD,
     examples=(
         "%a: frag<8xf32>, %b: frag<4xf32>, %c: frag<8xf32> | "
-        "%r = thread_dot %a, %b, %c {sizes = (1, 4, 2, 2)} : frag<8xf32>",
+        "%r = fma_dot %a, %b, %c {sizes = (1, 4, 2, 2)} : frag<8xf32>",
     ),
 )
-def thread_dot(
+def fma_dot(
     a: Type,
     b: Type,
     acc: Type,
@@ -86,10 +86,10 @@ def thread_dot(
 
     Registers are in row-major order: of (batch, m, k), of (batch, k, n) and of (batch, m, n).
     """
-    require(len(sizes) == 4, f"thread_dot has four sizes, not {sizes}")
+    require(len(sizes) == 4, f"fma_dot has four sizes, not {sizes}")
     batch, m, n, k = sizes
-    check_elements("thread_dot", a, b, acc)
-    _counts("thread_dot", a, b, acc, (batch * m * k, batch * k * n, batch * m * n))
+    check_elements("fma_dot", a, b, acc)
+    _counts("fma_dot", a, b, acc, (batch * m * k, batch * k * n, batch * m * n))
     return acc
 
 
@@ -97,11 +97,11 @@ def thread_dot(
     levels=THREAD,
     examples=(
         "%a: frag<8xf16>, %b: frag<4xf16>, %c: frag<4xf32> | "
-        "%r = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} "
+        "%r = mma %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} "
         ": frag<4xf32>",
     ),
 )
-def matrix_multiply(
+def mma(
     a: Type,
     b: Type,
     acc: Type,
@@ -112,16 +112,16 @@ def matrix_multiply(
 ) -> Type:
     """Compute `a @ b + acc` by mma instructions; the lanes of a warp hold the matrices together.
 
-    `shape` is a `MatrixShape` (m, n, k, bits), whose fragments `tile/simt/layouts/mma_fragments.py`
+    `shape` is a `MmaShape` (m, n, k, bits), whose fragments `tile/simt/layouts/mma_fragments.py`
     has, and each warp does `repeats` of them (along m, n, k). A fragment's registers are those of
     one instruction; then, from the fastest, those of repeats along (k, m) of `a`, (k, n) of `b`,
     and (n, m) of `acc`. All lanes of the warp take part.
     """
-    require(len(shape) == 4, f"matrix_multiply has a shape (m, n, k, bits), not {shape}")
-    require(len(repeats) == 3, f"matrix_multiply repeats along m, n and k, not {repeats}")
-    check_elements("matrix_multiply", a, b, acc)
+    require(len(shape) == 4, f"mma has a shape (m, n, k, bits), not {shape}")
+    require(len(repeats) == 3, f"mma repeats along m, n and k, not {repeats}")
+    check_elements("mma", a, b, acc)
     for x, (rows, columns) in ((a, (0, 2)), (b, (2, 1)), (acc, (0, 1))):
-        count = fragment("matrix_multiply", x).count
+        count = fragment("mma", x).count
         require(
             count % (repeats[rows] * repeats[columns]) == 0,
             f"{x} is not made of {repeats} repeats of {shape}",

@@ -34,14 +34,14 @@ def buffer(name: str, mem: Type) -> Shared:
     """Return the type of a buffer; raise unless it has one stage."""
     require(
         isinstance(mem, Shared) and mem.stages == 1,
-        f"{name} takes a buffer of one stage, not {mem}; `slot` chooses one of several",
+        f"{name} takes a buffer of one stage, not {mem}; `local_subview` chooses one of several",
     )
     assert isinstance(mem, Shared)
     return mem
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = alloc : shared<4xf32, {_ROW}>",))
-def alloc(*, at: int = -1, result: Type) -> Type:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = local_alloc : shared<4xf32, {_ROW}>",))
+def local_alloc(*, at: int = -1, result: Type) -> Type:
     """Allocate a buffer in shared memory. `at` is its offset in bytes; -1 before it is assigned.
 
     Its initial contents are undefined.
@@ -55,10 +55,10 @@ def alloc(*, at: int = -1, result: Type) -> Type:
     levels=LOWERED,
     examples=(
         f"%m: shared<4xf32, {_ROW}, stages = 3>, %i: i32 | "
-        f"%s = slot %m, %i {{shift = 1}} : shared<4xf32, {_ROW}>",
+        f"%s = local_subview %m, %i {{shift = 1}} : shared<4xf32, {_ROW}>",
     ),
 )
-def slot(mem: Type, turn: Type, *, shift: int = 0) -> Type:
+def local_subview(mem: Type, turn: Type, *, shift: int = 0) -> Type:
     """Return the subview of stage `(turn + shift) mod stages` of a multi-buffer; `turn` is from 0.
 
     Two subviews of one iteration are thus different stages if their shifts are.
@@ -91,14 +91,14 @@ def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
     )
 
 
-VIEWS = frozenset({slot, local_trans})  # subviews and other views of a buffer
+VIEWS = frozenset({local_subview, local_trans})  # subviews and other views of a buffer
 
 
 def allocation(mem: Value) -> Operation | None:
-    """Return the `alloc` of a buffer, if it is visible."""
+    """Return the `local_alloc` of a buffer, if it is visible."""
     while mem.op is not None and mem.op.defn in VIEWS:
         mem = mem.op.inputs[0]
-    return mem.op if mem.op is not None and mem.op.defn is alloc else None
+    return mem.op if mem.op is not None and mem.op.defn is local_alloc else None
 
 
 @op(
@@ -159,22 +159,22 @@ def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer
     levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %i: i32 | "
-        f"%x = local_load_part %m, %i {{axis = -1}} : tile<2xf32, {_PAIR}>",
+        f"%x = local_load_slice %m, %i {{axis = -1}} : tile<2xf32, {_PAIR}>",
     ),
 )
-def local_load_part(mem: Type, number: Type, *, axis: int, result: Type) -> Type:
+def local_load_slice(mem: Type, number: Type, *, axis: int, result: Type) -> Type:
     """Read a slice of a buffer along an axis as a tile of any layout.
 
     Slices have the result's extent along it; `number` counts them from 0, and is less than their
     number.
     """
-    held = buffer("local_load_part", mem)
-    require(number == I32, f"local_load_part takes a number of type i32, not {number}")
+    held = buffer("local_load_slice", mem)
+    require(number == I32, f"local_load_slice takes a number of type i32, not {number}")
     require(
         isinstance(result, Tile) and result.of == held.of,
-        f"local_load_part of {mem} gives a tile of its type, not {result}",
+        f"local_load_slice of {mem} gives a tile of its type, not {result}",
     )
-    _parts("local_load_part", held, result.shape, axis, of_buffer=True)
+    _parts("local_load_slice", held, result.shape, axis, of_buffer=True)
     return result
 
 
@@ -183,21 +183,21 @@ def local_load_part(mem: Type, number: Type, *, axis: int, result: Type) -> Type
     levels=LAID_OUT,
     examples=(
         f"%m: shared<2xf32, #linear{{offset = [[1]] -> dim0 = 2}}>, %x: tile<4xf32, {_LANES}>, "
-        "%i: i32 | local_store_part %m, %x, %i {axis = -1}",
+        "%i: i32 | local_store_slice %m, %x, %i {axis = -1}",
     ),
 )
-def local_store_part(mem: Type, x: Type, number: Type, *, axis: int) -> None:
+def local_store_slice(mem: Type, x: Type, number: Type, *, axis: int) -> None:
     """Write a slice of a tile along an axis to a buffer.
 
     Slices have the buffer's extent along it; `number` counts them from 0.
     """
-    held = buffer("local_store_part", mem)
-    require(number == I32, f"local_store_part takes a number of type i32, not {number}")
+    held = buffer("local_store_slice", mem)
+    require(number == I32, f"local_store_slice takes a number of type i32, not {number}")
     require(
         isinstance(x, Tile) and x.of == held.of,
-        f"local_store_part takes a tile of the type of {mem}, not {x}",
+        f"local_store_slice takes a tile of the type of {mem}, not {x}",
     )
-    _parts("local_store_part", held, x.shape, axis, of_buffer=False)
+    _parts("local_store_slice", held, x.shape, axis, of_buffer=False)
 
 
 @op(
@@ -226,20 +226,20 @@ def local_gather(mem: Type, index: Type, *, axis: int) -> Type:
     levels=LAID_OUT,
     examples=(
         "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, "
-        f"%i: tile<4xi32, {_LANES}>, %c: tile<4xi1, {_LANES}> | local_count %m, %i, %c",
+        f"%i: tile<4xi32, {_LANES}>, %c: tile<4xi1, {_LANES}> | local_atomic_inc %m, %i, %c",
     ),
 )
-def local_count(mem: Type, index: Type, mask: Type) -> None:
+def local_atomic_inc(mem: Type, index: Type, mask: Type) -> None:
     """Atomically add 1 to a buffer of rank 1 at each position where the mask is true.
 
     Each element of the index counts once, however many threads hold it.
     """
-    held = buffer("local_count", mem)
-    require(len(held.dims) == 1 and held.of == I32, f"local_count counts in i32, not in {mem}")
-    require(index.element == I32, f"local_count takes an index of i32, not {index}")
+    held = buffer("local_atomic_inc", mem)
+    require(len(held.dims) == 1 and held.of == I32, f"local_atomic_inc counts in i32, not in {mem}")
+    require(index.element == I32, f"local_atomic_inc takes an index of i32, not {index}")
     require(
         mask == with_element(index, I1),
-        f"local_count takes a mask of the shape of {index}, not {mask}",
+        f"local_atomic_inc takes a mask of the shape of {index}, not {mask}",
     )
 
 
@@ -248,10 +248,10 @@ def local_count(mem: Type, index: Type, mask: Type) -> None:
     levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %p: tile<4xptr<f32>, {_LANES}>, %c: tile<4xi1, {_LANES}> | "
-        "local_copy %m, %p, %c {cache = cg, eviction = evict_first}",
+        "local_cp_async %m, %p, %c {cache = cg, eviction = evict_first}",
     ),
 )
-def local_copy(
+def local_cp_async(
     mem: Type,
     ptr: Type,
     mask: Type | None = None,
@@ -262,24 +262,24 @@ def local_copy(
     """Begin an async copy of a tile from global memory to a buffer; zeros where the mask is false.
 
     Of several threads that hold an element the first copies it. The copy belongs to the group that
-    the next `copy_commit` commits, and is complete, for the waiting thread, after a `copy_wait` for
-    that group. `cache` and `eviction` are hints, as those of a `load`.
+    the next `cp_async_commit_group` commits, and is complete, for the waiting thread, after a
+    `cp_async_wait_group` for that group. `cache` and `eviction` are hints, as those of a `load`.
     """
-    held = buffer("local_copy", mem)
-    source = with_element(ptr, pointee("local_copy", ptr))
+    held = buffer("local_cp_async", mem)
+    source = with_element(ptr, pointee("local_cp_async", ptr))
     require(source == with_shape(held.dims, held.of), f"{mem} takes no copy of {source}")
     require(
         mask in (None, with_element(ptr, I1)),
-        f"local_copy through {ptr} takes a mask of that shape, not {mask}",
+        f"local_cp_async through {ptr} takes a mask of that shape, not {mask}",
     )
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_commit",))
-def copy_commit() -> None:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("cp_async_commit_group",))
+def cp_async_commit_group() -> None:
     """Commit a group of async copies: those begun since the last commit."""
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("copy_wait {pending = 1}",))
-def copy_wait(*, pending: int) -> None:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("cp_async_wait_group {pending = 1}",))
+def cp_async_wait_group(*, pending: int) -> None:
     """Wait until all groups of this thread but the last `pending` are complete."""
-    require(pending >= 0, f"copy_wait leaves 0 or more groups pending, not {pending}")
+    require(pending >= 0, f"cp_async_wait_group leaves 0 or more groups pending, not {pending}")

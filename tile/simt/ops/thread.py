@@ -46,11 +46,11 @@ def thread_id(*, again: bool = False) -> Type:
 @op(
     levels=THREAD,
     examples=(
-        "%i = linear_index {layout = #linear{register = [[1]], lane = [[2],[4]], warp = [[0]] "
+        "%i = layout_index {layout = #linear{register = [[1]], lane = [[2],[4]], warp = [[0]] "
         "-> dim0 = 8}} : frag<2xi32>",
     ),
 )
-def linear_index(*, layout: LinearLayout, again: bool = False) -> Type:
+def layout_index(*, layout: LinearLayout, again: bool = False) -> Type:
     """Return the image of each register of this thread under a layout of (register, lane, warp).
 
     The outputs are packed in one number, the last one lowest (row-major). A layout of (lane, warp)
@@ -59,15 +59,15 @@ def linear_index(*, layout: LinearLayout, again: bool = False) -> Type:
     dims = ("register", "lane", "warp")
     require(
         set(layout.in_dims) <= {*dims} and {"lane", "warp"} <= set(layout.in_dims),
-        f"linear_index takes a layout of register, lane and warp, not {list(layout.in_dims)}",
+        f"layout_index takes a layout of register, lane and warp, not {list(layout.in_dims)}",
     )
     if "register" not in layout.in_dims:
         return I32
     return Fragment(layout.in_size("register"), I32)
 
 
-@op(levels=THREAD, examples=("%x: f32 | %r = fill %x {count = 4} : frag<4xf32>",))
-def fill(x: Type, *, count: int) -> Type:
+@op(levels=THREAD, examples=("%x: f32 | %r = frag_splat %x {count = 4} : frag<4xf32>",))
+def frag_splat(x: Type, *, count: int) -> Type:
     """Return a fragment every register of which is the scalar `x`."""
     require(not isinstance(x, Fragment), f"fill takes a scalar, not {x}")
     return Fragment(count, x.element)
@@ -76,17 +76,18 @@ def fill(x: Type, *, count: int) -> Type:
 @op(
     levels=THREAD,
     examples=(
-        "%x: frag<4xf32> | %r = pick %x {registers = (2, 0)} : frag<2xf32>",
-        "%x: frag<1xf32>, %y: frag<1xf32> | %r = pick %x, %y {registers = (0, 1)} : frag<2xf32>",
+        "%x: frag<4xf32> | %r = frag_shuffle %x {registers = (2, 0)} : frag<2xf32>",
+        "%x: frag<1xf32>, %y: frag<1xf32> | %r = frag_shuffle %x, %y {registers = (0, 1)} : "
+        "frag<2xf32>",
     ),
 )
-def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
+def frag_shuffle(*xs: Type, registers: tuple[int, ...]) -> Type:
     """Return registers of fragments; registers are numbered consecutively over all fragments."""
     require(len(xs) > 0, "pick takes at least one fragment")
-    first = fragment("pick", xs[0])
+    first = fragment("frag_shuffle", xs[0])
     for x in xs:
         require(x.element == first.of, f"pick takes fragments of one element, not {first} and {x}")
-    total = sum(fragment("pick", x).count for x in xs)
+    total = sum(fragment("frag_shuffle", x).count for x in xs)
     require(
         not registers or (min(registers) >= 0 and max(registers) < total),
         f"pick from {total} registers takes numbers from 0 to {total - 1}, not {registers}",
@@ -96,27 +97,27 @@ def pick(*xs: Type, registers: tuple[int, ...]) -> Type:
 
 @op(
     levels=THREAD,
-    examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = pick_by %x, %i : frag<2xf32>",),
+    examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = frag_gather %x, %i : frag<2xf32>",),
 )
-def pick_by(x: Type, index: Type) -> Type:
+def frag_gather(x: Type, index: Type) -> Type:
     """Return registers of a fragment by numbers computed by this thread, which must be in range."""
-    require(index.element == I32, f"pick_by takes an index of i32, not {index}")
-    return Fragment(fragment("pick_by", index).count, fragment("pick_by", x).of)
+    require(index.element == I32, f"frag_gather takes an index of i32, not {index}")
+    return Fragment(fragment("frag_gather", index).count, fragment("frag_gather", x).of)
 
 
-@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = element %x {register = 2} : f32",))
-def element(x: Type, *, register: int = 0) -> Type:
+@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = frag_extract %x {register = 2} : f32",))
+def frag_extract(x: Type, *, register: int = 0) -> Type:
     """Return one register of a fragment as a scalar."""
-    count = fragment("element", x).count
+    count = fragment("frag_extract", x).count
     require(0 <= register < count, f"{x} has no register {register}")
     return x.element
 
 
 @op(
     levels=THREAD,
-    examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle %x, %l : frag<4xf32>",),
+    examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle_idx %x, %l : frag<4xf32>",),
 )
-def shuffle(x: Type, lane: Type) -> Type:
+def shuffle_idx(x: Type, lane: Type) -> Type:
     """Return `x` of lane `lane` of this warp. All lanes of the warp take part."""
     require(lane == I32, f"shuffle takes a lane of type i32, not {lane}")
     return x
@@ -131,9 +132,9 @@ def shuffle_xor(x: Type, *, mask: int) -> Type:
 
 @op(
     levels=THREAD,
-    examples=("%x: frag<2xi32> | %r = lane_reduce %x {kind = sum} : frag<2xi32>",),
+    examples=("%x: frag<2xi32> | %r = warp_reduce %x {kind = sum} : frag<2xi32>",),
 )
-def lane_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Type:
+def warp_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Type:
     """Reduce `x` over all lanes of this warp; each of them takes part and gets the result.
 
     `propagate_nan` is for the extrema of floats, as in `max` and `min`.
@@ -142,7 +143,7 @@ def lane_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Ty
     allowed = EXTREMES if floats else _OF_INTEGERS
     require(
         x.element in (I32, U32, F32) and kind in allowed,
-        f"lane_reduce has no {kind} of {x.element}",
+        f"warp_reduce has no {kind} of {x.element}",
     )
     return x
 
@@ -186,7 +187,7 @@ def shared_load(mem: Type, offset: Type, *, vector: int = 1) -> Type:
     return result
 
 
-def is_matrix_element(ty: Type) -> bool:
+def is_ldmatrix_element(ty: Type) -> bool:
     """Return True if ldmatrix loads such elements; it is not used for pointers and booleans."""
     return isinstance(ty, Scalar) and ty.bits in (8, 16, 32)
 
@@ -195,14 +196,12 @@ def is_matrix_element(ty: Type) -> bool:
     effect=Effect.SHARED,
     levels=THREAD,
     examples=(
-        f"{_ROWS}, %o: frag<1xi32> | %x = shared_matrix_load %m, %o : frag<8xf16>",
+        f"{_ROWS}, %o: frag<1xi32> | %x = ldmatrix %m, %o : frag<8xf16>",
         f"{_ROWS}, %o: frag<2xi32> | "
-        "%x = shared_matrix_load %m, %o {matrices = 2, transposed = true} : frag<8xf16>",
+        "%x = ldmatrix %m, %o {matrices = 2, transposed = true} : frag<8xf16>",
     ),
 )
-def shared_matrix_load(
-    mem: Type, offset: Type, *, matrices: int = 4, transposed: bool = False
-) -> Type:
+def ldmatrix(mem: Type, offset: Type, *, matrices: int = 4, transposed: bool = False) -> Type:
     """Read matrices of 8 rows of 16 bytes (ldmatrix); a warp of 32 lanes does it together.
 
     For each of the offsets it reads 1, 2 or 4 matrices. Lane l gives the offset of row l mod 8 of
@@ -211,10 +210,8 @@ def shared_matrix_load(
     columns 2 * (l mod 4) and the next. `transposed` is for these alone: lane l gets the elements of
     column l / 4 in the rows 2 * (l mod 4) and the next.
     """
-    held = buffer("shared_matrix_load", mem)
-    return Fragment(
-        _matrix_registers("shared_matrix_load", held, offset, matrices, transposed), held.of
-    )
+    held = buffer("ldmatrix", mem)
+    return Fragment(_matrix_registers("ldmatrix", held, offset, matrices, transposed), held.of)
 
 
 def _matrix_registers(
@@ -223,7 +220,7 @@ def _matrix_registers(
     """Return the registers of a lane for matrices of a buffer at some offsets."""
     moves = name.rpartition("_")[2]
     require(
-        is_matrix_element(held.of),
+        is_ldmatrix_element(held.of),
         f"{name} {moves}s elements of 8, 16 or 32 bits, not {held.of}",
     )
     require(
@@ -240,19 +237,19 @@ def _matrix_registers(
     effect=Effect.SHARED,
     levels=THREAD,
     examples=(
-        f"{_ROWS}, %o: frag<1xi32>, %x: frag<8xf16> | shared_matrix_store %m, %o, %x",
+        f"{_ROWS}, %o: frag<1xi32>, %x: frag<8xf16> | stmatrix %m, %o, %x",
         f"{_ROWS}, %o: frag<2xi32>, %x: frag<8xf16> | "
-        "shared_matrix_store %m, %o, %x {matrices = 2, transposed = true}",
+        "stmatrix %m, %o, %x {matrices = 2, transposed = true}",
     ),
 )
-def shared_matrix_store(
+def stmatrix(
     mem: Type, offset: Type, value: Type, *, matrices: int = 4, transposed: bool = False
 ) -> None:
-    """Write matrices of 8 rows of 16 bytes (stmatrix): the inverse of `shared_matrix_load`."""
-    held = buffer("shared_matrix_store", mem)
-    count = _matrix_registers("shared_matrix_store", held, offset, matrices, transposed)
+    """Write matrices of 8 rows of 16 bytes (stmatrix): the inverse of `ldmatrix`."""
+    held = buffer("stmatrix", mem)
+    count = _matrix_registers("stmatrix", held, offset, matrices, transposed)
     required = Fragment(count, held.of)
-    require(value == required, f"shared_matrix_store of these takes {required}, not {value}")
+    require(value == required, f"stmatrix of these takes {required}, not {value}")
 
 
 @op(
@@ -278,18 +275,18 @@ def shared_store(
     levels=THREAD,
     examples=(
         "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, %o: frag<2xi32>, "
-        "%c: frag<2xi1> | shared_count %m, %o, %c",
+        "%c: frag<2xi1> | shared_atomic_inc %m, %o, %c",
     ),
 )
-def shared_count(mem: Type, offset: Type, mask: Type | None = None) -> None:
+def shared_atomic_inc(mem: Type, offset: Type, mask: Type | None = None) -> None:
     """Atomically add 1 to the elements of a buffer of i32 where the mask is true."""
-    held = buffer("shared_count", mem)
-    require(held.of == I32, f"shared_count counts in i32, not in {held.of}")
+    held = buffer("shared_atomic_inc", mem)
+    require(held.of == I32, f"shared_atomic_inc counts in i32, not in {held.of}")
     require(
-        fragment("shared_count", offset).of == I32,
-        f"shared_count takes offsets of i32, not {offset}",
+        fragment("shared_atomic_inc", offset).of == I32,
+        f"shared_atomic_inc takes offsets of i32, not {offset}",
     )
-    _mask("shared_count", offset, mask)
+    _mask("shared_atomic_inc", offset, mask)
 
 
 @op(
@@ -297,10 +294,10 @@ def shared_count(mem: Type, offset: Type, mask: Type | None = None) -> None:
     levels=THREAD,
     examples=(
         f"{_MEM}, %o: frag<1xi32>, %p: frag<4xptr<f32>>, %c: frag<1xi1>, %a: i1 | "
-        "shared_copy %m, %o, %p, %c, %a {vector = 4}",
+        "shared_cp_async %m, %o, %p, %c, %a {vector = 4}",
     ),
 )
-def shared_copy(
+def shared_cp_async(
     mem: Type,
     offset: Type,
     ptr: Type,
@@ -314,14 +311,14 @@ def shared_copy(
     """Begin an async copy of vectors from global memory to a buffer; zeros where the mask is false.
 
     The pointers of a vector are contiguous. A thread for which `active` is false copies nothing,
-    zeros neither: no two threads may copy to one offset. See `local_copy` for completion, and for
-    the hints.
+    zeros neither: no two threads may copy to one offset. See `local_cp_async` for completion, and
+    for the hints.
     """
-    held = buffer("shared_copy", mem)
-    require(pointee("shared_copy", ptr) == held.of, f"{mem} takes no copy of {ptr}")
-    _vectors("shared_copy", offset, fragment("shared_copy", ptr), vector)
-    _mask("shared_copy", offset, mask)
-    require(active in (None, I1), f"shared_copy takes an i1 that says who copies, not {active}")
+    held = buffer("shared_cp_async", mem)
+    require(pointee("shared_cp_async", ptr) == held.of, f"{mem} takes no copy of {ptr}")
+    _vectors("shared_cp_async", offset, fragment("shared_cp_async", ptr), vector)
+    _mask("shared_cp_async", offset, mask)
+    require(active in (None, I1), f"shared_cp_async takes an i1 that says who copies, not {active}")
 
 
 @op(

@@ -5,22 +5,23 @@ completes on an *mbarrier*, a 64-bit object in shared memory, after the first th
 number of bytes to expect there; all threads wait for that. Like the buffers that TMA loads fill,
 mbarriers form multi-buffers:
 
-    %b = alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
-    barrier_init %b
-    group_fence                                        makes the mbarriers visible to TMA
+    %b = local_alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
+    mbarrier_init %b
+    fence_proxy_async                                        makes the mbarriers visible to TMA
     barrier                                            and to the other threads
-    barrier_expect %b, %turn, %yes {size = 4096}      iteration t uses mbarrier t mod 3
-    bulk_copy %m, %b, %turn, %yes, %base, ...
-    barrier_wait %b, %turn                             all threads may read %m from here on
+    mbarrier_arrive_expect_tx %b, %turn, %yes {size = 4096}      iteration t uses mbarrier t mod 3
+    tma_load %m, %b, %turn, %yes, %base, ...
+    mbarrier_wait %b, %turn                             all threads may read %m from here on
     barrier
-    barrier_free %b                                    the memory may be reused
+    mbarrier_inval %b                                    the memory may be reused
 
 An mbarrier is reused: it counts its *phases*, one for each time that all expected bytes have
 arrived, and iteration t waits for phase t div stages to complete. An iteration is waited for before
 the next one on the same mbarrier sets its expected bytes.
 
 Before a buffer that threads have accessed is filled, they pass a barrier; their writes to it, or
-the initialization of an mbarrier, are made visible to TMA by a `group_fence` (fence.proxy.async).
+the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_async`
+(fence.proxy.async).
 """
 
 from __future__ import annotations
@@ -52,51 +53,54 @@ def _check_iteration(name: str, turn: Type, active: Type, shift: int) -> None:
     require(shift >= 0, f"{name} takes a shift of 0 or more, not {shift}")
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_init %b",))
-def barrier_init(bars: Type) -> None:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_init %b",))
+def mbarrier_init(bars: Type) -> None:
     """Initialize the mbarriers of a multi-buffer, by the first thread.
 
     Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
-    `group_fence`.
+    `fence_proxy_async`.
     """
-    _check_mbarriers("barrier_init", bars)
+    _check_mbarriers("mbarrier_init", bars)
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | barrier_free %b",))
-def barrier_free(bars: Type) -> None:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_inval %b",))
+def mbarrier_inval(bars: Type) -> None:
     """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
-    _check_mbarriers("barrier_free", bars)
+    _check_mbarriers("mbarrier_inval", bars)
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(
-        f"%b: {_MBARRIERS}, %t: i32, %c: i1 | barrier_expect %b, %t, %c {{size = 512, shift = 1}}",
+        f"%b: {_MBARRIERS}, %t: i32, %c: i1 | mbarrier_arrive_expect_tx %b, %t, %c "
+        f"{{size = 512, shift = 1}}",
     ),
 )
-def barrier_expect(bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0) -> None:
+def mbarrier_arrive_expect_tx(
+    bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0
+) -> None:
     """Arrive on the mbarrier of iteration `turn + shift` and expect `size` bytes of TMA loads.
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
-    _check_mbarriers("barrier_expect", bars)
-    _check_iteration("barrier_expect", turn, active, shift)
-    require(size > 0, f"barrier_expect takes a size of 1 byte or more, not {size}")
+    _check_mbarriers("mbarrier_arrive_expect_tx", bars)
+    _check_iteration("mbarrier_arrive_expect_tx", turn, active, shift)
+    require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%b: {_MBARRIERS}, %t: i32 | barrier_wait %b, %t",),
+    examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
 )
-def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
+def mbarrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
     """Wait until all bytes expected for iteration `turn + shift` have arrived; every thread does.
 
     The data may then be read by the thread, and by wgmmas that it issues later.
     """
-    _check_mbarriers("barrier_wait", bars)
-    _check_iteration("barrier_wait", turn, I1, shift)
+    _check_mbarriers("mbarrier_wait", bars)
+    _check_iteration("mbarrier_wait", turn, I1, shift)
 
 
 @op(
@@ -104,10 +108,10 @@ def barrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
     levels=LOWERED,
     examples=(
         f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {_NUMBERS} | "
-        "bulk_copy %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
+        "tma_load %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
     ),
 )
-def bulk_copy(
+def tma_load(
     mem: Type, bars: Type, turn: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
 ) -> None:
     """Begin a TMA load of a descriptor block, arriving on the mbarrier of iteration `turn + shift`.
@@ -118,26 +122,27 @@ def bulk_copy(
     address and the stride in bytes are multiples of 16, and the buffer has a `byte_swizzled` layout
     along the last axis. The first thread issues it, if the iteration is `active`.
     """
-    _check_mbarriers("bulk_copy", bars)
-    _check_iteration("bulk_copy", turn, active, shift)
-    _check_block("bulk_copy", mem, ptr, numbers)
+    _check_mbarriers("tma_load", bars)
+    _check_iteration("tma_load", turn, active, shift)
+    _check_block("tma_load", mem, ptr, numbers)
 
 
 @op(
     effect=Effect.SHARED | Effect.WRITE,
     levels=LOWERED,
-    examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | bulk_store %m, %p, %n0, %n1, %s, %i, %j",),
+    examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
-def bulk_store(mem: Type, ptr: Type, *numbers: Type) -> None:
+def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     """Store a buffer to a descriptor block; elements outside of the array are not written.
 
-    The array and the buffer are as for `bulk_copy`. The first thread issues it, and waits until it
-    is complete. Writes of other threads to the buffer are made visible to it by a `group_fence`.
+    The array and the buffer are as for `tma_load`. The first thread issues it, and waits until it
+    is complete. Writes of other threads to the buffer are made visible to it by a
+    `fence_proxy_async`.
     """
-    _check_block("bulk_store", mem, ptr, numbers)
+    _check_block("tma_store", mem, ptr, numbers)
 
 
-NUMBERS = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
+COORDINATE_TYPES = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
 
 
 def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
@@ -147,8 +152,8 @@ def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> 
     block = with_shape(held.dims, pointee(name, ptr))
     require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
     require(
-        numbers == NUMBERS,
-        f"{name} takes numbers of types ({_list(NUMBERS)}), not ({_list(numbers)})",
+        numbers == COORDINATE_TYPES,
+        f"{name} takes numbers of types ({_list(COORDINATE_TYPES)}), not ({_list(numbers)})",
     )
 
 

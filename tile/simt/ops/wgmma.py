@@ -1,12 +1,12 @@
 """wgmma: asynchronous matrix multiply-accumulate by warpgroups, from shared memory.
 
-A `group_dot` (wgmma) only begins: the warpgroup goes on, and may issue others, until a
-`group_wait`. Until then the wgmma reads its buffers, and no operation but the next wgmma of the
+A `wgmma` (wgmma) only begins: the warpgroup goes on, and may issue others, until a
+`wgmma_wait`. Until then the wgmma reads its buffers, and no operation but the next wgmma of the
 same accumulator, or a wait, may use its result. Waits are data dependences: the wait takes the
 accumulator and returns the completed value, which every use takes:
 
-    %r = group_dot %a, %b, %acc {...}       issued; complete, for its threads, after
-    %s = group_wait %r {pending = 1}        all wgmmas but the last one are complete
+    %r = wgmma %a, %b, %acc {...}       issued; complete, for its threads, after
+    %s = wgmma_wait %r {pending = 1}        all wgmmas but the last one are complete
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tile.ir.core import LOWERED, Effect, Operation
 from tile.ir.declare import op
 from tile.ir.ops.dot import Precision
 from tile.ir.types import Fragment, Shared, Tile, Type, require
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.mma import check_elements
 from tile.simt.ops.shared import buffer
 
-GROUP_WARPS = 4
-GROUP_THREADS = 32 * GROUP_WARPS
+WARPGROUP_WARPS = 4
+WARPGROUP_THREADS = 32 * WARPGROUP_WARPS
 
-_SHAPE = MatrixShape(64, 8, 16, 16)
+_SHAPE = MmaShape(64, 8, 16, 16)
 _LEFT, _ACC = (matrix_fragment(_SHAPE, o) for o in (Operand.LEFT, Operand.ACCUMULATOR))
 _RIGHT = byte_swizzled([16, 8], 16, 32, (0, 1))
 _SIZES = "{shape = (64, 8, 16, 16), groups = (1, 1)}"
@@ -35,33 +35,33 @@ _SIZES = "{shape = (64, 8, 16, 16), groups = (1, 1)}"
 def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
     """Raise for operands and accumulators of sizes that do not fit together."""
     k, n = b.shape
-    threads = GROUP_THREADS * groups[0] * groups[1]
+    threads = WARPGROUP_THREADS * groups[0] * groups[1]
     m = a.shape[0]
     if isinstance(a, Fragment):
-        require(isinstance(acc, Fragment), f"group_dot adds to a fragment, not to {acc}")
+        require(isinstance(acc, Fragment), f"wgmma adds to a fragment, not to {acc}")
         m = acc.shape[0] * threads // n
-        held = m * k // (GROUP_THREADS * groups[0])
-        require(a.count == held, f"group_dot takes {held} registers of its `a` operand, not {a}")
+        held = m * k // (WARPGROUP_THREADS * groups[0])
+        require(a.count == held, f"wgmma takes {held} registers of its `a` operand, not {a}")
     else:
-        require(a.shape[1] == k, f"group_dot multiplies no {a} by {b}")
+        require(a.shape[1] == k, f"wgmma multiplies no {a} by {b}")
     shape = (m * n // threads,) if isinstance(acc, Fragment) else (m, n)
-    require(tuple(acc.shape) == shape, f"group_dot of {a} by {b} adds to no {acc}")
+    require(tuple(acc.shape) == shape, f"wgmma of {a} by {b} adds to no {acc}")
 
 
 @op(
     effect=Effect.SHARED,
-    meaning=lambda a, b, acc, *, shape, groups, input_precision: semantics.dot(
+    semantics=lambda a, b, acc, *, shape, groups, input_precision: semantics.dot(
         a, b, acc, input_precision
     ),
     levels=LOWERED,
     examples=(
         f"%a: tile<64x16xf16, {_LEFT}>, %b: shared<16x8xf16, {_RIGHT}>, "
-        f"%c: tile<64x8xf32, {_ACC}> | %r = group_dot %a, %b, %c {_SIZES} : tile<64x8xf32, {_ACC}>",
+        f"%c: tile<64x8xf32, {_ACC}> | %r = wgmma %a, %b, %c {_SIZES} : tile<64x8xf32, {_ACC}>",
         f"%a: frag<8xf16>, %b: shared<16x8xf16, {_RIGHT}>, %c: frag<4xf32> | "
-        f"%r = group_dot %a, %b, %c {_SIZES} : frag<4xf32>",
+        f"%r = wgmma %a, %b, %c {_SIZES} : frag<4xf32>",
     ),
 )
-def group_dot(
+def wgmma(
     a: Type,
     b: Type,
     acc: Type,
@@ -78,49 +78,49 @@ def group_dot(
     the layout of `matrix_layout`. An `a` that is a tile of any other layout, and a `b` that is a
     tile, become buffers in `expose-shared`.
 
-    All warps of a warpgroup take part. The result is complete after a `group_wait`, and buffers are
-    read until then. Writes of threads to these are made visible to wgmma by a `group_fence`.
+    All warps of a warpgroup take part. The result is complete after a `wgmma_wait`, and buffers are
+    read until then. Writes of threads to these are made visible to wgmma by a `fence_proxy_async`.
     """
-    require(len(shape) == 4, f"group_dot has a shape (m, n, k, bits), not {shape}")
-    require(len(groups) == 2, f"group_dot has groups along m and n, not {groups}")
-    require(isinstance(b, Shared | Tile), f"group_dot takes its `b` operand from memory, not {b}")
+    require(len(shape) == 4, f"wgmma has a shape (m, n, k, bits), not {shape}")
+    require(len(groups) == 2, f"wgmma has groups along m and n, not {groups}")
+    require(isinstance(b, Shared | Tile), f"wgmma takes its `b` operand from memory, not {b}")
     for x in (a, b, acc):
         if isinstance(x, Shared):
-            buffer("group_dot", x)
+            buffer("wgmma", x)
         if not isinstance(x, Fragment):
-            require(len(x.shape) == 2, f"group_dot takes tiles of rank 2, not {x}")
-    require(isinstance(acc, Tile | Fragment), f"group_dot adds to a tile or fragment, not to {acc}")
-    check_elements("group_dot", a, b, acc)
+            require(len(x.shape) == 2, f"wgmma takes tiles of rank 2, not {x}")
+    require(isinstance(acc, Tile | Fragment), f"wgmma adds to a tile or fragment, not to {acc}")
+    check_elements("wgmma", a, b, acc)
     _check_sizes(a, b, acc, groups)
     return acc
 
 
-def sizes_of(op: Operation) -> tuple[int, int, int]:
-    """Return the (m, n, k) of a whole `group_dot` at the THREAD level."""
+def wgmma_sizes(op: Operation) -> tuple[int, int, int]:
+    """Return the (m, n, k) of a whole `wgmma` at the THREAD level."""
     _, b, acc = (value.type for value in op.inputs)
     k, n = b.shape
     rows, columns = op["groups"]
-    return acc.shape[0] * GROUP_THREADS * rows * columns // n, n, k
+    return acc.shape[0] * WARPGROUP_THREADS * rows * columns // n, n, k
 
 
 @op(
     effect=Effect.SHARED,
-    meaning=lambda acc, *, pending: acc,
+    semantics=lambda acc, *, pending: acc,
     levels=LOWERED,
-    examples=("%c: frag<4xf32> | %r = group_wait %c {pending = 1} : frag<4xf32>",),
+    examples=("%c: frag<4xf32> | %r = wgmma_wait %c {pending = 1} : frag<4xf32>",),
 )
-def group_wait(acc: Type, *, pending: int) -> Type:
+def wgmma_wait(acc: Type, *, pending: int) -> Type:
     """Wait for all wgmmas of this warpgroup but the last `pending`; return the accumulator.
 
     If the last wgmma of this accumulator is among those pending, it is still in flight.
     """
-    require(isinstance(acc, Tile | Fragment), f"group_wait takes an accumulator, not {acc}")
-    require(pending >= 0, f"group_wait leaves 0 or more wgmmas pending, not {pending}")
+    require(isinstance(acc, Tile | Fragment), f"wgmma_wait takes an accumulator, not {acc}")
+    require(pending >= 0, f"wgmma_wait leaves 0 or more wgmmas pending, not {pending}")
     return acc
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("group_fence",))
-def group_fence() -> None:
+@op(effect=Effect.SHARED, levels=LOWERED, examples=("fence_proxy_async",))
+def fence_proxy_async() -> None:
     """Make this thread's writes to shared memory visible to later wgmma and TMA (a proxy fence).
 
     Async copies count as written when they have been waited for. Operations issued by other threads

@@ -18,10 +18,10 @@ from functools import lru_cache
 from tile.ir.core import Operation, Value
 from tile.ir.ops import dot
 from tile.ir.types import Scalar, Tile
-from tile.simt.layouts.axes import in_pieces
+from tile.simt.layouts.axes import sliced
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.target import SimtTarget
@@ -36,19 +36,19 @@ WORD_BITS = 32
 K_AXES = (-1, -2)
 
 
-def piece_extent(op: Operation, target: SimtTarget) -> int:
+def slice_extent(op: Operation, target: SimtTarget) -> int:
     """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
     a, b, acc = op.inputs
-    return _piece_extent(
+    return _slice_extent(
         layout_of(acc), a.type.shape[-1], _words(a), _words(b), _words(acc), target.registers
     )
 
 
 @lru_cache(maxsize=1024)
-def _piece_extent(
+def _slice_extent(
     acc: LinearLayout, k: int, a_words: int, b_words: int, acc_words: int, registers: int
 ) -> int:
-    rows, columns = (layout.in_size(REGISTER) for layout in thread_factors(acc, 1))
+    rows, columns = (layout.in_size(REGISTER) for layout in fma_operand_layouts(acc, 1))
     accumulators, each = acc.in_size(REGISTER) * acc_words, rows * a_words + columns * b_words
     if accumulators + k * each <= registers:
         return k
@@ -65,17 +65,17 @@ def _words(value: Value) -> int:
     return max(1, element.bits // WORD_BITS)
 
 
-def is_cut(op: Operation, target: SimtTarget) -> bool:
+def is_sliced(op: Operation, target: SimtTarget) -> bool:
     """Return True if an operation is a laid-out dot that is sliced."""
-    return op.defn is dot.dot and piece_extent(op, target) < op.inputs[0].type.shape[-1]
+    return op.defn is dot.dot and slice_extent(op, target) < op.inputs[0].type.shape[-1]
 
 
-def part_extent(op: Operation, operands: Collection[int], target: SimtTarget) -> int:
+def stored_extent(op: Operation, operands: Collection[int], target: SimtTarget) -> int:
     """Return the extent of k that is in shared memory at a time, for operands stored there."""
-    slice_extent, k = piece_extent(op, target), op.inputs[0].type.shape[-1]
+    extent, k = slice_extent(op, target), op.inputs[0].type.shape[-1]
     most = target.shared_bytes // SHARED_SHARE
     largest = max((_bytes(op.inputs[index]) for index in operands), default=0)
-    while k > slice_extent and largest > most:
+    while k > extent and largest > most:
         k, largest = k // 2, largest // 2
     return k
 
@@ -91,29 +91,29 @@ def tile_of(value: Value) -> Tile:
     return value.type
 
 
-def read_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:
+def sliced_load_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:
     """Return the layout as which a conversion's result is read from shared memory slice by slice.
 
     None if it is read as a whole.
     """
     uses = [*conversion.result.uses]
     user, index = uses[0] if len(uses) == 1 else (conversion, 0)
-    if index >= len(K_AXES) or not is_cut(user, target):
+    if index >= len(K_AXES) or not is_sliced(user, target):
         return None
-    return in_pieces(layout_of(conversion.result), K_AXES[index], piece_extent(user, target))
+    return sliced(layout_of(conversion.result), K_AXES[index], slice_extent(user, target))
 
 
-def stored_bytes(op: Operation, buffered: Container[object], target: SimtTarget) -> int:
+def sliced_dot_bytes(op: Operation, buffered: Container[object], target: SimtTarget) -> int:
     """Return the shared memory, in bytes, that a sliced dot takes for its operands.
 
     Conversions in `buffered` become loads of buffers that exist already.
     """
     k = op.inputs[0].type.shape[-1]
     operands = [i for i in range(len(K_AXES)) if op.inputs[i].op not in buffered]
-    part = part_extent(op, operands, target)
+    part = stored_extent(op, operands, target)
     return sum(_bytes(op.inputs[index]) * part // k for index in operands)
 
 
-def is_read_in_pieces(op: Operation, target: SimtTarget) -> bool:
+def is_loaded_in_slices(op: Operation, target: SimtTarget) -> bool:
     """Return True if an operation is a conversion whose only user is a sliced dot."""
-    return op.defn is convert_layout and read_layout(op, target) is not None
+    return op.defn is convert_layout and sliced_load_layout(op, target) is not None

@@ -18,28 +18,30 @@ from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import maybe_layout
-from tile.simt.ops.mma import matrix_dot
+from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.target import SimtTarget
 
 # Registers per thread besides those of tiles, for addresses, masks and counters: comfortably, and
 # at least. A 128 x 128 x 64 dot by 4 warps, with 224 registers of tiles, fits in 255.
-OTHERS = 64
-LEAST = 24
+OTHER_REGISTERS = 64
+LEAST_OTHER_REGISTERS = 24
 # The bytes along k of an operand loaded from shared memory that are live at a time.
-AT_ONCE = 32
+LIVE_K_BYTES = 32
 WORD_BITS = 32
 
-_PRODUCTS = frozenset({dot_ops.dot, matrix_dot, ops.mma.matrix_multiply})
+_PRODUCTS = frozenset({dot_ops.dot, mma_dot, ops.mma.mma})
 # Operations whose results take no registers, or those of another tile.
-_FILLED = frozenset({arith.const, shape.splat, shape.broadcast, ops.thread.fill, ops.thread.pick})
+_FILLED = frozenset(
+    {arith.const, shape.splat, shape.broadcast, ops.thread.frag_splat, ops.thread.frag_shuffle}
+)
 # Operations that load an operand from shared memory.
-_READS = frozenset({convert_layout, ops.thread.shared_matrix_load})
+_READS = frozenset({convert_layout, ops.thread.ldmatrix})
 
 
-def is_short(tiles: int, target: SimtTarget) -> bool:
+def exceeds_registers(tiles: int, target: SimtTarget) -> bool:
     """Return True if a thread that needs `tiles` registers for tiles would spill."""
-    return tiles + LEAST > target.registers
+    return tiles + LEAST_OTHER_REGISTERS > target.registers
 
 
 def pressure(loop: Operation, live: Liveness) -> int:
@@ -60,7 +62,7 @@ def pressure(loop: Operation, live: Liveness) -> int:
         if span.start < last and span.end > first:
             dots = _read_by(value, loop)
             if not dots:
-                add(span.start, _end(value, live), words(value))
+                add(span.start, _end(value, live), tile_registers(value))
             for dot, index in dots:
                 at = live.start(dot)
                 add(at, at + 1, _at_once(value, dot, index))
@@ -69,11 +71,11 @@ def pressure(loop: Operation, live: Liveness) -> int:
 
 def _end(value: Value, live: Liveness) -> int:
     """Return the last use of a value, including uses of registers picked from it."""
-    picked = [user.result for user in value.users if user.defn is ops.thread.pick]
+    picked = [user.result for user in value.users if user.defn is ops.thread.frag_shuffle]
     return max([live.of(value).end, *[_end(other, live) for other in picked]])
 
 
-def words(value: Value) -> int:
+def tile_registers(value: Value) -> int:
     """Return the 32-bit registers in which a thread holds a tile; 0 for excluded values."""
     ty, count = value.type, _count(value)
     if not count or not isinstance(ty.element, Scalar):
@@ -115,7 +117,7 @@ def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
 def _uses(value: Value) -> Iterator[tuple[Operation, int]]:
     """Yield the uses of a value and of registers picked from it."""
     for user, index in value.uses:
-        if user.defn is ops.thread.pick:
+        if user.defn is ops.thread.frag_shuffle:
             yield from _uses(user.result)
         else:
             yield user, index
@@ -128,4 +130,6 @@ def _at_once(value: Value, dot: Operation, index: int) -> int:
         extent = ty.shape[K_AXES[index]]
     else:
         extent = dot["shape"][2] * dot["repeats"][2]
-    return max(1, words(value) * AT_ONCE // max(extent * ty.element.itemsize, AT_ONCE))
+    return max(
+        1, tile_registers(value) * LIVE_K_BYTES // max(extent * ty.element.itemsize, LIVE_K_BYTES)
+    )

@@ -8,21 +8,21 @@ from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared, Tile
 from tile.simt import ops
-from tile.simt.layouts.conversion import Shared as ThroughShared
-from tile.simt.memory.expose_shared import element_bits, planned
+from tile.simt.layouts.conversion import SharedConversion as ThroughShared
+from tile.simt.memory.expose_shared import element_bits, plan_tile_conversion
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.ops.mma import matrix_dot
+from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
-from tile.simt.schedule.register_pressure import OTHERS, pressure, words
+from tile.simt.schedule.register_pressure import OTHER_REGISTERS, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
 
 # The iterations of the loop whose loads for its dots shared memory is reserved for.
-ROUNDS = 1
+ITERATIONS = 1
 
 
-@module_pass("reload-factors", before=Level.LAID_OUT)
-def reload_factors(module: Module, *, target: SimtTarget = GENERIC) -> None:
+@module_pass("reload-operands", before=Level.LAID_OUT)
+def reload_operands(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Keep loop-invariant dot operands in shared memory when registers are short.
 
     Such an operand already passes through shared memory for its layout conversion. Instead of
@@ -30,11 +30,11 @@ def reload_factors(module: Module, *, target: SimtTarget = GENERIC) -> None:
     and load it in every iteration. The largest operands go first, until the estimated register
     pressure fits the target.
 
-        %y = convert_layout %x                    %m = alloc : shared<128x64xf16, #s>
+        %y = convert_layout %x                    %m = local_alloc : shared<128x64xf16, #s>
         %r = for .. {                             local_store %m, %x
-          %d = matrix_dot %y, %b, %c              %r = for .. {
+          %d = mma_dot %y, %b, %c              %r = for .. {
         }                                           %y = local_load %m
-                                                    %d = matrix_dot %y, %b, %c
+                                                    %d = mma_dot %y, %b, %c
                                                   }
     """
     for function in module:
@@ -65,31 +65,31 @@ class _Reloading:
         makers = dict.fromkeys(
             value.op
             for op in loop.regions[-1]
-            if op.defn is matrix_dot
+            if op.defn is mma_dot
             for value in op.inputs[: len(K_AXES)]
         )
         conversions = [op for op in makers if op is not None and self.can_reload(op, loop)]
-        return sorted(conversions, key=lambda op: words(op.result), reverse=True)
+        return sorted(conversions, key=lambda op: tile_registers(op.result), reverse=True)
 
     def can_reload(self, op: Operation, loop: Operation) -> bool:
         if op.defn is not convert_layout or op.block is not loop.block:
             return False
-        if any(user.defn is not matrix_dot or user.parent is not loop for user in op.result.users):
+        if any(user.defn is not mma_dot or user.parent is not loop for user in op.result.users):
             return False
         return isinstance(self.plan(op), ThroughShared)
 
     def plan(self, op: Operation) -> object:
         (value,) = op.inputs
         bits = element_bits(value.type.element)
-        return planned(layout_of(value), layout_of(op.result), bits, self.target)
+        return plan_tile_conversion(layout_of(value), layout_of(op.result), bits, self.target)
 
     def reload(self, loop: Operation, conversions: list[Operation], live: Liveness) -> None:
         """Store the operands that fit in shared memory, if registers do not suffice for all."""
         loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
-        ahead = 0 if self.target.copy_bytes else sum(map(words, loads))
-        if pressure(loop, live) + ahead + OTHERS <= self.target.registers:
+        ahead = 0 if self.target.cp_async_bytes else sum(map(tile_registers, loads))
+        if pressure(loop, live) + ahead + OTHER_REGISTERS <= self.target.registers:
             return
-        self.left -= ROUNDS * sum(map(_bytes, loads))
+        self.left -= ITERATIONS * sum(map(_bytes, loads))
         for op in conversions:
             size = _bytes(op.result)
             if size <= self.left:
@@ -102,7 +102,7 @@ class _Reloading:
         plan, tile = self.plan(op), value.type
         assert isinstance(plan, ThroughShared) and isinstance(tile, Tile)
         build = LayoutBuilder.before(op)
-        mem = build(ops.shared.alloc, result=Shared(tile.dims, tile.of, plan.layout))
+        mem = build(ops.shared.local_alloc, result=Shared(tile.dims, tile.of, plan.layout))
         mem.name = op.result.name
         build.op(ops.shared.local_store, mem, value)
         for user, index in list(op.result.uses):

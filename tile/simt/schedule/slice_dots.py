@@ -12,36 +12,36 @@ from tile.ir.ops import arith, control, dot, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import F16, F32, I32, Shared, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.layouts.axes import divided, in_pieces
+from tile.simt.layouts.axes import slice_layout, sliced
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import thread_factors
+from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.schedule.dot_slices import K_AXES, is_cut, part_extent, piece_extent, tile_of
-from tile.simt.schedule.pipeline_loops.load_users import CHEAP
+from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent, tile_of
+from tile.simt.schedule.pipeline_loops.load_users import CHEAP_IN_ANY_LAYOUT
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
 
 
-@module_pass("cut-products", before=Level.LAID_OUT)
-def cut_products(module: Module, *, target: SimtTarget = GENERIC) -> None:
+@module_pass("slice-dots", before=Level.LAID_OUT)
+def slice_dots(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Slice a dot along k where a thread lacks registers for the operands of an FMA dot.
 
     A loop loads one k-slice after the other from shared memory and accumulates its dot, so that
     sums stay in the order of k. Operands that are in a buffer already are read from there.
 
-        %a = convert_layout %x                    %m = alloc : shared<128x64xf32, #s>
+        %a = convert_layout %x                    %m = local_alloc : shared<128x64xf32, #s>
         %b = local_load %n                        local_store %m, %x
         %d = dot %a, %b, %c                       %d = for %i = 0 to 16 step 1 iter(%t = %c) {
-                                                    %a = local_load_part %m, %i {axis = -1}
-                                                    %b = local_load_part %n, %i {axis = -2}
+                                                    %a = local_load_slice %m, %i {axis = -1}
+                                                    %b = local_load_slice %n, %i {axis = -2}
                                                     %u = dot %a, %b, %t
                                                     yield %u
                                                   }
 
     An operand that would exceed the share of shared memory that `product_pieces` allows is stored
-    one part at a time, in a loop around that one: `local_store_part %m, %x, %j {axis = -1}`. f16
+    one part at a time, in a loop around that one: `local_store_slice %m, %x, %j {axis = -1}`. f16
     accumulators are kept in f32 until the last slice.
     """
     for function in module:
@@ -50,7 +50,7 @@ def cut_products(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 def _cut_all(function: Function, target: SimtTarget) -> None:
     for op in list(function.walk()):
-        if is_cut(op, target):
+        if is_sliced(op, target):
             _cut(op, target)
     remove_dead(function)
 
@@ -77,7 +77,7 @@ class _Operand:
     def of(cls, value: Value, axis: int) -> _Operand:
         between: list[Operation] = []
         op, k = value.op, axis
-        while op is not None and op.defn in CHEAP:
+        while op is not None and op.defn in CHEAP_IN_ANY_LAYOUT:
             between.insert(0, op)
             if op.defn is shape.trans:
                 k = op["order"][k] - len(op["order"])
@@ -89,14 +89,12 @@ class _Operand:
         source = op.inputs[0] if op is not None and converted else value
         return cls(axis, source, layout_of(value))
 
-    def stored(self, build: LayoutBuilder, part: int, slice_extent: int, banks: Banks) -> _Operand:
+    def stored(self, build: LayoutBuilder, part: int, extent: int, banks: Banks) -> _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
         tile, layout = tile_of(self.source), layout_of(self.source)
         bits = 8 * tile.of.itemsize
-        shared = _buffer_layout(
-            layout, self.read_layout, self.axis, part, slice_extent, bits, banks
-        )
-        mem = build(ops.shared.alloc, result=Shared(shared.shape, tile.of, shared))
+        shared = _buffer_layout(layout, self.read_layout, self.axis, part, extent, bits, banks)
+        mem = build(ops.shared.local_alloc, result=Shared(shared.shape, tile.of, shared))
         if shared.shape == tile.shape:
             build.op(ops.shared.local_store, mem, self.source)
         return replace(self, mem=mem)
@@ -110,9 +108,9 @@ class _Operand:
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
         """Load slice number `number` of the operand from the buffer, in a layout."""
         for op in reversed(self.between):
-            layout = CHEAP[op.defn](op, layout)
+            layout = CHEAP_IN_ANY_LAYOUT[op.defn](op, layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
-        load = ops.shared.local_load_part
+        load = ops.shared.local_load_slice
         loaded = build(load, self.mem, number, axis=self.axis, result=result)
         for op in self.between:
             loaded = build(op.defn, loaded, **op.attributes)
@@ -132,13 +130,13 @@ def _buffer_layout(
     read: LinearLayout,
     axis: int,
     part: int,
-    slice_extent: int,
+    extent: int,
     bits: int,
     banks: Banks,
 ) -> LinearLayout:
     """Return the layout of a buffer for a part of k, stored from one layout and read in another."""
-    slices = divided(in_pieces(read, axis, slice_extent), axis, part)
-    return conflict_free(divided(source, axis, part), slices, bits, banks)
+    slices = slice_layout(sliced(read, axis, extent), axis, part)
+    return conflict_free(slice_layout(source, axis, part), slices, bits, banks)
 
 
 # -- loops
@@ -146,15 +144,15 @@ def _buffer_layout(
 
 def _cut(op: Operation, target: SimtTarget) -> None:
     build = LayoutBuilder.before(op)
-    k, slice_extent = op.inputs[0].type.shape[-1], piece_extent(op, target)
+    k, extent = op.inputs[0].type.shape[-1], slice_extent(op, target)
     operands = [_Operand.of(value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)]
     missing = [index for index, operand in enumerate(operands) if operand.mem is None]
-    part = part_extent(op, missing, target)
+    part = stored_extent(op, missing, target)
     for index in missing:
-        operands[index] = operands[index].stored(build, part, slice_extent, target.banks)
+        operands[index] = operands[index].stored(build, part, extent, target.banks)
     acc = op.inputs[2]
     wide = build(arith.cast, acc, to=F32) if acc.type.element == F16 else acc
-    total = _SlicedDot(build, op, operands, k // part, part // slice_extent).by_parts(wide)
+    total = _SlicedDot(build, op, operands, k // part, part // extent).by_parts(wide)
     op.replace_by([total if wide is acc else build(arith.cast, total, to=F16)])
     for index in {0, 1} - {*missing}:
         operands[index].forget()
@@ -179,7 +177,7 @@ class _SlicedDot:
         def body(part: Value, total: Value) -> Value:
             for operand in self.operands:
                 if not operand.is_whole:
-                    store = ops.shared.local_store_part
+                    store = ops.shared.local_store_slice
                     build.op(store, operand.mem, operand.source, part, axis=operand.axis)
             return self.by_slices(total, part)
 
@@ -206,7 +204,7 @@ class _SlicedDot:
     def layouts(self) -> tuple[LinearLayout, LinearLayout]:
         """The layouts of the operands' slices."""
         k = self.op.inputs[0].type.shape[-1] // (self.parts * self.slices)
-        return thread_factors(layout_of(self.op.result), k)
+        return fma_operand_layouts(layout_of(self.op.result), k)
 
 
 def _loop(

@@ -13,7 +13,14 @@ from tests.conformance.running import assert_close
 from tests.conformance.test_pure import CASES, PROGRAMS, Case, inputs
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.sanitizer.launch import CheckedTranslator
-from tile.backends.interp.sanitizer.poison import Cause, Mark, Poisoned, PoisonMask, bare, flag_of
+from tile.backends.interp.sanitizer.poison import (
+    Cause,
+    Poisoned,
+    PoisonKind,
+    PoisonMask,
+    plain_value,
+    poison_of,
+)
 from tile.backends.interp.sanitizer.propagation import BITWISE, propagates_wrapping, rule_of
 from tile.backends.interp.values import array_of, full
 from tile.faults import Check
@@ -76,13 +83,15 @@ def test_results_without_poison_do_not_depend_on_undefined_elements(name: str) -
                 continue
             where = random_mask(rng, ty)
             poison = PoisonMask(where, Cause(None, "planted"))
-            poisoned.append(Poisoned(x, {Mark.UNDEFINED: poison}) if rng.random() < 0.7 else x)
+            poisoned.append(
+                Poisoned(x, {PoisonKind.UNDEFINED: poison}) if rng.random() < 0.7 else x
+            )
             changed.append(np.where(where, y, x) if type(poisoned[-1]) is Poisoned else x)
         results, other = run(op, poisoned), run(op, changed)
         for result, again, ty in zip(results, other, (v.type for v in op.results), strict=True):
-            poison = flag_of(result, Mark.UNDEFINED)
+            poison = poison_of(result, PoisonKind.UNDEFINED)
             defined = np.ones((1,), bool) if poison is None else ~poison.where
-            pairs = (full(bare(r), ty.shape) for r in (result, again))
+            pairs = (full(plain_value(r), ty.shape) for r in (result, again))
             spread = [np.broadcast_to(x, (PROGRAMS, *ty.shape)) for x in pairs]
             chosen = np.broadcast_to(defined, spread[0].shape)
             assert_close(spread[0][chosen], spread[1][chosen], 0, str(case))
@@ -97,8 +106,8 @@ def test_value_without_poison_stays_an_array() -> None:
 
 # Operations that runs with checks do not have, since descriptor accesses are expanded before.
 EXPANDED = {
-    descriptor.make_descriptor,
-    descriptor.descriptor_extent,
+    descriptor.make_tensor_descriptor,
+    descriptor.descriptor_shape,
     descriptor.descriptor_stride,
 }
 
@@ -106,7 +115,7 @@ EXPANDED = {
 def pure_operations() -> list[OpDef]:
     """The operations that programs of tiles compute with."""
     mine = [defn for defn in OPS if defn.rule.__module__.startswith("tile.ir.ops.")]
-    return [defn for defn in mine if defn.meaning is not None and defn not in EXPANDED]
+    return [defn for defn in mine if defn.semantics is not None and defn not in EXPANDED]
 
 
 def test_every_operation_propagates_poison() -> None:
@@ -131,7 +140,7 @@ def wrapped_first(case: Case) -> list[Any]:
         where = np.zeros((PROGRAMS, *ty.shape), np.bool_)
         where[(slice(None), *(0,) * len(ty.shape))] = True
         cause = Cause(None, "planted")
-        operands.append(Poisoned(np.ones_like(x), {Mark.WRAPPED: PoisonMask(where, cause)}))
+        operands.append(Poisoned(np.ones_like(x), {PoisonKind.WRAPPED: PoisonMask(where, cause)}))
     return operands
 
 
@@ -146,11 +155,11 @@ def test_wrapped_propagates_except_through_bit_operations(name: str) -> None:
         bits = op.defn in BITWISE or getattr(op.attributes.get("kind"), "bitwise", False)
         stops = bits and op.results[0].type.element != I1
         assert propagates_wrapping(op) is not stops
-        carried = any(flag_of(result, Mark.WRAPPED) for result in results)
+        carried = any(poison_of(result, PoisonKind.WRAPPED) for result in results)
         assert carried is not stops, str(case)
 
 
-@pytest.mark.parametrize("name", ["reduce_by", "scan_by"])
+@pytest.mark.parametrize("name", ["reduce_region", "scan_region"])
 def test_regions_propagate_like_their_operations(name: str) -> None:
     carried = 0
     for case in CASES[name]:
@@ -160,6 +169,6 @@ def test_regions_propagate_like_their_operations(name: str) -> None:
         results = run(op, wrapped_first(case))
         combining = [inner for region in op.regions for inner in region if inner.results]
         if all(map(propagates_wrapping, combining)):
-            assert any(flag_of(result, Mark.WRAPPED) for result in results), str(case)
+            assert any(poison_of(result, PoisonKind.WRAPPED) for result in results), str(case)
             carried += 1
     assert carried

@@ -6,10 +6,10 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.faults import Group
+from tile.faults import FaultGroup
 
 
-def only(report: tile.faults.Report) -> Group:
+def only(report: tile.faults.Report) -> FaultGroup:
     (group,) = report.groups
     return group
 
@@ -34,7 +34,7 @@ def test_a_view_with_gaps() -> None:
     np.testing.assert_array_equal(
         spreads.grids[(3, 1, 1)].counts, wrong.reshape(3, -1).sum(1)[None], "grid"
     )
-    (landing,) = spreads.landings.values()
+    (landing,) = spreads.array_heatmaps.values()
     margin = landing.heat.raster.margin
     np.testing.assert_array_equal(landing.heat.counts[margin : margin + 12], wrong, "array")
     np.testing.assert_array_equal(landing.inside[margin : margin + 10], ~wrong[:10], "view")
@@ -60,7 +60,7 @@ def test_a_reversed_view_and_far_addresses() -> None:
     x = np.arange(5000, dtype=np.int32)
     with tile.sanitize("bounds", collect=True) as report:
         mirrored[(1,)](x[99::-1], np.zeros(4096, np.int32), 1, B=4096)
-    (landing,) = only(report).spreads.landings.values()
+    (landing,) = only(report).spreads.array_heatmaps.values()
     assert (landing.view.low, landing.view.high) == (-99, 1)
     near = landing.heat.counts.sum()
     assert near + landing.before.count == 4096 - 100
@@ -80,7 +80,7 @@ def test_both_programs_of_a_race() -> None:
     assert len(report.groups) == 2  # of the load with the store, and of the store with itself
     for group in report.groups:
         assert group.elements == group.executions == 8
-        (landing,) = group.spreads.landings.values()
+        (landing,) = group.spreads.array_heatmaps.values()
         (met,) = set(map(int, landing.heat.counts[landing.heat.raster.margin]))
         assert group.spreads.tiles[(8,)].counts.sum() == 8 * met
 

@@ -21,10 +21,10 @@ _FRAME = """
 #line = #linear{register = [], lane = [[1],[2],[4],[8],[16]], warp = [[32]] -> dim0 = 64}
 #flat = #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}
 kernel @k(%in: ptr<f32>, %out: ptr<f32>) {
-  %i = linear_index {layout = #line} : frag<1xi32>
-  %from = fill %in {count = 1} : frag<1xptr<f32>>
+  %i = layout_index {layout = #line} : frag<1xi32>
+  %from = frag_splat %in {count = 1} : frag<1xptr<f32>>
   %p = addptr %from, %i {stride = 4} : frag<1xptr<f32>>
-  %to = fill %out {count = 1} : frag<1xptr<f32>>
+  %to = frag_splat %out {count = 1} : frag<1xptr<f32>>
   %q = addptr %to, %i {stride = 4} : frag<1xptr<f32>>
   %x = load %p : frag<1xf32>
   %t = thread_id : i32

@@ -9,18 +9,18 @@ import pytest
 
 from tests.backends.interp.simulator.kernels import run
 from tile.errors import (
-    ArrivalError,
     CopyInFlightError,
     DivergenceError,
+    MbarrierError,
     OutOfBoundsError,
     RaceError,
     TileError,
     UnsupportedError,
     VectorAccessError,
 )
-from tile.simt.hopper.wgmma_layouts import factor_layout
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
 
-BLOCK = factor_layout((16, 16), 16, 1, 16)
+BLOCK = operand_layout_in_shared((16, 16), 16, 1, 16)
 assert BLOCK is not None
 
 # An array of 20 by 24 numbers; every thread stores two elements of the block in shared memory.
@@ -31,10 +31,10 @@ FRAME = f"""
 #line = #linear{{register = [[1]], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
 #two = #linear{{register = [], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
 kernel @k(%in: ptr<f16>, %out: ptr<f16>, %n: i32, %row: i32, %column: i32) {{
-  %line = linear_index {{layout = #line}} : frag<2xi32>
-  %to = fill %out {{count = 2}} : frag<2xptr<f16>>
+  %line = layout_index {{layout = #line}} : frag<2xi32>
+  %to = frag_splat %out {{count = 2}} : frag<2xptr<f16>>
   %q = addptr %to, %line {{stride = 2}} : frag<2xptr<f16>>
-  %o = linear_index {{layout = #two}} : frag<1xi32>
+  %o = layout_index {{layout = #two}} : frag<1xi32>
   %x = const {{value = 1.0}} : frag<2xf16>
   %rows = const {{value = {ROWS}}} : i32
   %columns = const {{value = {COLUMNS}}} : i32
@@ -49,18 +49,18 @@ BODY
   return
 }}
 """
-ALLOC = "%m = alloc {at = 0} : shared<16x16xf16, #b>\n"
-BARS = "%b = alloc {at = 512} : shared<1xi64, #ring, stages = 2>\n"
-INIT = "barrier_init %b\n"
-FENCE = "group_fence\n"
+ALLOC = "%m = local_alloc {at = 0} : shared<16x16xf16, #b>\n"
+BARS = "%b = local_alloc {at = 512} : shared<1xi64, #ring, stages = 2>\n"
+INIT = "mbarrier_init %b\n"
+FENCE = "fence_proxy_async\n"
 BARRIER = "barrier\n"
-EXPECT = "barrier_expect %b, %zero, %yes {size = 512}\n"
+EXPECT = "mbarrier_arrive_expect_tx %b, %zero, %yes {size = 512}\n"
 NUMBERS = "%in, %rows, %columns, %pitch, %row, %column"
-COPY = f"bulk_copy %m, %b, %zero, %yes, {NUMBERS}\n"
-WAIT = "barrier_wait %b, %zero\n"
+COPY = f"tma_load %m, %b, %zero, %yes, {NUMBERS}\n"
+WAIT = "mbarrier_wait %b, %zero\n"
 LOAD = "%y = shared_load %m, %o {vector = 2} : frag<2xf16>\n"
 OUT = "store %q, %y\n"
-FREE = "barrier_free %b\n"
+FREE = "mbarrier_inval %b\n"
 MADE = ALLOC + BARS + INIT + FENCE + BARRIER
 SENT = MADE + EXPECT + COPY
 
@@ -109,9 +109,9 @@ def test_mbarriers_alternate_between_stages() -> None:
     """Iterations alternate between two mbarriers; the last block remains."""
     body = """
     %z = for %i = %zero to %n step %one iter(%u = %zero) : i32 {
-      barrier_expect %b, %u, %yes {size = 512}
-      bulk_copy %m, %b, %u, %yes, %in, %rows, %columns, %pitch, %i, %column
-      barrier_wait %b, %u
+      mbarrier_arrive_expect_tx %b, %u, %yes {size = 512}
+      tma_load %m, %b, %u, %yes, %in, %rows, %columns, %pitch, %i, %column
+      mbarrier_wait %b, %u
       barrier
       %v = add %u, %one : i32
       yield %v
@@ -152,35 +152,35 @@ def test_access_before_the_wait() -> None:
 
 def test_wait_for_the_wrong_phase() -> None:
     """A wait for the other phase returns at once; one on the other mbarrier never completes."""
-    earlier = "barrier_wait %b, %zero {shift = 2}\n"
+    earlier = "mbarrier_wait %b, %zero {shift = 2}\n"
     fails(CopyInFlightError, SENT + earlier + LOAD, "that an asynchronous copy still writes")
-    other = "barrier_wait %b, %one\n"
-    fails(ArrivalError, SENT + other, "whose phase never completes")
+    other = "mbarrier_wait %b, %one\n"
+    fails(MbarrierError, SENT + other, "whose phase never completes")
 
 
 def test_waits_that_never_complete() -> None:
     never_completes = "whose phase never completes"
-    fails(ArrivalError, MADE + WAIT, never_completes)
-    fails(ArrivalError, MADE + EXPECT + WAIT, never_completes)
-    fails(ArrivalError, MADE + COPY + WAIT, never_completes)
-    fails(ArrivalError, MADE + EXPECT.replace("512", "1024") + COPY + WAIT, never_completes)
+    fails(MbarrierError, MADE + WAIT, never_completes)
+    fails(MbarrierError, MADE + EXPECT + WAIT, never_completes)
+    fails(MbarrierError, MADE + COPY + WAIT, never_completes)
+    fails(MbarrierError, MADE + EXPECT.replace("512", "1024") + COPY + WAIT, never_completes)
 
 
 def test_expecting_twice_in_a_phase() -> None:
-    fails(ArrivalError, SENT + EXPECT, "whose current phase has not been waited for")
+    fails(MbarrierError, SENT + EXPECT, "whose current phase has not been waited for")
 
 
 def test_uninitialized_mbarriers() -> None:
-    missing = "that barrier_init has not initialized"
+    missing = "that mbarrier_init has not initialized"
     for use in (EXPECT, COPY, WAIT, FREE):
-        fails(ArrivalError, ALLOC + BARS + FENCE + BARRIER + use, missing)
-    fails(ArrivalError, MADE + FREE + EXPECT, missing)
-    fails(ArrivalError, MADE + INIT, "with no barrier_free before")
+        fails(MbarrierError, ALLOC + BARS + FENCE + BARRIER + use, missing)
+    fails(MbarrierError, MADE + FREE + EXPECT, missing)
+    fails(MbarrierError, MADE + INIT, "with no mbarrier_inval before")
 
 
 def test_mbarriers_without_fence_or_barrier() -> None:
     made = ALLOC + BARS + INIT
-    fails(RaceError, made + BARRIER + EXPECT, "no group_fence since its initialization")
+    fails(RaceError, made + BARRIER + EXPECT, "no fence_proxy_async since its initialization")
     fails(RaceError, made + FENCE + EXPECT + COPY + WAIT, "with no `barrier` in between")
     fails(RaceError, SENT + WAIT + FREE, "on which other threads may still wait")
 
@@ -191,7 +191,7 @@ def test_tma_load_over_unfenced_stores() -> None:
     fails(
         RaceError,
         ready + FENCE + BARRIER + store + BARRIER + EXPECT + COPY,
-        "overwrites with a TMA load what a thread wrote, with no group_fence",
+        "overwrites with a TMA load what a thread wrote, with no fence_proxy_async",
     )
     fails(
         RaceError,
@@ -227,20 +227,20 @@ def test_targets_and_buffers_without_tma() -> None:
     fails(UnsupportedError, apart, "accepts no buffer at byte 1040")
     plain = "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}"
     other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {plain}>")
-    fails(UnsupportedError, other, "bulk_copy accepts no shared<16x16xf16")
+    fails(UnsupportedError, other, "tma_load accepts no shared<16x16xf16")
 
 
 # -- stores
 
 AGAIN = "shared_store %m, %o, %x2 {vector = 2}\n"
 TAKE = "%x2 = load %p : frag<2xf16>\n" + AGAIN
-SEND = "bulk_store %m, %out, %rows, %columns, %pitch, %row, %column\n"
+SEND = "tma_store %m, %out, %rows, %columns, %pitch, %row, %column\n"
 
 
 def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the array after a kernel, and the block that was in the buffer."""
     frame = FRAME.replace(
-        "%o = linear", "%in2 = fill %in {count = 2} : frag<2xptr<f16>>\n  %o = linear", 1
+        "%o = linear", "%in2 = frag_splat %in {count = 2} : frag<2xptr<f16>>\n  %o = linear", 1
     ).replace(
         "%zero = const",
         "%p = addptr %in2, %line {stride = 2} : frag<2xptr<f16>>\n  %zero = const",
@@ -266,7 +266,10 @@ def test_tma_store_writes_in_bounds_elements(row: int, column: int) -> None:
 
 def test_tma_store_of_unfenced_or_undefined_data() -> None:
     for body, text in (
-        (TAKE + BARRIER + SEND, "reads with a TMA store what a thread wrote, with no group_fence"),
+        (
+            TAKE + BARRIER + SEND,
+            "reads with a TMA store what a thread wrote, with no fence_proxy_async",
+        ),
         (TAKE + FENCE + SEND, "reads shared memory that another thread wrote"),
         (TAKE + FENCE + BARRIER + SEND + AGAIN, "writes shared memory that another thread read"),
     ):

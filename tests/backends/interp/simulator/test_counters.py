@@ -31,7 +31,7 @@ def strided(step: int, shift: int = 0, n: int = 32) -> GlobalCounts:
 
 
 @pytest.mark.parametrize(
-    ("step", "sectors", "least", "efficiency"),
+    ("debug_step", "sectors", "least", "efficiency"),
     [(1, 4, 4, 1), (2, 8, 4, 0.5), (8, 32, 4, 0.125), (32, 32, 4, 0.125), (0, 1, 1, 1)],
 )
 def test_sectors_of_a_stride(step: int, sectors: int, least: int, efficiency: float) -> None:
@@ -61,8 +61,8 @@ def test_a_view_begins_where_it_does_in_its_array() -> None:
 
 VECTORS = """
 kernel @k(%in: ptr<f32>) {
-  %i = linear_index {layout = #linear{register = REGISTERS, lane = LANES, warp = [[256]] -> dim0 = 512}} : frag<8xi32>
-  %b = fill %in {count = 8} : frag<8xptr<f32>>
+  %i = layout_index {layout = #linear{register = REGISTERS, lane = LANES, warp = [[256]] -> dim0 = 512}} : frag<8xi32>
+  %b = frag_splat %in {count = 8} : frag<8xptr<f32>>
   %p = addptr %b, %i {stride = 4} : frag<8xptr<f32>>
   %x = load %p {vector = 4} : frag<8xf32>
   return
@@ -92,11 +92,11 @@ STORED = """
 kernel @k(%step: i32, %n: i32) {
   %t = thread_id : i32
   %j = mul %t, %step : i32
-  %o = fill %j {count = 1} : frag<1xi32>
+  %o = frag_splat %j {count = 1} : frag<1xi32>
   %less = cmp %t, %n {predicate = lt} : i1
-  %mask = fill %less {count = 1} : frag<1xi1>
+  %mask = frag_splat %less {count = 1} : frag<1xi1>
   %x = const {value = 1.0} : frag<1xf32>
-  %m = alloc {at = 0} : shared<1024xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}>
+  %m = local_alloc {at = 0} : shared<1024xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}>
   shared_store %m, %o, %x, %mask
   return
 }
@@ -110,7 +110,7 @@ def stored(step: int, n: int = 32) -> SharedCounts:
     return counters.shared_total()
 
 
-@pytest.mark.parametrize(("step", "ways"), [(1, 1), (2, 2), (3, 1), (8, 8), (32, 32), (0, 1)])
+@pytest.mark.parametrize(("debug_step", "ways"), [(1, 1), (2, 2), (3, 1), (8, 8), (32, 32), (0, 1)])
 def test_bank_conflicts(step: int, ways: int) -> None:
     counts = stored(step)
     assert counts == SharedCounts(1, ways, 1)
@@ -128,9 +128,9 @@ kernel @k() {
   %t = thread_id : i32
   %c = const {value = 4} : i32
   %j = mul %t, %c : i32
-  %o = fill %j {count = 1} : frag<1xi32>
+  %o = frag_splat %j {count = 1} : frag<1xi32>
   %x = const {value = 1.0} : frag<4xf32>
-  %m = alloc {at = 0} : shared<256xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128]] -> dim0 = 256}>
+  %m = local_alloc {at = 0} : shared<256xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128]] -> dim0 = 256}>
   shared_store %m, %o, %x {vector = 4}
   return
 }
@@ -142,9 +142,9 @@ kernel @k() {
 
 def test_a_copy_is_counted_at_both_ends() -> None:
     counters = Counters()
-    body = "%m = alloc {at = 0} : shared<64xf32, #flat>\nshared_copy %m, %i, %p\n"
+    body = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_copy %m, %i, %p\n"
     run(framed(body), np.zeros(64, np.float32), np.zeros(64, np.float32), counters=counters)
-    (copy,) = [op for op in counters.global_accesses if op.name == "shared_copy"]
+    (copy,) = [op for op in counters.global_accesses if op.name == "shared_cp_async"]
     assert counters.global_accesses[copy] == GlobalCounts(2, 8, 8)
     assert counters.shared_accesses[copy] == SharedCounts(2, 2, 2)
 
@@ -192,9 +192,9 @@ kernel @k(%p: ptr<f32>) {
   %b = const {value = 1.0} : frag<4xf16>
   %c = const {value = true} : frag<4xi1>
   %d = add %a, %a : frag<4xf32>
-  %e = element %d {register = 0} : f32
+  %e = frag_extract %d {register = 0} : f32
   %f = cast %b {to = f64} : frag<4xf64>
-  %q = fill %p {count = 4} : frag<4xptr<f32>>
+  %q = frag_splat %p {count = 4} : frag<4xptr<f32>>
   store %q, %d, %c
   %g = add %f, %f : frag<4xf64>
   return
@@ -216,8 +216,8 @@ kernel @k(%p: ptr<f32>) {
 
 def test_buffers_take_no_registers() -> None:
     module = thread_module(
-        framed("%m = alloc {at = 0} : shared<64xf32, #flat>\nshared_store %m, %i, %x\n")
+        framed("%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_store %m, %i, %x\n")
     )
     counts = registers(module.kernel)
-    (alloc,) = [op for op in counts if op.name == "alloc"]
+    (alloc,) = [op for op in counts if op.name == "local_alloc"]
     assert counts[alloc] == counts[alloc.prev]

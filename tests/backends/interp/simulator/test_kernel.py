@@ -49,7 +49,7 @@ def test_kernel_on_every_target(target: str) -> None:
     np.testing.assert_allclose(o, e / e.sum(1, keepdims=True), rtol=1e-5)
     assert kernel.target == Target("interp", target)
     assert list(kernel.asm) == ["source", "tile", "tile-optimized", "thread"]
-    assert "thread_id" in kernel.asm["thread"] or "linear_index" in kernel.asm["thread"]
+    assert "thread_id" in kernel.asm["thread"] or "layout_index" in kernel.asm["thread"]
 
 
 @pytest.mark.parametrize("target", ["interp", "interp:generic"])

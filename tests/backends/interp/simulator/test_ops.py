@@ -21,7 +21,7 @@ from tile.errors import (
     UnsupportedError,
     VectorAccessError,
 )
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.target import MATRIX, TARGETS
 
 OUT = "store %q, %y\n"
@@ -36,7 +36,7 @@ def ints(body: str, **options: Any) -> Any:
 
 
 def test_thread_id() -> None:
-    assert np.array_equal(ints("%n = fill %t {count = 1} : frag<1xi32>"), np.arange(64))
+    assert np.array_equal(ints("%n = frag_splat %t {count = 1} : frag<1xi32>"), np.arange(64))
 
 
 def test_linear_index_of_two_axes() -> None:
@@ -44,7 +44,7 @@ def test_linear_index_of_two_axes() -> None:
         "#linear{register = [], lane = [[0,1],[1,0],[0,2],[2,0],[4,0]], warp = [[0,4]] "
         "-> dim0 = 8, dim1 = 8}"
     )
-    found = ints(f"%n = linear_index {{layout = {layout}}} : frag<1xi32>")
+    found = ints(f"%n = layout_index {{layout = {layout}}} : frag<1xi32>")
     t = np.arange(64)
     bit = [t >> b & 1 for b in range(6)]
     row = bit[1] + 2 * bit[3] + 4 * bit[4]
@@ -54,8 +54,8 @@ def test_linear_index_of_two_axes() -> None:
 
 def test_a_layout_without_registers_gives_a_scalar() -> None:
     body = """
-  %s = linear_index {layout = #linear{lane = [[2],[4],[8],[16],[32]], warp = [[1]] -> dim0 = 64}} : i32
-  %n = fill %s {count = 1} : frag<1xi32>
+  %s = layout_index {layout = #linear{lane = [[2],[4],[8],[16],[32]], warp = [[1]] -> dim0 = 64}} : i32
+  %n = frag_splat %s {count = 1} : frag<1xi32>
 """
     t = np.arange(64)
     assert np.array_equal(ints(body), t % 32 * 2 + t // 32)
@@ -73,10 +73,10 @@ def test_the_program() -> None:
   %pid = program_id {axis = 0} : i32
   %two = const {value = 2} : i32
   %last = cmp %pid, %two {predicate = eq} : i1
-  %mask = fill %last {count = 1} : frag<1xi1>
+  %mask = frag_splat %last {count = 1} : frag<1xi1>
   %s = num_programs {axis = 0} : i32
   %sum = add %s, %pid : i32
-  %n = fill %sum {count = 1} : frag<1xi32>
+  %n = frag_splat %sum {count = 1} : frag<1xi32>
   %y = cast %n {to = f32} : frag<1xf32>
   store %q, %y, %mask
 """
@@ -90,15 +90,15 @@ FOUR = """
   %i1 = add %i, %one : frag<1xi32>
   %i2 = add %i1, %one : frag<1xi32>
   %i3 = add %i2, %one : frag<1xi32>
-  %four = pick %i, %i1, %i2, %i3 {registers = (3, 1, 0, 2)} : frag<4xi32>
+  %four = frag_shuffle %i, %i1, %i2, %i3 {registers = (3, 1, 0, 2)} : frag<4xi32>
 """
 
 
 def test_pick_and_element() -> None:
     for register, hundreds in enumerate([3, 1, 0, 2]):
-        body = f"%e = element %four {{register = {register}}} : i32\n%n = fill %e {{count = 1}} : frag<1xi32>"
+        body = f"%e = frag_extract %four {{register = {register}}} : i32\n%n = frag_splat %e {{count = 1}} : frag<1xi32>"
         assert np.array_equal(ints(FOUR + body), np.arange(64) + 100 * hundreds)
-        body = f"%n = pick %four {{registers = ({register})}} : frag<1xi32>"
+        body = f"%n = frag_shuffle %four {{registers = ({register})}} : frag<1xi32>"
         assert np.array_equal(ints(FOUR + body), np.arange(64) + 100 * hundreds)
 
 
@@ -106,9 +106,9 @@ def test_equal_registers_are_stored_once() -> None:
     """A constant is stored as one register, whatever its type."""
     body = """
   %c = const {value = 9} : frag<4xi32>
-  %e = element %c {register = 3} : i32
-  %f = fill %e {count = 2} : frag<2xi32>
-  %n = pick %i, %f, %c {registers = (6)} : frag<1xi32>
+  %e = frag_extract %c {register = 3} : i32
+  %f = frag_splat %e {count = 2} : frag<2xi32>
+  %n = frag_shuffle %i, %f, %c {registers = (6)} : frag<1xi32>
 """
     assert np.array_equal(ints(body), np.full(64, 9))
 
@@ -117,12 +117,12 @@ def test_pick_by() -> None:
     body = """
   %three = const {value = 3} : frag<1xi32>
   %which = and %i, %three : frag<1xi32>
-  %n = pick_by %four, %which : frag<1xi32>
+  %n = frag_gather %four, %which : frag<1xi32>
 """
     t = np.arange(64)
     assert np.array_equal(ints(FOUR + body), t + 100 * np.array([3, 1, 0, 2])[t % 4])
-    with pytest.raises(OutOfBoundsError, match=r"pick_by reads register 4 of 4") as caught:
-        result(FOUR + "%n = pick_by %four, %i : frag<1xi32>\n")
+    with pytest.raises(OutOfBoundsError, match=r"frag_gather reads register 4 of 4") as caught:
+        result(FOUR + "%n = frag_gather %four, %i : frag<1xi32>\n")
     assert "thread 4 (warp 0, lane 4)" in str(caught.value)
 
 
@@ -141,7 +141,7 @@ def test_shuffle() -> None:
   %m = const {value = 31} : i32
   %a = mul %t, %c : i32
   %lane = and %a, %m : i32
-  %y = shuffle %x, %lane : frag<1xf32>
+  %y = shuffle_idx %x, %lane : frag<1xf32>
 """
     t = np.arange(64)
     assert np.array_equal(result(body + OUT), t // 32 * 32 + t * 11 % 32)
@@ -149,7 +149,7 @@ def test_shuffle() -> None:
 
 @pytest.mark.parametrize("number", [32, -1])
 def test_lane_out_of_range(number: int) -> None:
-    body = f"%c = const {{value = {number}}} : i32\n%y = shuffle %x, %c : frag<1xf32>\n"
+    body = f"%c = const {{value = {number}}} : i32\n%y = shuffle_idx %x, %c : frag<1xf32>\n"
     with pytest.raises(ExecutionError, match=rf"shuffle reads lane {number} of a warp of 32"):
         result(body)
     with pytest.raises(ExecutionError, match=r"shuffle_xor by 32 exceeds a warp of 32"):
@@ -217,7 +217,7 @@ def test_programs_may_diverge() -> None:
   } else {
     yield %x
   }
-  %mask = fill %second {count = 1} : frag<1xi1>
+  %mask = frag_splat %second {count = 1} : frag<1xi1>
   store %q, %w, %mask
 """
     assert np.array_equal(result(body, grid=3), np.arange(64) ^ 3)
@@ -234,19 +234,19 @@ def test_thread_dot() -> None:
     out = np.zeros((64, 4, 2), np.float32)
     text = """
 kernel @k(%a: ptr<f32>, %b: ptr<f32>, %c: ptr<f32>, %o: ptr<f32>) {
-  %i16 = linear_index {layout = #linear{register = [[1],[2],[4],[8]], lane = [[16],[32],[64],[128],[256]], warp = [[512]] -> dim0 = 1024}} : frag<16xi32>
-  %i8 = linear_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]], warp = [[256]] -> dim0 = 512}} : frag<8xi32>
-  %af = fill %a {count = 16} : frag<16xptr<f32>>
+  %i16 = layout_index {layout = #linear{register = [[1],[2],[4],[8]], lane = [[16],[32],[64],[128],[256]], warp = [[512]] -> dim0 = 1024}} : frag<16xi32>
+  %i8 = layout_index {layout = #linear{register = [[1],[2],[4]], lane = [[8],[16],[32],[64],[128]], warp = [[256]] -> dim0 = 512}} : frag<8xi32>
+  %af = frag_splat %a {count = 16} : frag<16xptr<f32>>
   %ap = addptr %af, %i16 {stride = 4} : frag<16xptr<f32>>
   %av = load %ap : frag<16xf32>
-  %bf = fill %b {count = 8} : frag<8xptr<f32>>
+  %bf = frag_splat %b {count = 8} : frag<8xptr<f32>>
   %bp = addptr %bf, %i8 {stride = 4} : frag<8xptr<f32>>
   %bv = load %bp : frag<8xf32>
-  %cf = fill %c {count = 8} : frag<8xptr<f32>>
+  %cf = frag_splat %c {count = 8} : frag<8xptr<f32>>
   %cp = addptr %cf, %i8 {stride = 4} : frag<8xptr<f32>>
   %cv = load %cp : frag<8xf32>
-  %r = thread_dot %av, %bv, %cv {sizes = (1, 4, 2, 4)} : frag<8xf32>
-  %of = fill %o {count = 8} : frag<8xptr<f32>>
+  %r = fma_dot %av, %bv, %cv {sizes = (1, 4, 2, 4)} : frag<8xf32>
+  %of = frag_splat %o {count = 8} : frag<8xptr<f32>>
   %op = addptr %of, %i8 {stride = 4} : frag<8xptr<f32>>
   store %op, %r
   return
@@ -260,8 +260,8 @@ def _tile(name: str, ty: str, layout: Any) -> str:
     """Pointers %{name}p to a tile in row-major order, in a layout."""
     count = layout.in_size("register")
     return f"""
-  %{name}i = linear_index {{layout = {layout}}} : frag<{count}xi32>
-  %{name}f = fill %{name} {{count = {count}}} : frag<{count}xptr<{ty}>>
+  %{name}i = layout_index {{layout = {layout}}} : frag<{count}xi32>
+  %{name}f = frag_splat %{name} {{count = {count}}} : frag<{count}xptr<{ty}>>
   %{name}p = addptr %{name}f, %{name}i {{stride = {int(ty[1:]) // 8}}} : frag<{count}xptr<{ty}>>
 """
 
@@ -292,7 +292,7 @@ def test_matrix_multiply(
     c = rng.integers(-4, 4, (2 * m, n)).astype(f"{acc[0]}{int(acc[1:]) // 8}")
     out = np.zeros_like(c)
     layouts = {
-        operand: matrix_layout(x.shape, MatrixShape(*shape), operand, (2, 1))
+        operand: matrix_layout(x.shape, MmaShape(*shape), operand, (2, 1))
         for operand, x in zip(Operand, (a, b, c), strict=True)
     }
     counts = [layout.in_size("register") for layout in layouts.values()]
@@ -305,7 +305,7 @@ kernel @k(%a: ptr<{ty}>, %b: ptr<{ty}>, %c: ptr<{acc}>, %o: ptr<{acc}>) {{
   %av = load %ap : frag<{counts[0]}x{ty}>
   %bv = load %bp : frag<{counts[1]}x{ty}>
   %cv = load %cp : frag<{counts[2]}x{acc}>
-  %r = matrix_multiply %av, %bv, %cv {{shape = {shape}, repeats = {repeats}}} : frag<{counts[2]}x{acc}>
+  %r = mma %av, %bv, %cv {{shape = {shape}, repeats = {repeats}}} : frag<{counts[2]}x{acc}>
   store %op, %r
   return
 }}
@@ -320,7 +320,7 @@ kernel @k() {
   %a = const {value = 1.0} : frag<8xf16>
   %b = const {value = 1.0} : frag<COUNTxf16>
   %c = const {value = 1.0} : frag<4xf32>
-  %r = matrix_multiply %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} : frag<4xf32>
+  %r = mma %a, %b, %c {shape = (16, 8, 16, 16), repeats = (1, 1, 1)} : frag<4xf32>
   return
 }
 """
@@ -335,17 +335,17 @@ kernel @k() {
 
 VECTORS = """
 kernel @k(%in: ptr<f32>, %out: ptr<f32>, %shift: i32, %step: i32, %n: i32) {
-  %i = linear_index {layout = #linear{register = [[1],[2]], lane = [[4],[8],[16],[32],[64]], warp = [[128]] -> dim0 = 256}} : frag<4xi32>
-  %fs = fill %step {count = 4} : frag<4xi32>
+  %i = layout_index {layout = #linear{register = [[1],[2]], lane = [[4],[8],[16],[32],[64]], warp = [[128]] -> dim0 = 256}} : frag<4xi32>
+  %fs = frag_splat %step {count = 4} : frag<4xi32>
   %is = mul %i, %fs : frag<4xi32>
-  %fd = fill %shift {count = 4} : frag<4xi32>
+  %fd = frag_splat %shift {count = 4} : frag<4xi32>
   %j = add %is, %fd : frag<4xi32>
-  %fn = fill %n {count = 4} : frag<4xi32>
+  %fn = frag_splat %n {count = 4} : frag<4xi32>
   %mask = cmp %i, %fn {predicate = lt} : frag<4xi1>
-  %fi = fill %in {count = 4} : frag<4xptr<f32>>
+  %fi = frag_splat %in {count = 4} : frag<4xptr<f32>>
   %p = addptr %fi, %j {stride = 4} : frag<4xptr<f32>>
   %x = load %p, %mask {vector = 4} : frag<4xf32>
-  %fo = fill %out {count = 4} : frag<4xptr<f32>>
+  %fo = frag_splat %out {count = 4} : frag<4xptr<f32>>
   %q = addptr %fo, %j {stride = 4} : frag<4xptr<f32>>
   store %q, %x, %mask {vector = 4}
   return
@@ -376,7 +376,7 @@ def test_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shift", "step", "n", "what", "where"),
+    ("shift", "debug_step", "n", "what", "where"),
     [
         (1, 1, 256, "that is not aligned to its 16 bytes", "register 0, in program .* thread 0 "),
         (0, 2, 256, "of 4 elements that are not contiguous", "register 0, in program .* thread 0 "),
@@ -404,7 +404,7 @@ def test_out_of_bounds_names_the_register_and_thread() -> None:
 def test_vectors_wider_than_the_target_are_refused() -> None:
     text = """
 kernel @k(%in: ptr<f32>) {
-  %p = fill %in {count = 8} : frag<8xptr<f32>>
+  %p = frag_splat %in {count = 8} : frag<8xptr<f32>>
   %x = load %p {vector = 8} : frag<8xf32>
   return
 }
@@ -467,8 +467,8 @@ def test_more_programs_than_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> No
     text = """
 kernel @k(%out: ptr<i32>) {
   %t = thread_id : i32
-  %m = alloc {at = 0} : shared<64xi32, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>
-  %i = fill %t {count = 1} : frag<1xi32>
+  %m = local_alloc {at = 0} : shared<64xi32, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>
+  %i = frag_splat %t {count = 1} : frag<1xi32>
   shared_store %m, %i, %i
   barrier
   %c = const {value = 63} : frag<1xi32>
@@ -479,7 +479,7 @@ kernel @k(%out: ptr<i32>) {
   %b = mul %pid, %n : i32
   %at = add %b, %t : i32
   %p = addptr %out, %at {stride = 4} : ptr<i32>
-  %v = element %r : i32
+  %v = frag_extract %r : i32
   store %p, %v
   return
 }
@@ -498,9 +498,9 @@ kernel @k(%lock: ptr<i32>, %sum: ptr<i32>) {
   %c0 = const {value = 0} : i32
   %c1 = const {value = 1} : i32
   %first = cmp %t, %c0 {predicate = eq} : i1
-  %fm = fill %first {count = 1} : frag<1xi1>
-  %z = fill %c0 {count = 1} : frag<1xi32>
-  %m = alloc {at = 0} : shared<1xi32, #one>
+  %fm = frag_splat %first {count = 1} : frag<1xi1>
+  %z = frag_splat %c0 {count = 1} : frag<1xi32>
+  %m = local_alloc {at = 0} : shared<1xi32, #one>
   %r = while iter(%held = %c1) : i32 {
     %busy = cmp %held, %c0 {predicate = ne} : i1
     condition %busy
@@ -511,12 +511,12 @@ kernel @k(%lock: ptr<i32>, %sum: ptr<i32>) {
     } else {
       yield %c1
     }
-    %mf = fill %mine {count = 1} : frag<1xi32>
+    %mf = frag_splat %mine {count = 1} : frag<1xi32>
     barrier
     shared_store %m, %z, %mf, %fm
     barrier
     %gf = shared_load %m, %z : frag<1xi32>
-    %got = element %gf : i32
+    %got = frag_extract %gf : i32
     yield %got
   }
   %s = load %sum : i32
@@ -550,15 +550,15 @@ func @twice(%x: frag<1xf32>) -> (frag<1xf32>) {
 
 
 def test_buffers_without_an_offset() -> None:
-    body = "%m = alloc : shared<64xf32, #flat>\n"
+    body = "%m = local_alloc : shared<64xf32, #flat>\n"
     with pytest.raises(
-        UnsupportedError, match="has no offset yet; the pass plan-shared assigns it"
+        UnsupportedError, match="has no offset yet; the pass allocate-shared assigns it"
     ):
         result(body)
 
 
 def test_too_much_shared_memory() -> None:
-    body = "%m = alloc {at = 49152} : shared<64xf32, #flat>\n"
+    body = "%m = local_alloc {at = 49152} : shared<64xf32, #flat>\n"
     message = "target plain has at most 49152 bytes of shared memory; this one takes 49408"
     with pytest.raises(OutOfResourcesError, match=message):
         result(body, target="plain")
@@ -578,19 +578,19 @@ MATRICES = """
 #row = #linear{register = REGISTER, lane = LANE, warp = WARP -> dim0 = NUMBER}
 #flat = #linear{offset = OFFSET -> dim0 = NUMBER}
 kernel @k(%in: ptr<TYPE>, %out: ptr<TYPE>) {
-  %i = linear_index {layout = #row} : frag<ROWxi32>
-  %from = fill %in {count = ROW} : frag<ROWxptr<TYPE>>
+  %i = layout_index {layout = #row} : frag<ROWxi32>
+  %from = frag_splat %in {count = ROW} : frag<ROWxptr<TYPE>>
   %p = addptr %from, %i {stride = SIZE} : frag<ROWxptr<TYPE>>
   %x = load %p : frag<ROWxTYPE>
-  %m = alloc {at = 128} : shared<NUMBERxTYPE, #flat>
-  %first = pick %i {registers = (0,)} : frag<1xi32>
+  %m = local_alloc {at = 128} : shared<NUMBERxTYPE, #flat>
+  %first = frag_shuffle %i {registers = (0,)} : frag<1xi32>
   shared_store %m, %first, %x {vector = ROW}
   BARRIER
   %other = const {value = XOR} : frag<1xi32>
   %o = xor %first, %other : frag<1xi32>
-  %y = shared_matrix_load %m, %o {matrices = COUNT, transposed = FLIPPED} : frag<GOTxTYPE>
-  %j = linear_index {layout = #linear{register = GOT_BITS, lane = GOT_LANE, warp = GOT_WARP -> dim0 = GOT_ALL}} : frag<GOTxi32>
-  %to = fill %out {count = GOT} : frag<GOTxptr<TYPE>>
+  %y = ldmatrix %m, %o {matrices = COUNT, transposed = FLIPPED} : frag<GOTxTYPE>
+  %j = layout_index {layout = #linear{register = GOT_BITS, lane = GOT_LANE, warp = GOT_WARP -> dim0 = GOT_ALL}} : frag<GOTxi32>
+  %to = frag_splat %out {count = GOT} : frag<GOTxptr<TYPE>>
   %q = addptr %to, %j {stride = SIZE} : frag<GOTxptr<TYPE>>
   store %q, %y
   return
@@ -625,7 +625,7 @@ def matrices(
     }  # fmt: skip
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, str(words[word]))
-    stored = "shared_matrix_store" in text
+    stored = "stmatrix" in text
     out = np.zeros((64, row if stored else got), array.dtype)
     run(text, array, out, **{"target": "matrix", **options})
     return out
@@ -633,15 +633,15 @@ def matrices(
 
 # The end of another kernel: what was loaded, and one more, is stored where it came from.
 STORED = """
-  %n = alloc {at = 4224} : shared<NUMBERxTYPE, #flat>
+  %n = local_alloc {at = 4224} : shared<NUMBERxTYPE, #flat>
   shared_store %n, %first, %x {vector = ROW}
   barrier
   %one = const {value = 1} : frag<GOTxTYPE>
   %z = add %y, %one : frag<GOTxTYPE>
-  shared_matrix_store %n, %o, %z {matrices = COUNT, transposed = FLIPPED}
+  stmatrix %n, %o, %z {matrices = COUNT, transposed = FLIPPED}
   AFTER
   %w = shared_load %n, %first {vector = ROW} : frag<ROWxTYPE>
-  %to = fill %out {count = ROW} : frag<ROWxptr<TYPE>>
+  %to = frag_splat %out {count = ROW} : frag<ROWxptr<TYPE>>
   %q = addptr %to, %i {stride = SIZE} : frag<ROWxptr<TYPE>>
   store %q, %w
   return
@@ -679,7 +679,7 @@ def test_ldmatrix_without_a_barrier() -> None:
 def test_target_without_stmatrix(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.zeros((64, 8), np.float16)
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
-    target = dataclasses.replace(MATRIX, name="loads", matrix_stores=False)
+    target = dataclasses.replace(MATRIX, name="loads", has_stmatrix=False)
     monkeypatch.setitem(TARGETS, "loads", target)
     with pytest.raises(UnsupportedError, match="target loads has no stmatrix"):
         matrices(array, 4, text=text.replace("{value = 1}", "{value = 1.0}"), target="loads")
@@ -735,10 +735,10 @@ def test_target_without_ldmatrix() -> None:
 )
 def test_lane_reduce(kind: str, combine: np.ufunc) -> None:
     body = f"""
-  %one = fill %t {{count = 1}} : frag<1xi32>
+  %one = frag_splat %t {{count = 1}} : frag<1xi32>
   %k = const {{value = 7}} : frag<1xi32>
   %m = mul %one, %k : frag<1xi32>
-  %n = lane_reduce %m {{kind = {kind}}} : frag<1xi32>
+  %n = warp_reduce %m {{kind = {kind}}} : frag<1xi32>
 """
     wanted = combine.reduce(7 * np.arange(64).reshape(2, 32), axis=1)
     assert np.array_equal(ints(body, target="matrix"), np.repeat(wanted, 32))
@@ -746,8 +746,8 @@ def test_lane_reduce(kind: str, combine: np.ufunc) -> None:
 
 def test_target_without_warp_reductions() -> None:
     body = """
-  %one = fill %t {count = 1} : frag<1xi32>
-  %n = lane_reduce %one {kind = sum} : frag<1xi32>
+  %one = frag_splat %t {count = 1} : frag<1xi32>
+  %n = warp_reduce %one {kind = sum} : frag<1xi32>
 """
     with pytest.raises(UnsupportedError, match="async has no warp reduction of i32 by sum"):
         ints(body, target="async")

@@ -17,7 +17,7 @@ from tile.errors import CopyInFlightError, RaceError
 from tile.ir.core import Module
 from tile.simt.target import TARGETS
 
-KINDS = {"barrier": RaceError, "copy_wait": CopyInFlightError}
+KINDS = {"barrier": RaceError, "cp_async_wait_group": CopyInFlightError}
 
 
 @tile.jit
@@ -102,11 +102,11 @@ def test_threads_that_copy_a_tile_smaller_than_the_program() -> None:
     module = lowered(matmul, "async", a, b, c, n, BM=block, BN=block, BK=block, num_warps=16)
     run_threads(module, TARGETS["async"], 16, (2, 2, 1), arguments)
     np.testing.assert_array_equal(c, a @ b)
-    copies = [op for op in module.walk() if op.name == "shared_copy"]
+    copies = [op for op in module.walk() if op.name == "shared_cp_async"]
     assert copies
     for number in range(len(copies)):
         planted = module.clone()
-        op = [op for op in planted.walk() if op.name == "shared_copy"][number]
+        op = [op for op in planted.walk() if op.name == "shared_cp_async"][number]
         assert op["active"] is not None
         op.set_operand(4, None)
         with pytest.raises(RaceError, match="copies to one shared-memory address from several"):

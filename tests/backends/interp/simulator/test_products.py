@@ -10,18 +10,18 @@ import pytest
 from tests.backends.interp.simulator.kernels import run
 from tile.errors import (
     DivergenceError,
-    ProductInFlightError,
     RaceError,
     TileError,
     UndefinedReadError,
     UnsupportedError,
+    WgmmaInFlightError,
 )
 from tile.ir import semantics
 from tile.ir.types import F8E4M3, SCALARS
-from tile.simt.hopper.wgmma_layouts import factor_layout
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
 
-RIGHT = factor_layout((16, 16), 16, 1, 16)
-LEFT = factor_layout((64, 16), 16, 1, 16)
+RIGHT = operand_layout_in_shared((16, 16), 16, 1, 16)
+LEFT = operand_layout_in_shared((64, 16), 16, 1, 16)
 assert RIGHT is not None and LEFT is not None
 
 # The a operand is all ones; the b operand is the argument, in the order of the buffer.
@@ -32,13 +32,13 @@ FRAME = f"""
 #line = #linear{{register = [[1]], lane = [[2],[4],[8],[16],[32]], warp = [[64],[128]] -> dim0 = 256}}
 #acc = #linear{{register = [[0,1],[8,0],[0,8]], lane = [[0,2],[0,4],[1,0],[2,0],[4,0]], warp = [[16,0],[32,0]] -> dim0 = 64, dim1 = 16}}
 kernel @k(%in: ptr<f16>, %out: ptr<f32>, %n: i32) {{
-  %i = linear_index {{layout = #line}} : frag<2xi32>
-  %from = fill %in {{count = 2}} : frag<2xptr<f16>>
+  %i = layout_index {{layout = #line}} : frag<2xi32>
+  %from = frag_splat %in {{count = 2}} : frag<2xptr<f16>>
   %p = addptr %from, %i {{stride = 2}} : frag<2xptr<f16>>
   %x = load %p : frag<2xf16>
-  %o = linear_index {{layout = #two}} : frag<1xi32>
-  %at = linear_index {{layout = #acc}} : frag<8xi32>
-  %to = fill %out {{count = 8}} : frag<8xptr<f32>>
+  %o = layout_index {{layout = #two}} : frag<1xi32>
+  %at = layout_index {{layout = #acc}} : frag<8xi32>
+  %to = frag_splat %out {{count = 8}} : frag<8xptr<f32>>
   %q = addptr %to, %at {{stride = 4}} : frag<8xptr<f32>>
   %a = const {{value = 1.0}} : frag<8xf16>
   %z = const {{value = 0.0}} : frag<8xf32>
@@ -48,13 +48,13 @@ BODY
   return
 }}
 """
-ALLOC = "%m = alloc {at = 0} : shared<16x16xf16, #b>\n"
+ALLOC = "%m = local_alloc {at = 0} : shared<16x16xf16, #b>\n"
 STORE = "shared_store %m, %o, %x {vector = 2}\n"
-FENCE = "group_fence\n"
+FENCE = "fence_proxy_async\n"
 BARRIER = "barrier\n"
 HOW = "{shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>\n"
-DOT = "%r = group_dot %a, %m, %z " + HOW
-WAIT = "%s = group_wait %r {pending = 0} : frag<8xf32>\n"
+DOT = "%r = wgmma %a, %m, %z " + HOW
+WAIT = "%s = wgmma_wait %r {pending = 0} : frag<8xf32>\n"
 OUT = "store %q, %s\n"
 READY = ALLOC + STORE + FENCE + BARRIER
 
@@ -88,7 +88,7 @@ def test_operand_that_threads_stored() -> None:
 
 
 def test_accumulate_into_a_wgmma_in_flight() -> None:
-    second = f"%t = group_dot %a, %m, %r {HOW}"
+    second = f"%t = wgmma %a, %m, %r {HOW}"
     body = READY + DOT + second + WAIT.replace("%r", "%t") + OUT
     np.testing.assert_array_equal(result(body), 2 * wgmma_result())
 
@@ -96,8 +96,8 @@ def test_accumulate_into_a_wgmma_in_flight() -> None:
 def test_a_operand_in_shared_memory() -> None:
     body = (
         READY.replace(FENCE + BARRIER, "")
-        + "%l = alloc {at = 1024} : shared<64x16xf16, #a>\n"
-        + "%ol = linear_index {layout = #linear{register = [], lane = [[8],[16],[32],[64],[128]], "
+        + "%l = local_alloc {at = 1024} : shared<64x16xf16, #a>\n"
+        + "%ol = layout_index {layout = #linear{register = [], lane = [[8],[16],[32],[64],[128]], "
         + "warp = [[256],[512]] -> dim0 = 1024}} : frag<1xi32>\n"
         + "shared_store %l, %ol, %a {vector = 8}\n"
         + FENCE
@@ -112,7 +112,7 @@ def test_a_operand_in_shared_memory() -> None:
 def test_no_fence_after_the_store() -> None:
     for fence in ("", FENCE):
         body = ALLOC + fence + STORE + BARRIER + DOT + WAIT + OUT
-        fails(RaceError, body, "with no group_fence by that thread")
+        fails(RaceError, body, "with no fence_proxy_async by that thread")
 
 
 def test_no_barrier_after_the_store() -> None:
@@ -126,7 +126,7 @@ def test_operand_never_stored() -> None:
 
 def test_store_over_an_operand_in_flight() -> None:
     body = READY + DOT + BARRIER + STORE + WAIT + OUT
-    fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
+    fails(WgmmaInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
 def test_store_after_the_wait_needs_a_barrier() -> None:
@@ -138,33 +138,33 @@ def test_store_after_the_wait_needs_a_barrier() -> None:
 
 def test_wait_that_leaves_the_wgmma_in_flight() -> None:
     left = WAIT.replace("pending = 0", "pending = 1")
-    fails(ProductInFlightError, READY + DOT + left + OUT, "`store` uses a wgmma accumulator")
+    fails(WgmmaInFlightError, READY + DOT + left + OUT, "`store` uses a wgmma accumulator")
     body = READY + DOT + left + BARRIER + STORE + OUT.replace("%s", "%z")
-    fails(ProductInFlightError, body, "writes shared memory that a wgmma in flight still reads")
+    fails(WgmmaInFlightError, body, "writes shared memory that a wgmma in flight still reads")
 
 
 def test_wait_for_all_but_the_last_wgmma() -> None:
-    second = f"%t = group_dot %a, %m, %z {HOW}"
+    second = f"%t = wgmma %a, %m, %z {HOW}"
     left = WAIT.replace("pending = 0", "pending = 1")
     np.testing.assert_array_equal(result(READY + DOT + second + left + OUT), wgmma_result())
     # The first wgmma has completed, not the second.
     body = READY + DOT + second + left.replace("%r", "%t") + OUT
-    fails(ProductInFlightError, body, "uses a wgmma accumulator")
+    fails(WgmmaInFlightError, body, "uses a wgmma accumulator")
 
 
 def test_no_wait() -> None:
-    fails(ProductInFlightError, READY + DOT + OUT.replace("%s", "%r"), "`store` uses")
+    fails(WgmmaInFlightError, READY + DOT + OUT.replace("%s", "%r"), "`store` uses")
 
 
 def test_operand_from_an_accumulator_in_flight() -> None:
     body = READY + DOT + "%c = cast %r {to = f16} : frag<8xf16>\n" + WAIT + OUT
-    fails(ProductInFlightError, body, "`cast` uses")
+    fails(WgmmaInFlightError, body, "`cast` uses")
 
 
 LOOP = """
   %v = for %i2 = %zero to %n step %one iter(%acc = %z) : frag<8xf32> {
-    %r = group_dot %a, %m, %acc {shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>
-    %w = group_wait %r {pending = 1} : frag<8xf32>
+    %r = wgmma %a, %m, %acc {shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>
+    %w = wgmma_wait %r {pending = 1} : frag<8xf32>
     yield %w
   }
 """
@@ -177,12 +177,12 @@ def test_wgmma_in_flight_across_iterations() -> None:
 
 
 def test_no_wait_after_a_loop() -> None:
-    fails(ProductInFlightError, READY + LOOP + OUT.replace("%s", "%v"), "`store` uses")
+    fails(WgmmaInFlightError, READY + LOOP + OUT.replace("%s", "%v"), "`store` uses")
 
 
 def test_use_inside_a_loop() -> None:
-    used = "%h = mul %acc, %acc : frag<8xf32>\n    %r = group_dot"
-    fails(ProductInFlightError, READY + LOOP.replace("%r = group_dot", used), "`mul` uses")
+    used = "%h = mul %acc, %acc : frag<8xf32>\n    %r = wgmma"
+    fails(WgmmaInFlightError, READY + LOOP.replace("%r = wgmma", used), "`mul` uses")
 
 
 def test_use_after_a_branch() -> None:
@@ -192,7 +192,7 @@ def test_use_after_a_branch() -> None:
         + DOT
         + "yield %r\n} else {\nyield %z\n}\n"
     )
-    fails(ProductInFlightError, body + OUT, "`store` uses")
+    fails(WgmmaInFlightError, body + OUT, "`store` uses")
 
 
 def test_some_threads_of_a_warpgroup() -> None:
@@ -203,7 +203,7 @@ def test_some_threads_of_a_warpgroup() -> None:
         + WAIT
         + "yield\n} else {\nyield\n}\n"
     )
-    fails(DivergenceError, body, "executes `group_dot` with only some threads of a program")
+    fails(DivergenceError, body, "executes `wgmma` with only some threads of a program")
 
 
 @pytest.mark.parametrize(
@@ -212,14 +212,14 @@ def test_some_threads_of_a_warpgroup() -> None:
         (READY + DOT + WAIT, "target matrix has no wgmma", {"target": "matrix"}),
         (
             READY.replace("at = 0", "at = 256") + DOT + WAIT,
-            "group_dot accepts no buffer at byte 256",
+            "wgmma accepts no buffer at byte 256",
             {},
         ),
         (
             READY.replace("#b", "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}")
             + DOT
             + WAIT,
-            "group_dot accepts no shared<16x16xf16",
+            "wgmma accepts no shared<16x16xf16",
             {},
         ),
     ],
@@ -232,7 +232,7 @@ def other(element: str, along: int, into: str | None = None) -> str:
     """Return a kernel that multiplies ones by an operand of 8 or 32 bits, contiguous along an axis."""
     bits = 32 if element == "f32" else 8
     k = 256 // bits
-    layout = factor_layout((k, 16), bits, along, k if along == 0 else 16)
+    layout = operand_layout_in_shared((k, 16), bits, along, k if along == 0 else 16)
     each = k * 16 // 128
     bases = [f"[{1 << bit}]" for bit in range(9)][: (k * 16).bit_length() - 1]
     register, rest = bases[: each.bit_length() - 1], bases[each.bit_length() - 1 :]
@@ -245,32 +245,32 @@ def other(element: str, along: int, into: str | None = None) -> str:
 #line = #linear{{{line} -> dim0 = {k * 16}}}
 #acc = #linear{{register = [[0,1],[8,0],[0,8]], lane = [[0,2],[0,4],[1,0],[2,0],[4,0]], warp = [[16,0],[32,0]] -> dim0 = 64, dim1 = 16}}
 kernel @k(%in: ptr<{element}>, %out: ptr<{acc}>) {{
-  %i = linear_index {{layout = #line}} : frag<{each}xi32>
-  %from = fill %in {{count = {each}}} : frag<{each}xptr<{element}>>
+  %i = layout_index {{layout = #line}} : frag<{each}xi32>
+  %from = frag_splat %in {{count = {each}}} : frag<{each}xptr<{element}>>
   %p = addptr %from, %i {{stride = {bits // 8}}} : frag<{each}xptr<{element}>>
   %x = load %p : frag<{each}x{element}>
-  %at = linear_index {{layout = #acc}} : frag<8xi32>
-  %to = fill %out {{count = 8}} : frag<8xptr<{acc}>>
+  %at = layout_index {{layout = #acc}} : frag<8xi32>
+  %to = frag_splat %out {{count = 8}} : frag<8xptr<{acc}>>
   %q = addptr %to, %at {{stride = {2 if acc == "f16" else 4}}} : frag<8xptr<{acc}>>
   %a = const {{value = {one}}} : frag<{k // 2}x{element}>
   %z = const {{value = {zero}}} : frag<8x{acc}>
-  %m = alloc {{at = 0}} : shared<{k}x16x{element}, #b>
+  %m = local_alloc {{at = 0}} : shared<{k}x16x{element}, #b>
   shared_store %m, %i, %x {{vector = 1}}
-  group_fence
+  fence_proxy_async
   barrier
-  %r = group_dot %a, %m, %z {{{how}}} : frag<8x{acc}>
-  %s = group_wait %r {{pending = 0}} : frag<8x{acc}>
+  %r = wgmma %a, %m, %z {{{how}}} : frag<8x{acc}>
+  %s = wgmma_wait %r {{pending = 0}} : frag<8x{acc}>
   store %q, %s
   return
 }}
 """
 
 
-@pytest.mark.parametrize("element", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
+@pytest.mark.parametrize("frag_extract", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
 def test_other_element_types(element: str) -> None:
     dtype = semantics.numpy_dtype(SCALARS[element])
     rows = 8 if element == "f32" else 32
-    layout = factor_layout((rows, 16), 8 * dtype.itemsize, 0, rows)
+    layout = operand_layout_in_shared((rows, 16), 8 * dtype.itemsize, 0, rows)
     assert layout is not None
     numbers = np.random.default_rng(1).integers(0, 15, rows * 16)
     if element == "f32":
@@ -281,14 +281,14 @@ def test_other_element_types(element: str) -> None:
     run(other(element, 0), operand, out, target="group", warps=4)
     whole = operand[layout.invert().table()["offset"].reshape(rows, 16)]
     if element == "f32":
-        whole = semantics.cut(whole, 10)
+        whole = semantics.truncate_mantissa(whole, 10)
     np.testing.assert_array_equal(out, np.broadcast_to(whole.astype(acc).sum(axis=0), (64, 16)))
 
 
 def test_accumulators_of_8_bit_floats_have_few_bits() -> None:
     """Adding 1/64 to 448 loses the bits beyond 13; adding 31 times 1/64 keeps some."""
     operand = np.full(512, 2.0**-6, semantics.numpy_dtype(F8E4M3))
-    layout = factor_layout((32, 16), 8, 0, 32)
+    layout = operand_layout_in_shared((32, 16), 8, 0, 32)
     assert layout is not None
     operand[layout.invert().table()["offset"].reshape(32, 16)[5]] = 448
     out = np.zeros((64, 16), np.float32)
@@ -297,7 +297,7 @@ def test_accumulators_of_8_bit_floats_have_few_bits() -> None:
 
 
 def test_other_element_types_must_be_k_major() -> None:
-    with pytest.raises(UnsupportedError, match="group_dot accepts no shared<8x16xf32"):
+    with pytest.raises(UnsupportedError, match="wgmma accepts no shared<8x16xf32"):
         run(
             other("f32", 1),
             np.zeros(128, np.float32),

@@ -18,7 +18,7 @@ from tile.errors import (
     VectorAccessError,
 )
 
-ALLOC = "%m = alloc {at = 0} : shared<64xf32, #flat>\n"
+ALLOC = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\n"
 STORE = "shared_store %m, %i, %x\n"
 # Each thread reads the element of the next one.
 NEXT = """
@@ -84,7 +84,7 @@ def test_one_store_of_one_value_by_many() -> None:
 
 def test_other_bytes_are_no_conflict() -> None:
     body = (
-        ALLOC + STORE + "%n = alloc {at = 256} : shared<64xf32, #flat>\n"
+        ALLOC + STORE + "%n = local_alloc {at = 256} : shared<64xf32, #flat>\n"
         "shared_store %n, %i, %x\n"
         "barrier\n" + NEXT + "%y = shared_load %n, %j : frag<1xf32>\n" + OUT
     )
@@ -149,11 +149,11 @@ def test_one_store_of_different_values() -> None:
 def test_a_race_of_buffers_that_overlap() -> None:
     fails(
         RaceError,
-        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "%n = alloc {at = 0} : "
+        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "%n = local_alloc {at = 0} : "
         "shared<64xf32, #flat>\n"
         "shared_store %n, %i, %x\n",
         "read by thread 1 (warp 0, lane 1), by `shared_load` at line 7:",
-        "by `alloc` at line 8:",
+        "by `local_alloc` at line 8:",
     )
 
 
@@ -198,7 +198,7 @@ def test_reading_unwritten_memory() -> None:
 
 def test_new_buffer_is_undefined() -> None:
     body = (
-        ALLOC + STORE + "barrier\n%n = alloc {at = 0} : shared<64xf32, #flat>\n"
+        ALLOC + STORE + "barrier\n%n = local_alloc {at = 0} : shared<64xf32, #flat>\n"
         "%y = shared_load %n, %i : frag<1xf32>\n"
     )
     fails(UndefinedReadError, body)
@@ -207,7 +207,7 @@ def test_new_buffer_is_undefined() -> None:
 @pytest.mark.parametrize(("number", "shown"), [(64, "64"), (-1, "-1")])
 def test_out_of_bounds_of_the_buffer(number: int, shown: str) -> None:
     body = (
-        f"%m = alloc {{at = 256}} : shared<64xf32, #flat>\n"
+        f"%m = local_alloc {{at = 256}} : shared<64xf32, #flat>\n"
         f"%o = const {{value = {number}}} : frag<1xi32>\nshared_store %m, %o, %x\n"
     )
     fails(
@@ -222,8 +222,8 @@ def test_out_of_bounds_of_the_buffer(number: int, shown: str) -> None:
 def test_out_of_bounds_of_the_stage() -> None:
     """The next stage exists, but is another buffer."""
     body = (
-        "%m = alloc {at = 0} : shared<64xf32, #flat, stages = 2>\n"
-        "%turn = const {value = 0} : i32\n%s = slot %m, %turn : shared<64xf32, #flat>\n"
+        "%m = local_alloc {at = 0} : shared<64xf32, #flat, stages = 2>\n"
+        "%turn = const {value = 0} : i32\n%s = local_subview %m, %turn : shared<64xf32, #flat>\n"
         "%o = const {value = 64} : frag<1xi32>\nshared_store %s, %o, %x\n"
     )
     fails(SharedBoundsError, body, "element 64 of a buffer of 64", "stages = 2")
@@ -247,8 +247,8 @@ def test_a_vector_that_is_not_aligned() -> None:
 
 # -- copies
 
-COPY = ALLOC + "shared_copy %m, %i, %p\ncopy_commit\n"
-WAIT = "copy_wait {pending = 0}\n"
+COPY = ALLOC + "shared_cp_async %m, %i, %p\ncopy_commit\n"
+WAIT = "cp_async_wait_group {pending = 0}\n"
 
 
 def test_a_copy_that_was_waited_for() -> None:
@@ -265,8 +265,8 @@ def test_a_read_of_a_copy_that_nobody_waited_for() -> None:
     fails(
         CopyInFlightError,
         COPY + "barrier\n" + LOAD_OWN,
-        "`k` accesses shared memory that an asynchronous copy still writes; copy_wait waits for it",
-        "copy started by thread 0 (warp 0, lane 0), by `shared_copy` at line 2:",
+        "`k` accesses shared memory that an asynchronous copy still writes; cp_async_wait_group waits for it",
+        "copy started by thread 0 (warp 0, lane 0), by `shared_cp_async` at line 2:",
     )
 
 
@@ -279,40 +279,42 @@ def test_no_barrier_after_the_wait() -> None:
         RaceError,
         COPY + "barrier\n" + WAIT + NEXT + LOAD_NEXT,
         "reads shared memory that another thread wrote",
-        "written by thread 1 (warp 0, lane 1), by `shared_copy` at line 2:",
+        "written by thread 1 (warp 0, lane 1), by `shared_cp_async` at line 2:",
     )
 
 
 def test_a_copy_over_what_another_reads() -> None:
     fails(
         RaceError,
-        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "shared_copy %m, %i, %p\n",
+        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "shared_cp_async %m, %i, %p\n",
         "writes shared memory that another thread read",
     )
 
 
 def test_a_copy_of_no_group_is_not_waited_for() -> None:
-    body = ALLOC + "shared_copy %m, %i, %p\n" + WAIT + LOAD_OWN
+    body = ALLOC + "shared_cp_async %m, %i, %p\n" + WAIT + LOAD_OWN
     fails(CopyInFlightError, body)
 
 
 RING = """
-  %m = alloc {at = 0} : shared<64xf32, #flat, stages = 2>
+  %m = local_alloc {at = 0} : shared<64xf32, #flat, stages = 2>
   %turn = const {value = 0} : i32
-  %a = slot %m, %turn : shared<64xf32, #flat>
-  %b = slot %m, %turn {shift = 1} : shared<64xf32, #flat>
-  shared_copy %a, %i, %p
-  copy_commit
-  shared_copy %b, %i, %q
-  copy_commit
+  %a = local_subview %m, %turn : shared<64xf32, #flat>
+  %b = local_subview %m, %turn {shift = 1} : shared<64xf32, #flat>
+  shared_cp_async %a, %i, %p
+  cp_async_commit_group
+  shared_cp_async %b, %i, %q
+  cp_async_commit_group
 """
 
 
 def test_the_last_groups_stay_in_flight() -> None:
     first = "%z = shared_load %a, %i : frag<1xf32>\nstore %q, %z\n"
     second = "%z = shared_load %b, %i : frag<1xf32>\nstore %q, %z\n"
-    assert np.array_equal(result(RING + "copy_wait {pending = 1}\n" + first), np.arange(64))
-    fails(CopyInFlightError, RING + "copy_wait {pending = 1}\n" + second)
+    assert np.array_equal(
+        result(RING + "cp_async_wait_group {pending = 1}\n" + first), np.arange(64)
+    )
+    fails(CopyInFlightError, RING + "cp_async_wait_group {pending = 1}\n" + second)
     assert np.array_equal(result(RING + WAIT + second), np.full(64, -1))
 
 
@@ -320,19 +322,19 @@ def test_zeros_where_the_mask_of_a_copy_is_false() -> None:
     body = (
         ALLOC + "%ten = const {value = 10} : frag<1xi32>\n"
         "%few = cmp %i, %ten {predicate = lt} : frag<1xi1>\n"
-        "shared_copy %m, %i, %p, %few\ncopy_commit\n" + WAIT + LOAD_OWN + "store %q, %z\n"
+        "shared_cp_async %m, %i, %p, %few\ncopy_commit\n" + WAIT + LOAD_OWN + "store %q, %z\n"
     )
     assert np.array_equal(result(body), np.where(np.arange(64) < 10, np.arange(64), 0))
 
 
 ALL_COPY = (
-    "%seven = const {value = 7} : i32\n%o = fill %seven {count = 1} : frag<1xi32>\n"
-    "%pf = fill %in {count = 1} : frag<1xptr<f32>>\n"
+    "%seven = const {value = 7} : i32\n%o = frag_splat %seven {count = 1} : frag<1xi32>\n"
+    "%pf = frag_splat %in {count = 1} : frag<1xptr<f32>>\n"
 )
 
 
 def test_threads_that_copy_to_one_address_at_once() -> None:
-    body = ALLOC + ALL_COPY + "shared_copy %m, %o, %pf\n"
+    body = ALLOC + ALL_COPY + "shared_cp_async %m, %o, %pf\n"
     fails(
         RaceError,
         body,
@@ -345,7 +347,7 @@ def test_one_thread_copies_for_several() -> None:
     body = (
         ALLOC + ALL_COPY + "%five = const {value = 5} : i32\n"
         "%fifth = cmp %t, %five {predicate = eq} : i1\n"
-        "shared_copy %m, %o, %pf, _, %fifth\ncopy_commit\n" + WAIT + "barrier\n"
+        "shared_cp_async %m, %o, %pf, _, %fifth\ncopy_commit\n" + WAIT + "barrier\n"
         "%z = shared_load %m, %o : frag<1xf32>\nstore %q, %z\n"
     )
     assert np.array_equal(result(body), np.zeros(64))
@@ -355,7 +357,10 @@ def test_a_thread_that_does_not_copy_writes_no_zeros() -> None:
     body = (
         ALLOC + STORE + "barrier\n%ten = const {value = 10} : i32\n"
         "%few = cmp %t, %ten {predicate = lt} : i1\n%none = const {value = false} : frag<1xi1>\n"
-        "shared_copy %m, %i, %p, %none, %few\ncopy_commit\n" + WAIT + LOAD_OWN + "store %q, %z\n"
+        "shared_cp_async %m, %i, %p, %none, %few\ncopy_commit\n"
+        + WAIT
+        + LOAD_OWN
+        + "store %q, %z\n"
     )
     assert np.array_equal(result(body), np.where(np.arange(64) < 10, 0, np.arange(64)))
 
@@ -365,14 +370,14 @@ def test_a_thread_that_does_not_copy_writes_no_zeros() -> None:
 
 def test_counts_of_many_threads() -> None:
     body = """
-  %m = alloc {at = 0} : shared<64xi32, #flat>
+  %m = local_alloc {at = 0} : shared<64xi32, #flat>
   %z = const {value = 0} : frag<1xi32>
   shared_store %m, %i, %z
   barrier
   %two = const {value = 2} : frag<1xi32>
   %h = shr %i, %two : frag<1xi32>
-  shared_count %m, %h
-  shared_count %m, %h
+  shared_atomic_inc %m, %h
+  shared_atomic_inc %m, %h
   barrier
   %n = shared_load %m, %i : frag<1xi32>
   %y = cast %n {to = f32} : frag<1xf32>
@@ -381,17 +386,21 @@ def test_counts_of_many_threads() -> None:
     racy = body.replace("  barrier\n  %n", "  %n")
     fails(RaceError, racy, "reads shared memory that another thread wrote", "by several threads")
     racy = body.replace("  barrier\n  %two", "  %two")
-    fails(RaceError, racy, "by `shared_count` at line 7", "by `shared_store` at line 4")
+    fails(RaceError, racy, "by `shared_atomic_inc` at line 7", "by `shared_store` at line 4")
 
 
 def test_counts_where_another_thread_wrote_before_it_counted() -> None:
     body = (
         """
-  %m = alloc {at = 0} : shared<64xi32, #flat>
+  %m = local_alloc {at = 0} : shared<64xi32, #flat>
   shared_store %m, %i, %i
-  shared_count %m, %i
+  shared_atomic_inc %m, %i
 """
         + NEXT
     )
-    fails(RaceError, body + "shared_count %m, %j\n", "written by thread 1 (warp 0, lane 1), by")
-    fails(RaceError, body.replace("  shared_count %m, %i\n", "") + "shared_count %m, %j\n")
+    fails(
+        RaceError, body + "shared_atomic_inc %m, %j\n", "written by thread 1 (warp 0, lane 1), by"
+    )
+    fails(
+        RaceError, body.replace("  shared_atomic_inc %m, %i\n", "") + "shared_atomic_inc %m, %j\n"
+    )

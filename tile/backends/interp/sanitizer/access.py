@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tile.backends.interp.fault_report import bounds_fault, described, place_of, view_of
-from tile.backends.interp.sanitizer.poison import Mark, Poisoned, PoisonMask, flag_of
+from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.virtual_memory import Buffer, BufferLanes, FaultError, Memory, Strided
-from tile.faults import Check, Fault, Place
-from tile.heatmap import MARGIN, Landing, Spread, spread_of
+from tile.faults import Check, Fault, FaultAddress
+from tile.heatmap import MARGIN, ArrayHeatmap, FaultExtent, fault_extent
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
 from tile.ir.types import Pointer, Scalar
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
     from tile.backends.interp.sanitizer.launch import CheckedLaunch
 
 
@@ -36,27 +36,27 @@ SAMPLED = 256
 
 
 def spread_in(
-    batch: Wave, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
-) -> Spread:
+    batch: ProgramBatch, shape: tuple[int, ...], wrong: Array, addresses: Array | None = None
+) -> FaultExtent:
     """Return the extent of the wrong elements of an operation on a tile, and of their addresses.
 
     An axis of extent 1 stands for all elements along it.
     """
     if wrong.ndim == 1 + len(shape):
         wrong = np.broadcast_to(wrong, (len(wrong), *shape))
-    landings: tuple[Landing, ...] = ()
+    array_heatmaps: tuple[ArrayHeatmap, ...] = ()
     if addresses is not None:
         extents = np.broadcast_shapes(wrong.shape, addresses.shape)
         wrong = np.broadcast_to(wrong, extents)
-        landings = tuple(landed(batch, np.broadcast_to(addresses, extents)[wrong]))
+        array_heatmaps = tuple(landed(batch, np.broadcast_to(addresses, extents)[wrong]))
     launch = batch.launch
-    return spread_of(wrong, launch.programs_of(batch.rows), launch.grid, landings)
+    return fault_extent(wrong, launch.programs_of(batch.rows), launch.grid, array_heatmaps)
 
 
-def landed(batch: Wave, addresses: Array) -> Iterator[Landing]:
+def landed(batch: ProgramBatch, addresses: Array) -> Iterator[ArrayHeatmap]:
     """Yield, for each array that addresses point to, the cells that they fall into."""
     for buffer, own in batch.launch.memory.by_buffer(addresses):
-        landing = Landing(view_of(buffer), inside_of(buffer))
+        landing = ArrayHeatmap(view_of(buffer), inside_of(buffer))
         landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
         yield landing
 
@@ -70,7 +70,7 @@ def inside_of(buffer: Buffer) -> Array:
     raster = view.raster(MARGIN)
     if buffer.gaps is None:
         return raster.covered(0, view.high - view.low).astype(np.float64)
-    points = raster.sampled(SAMPLED)
+    points = raster.sample_points(SAMPLED)
     points = points[(points >= 0) & (points < view.high - view.low)]
     cells = raster.cell(points)
     size = raster.cells[0] * raster.cells[1]
@@ -136,9 +136,9 @@ class Lanes:
     def __init__(self, mask: Array | None) -> None:
         self.possible = mask
         self.valid = mask
-        self.reported: dict[Mark, Array] = {}
+        self.reported: dict[PoisonKind, Array] = {}
 
-    def wrong(self, kind: Mark, poison: PoisonMask | None) -> Array | None:
+    def wrong(self, kind: PoisonKind, poison: PoisonMask | None) -> Array | None:
         """Return possible elements with this poison that are not reported yet; None if none are."""
         if poison is None or poison.excluded_by(self.possible):
             return None
@@ -157,17 +157,19 @@ def _and_not(mask: Array | None, wrong: Array) -> Array:
     return ~wrong if mask is None else mask & ~wrong
 
 
-def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[RunValue, Lanes]:
+def check_operands(
+    batch: ProgramBatch, site: Site, address: Any, mask: Any
+) -> tuple[RunValue, Lanes]:
     """Report poison of an access's mask and address; return the plain address and the elements."""
     lanes = Lanes(None if mask is None else array_of(mask))
     launch = launch_of(batch)
     if type(mask) is Poisoned:
-        undefined_mask = flag_of(mask, Mark.UNDEFINED)
+        undefined_mask = poison_of(mask, PoisonKind.UNDEFINED)
         if undefined_mask is not None:
             lanes.possible = undefined_mask.where | lanes.possible
         for kind, report_masked in _MASKED.items():
             # Whether the mask is true or false for such an element, it is not what was meant.
-            poison = flag_of(mask, kind)
+            poison = poison_of(mask, kind)
             if poison is not None and poison.where.any():
                 lanes.reported[kind] = poison.where
                 lanes.valid = _and_not(lanes.valid, poison.where)
@@ -177,18 +179,21 @@ def check_operands(batch: Wave, site: Site, address: Any, mask: Any) -> tuple[Ru
     if type(address) is not Poisoned:
         return address, lanes
     for kind, report in _REPORTS.items():
-        poison = flag_of(address, kind)
+        poison = poison_of(address, kind)
         wrong = lanes.wrong(kind, poison)
         if wrong is not None:
             assert poison is not None
             launch.report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
-            if kind is Mark.STRAYED:  # it is out of bounds, and reported as that
+            if kind is PoisonKind.STRAYED:  # it is out of bounds, and reported as that
                 lanes.possible = _and_not(lanes.possible, wrong)
     return address.value, lanes
 
 
 def report_active_poison(
-    batch: Wave, poison: PoisonMask | None, mask: Array | None, report: Callable[[Array], Fault]
+    batch: ProgramBatch,
+    poison: PoisonMask | None,
+    mask: Array | None,
+    report: Callable[[Array], Fault],
 ) -> None:
     """Report poisoned elements that are active under `mask` (None: all)."""
     if poison is None or poison.excluded_by(mask):
@@ -199,7 +204,11 @@ def report_active_poison(
 
 
 def resolve_access(
-    batch: Wave, site: Site, address: RunValue, mask: Array | None, value: Array | None = None
+    batch: ProgramBatch,
+    site: Site,
+    address: RunValue,
+    mask: Array | None,
+    value: Array | None = None,
 ) -> ResolvedAccess:
     """Resolve the addresses of an access to elements of arrays.
 
@@ -226,7 +235,11 @@ def resolve_access(
 
 
 def valid_part(
-    batch: Wave, site: Site, lanes: Lanes, resolved: ResolvedAccess, value: Array | None = None
+    batch: ProgramBatch,
+    site: Site,
+    lanes: Lanes,
+    resolved: ResolvedAccess,
+    value: Array | None = None,
 ) -> ResolvedAccess:
     """Return the part of a resolved access that has no fault."""
     if lanes.valid is lanes.possible:
@@ -237,7 +250,7 @@ def valid_part(
     return resolve_access(batch, site, resolved.address, valid, value)
 
 
-def launch_of(batch: Wave) -> CheckedLaunch:
+def launch_of(batch: ProgramBatch) -> CheckedLaunch:
     """Return the run with checks that a batch belongs to."""
     return cast("CheckedLaunch", batch.launch)
 
@@ -255,7 +268,7 @@ class ElementLocation:
     wrong: Array
 
 
-def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
+def locate_first(batch: ProgramBatch, wrong: Array) -> ElementLocation:
     """Locate the first of the wrong elements; an axis of extent 1 stands for its first index."""
     index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
     row = int(batch.rows[index[0]])
@@ -263,7 +276,7 @@ def locate_first(batch: Wave, wrong: Array) -> ElementLocation:
 
 
 def fault_at(
-    batch: Wave,
+    batch: ProgramBatch,
     check: Check,
     op: Operation,
     message: str,
@@ -292,7 +305,7 @@ def fault_at(
 
 
 def undefined_fault(
-    batch: Wave,
+    batch: ProgramBatch,
     op: Operation,
     poison: PoisonMask,
     message: str,
@@ -320,8 +333,8 @@ def undefined_fault(
 
 
 def place_of_element(
-    batch: Wave, address: RunValue, wrong: Array, location: ElementLocation
-) -> Place | None:
+    batch: ProgramBatch, address: RunValue, wrong: Array, location: ElementLocation
+) -> FaultAddress | None:
     """Return the array element that a wrong element's address points to; None outside arrays."""
     array = array_of(address)
     extents = np.broadcast_shapes(array.shape, wrong.shape)
@@ -332,13 +345,13 @@ def place_of_element(
 
 
 def wrapped_fault(
-    batch: Wave,
+    batch: ProgramBatch,
     op: Operation,
     poison: PoisonMask,
     message: str,
     wrong: Array,
     address: RunValue | None = None,
-    place: Place | None = None,
+    place: FaultAddress | None = None,
 ) -> Fault:
     """Return the fault of a wrapped value that decides which memory is accessed."""
     cause = poison.cause
@@ -360,12 +373,12 @@ def location_text(loc: Any) -> str:
     return "at an unknown location" if loc is None else f"at {loc}"
 
 
-Report = Callable[["Wave", Site, PoisonMask, RunValue, Array], Fault]
+Report = Callable[["ProgramBatch", Site, PoisonMask, RunValue, Array], Fault]
 
 
 def _undefined(use: str) -> Report:
     def report(
-        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+        batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
     ) -> Fault:
         return undefined_fault(batch, site.op, poison, f"{site.verb} memory {use}", wrong)
 
@@ -374,7 +387,7 @@ def _undefined(use: str) -> Report:
 
 def _wrapped(use: str) -> Report:
     def report(
-        batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+        batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
     ) -> Fault:
         place = place_of_element(batch, address, wrong, locate_first(batch, wrong))
         message = f"{site.verb} memory {use}"
@@ -384,7 +397,7 @@ def _wrapped(use: str) -> Report:
 
 
 def _bounds_fault(
-    batch: Wave, site: Site, addresses: Array, mask: Array | None, wrong: Array
+    batch: ProgramBatch, site: Site, addresses: Array, mask: Array | None, wrong: Array
 ) -> Fault:
     row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
     whole = np.broadcast_to(addresses, (len(batch), *site.shape))
@@ -399,7 +412,7 @@ def _bounds_fault(
 
 
 def _strayed_fault(
-    batch: Wave, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
+    batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
 ) -> Fault:
     location = locate_first(batch, wrong)
     at = int(np.broadcast_to(array_of(address), wrong.shape)[location.index])
@@ -412,12 +425,12 @@ def _strayed_fault(
     return fault_at(batch, Check.BOUNDS, site.op, message, location, notes, address, **details)
 
 
-_REPORTS: dict[Mark, Report] = {
-    Mark.UNDEFINED: _undefined("at an address"),
-    Mark.WRAPPED: _wrapped("at an address"),
-    Mark.STRAYED: _strayed_fault,
+_REPORTS: dict[PoisonKind, Report] = {
+    PoisonKind.UNDEFINED: _undefined("at an address"),
+    PoisonKind.WRAPPED: _wrapped("at an address"),
+    PoisonKind.STRAYED: _strayed_fault,
 }
-_MASKED: dict[Mark, Report] = {
-    Mark.UNDEFINED: _undefined("under a mask"),
-    Mark.WRAPPED: _wrapped("under a mask"),
+_MASKED: dict[PoisonKind, Report] = {
+    PoisonKind.UNDEFINED: _undefined("under a mask"),
+    PoisonKind.WRAPPED: _wrapped("under a mask"),
 }

@@ -18,15 +18,15 @@ from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.executor import Executor, StepResult
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Frame, Wave
+from tile.backends.interp.program_batch import Frame, ProgramBatch
 from tile.backends.interp.sanitizer.access import launch_of, undefined_fault, wrapped_fault
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.sanitizer.poison import (
-    Mark,
     Poisoned,
+    PoisonKind,
     PoisonMask,
-    bare,
-    flag_of,
+    plain_value,
+    poison_of,
     with_poison,
 )
 from tile.backends.interp.sanitizer.propagation import checked_source, propagated
@@ -40,20 +40,20 @@ from tile.backends.interp.sanitizer.rules import (
 )
 from tile.backends.interp.sanitizer.shadow_memory import ShadowMemory
 from tile.backends.interp.translate import Code, Instruction, Rules, Translator, translate
-from tile.backends.interp.values import Array, Held, array_of
+from tile.backends.interp.values import Array, RegisterValue, array_of
 from tile.faults import Check, Checks, Fault, Report
 from tile.ir.core import Effect, Module, Operation
 from tile.ir.effects import effects
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import Pointer
-from tile.transforms.descriptors_to_pointers import expand_descriptors
+from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 
 ACCESSES = Effect.READ | Effect.WRITE
-DECIDING = (Mark.UNDEFINED, Mark.WRAPPED)
+DECIDING = (PoisonKind.UNDEFINED, PoisonKind.WRAPPED)
 
 
 class CheckedExecutor(Executor):
@@ -67,16 +67,18 @@ class CheckedExecutor(Executor):
     they decide which memory is accessed.
     """
 
-    def if_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def if_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         self.check_decision(batch, frame, instruction, instruction.op, "branches on a value")
         return super().if_(batch, frame, instruction)
 
-    def deliver(self, batch: Wave, instruction: Instruction, values: list[Held]) -> None:
+    def deliver(
+        self, batch: ProgramBatch, instruction: Instruction, values: list[RegisterValue]
+    ) -> None:
         if values and instruction.op.defn is control.if_:
             values = _poison_selected(instruction.op, batch.frames[-1], instruction, values)
         super().deliver(batch, instruction, values)
 
-    def condition(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def condition(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         assert frame.instruction is not None
         assert frame.loop is not None
         loop = frame.instruction.op
@@ -84,12 +86,12 @@ class CheckedExecutor(Executor):
         frame.loop.carried = _poison_selected(loop, frame, instruction, frame.loop.carried)
         return super().condition(batch, frame, instruction)
 
-    def for_(self, batch: Wave, frame: Frame, instruction: Instruction) -> StepResult:
+    def for_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         message = "counts from, to or in steps of a value"
         self.check_decision(batch, frame, instruction, None, message, bounds=3)
         return super().for_(batch, frame, instruction)
 
-    def operands(self, frame: Frame, instruction: Instruction) -> list[Held]:
+    def operands(self, frame: Frame, instruction: Instruction) -> list[RegisterValue]:
         values = super().operands(frame, instruction)
         if instruction.op.defn is control.for_:
             return _end_poisoned_loops(values)
@@ -97,7 +99,7 @@ class CheckedExecutor(Executor):
 
     def check_decision(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         frame: Frame,
         instruction: Instruction,
         guarded: Operation | None,
@@ -115,21 +117,21 @@ class CheckedExecutor(Executor):
                 continue
             with launch.fault_collector:
                 for kind, report in (
-                    (Mark.UNDEFINED, undefined_fault),
-                    (Mark.WRAPPED, wrapped_fault),
+                    (PoisonKind.UNDEFINED, undefined_fault),
+                    (PoisonKind.WRAPPED, wrapped_fault),
                 ):
-                    poison = flag_of(value, kind)
+                    poison = poison_of(value, kind)
                     if poison is None or not poison.where.any():
                         continue
-                    if kind is Mark.UNDEFINED or guarded is None or _accesses(guarded):
+                    if kind is PoisonKind.UNDEFINED or guarded is None or _accesses(guarded):
                         make = partial(report, batch, instruction.op, poison, message)
                         launch.report_faults(batch, poison.where, make)
 
 
-def _end_poisoned_loops(values: list[Held]) -> list[Held]:
+def _end_poisoned_loops(values: list[RegisterValue]) -> list[RegisterValue]:
     """Make a `for` run no iteration in programs in which one of its bounds is poisoned."""
     lower, upper, step, *carried = values
-    masks = [flag_of(bound, kind) for bound in (lower, upper, step) for kind in DECIDING]
+    masks = [poison_of(bound, kind) for bound in (lower, upper, step) for kind in DECIDING]
     wrong = [poison.where for poison in masks if poison is not None]
     if not wrong:
         return values
@@ -143,10 +145,10 @@ def _accesses(op: Operation) -> bool:
 
 
 def _poison_selected(
-    op: Operation, frame: Frame, instruction: Instruction, values: list[Held]
-) -> list[Held]:
+    op: Operation, frame: Frame, instruction: Instruction, values: list[RegisterValue]
+) -> list[RegisterValue]:
     """Poison the results in the programs in which the condition that selects them wrapped."""
-    poison = flag_of(frame.activation.read(instruction.operands[0]), Mark.WRAPPED)
+    poison = poison_of(frame.activation.read(instruction.operands[0]), PoisonKind.WRAPPED)
     if poison is None or _accesses(op):
         return values
     return [
@@ -155,12 +157,12 @@ def _poison_selected(
     ]
 
 
-def _add_wrapped(value: Held, poison: PoisonMask, rank: int) -> Held:
+def _add_wrapped(value: RegisterValue, poison: PoisonMask, rank: int) -> RegisterValue:
     where = poison.where.reshape(-1, *(1,) * rank)
     masks = value.masks if isinstance(value, Poisoned) else {}
-    existing = masks.get(Mark.WRAPPED)
+    existing = masks.get(PoisonKind.WRAPPED)
     combined = PoisonMask(where if existing is None else where | existing.where, poison.cause)
-    return with_poison(bare(value), {**masks, Mark.WRAPPED: combined})
+    return with_poison(plain_value(value), {**masks, PoisonKind.WRAPPED: combined})
 
 
 Run = Callable[..., Any]
@@ -193,7 +195,7 @@ def translate_checked(
     Descriptor accesses are expanded to pointer accesses first, which the checks handle.
     """
     module = module.clone()
-    expand_descriptors(module, simplify=False)
+    descriptors_to_pointers(module, simplify=False)
     code = translate(module, rules, partial(translator or CheckedTranslator, checks=checks))
     return CheckedCode(
         code,
@@ -313,7 +315,9 @@ class CheckedLaunch(Launch):
         else:
             self.fault_collector.faults.append(fault)
 
-    def report_faults(self, batch: Wave, wrong: Array, make: Callable[[Array], Fault]) -> None:
+    def report_faults(
+        self, batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fault]
+    ) -> None:
         """Take the faults of wrong elements of a batch: one for each program that has some.
 
         `make` returns the fault of some of these elements. The number of faults does not depend on

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.sanitizer.poison import Cause, Mark, add_poison
-from tile.backends.interp.values import Affine, Array, Held, RunValue, array_of, full
+from tile.backends.interp.sanitizer.poison import Cause, PoisonKind, add_poison
+from tile.backends.interp.values import Affine, Array, RegisterValue, RunValue, array_of, full
 from tile.ir.core import Operation
 from tile.ir.ops import arith, dot
 from tile.ir.ops import reduce as reductions
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.overflow import EXACT, narrow_signed
+from tile.ir.overflow import EXACT_FUNCTIONS, narrow_signed
 from tile.ir.types import Scalar
 
 Run = Callable[..., Any]
@@ -51,7 +51,7 @@ def _min_max(array: Array) -> Array:
 
 def _poison_wrapped(
     op: Operation, result: RunValue, exact: Array, expression: str, advice: str
-) -> Held:
+) -> RegisterValue:
     """Poison elements of the result whose exact value its type cannot represent."""
     wrong = _outside(op, exact)
     if not wrong.any():
@@ -59,19 +59,19 @@ def _poison_wrapped(
     number = exact[np.unravel_index(int(wrong.argmax()), wrong.shape)]
     shown = f"{int(number)}" if abs(number) < 1 << 62 else f"{number:.3g}"
     text = f"{expression} is {shown}, which {op.results[0].type.element} does not hold"
-    return add_poison(result, Mark.WRAPPED, wrong, Cause(op.loc, text, advice))
+    return add_poison(result, PoisonKind.WRAPPED, wrong, Cause(op.loc, text, advice))
 
 
 # -- element by element
 
 
 def _is_elementwise(op: Operation) -> bool:
-    return op.defn in EXACT and narrow_signed(op) is not None
+    return op.defn in EXACT_FUNCTIONS and narrow_signed(op) is not None
 
 
 def elementwise(op: Operation, run: Run) -> Run:
     """Elementwise arithmetic; except for division, extreme operands give the extreme results."""
-    exactly = EXACT[op.defn]
+    exactly = EXACT_FUNCTIONS[op.defn]
     divides = op.defn is arith.div
 
     def instruction(batch: Any, *values: RunValue) -> Any:

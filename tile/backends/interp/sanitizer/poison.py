@@ -12,7 +12,7 @@ import numpy as np
 from tile.backends.interp.values import (
     Array,
     CheckedValue,
-    Held,
+    RegisterValue,
     Rows,
     RunValue,
     array_of,
@@ -22,7 +22,7 @@ from tile.backends.interp.values import (
 from tile.errors import Loc
 
 
-class Mark(enum.Enum):
+class PoisonKind(enum.Enum):
     """Kinds of poison."""
 
     UNDEFINED = enum.auto()  # never assigned or written
@@ -73,7 +73,7 @@ class PoisonMask:
         return mask is not None and mask is self.load_mask
 
 
-PoisonMasks = Mapping[Mark, PoisonMask]
+PoisonMasks = Mapping[PoisonKind, PoisonMask]
 
 
 class Poisoned(CheckedValue):
@@ -92,16 +92,16 @@ class Poisoned(CheckedValue):
         masks = {kind: PoisonMask(_take(f.where, rows), f.cause) for kind, f in self.masks.items()}
         return Poisoned(_as_plain(take(self.value, rows)), masks)
 
-    def merged(self, parts: Sequence[tuple[Rows, Held]], programs: int) -> Held:
-        value = merge([(rows, bare(part)) for rows, part in parts], programs)
+    def merged(self, parts: Sequence[tuple[Rows, RegisterValue]], programs: int) -> RegisterValue:
+        value = merge([(rows, plain_value(part)) for rows, part in parts], programs)
         rank = array_of(value).ndim
         nothing = np.zeros((1,) * rank, np.bool_)
         masks = {}
-        for kind in Mark:
-            poisons = [(rows, flag_of(part, kind)) for rows, part in parts]
+        for kind in PoisonKind:
+            poisons = [(rows, poison_of(part, kind)) for rows, part in parts]
             causes = [poison.cause for _, poison in poisons if poison is not None]
             if causes:
-                poisoned_parts: list[tuple[Rows, Held]] = [
+                poisoned_parts: list[tuple[Rows, RegisterValue]] = [
                     (rows, nothing if poison is None else poison.where) for rows, poison in poisons
                 ]
                 masks[kind] = PoisonMask(array_of(merge(poisoned_parts, programs)), causes[0])
@@ -112,31 +112,31 @@ def _take(where: Array, rows: Rows) -> Array:
     return where if where.shape[0] == 1 else where[rows]
 
 
-def _as_plain(value: Held) -> RunValue:
+def _as_plain(value: RegisterValue) -> RunValue:
     assert not isinstance(value, CheckedValue)
     return value
 
 
-def bare(value: Held) -> RunValue:
+def plain_value(value: RegisterValue) -> RunValue:
     """Return the value without its poison."""
     return value.value if isinstance(value, Poisoned) else _as_plain(value)
 
 
-def flag_of(value: Any, kind: Mark) -> PoisonMask | None:
+def poison_of(value: Any, kind: PoisonKind) -> PoisonMask | None:
     """Return the elements with one kind of poison; None if there are none or `value` is absent."""
     return value.masks.get(kind) if type(value) is Poisoned else None
 
 
-def with_poison(value: RunValue, masks: PoisonMasks) -> Held:
+def with_poison(value: RunValue, masks: PoisonMasks) -> RegisterValue:
     """Return the value with these masks; the plain value if there are none."""
     return Poisoned(value, masks) if masks else value
 
 
-def add_poison(value: Held, kind: Mark, where: Array, cause: Cause) -> Held:
+def add_poison(value: RegisterValue, kind: PoisonKind, where: Array, cause: Cause) -> RegisterValue:
     """Return the value with further elements poisoned, those where `where` is true."""
     if not where.any():
         return value
     added = PoisonMask(where, cause)
     masks = dict(value.masks) if isinstance(value, Poisoned) else {}
     masks[kind] = masks[kind].union(added) if kind in masks else added
-    return Poisoned(bare(value), masks)
+    return Poisoned(plain_value(value), masks)

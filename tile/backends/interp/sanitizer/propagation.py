@@ -21,16 +21,16 @@ import numpy as np
 from tile.backends.interp.sanitizer.overflow import SOURCES as WRAPPING
 from tile.backends.interp.sanitizer.poison import (
     Cause,
-    Mark,
     Poisoned,
+    PoisonKind,
     PoisonMask,
     PoisonMasks,
     add_poison,
-    bare,
-    flag_of,
+    plain_value,
+    poison_of,
     with_poison,
 )
-from tile.backends.interp.values import Array, Held, RunValue, array_of, full
+from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of, full
 from tile.backends.interp.virtual_memory import WINDOW_BITS
 from tile.faults import Check, Checks
 from tile.ir import semantics
@@ -87,16 +87,16 @@ def rule_of(defn: OpDef) -> Rule:
 
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return what the instruction of a pure operation runs if operands may be poisoned."""
-    kinds = tuple(Mark) if propagates_wrapping(op) else (Mark.UNDEFINED,)
+    kinds = tuple(PoisonKind) if propagates_wrapping(op) else (PoisonKind.UNDEFINED,)
     transfer = rule_of(op.defn)
     single = len(op.results) == 1
 
     def on_poisoned(batch: Any, values: Sequence[Any]) -> Any:
-        plain = [None if value is None else bare(value) for value in values]
+        plain = [None if value is None else plain_value(value) for value in values]
         outcome = run(batch, *plain)
-        results: list[Held] = [outcome] if single else list(outcome)
+        results: list[RegisterValue] = [outcome] if single else list(outcome)
         for kind in kinds:
-            poisons = [flag_of(value, kind) for value in values]
+            poisons = [poison_of(value, kind) for value in values]
             present = [poison for poison in poisons if poison is not None]
             if present:
                 results = _poison_results(op, transfer, kind, poisons, present, plain, results)
@@ -114,12 +114,12 @@ def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
 def _poison_results(
     op: Operation,
     transfer: Rule,
-    kind: Mark,
+    kind: PoisonKind,
     poisons: Sequence[PoisonMask | None],
     present: Sequence[PoisonMask],
     plain: Sequence[Any],
-    results: list[Held],
-) -> list[Held]:
+    results: list[RegisterValue],
+) -> list[RegisterValue]:
     if transfer is union:
         joined = reduce(PoisonMask.union, present)
         return [_add_mask(result, kind, joined) for result in results]
@@ -132,11 +132,11 @@ def _poison_results(
     ]
 
 
-def _add_mask(result: Held, kind: Mark, poison: PoisonMask) -> Held:
+def _add_mask(result: RegisterValue, kind: PoisonKind, poison: PoisonMask) -> RegisterValue:
     masks: PoisonMasks = result.masks if isinstance(result, Poisoned) else {}
     existing = masks.get(kind)
     return with_poison(
-        bare(result), {**masks, kind: poison if existing is None else existing.union(poison)}
+        plain_value(result), {**masks, kind: poison if existing is None else existing.union(poison)}
     )
 
 
@@ -161,13 +161,13 @@ def _as_masks(op: Operation, poisons: Sequence[PoisonedElements]) -> list[Array]
 @rule(*MOVES)
 def moved(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Move poison with the elements."""
-    assert op.defn.meaning is not None
+    assert op.defn.semantics is not None
     masks = _as_masks(op, poisons)
-    if not op.defn.keeps_units:
+    if not op.defn.unit_axes_broadcast:
         masks = [
             full(poison, value.type.shape) for poison, value in zip(masks, op.inputs, strict=True)
         ]
-    return op.defn.meaning(*masks, **op.attributes)
+    return op.defn.semantics(*masks, **op.attributes)
 
 
 @rule(arith.select)
@@ -177,12 +177,12 @@ def select(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[
     return np.where(array_of(values[0]), x, y) | condition
 
 
-def select_poisoned(condition: Held, x: Held, y: Held) -> Held:
+def select_poisoned(condition: RegisterValue, x: RegisterValue, y: RegisterValue) -> RegisterValue:
     """Select between the results of an `if` in the region of a reduction or scan, with poison."""
     truth, values = array_of(condition), (condition, x, y)
-    result: Held = semantics.select(truth, array_of(x), array_of(y))
-    for kind in Mark:
-        poisons = [flag_of(value, kind) for value in values]
+    result: RegisterValue = semantics.select(truth, array_of(x), array_of(y))
+    for kind in PoisonKind:
+        poisons = [poison_of(value, kind) for value in values]
         present = [poison for poison in poisons if poison is not None]
         if present:
             decided, f, g = (np.False_ if poison is None else poison.where for poison in poisons)
@@ -261,7 +261,7 @@ def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence
     return poison.any(axis=-1, keepdims=True)
 
 
-@rule(descriptor.box_pointers)
+@rule(descriptor.descriptor_pointers)
 def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Propagate the poison of the pointers alone."""
     return _as_masks(op, poisons)[0]
@@ -306,7 +306,7 @@ def straying_pointers(op: Operation, run: Run) -> Run:
         buffer = batch.launch.memory.buffer_at(int(before.flat[0]))
         name = "another array" if buffer is None else f"`{buffer.name}`"
         cause = Cause(op.loc, f"made of a pointer into {name}")
-        return add_poison(result, Mark.STRAYED, strayed, cause)
+        return add_poison(result, PoisonKind.STRAYED, strayed, cause)
 
     return instruction
 
@@ -322,7 +322,7 @@ def undefined_variable(op: Operation, run: Run) -> Run:
     """Poison a variable that has no value on this path."""
     cause = Cause(op.loc, "a variable that has no value on this path")
     where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
-    return lambda batch: add_poison(run(batch), Mark.UNDEFINED, where, cause)
+    return lambda batch: add_poison(run(batch), PoisonKind.UNDEFINED, where, cause)
 
 
 def _divides_integers(op: Operation) -> bool:
@@ -336,7 +336,7 @@ def division_by_zero(op: Operation, run: Run) -> Run:
     cause = Cause(op.loc, "an integer divided by zero")
 
     def instruction(batch: Any, x: RunValue, y: RunValue) -> Any:
-        return add_poison(run(batch, x, y), Mark.UNDEFINED, array_of(y) == 0, cause)
+        return add_poison(run(batch, x, y), PoisonKind.UNDEFINED, array_of(y) == 0, cause)
 
     return instruction
 
@@ -353,7 +353,10 @@ def gather_out_of_range(op: Operation, run: Run) -> Run:
     def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
         positions = array_of(position)
         return add_poison(
-            run(batch, x, position), Mark.UNDEFINED, (positions < 0) | (positions >= extent), cause
+            run(batch, x, position),
+            PoisonKind.UNDEFINED,
+            (positions < 0) | (positions >= extent),
+            cause,
         )
 
     return instruction

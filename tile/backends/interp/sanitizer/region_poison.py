@@ -16,33 +16,33 @@ import numpy as np
 
 from tile.backends.interp.sanitizer.poison import (
     Cause,
-    Mark,
     Poisoned,
+    PoisonKind,
     PoisonMask,
     PoisonMasks,
-    bare,
-    flag_of,
+    plain_value,
+    poison_of,
     with_poison,
 )
 from tile.backends.interp.sanitizer.propagation import select_poisoned
 from tile.backends.interp.translate import BlockCode, run_region
-from tile.backends.interp.values import Array, Held, full
+from tile.backends.interp.values import Array, RegisterValue, full
 from tile.ir.core import Operation
 
 Run = Callable[..., Any]
-KINDS = tuple(Mark)
+KINDS = tuple(PoisonKind)
 
 
 def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
     """Return what an isolated operation runs; instructions of `regions` propagate poison."""
-    assert op.defn.meaning is not None
-    semantics = partial(op.defn.meaning, **op.attributes)
+    assert op.defn.semantics is not None
+    semantics = partial(op.defn.semantics, **op.attributes)
     shapes = [value.type.shape for value in op.inputs]
     ((name, code),) = regions.items()
 
-    def run(batch: Any, *values: Held) -> Any:
+    def run(batch: Any, *values: RegisterValue) -> Any:
         region = partial(run_region, batch, *code, select=select_poisoned)
-        elements = [full(bare(v), shape) for v, shape in zip(values, shapes, strict=True)]
+        elements = [full(plain_value(v), shape) for v, shape in zip(values, shapes, strict=True)]
         if not any(type(value) is Poisoned for value in values):
             attempt = Attempt(region)
             results = semantics(*elements, **{name: attempt})
@@ -67,7 +67,7 @@ class Attempt:
         results = self.region(*group)
         if any(type(result) is Poisoned for result in results):
             self.clean = False
-        return [bare(result) for result in results]
+        return [plain_value(result) for result in results]
 
 
 class TrackedRegion:
@@ -79,9 +79,9 @@ class TrackedRegion:
     def __init__(self, region: Run, count: int) -> None:
         self.region = region
         self.count = count
-        self.causes: dict[Mark, Cause] = {}
+        self.causes: dict[PoisonKind, Cause] = {}
 
-    def tiles(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
+    def tiles(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
         """Return the tiles of the operands, with those of their poison."""
         return [*elements, *self._masks(elements, values)]
 
@@ -89,18 +89,18 @@ class TrackedRegion:
         """Combine two groups of tiles."""
         half = len(group) // 2
         results = self.region(*self._values(group[:half]), *self._values(group[half:]))
-        elements = [np.asarray(bare(result)) for result in results]
+        elements = [np.asarray(plain_value(result)) for result in results]
         return [*elements, *self._masks(elements, results)]
 
-    def results(self, tiles: Sequence[Array]) -> list[Held]:
+    def results(self, tiles: Sequence[Array]) -> list[RegisterValue]:
         """Return the values that tiles stand for."""
         return self._values(tiles)
 
-    def _masks(self, elements: Sequence[Array], values: Sequence[Held]) -> list[Array]:
+    def _masks(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
         masks = []
         for kind in KINDS:
             for array, value in zip(elements, values, strict=True):
-                poison = flag_of(value, kind)
+                poison = poison_of(value, kind)
                 if poison is None:
                     masks.append(np.zeros(array.shape, np.bool_))
                     continue
@@ -109,8 +109,8 @@ class TrackedRegion:
                 masks.append(np.broadcast_to(poison.where, extents))
         return masks
 
-    def _values(self, tiles: Sequence[Array]) -> list[Held]:
-        masks: list[dict[Mark, PoisonMask]] = [{} for _ in range(self.count)]
+    def _values(self, tiles: Sequence[Array]) -> list[RegisterValue]:
+        masks: list[dict[PoisonKind, PoisonMask]] = [{} for _ in range(self.count)]
         for index, where in enumerate(tiles[self.count :]):
             if where.any():
                 kind = KINDS[index // self.count]

@@ -32,21 +32,28 @@ from tile.backends.interp.sanitizer.access import (
 )
 from tile.backends.interp.sanitizer.poison import (
     Cause,
-    Mark,
     Poisoned,
+    PoisonKind,
     PoisonMask,
-    bare,
-    flag_of,
+    plain_value,
+    poison_of,
     with_poison,
 )
-from tile.backends.interp.values import Affine, Array, Held, RunValue, array_of, broadcast_rows
+from tile.backends.interp.values import (
+    Affine,
+    Array,
+    RegisterValue,
+    RunValue,
+    array_of,
+    broadcast_rows,
+)
 from tile.backends.interp.virtual_memory import Buffer
 from tile.faults import Check, Checks, Fault
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
     from tile.backends.interp.sanitizer.launch import CheckedLaunch
 
 
@@ -121,9 +128,9 @@ FUNCTIONS = {
 }
 
 
-def check_assume(batch: Wave, op: Operation, condition: Any) -> None:
+def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
     """Report programs in which an `assume` is false."""
-    poison = flag_of(condition, Mark.UNDEFINED)
+    poison = poison_of(condition, PoisonKind.UNDEFINED)
     holds = array_of(condition)
     if poison is not None:
         report = partial(undefined_fault, batch, op, poison, "assumes a condition")
@@ -143,7 +150,7 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     rank = op.results[0].type.rank
     shape = op.results[0].type.shape or (1,)
 
-    def instruction(batch: Wave, value: Any) -> Any:
+    def instruction(batch: ProgramBatch, value: Any) -> Any:
         array = array_of(value)
         # In the region of a reduction or scan a scalar stands for many elements.
         if array.ndim == 1 + rank and not _clearly_holds(op, value):
@@ -203,7 +210,13 @@ def _differs(preceding: Array, after: Array) -> Array:
 
 
 def _false_claim(
-    batch: Wave, op: Operation, claim: str, limit: int, array: Array, rank: int, wrong: Array
+    batch: ProgramBatch,
+    op: Operation,
+    claim: str,
+    limit: int,
+    array: Array,
+    rank: int,
+    wrong: Array,
 ) -> Fault:
     location = locate_first(batch, wrong)
     array = np.broadcast_to(array, (len(batch), *array.shape[1:]))
@@ -273,7 +286,7 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
     unwritten_cause = Cause(op.loc, "that element of an uninitialized array was never written")
     undef = Check.UNDEF in checks
 
-    def run(batch: Wave, address: Any, mask: Any, other: Any) -> Held:
+    def run(batch: ProgramBatch, address: Any, mask: Any, other: Any) -> RegisterValue:
         launch = launch_of(batch)
         active = None if mask is None else array_of(mask)
         address, lanes = check_operands(batch, site, address, mask)
@@ -286,13 +299,13 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
         masks = poison_of_other(other, active)
         # Elements dropped for a fault are 0 and not poisoned, so that no fault is reported twice.
         if undef and other is None and active is not None and not active.all():
-            masks[Mark.UNDEFINED] = PoisonMask(None, masked_cause, active)
+            masks[PoisonKind.UNDEFINED] = PoisonMask(None, masked_cause, active)
         if launch.uninitialized:
             elements = unwritten_lanes(launch, site, accessed)
             if elements is not None:
                 unwritten_mask = PoisonMask(elements, unwritten_cause)
-                existing = masks.get(Mark.UNDEFINED)
-                masks[Mark.UNDEFINED] = (
+                existing = masks.get(PoisonKind.UNDEFINED)
+                masks[PoisonKind.UNDEFINED] = (
                     unwritten_mask if existing is None else unwritten_mask.union(existing)
                 )
         return with_poison(value, masks)
@@ -300,7 +313,7 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
     return run
 
 
-def poison_of_other(other: Any, active: Array | None) -> dict[Mark, PoisonMask]:
+def poison_of_other(other: Any, active: Array | None) -> dict[PoisonKind, PoisonMask]:
     """Return the poison that a load takes over from its `other`, where its mask is false."""
     if type(other) is not Poisoned:
         return {}
@@ -315,7 +328,7 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check a store and record it in shadow memory; undefined values must not be stored."""
     site = Site(op, "writes")
 
-    def run(batch: Wave, address: Any, value: Any, mask: Any) -> None:
+    def run(batch: ProgramBatch, address: Any, value: Any, mask: Any) -> None:
         launch = launch_of(batch)
         stored = array_of(value)
         address, lanes = check_operands(batch, site, address, mask)
@@ -334,11 +347,11 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
 
 
 def check_operand(
-    batch: Wave, site: Site, address: RunValue, value: Any, lanes: Lanes, message: str
+    batch: ProgramBatch, site: Site, address: RunValue, value: Any, lanes: Lanes, message: str
 ) -> None:
     """Report possible elements of an access at which an operand is undefined."""
-    poison = flag_of(value, Mark.UNDEFINED)
-    wrong = lanes.wrong(Mark.UNDEFINED, poison)
+    poison = poison_of(value, PoisonKind.UNDEFINED)
+    wrong = lanes.wrong(PoisonKind.UNDEFINED, poison)
     if wrong is not None:
         assert poison is not None
         report = partial(undefined_fault, batch, site.op, poison, message, address=address)
@@ -358,7 +371,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     masked_cause = Cause(op.loc, "the atomic operation's mask is false there")
     unwritten_cause = Cause(op.loc, "that element of an uninitialized array was never written")
 
-    def run(batch: Wave, address: Any, *operands: Any) -> Held:
+    def run(batch: ProgramBatch, address: Any, *operands: Any) -> RegisterValue:
         *inputs, mask = operands
         launch = launch_of(batch)
         address, lanes = check_operands(batch, site, address, mask)
@@ -380,12 +393,12 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
             _synchronize(batch, accessed, result, addresses, values if is_swap else None)
         if used and Check.UNDEF in checks and mask is not None:
             return with_poison(
-                result, {Mark.UNDEFINED: PoisonMask(None, masked_cause, array_of(mask))}
+                result, {PoisonKind.UNDEFINED: PoisonMask(None, masked_cause, array_of(mask))}
             )
         return result
 
     def _synchronize(
-        batch: Wave,
+        batch: ProgramBatch,
         resolved: ResolvedAccess,
         result: Array,
         addresses: Array,
@@ -417,7 +430,7 @@ def full_mask(mask: Array | None, addresses: Array) -> Array | None:
 
 
 def _refuse_unwritten(
-    batch: Wave, site: Site, resolved: ResolvedAccess, unwritten_cause: Cause
+    batch: ProgramBatch, site: Site, resolved: ResolvedAccess, unwritten_cause: Cause
 ) -> None:
     launch = launch_of(batch)
     elements = unwritten_lanes(launch, site, resolved)
@@ -442,7 +455,7 @@ def _first_at_each(addresses: Array, lanes: Array) -> Array:
 def assume(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check the assumed condition."""
     if Check.ASSUME not in checks:
-        return lambda batch, condition: plain(batch, bare(condition))
+        return lambda batch, condition: plain(batch, plain_value(condition))
     return lambda batch, condition: check_assume(batch, op, condition)
 
 
@@ -450,15 +463,15 @@ def assume(op: Operation, plain: Run, checks: Checks) -> Run:
 def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check an assertion like a branch: its condition must not be undefined."""
 
-    def run(batch: Wave, condition: Any, mask: Any) -> None:
+    def run(batch: ProgramBatch, condition: Any, mask: Any) -> None:
         for value in (mask, condition):
-            poison = flag_of(value, Mark.UNDEFINED)
+            poison = poison_of(value, PoisonKind.UNDEFINED)
             if poison is None:
                 continue
             guard = None if mask is None or value is mask else array_of(mask)
             report = partial(undefined_fault, batch, op, poison, "asserts a condition")
             report_active_poison(batch, poison, guard, report)
-        plain(batch, bare(condition), None if mask is None else bare(mask))
+        plain(batch, plain_value(condition), None if mask is None else plain_value(mask))
 
     return run
 
@@ -466,13 +479,13 @@ def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
 @rule(debug.device_print)
 def device_print(op: Operation, plain: Run, checks: Checks) -> Run:
     """Print plain values; poison is not reported."""
-    return lambda batch, *values: plain(batch, *map(bare, values))
+    return lambda batch, *values: plain(batch, *map(plain_value, values))
 
 
 def without_poison(plain: Run) -> Run:
     """Return what an operation runs that uses only the plain values of its operands."""
 
-    def run(batch: Wave, *values: Any) -> Any:
-        return plain(batch, *(None if value is None else bare(value) for value in values))
+    def run(batch: ProgramBatch, *values: Any) -> Any:
+        return plain(batch, *(None if value is None else plain_value(value) for value in values))
 
     return run

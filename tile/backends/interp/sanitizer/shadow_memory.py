@@ -44,12 +44,12 @@ from tile.backends.interp.sanitizer.access import (
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import Buffer, Memory, Strided
-from tile.faults import Check, Fault, Side
+from tile.faults import Check, Fault, RacingAccess
 from tile.ir.core import Operation
 from tile.tracebacks import warn
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 
 # Limit of reads kept per region, at sixteen bytes each.
@@ -159,7 +159,7 @@ class ShadowMemory:
 
     # -- accesses
 
-    def load(self, batch: Wave, site: Site, resolved: ResolvedAccess) -> None:
+    def load(self, batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> None:
         """Check and record a load."""
         for region, part, buffer in self.parts(site, resolved):
             record = self.record(batch, site, atomic=False)
@@ -168,7 +168,12 @@ class ShadowMemory:
             self.read(batch, site, region, buffer, _elements(part, record, site))
 
     def store(
-        self, batch: Wave, site: Site, resolved: ResolvedAccess, value: Array, written: bool = True
+        self,
+        batch: ProgramBatch,
+        site: Site,
+        resolved: ResolvedAccess,
+        value: Array,
+        written: bool = True,
     ) -> None:
         """Check and record a store.
 
@@ -183,7 +188,9 @@ class ShadowMemory:
             if not isinstance(part, Strided):
                 self.check_conflicting_store(batch, site, buffer, resolved, value, written)
 
-    def update(self, batch: Wave, site: Site, resolved: ResolvedAccess, atomic: bool) -> None:
+    def update(
+        self, batch: ProgramBatch, site: Site, resolved: ResolvedAccess, atomic: bool
+    ) -> None:
         """Check and record an atomic; `atomic` is False if it is so for its own program only."""
         for region, part, buffer in self.parts(site, resolved):
             elements = _elements(part, self.record(batch, site, atomic), site)
@@ -192,7 +199,7 @@ class ShadowMemory:
             else:
                 self.write(batch, site, region, buffer, elements)
 
-    def record(self, batch: Wave, site: Site, atomic: bool) -> Array:
+    def record(self, batch: ProgramBatch, site: Site, atomic: bool) -> Array:
         """Return the records of an access at this time, one for each program of the batch."""
         order = launch_of(batch).order
         time = 0 if order is None else order.now
@@ -228,7 +235,12 @@ class ShadowMemory:
     # -- one element at a time
 
     def read(
-        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+        self,
+        batch: ProgramBatch,
+        site: Site,
+        region: Region,
+        buffer: Buffer,
+        elements: ElementAccess,
     ) -> None:
         cells, record = elements.cells, elements.record
         last = [] if region.writer is None else [region.writer[cells]]
@@ -236,7 +248,7 @@ class ShadowMemory:
         self.check_races(batch, site, buffer, elements, chain(last, atomics))
         self.add_access(batch, region, cells, record)
 
-    def add_access(self, batch: Wave, region: Region, cells: Array, record: Array) -> None:
+    def add_access(self, batch: ProgramBatch, region: Region, cells: Array, record: Array) -> None:
         """Record accesses in the first record that is free, or that the program itself holds."""
         for index in range(2):
             records = region.other(index)
@@ -258,7 +270,9 @@ class ShadowMemory:
             cells, record = cells[remaining], record[remaining]
         self.add_extra_readers(batch, region, cells, record)
 
-    def add_extra_readers(self, batch: Wave, region: Region, cells: Array, records: Array) -> None:
+    def add_extra_readers(
+        self, batch: ProgramBatch, region: Region, cells: Array, records: Array
+    ) -> None:
         """Keep reads whose records were replaced, if programs synchronize."""
         launch = launch_of(batch)
         reads = records & ATOMIC == 0
@@ -276,7 +290,12 @@ class ShadowMemory:
             )
 
     def check_extra_readers(
-        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+        self,
+        batch: ProgramBatch,
+        site: Site,
+        region: Region,
+        buffer: Buffer,
+        elements: ElementAccess,
     ) -> None:
         """Report races with readers whose records were replaced; see `check_races`."""
         if region.extra_readers is None:
@@ -291,7 +310,12 @@ class ShadowMemory:
             self.check_races(batch, site, buffer, replaced, [records])
 
     def write(
-        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+        self,
+        batch: ProgramBatch,
+        site: Site,
+        region: Region,
+        buffer: Buffer,
+        elements: ElementAccess,
     ) -> None:
         cells, record = elements.cells, elements.record
         last = region.writers()
@@ -303,7 +327,12 @@ class ShadowMemory:
             other[cells] = 0
 
     def modify(
-        self, batch: Wave, site: Site, region: Region, buffer: Buffer, elements: ElementAccess
+        self,
+        batch: ProgramBatch,
+        site: Site,
+        region: Region,
+        buffer: Buffer,
+        elements: ElementAccess,
     ) -> None:
         cells, record = elements.cells, elements.record
         last = region.writers()
@@ -325,7 +354,7 @@ class ShadowMemory:
 
     def check_races(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         site: Site,
         buffer: Buffer,
         elements: ElementAccess,
@@ -343,7 +372,7 @@ class ShadowMemory:
                 if wrong.any():
                     self.report(batch, site, buffer, elements, wrong, previous)
 
-    def ordered(self, batch: Wave, previous: Array, record: Array) -> Array:
+    def ordered(self, batch: ProgramBatch, previous: Array, record: Array) -> Array:
         """Return True for previous accesses that happen before those of the later `record`."""
         order: HappensBefore | None = launch_of(batch).order
         result = np.zeros(previous.shape, np.bool_)
@@ -365,7 +394,7 @@ class ShadowMemory:
 
     def report(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         site: Site,
         buffer: Buffer,
         elements: ElementAccess,
@@ -406,7 +435,7 @@ class ShadowMemory:
 
     def race(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         site: Site,
         buffer: Buffer,
         elements: ElementAccess,
@@ -448,12 +477,12 @@ class ShadowMemory:
             notes,
             addresses,
             place=place,
-            other=Side(program, other.verb, other.op.loc, buffer.name),
+            other=RacingAccess(program, other.verb, other.op.loc, buffer.name),
         )
 
     def check_conflicting_store(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         site: Site,
         buffer: Buffer,
         resolved: ResolvedAccess,
@@ -485,7 +514,7 @@ class ShadowMemory:
 
 
 def _conflicting_store_fault(
-    batch: Wave, site: Site, buffer: Buffer, addresses: Array, wrong: Array
+    batch: ProgramBatch, site: Site, buffer: Buffer, addresses: Array, wrong: Array
 ) -> Fault:
     location = locate_first(batch, wrong)
     addresses = np.broadcast_to(addresses, wrong.shape)

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.counters import SECTOR, Counters, GlobalCounts, SharedCounts
 from tile.backends.interp.simulator.launch import launch_of, thread_map_of
 from tile.backends.interp.simulator.threads import ThreadMap
@@ -32,12 +32,12 @@ def _count_block(block: BlockCode) -> None:
             _count_block(region)
 
 
-def _counted(op: Operation, run: Run, batch: Wave, *values: object) -> object:
+def _counted(op: Operation, run: Run, batch: ProgramBatch, *values: object) -> object:
     _counters(batch).executed[op] += _warps(thread_map_of(batch))
     return run(batch, *values)
 
 
-def _counters(batch: Wave) -> Counters:
+def _counters(batch: ProgramBatch) -> Counters:
     counters = launch_of(batch).counters
     assert counters is not None
     return counters
@@ -64,7 +64,7 @@ def _by_warp(thread_map: ThreadMap, values: Array, absent: int) -> Array:
 
 
 def global_access(
-    batch: Wave, op: Operation, address: Array, active: Array | None, vector: int
+    batch: ProgramBatch, op: Operation, address: Array, active: Array | None, vector: int
 ) -> None:
     """Count an access to global memory: addresses (rows, registers), or (rows,) of scalars."""
     rows = len(address)
@@ -87,7 +87,7 @@ def global_access(
     _counters(batch).global_accesses[op].add(counts)
 
 
-def block_access(batch: Wave, op: Operation, address: Array, inside: Array) -> None:
+def block_access(batch: ProgramBatch, op: Operation, address: Array, inside: Array) -> None:
     """Count a TMA access to a descriptor block: addresses of elements (program, element)."""
     address = _as_on_device(launch_of(batch).memory, address)
     sectors = np.where(inside, address // SECTOR, -1)
@@ -131,7 +131,7 @@ def _count_distinct(numbers: Array) -> Array:
 
 
 def shared_access(
-    batch: Wave, op: Operation, start: Array, active: Array | None, size: int, vector: int
+    batch: ProgramBatch, op: Operation, start: Array, active: Array | None, size: int, vector: int
 ) -> None:
     """Count an access to shared memory: vectors of elements of `size` bytes, at `start` bytes."""
     first = start if active is None else np.where(active, start, -1)
@@ -161,7 +161,7 @@ def _all_lanes(starts: Array) -> Array:
     return np.where(starts < 0, substitute, starts)
 
 
-def matrix_access(batch: Wave, op: Operation, start: Array, size: int) -> None:
+def matrix_access(batch: ProgramBatch, op: Operation, start: Array, size: int) -> None:
     """Count ldmatrix or stmatrix: `start` has the first bytes of rows, (matrices, 8, instructions).
 
     A matrix takes one wavefront if no two of its rows share a bank.

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.async_ops import MbarrierMisuse, MbarrierMisuseError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.races import GlobalRaceError
 from tile.backends.interp.simulator.shared_memory import Fault, SharedFaultError
 from tile.errors import (
-    ArrivalError,
     CopyInFlightError,
     DivergenceError,
     ExecutionError,
-    ProductInFlightError,
+    MbarrierError,
     RaceError,
     SharedBoundsError,
     UndefinedReadError,
     VectorAccessError,
+    WgmmaInFlightError,
 )
 from tile.ir.core import Operation
 from tile.ir.types import Shared
@@ -63,34 +63,37 @@ _MESSAGES = {
     ),
     Fault.IN_FLIGHT: _Message(
         CopyInFlightError,
-        "accesses shared memory that an asynchronous copy still writes; copy_wait waits for it",
+        "accesses shared memory that an asynchronous copy still writes; cp_async_wait_group "
+        "waits for it",
         "copy started",
     ),
     Fault.WGMMA_READING: _Message(
-        ProductInFlightError,
-        "writes shared memory that a wgmma in flight still reads; group_wait waits for it",
+        WgmmaInFlightError,
+        "writes shared memory that a wgmma in flight still reads; wgmma_wait waits for it",
         "wgmma started",
     ),
     Fault.WGMMA_UNFENCED: _Message(
         RaceError,
-        "reads with wgmma what a thread wrote to shared memory, with no group_fence by that thread",
+        "reads with wgmma what a thread wrote to shared memory, with no fence_proxy_async by "
+        "that thread",
         "written",
     ),
     Fault.TMA_STORE_UNFENCED: _Message(
         RaceError,
-        "reads with a TMA store what a thread wrote, with no group_fence by that thread in between",
+        "reads with a TMA store what a thread wrote, with no fence_proxy_async by that thread in "
+        "between",
         "written",
     ),
     Fault.TMA_LOAD_UNFENCED: _Message(
         RaceError,
-        "overwrites with a TMA load what a thread wrote, with no group_fence by that thread",
+        "overwrites with a TMA load what a thread wrote, with no fence_proxy_async by that thread",
         "written",
     ),
     Fault.UNDEFINED: _Message(UndefinedReadError, "reads shared memory that was never written", ""),
 }
 
 
-def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
+def shared_fault(batch: ProgramBatch, fault: SharedFaultError) -> ExecutionError:
     """Return the error for a shared-memory fault."""
     launch, chunk = launch_of(batch), chunk_of(batch)
     message, op = _MESSAGES[fault.fault], fault.op
@@ -104,12 +107,12 @@ def shared_fault(batch: Wave, fault: SharedFaultError) -> ExecutionError:
 
 _MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
     MbarrierMisuse.NOT_INITIALIZED: (
-        ArrivalError,
-        "uses an mbarrier that barrier_init has not initialized",
+        MbarrierError,
+        "uses an mbarrier that mbarrier_init has not initialized",
     ),
     MbarrierMisuse.ALREADY_INITIALIZED: (
-        ArrivalError,
-        "initializes an mbarrier again, with no barrier_free before",
+        MbarrierError,
+        "initializes an mbarrier again, with no mbarrier_inval before",
     ),
     MbarrierMisuse.UNSYNCHRONIZED: (
         RaceError,
@@ -117,24 +120,24 @@ _MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
     ),
     MbarrierMisuse.UNFENCED: (
         RaceError,
-        "uses an mbarrier with no group_fence since its initialization",
+        "uses an mbarrier with no fence_proxy_async since its initialization",
     ),
     MbarrierMisuse.STILL_WAITED_FOR: (
         RaceError,
         "invalidates an mbarrier on which other threads may still wait",
     ),
     MbarrierMisuse.PHASE_PENDING: (
-        ArrivalError,
+        MbarrierError,
         "expects bytes on an mbarrier whose current phase has not been waited for",
     ),
     MbarrierMisuse.NEVER_COMPLETES: (
-        ArrivalError,
+        MbarrierError,
         "waits on an mbarrier whose phase never completes: not all expected bytes arrive, or none",
     ),
 }
 
 
-def misuse_error(batch: Wave, fault: MbarrierMisuseError) -> ExecutionError:
+def misuse_error(batch: ProgramBatch, fault: MbarrierMisuseError) -> ExecutionError:
     """Return the error for a wrong use of an mbarrier."""
     launch, chunk = launch_of(batch), chunk_of(batch)
     error, problem = _MISUSES[fault.misuse]
@@ -147,7 +150,7 @@ def misuse_error(batch: Wave, fault: MbarrierMisuseError) -> ExecutionError:
     return error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
 
 
-def global_race(batch: Wave, op: Operation, race: GlobalRaceError) -> RaceError:
+def global_race(batch: ProgramBatch, op: Operation, race: GlobalRaceError) -> RaceError:
     """Return the error for a race on global memory."""
     launch = launch_of(batch)
     buffer = launch.memory.buffer_at(race.address)
@@ -203,7 +206,9 @@ def _contains(alloc: Operation, byte: int | None) -> bool:
     return byte is None or alloc["at"] <= byte < alloc["at"] + buffer.bytes
 
 
-def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> SharedBoundsError:
+def outside(
+    batch: ProgramBatch, op: Operation, row: int, offset: int, vector: int
+) -> SharedBoundsError:
     """Return the error for an access outside its buffer."""
     buffer = buffer_of(op)
     last = f" to {offset + vector - 1}" if vector > 1 else ""
@@ -215,7 +220,7 @@ def outside(batch: Wave, op: Operation, row: int, offset: int, vector: int) -> S
 
 
 def bad_vector(
-    batch: Wave, op: Operation, row: int, register: int, problem: str
+    batch: ProgramBatch, op: Operation, row: int, register: int, problem: str
 ) -> VectorAccessError:
     """Return the error for a vector that memory cannot move in one access."""
     where = batch.launch.element((register,), int(batch.rows[row]))
@@ -224,7 +229,7 @@ def bad_vector(
     )
 
 
-def misaligned_block(batch: Wave, op: Operation, base: int, step: int) -> VectorAccessError:
+def misaligned_block(batch: ProgramBatch, op: Operation, base: int, step: int) -> VectorAccessError:
     """Return the error for an array whose address or row stride TMA does not accept."""
     return VectorAccessError(
         f"`{batch.launch.name}` copies a block of an array at {base:#x} with rows {step} bytes "
@@ -233,21 +238,21 @@ def misaligned_block(batch: Wave, op: Operation, base: int, step: int) -> Vector
     )
 
 
-def require_whole_warps(batch: Wave, op: Operation) -> None:
+def require_whole_warps(batch: ProgramBatch, op: Operation) -> None:
     """Raise `DivergenceError` unless all lanes of every warp execute a warp-wide operation."""
     thread_map = thread_map_of(batch)
     if not thread_map.whole_warps:
         raise _divergence(batch, op, "warp", thread_map.lanes)
 
 
-def require_whole_programs(batch: Wave, op: Operation) -> None:
+def require_whole_programs(batch: ProgramBatch, op: Operation) -> None:
     """Raise `DivergenceError` unless all threads of every program execute an operation."""
     thread_map = thread_map_of(batch)
     if not thread_map.whole_programs:
         raise _divergence(batch, op, "program", thread_map.threads)
 
 
-def _divergence(batch: Wave, op: Operation, group: str, size: int) -> DivergenceError:
+def _divergence(batch: ProgramBatch, op: Operation, group: str, size: int) -> DivergenceError:
     launch = launch_of(batch)
     row, absent = thread_map_of(batch).missing(size)
     return DivergenceError(

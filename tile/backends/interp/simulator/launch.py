@@ -13,7 +13,7 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightWgmma, Mbarriers
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.races import GlobalRaces
@@ -35,8 +35,8 @@ GRANULE = 16
 VECTORS = (
     ops.thread.shared_load,
     ops.thread.shared_store,
-    ops.thread.shared_count,
-    ops.thread.shared_copy,
+    ops.thread.shared_atomic_inc,
+    ops.thread.shared_cp_async,
 )
 
 
@@ -82,7 +82,7 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
 
 def shared_bytes(module: Module) -> int:
     """Return the bytes of shared memory that a program of the module takes."""
-    return max((_end(op) for op in module.walk() if op.defn is ops.shared.alloc), default=0)
+    return max((_end(op) for op in module.walk() if op.defn is ops.shared.local_alloc), default=0)
 
 
 def _end(alloc: Operation) -> int:
@@ -90,7 +90,9 @@ def _end(alloc: Operation) -> int:
     assert isinstance(buffer, Shared)
     with stamp(alloc.loc):
         if alloc["at"] < 0:
-            raise UnsupportedError(f"{buffer} has no offset yet; the pass plan-shared assigns it")
+            raise UnsupportedError(
+                f"{buffer} has no offset yet; the pass allocate-shared assigns it"
+            )
         if alloc["at"] % buffer.of.itemsize:
             raise UnsupportedError(f"{buffer} cannot begin at byte {alloc['at']}")
     return int(alloc["at"]) + buffer.bytes
@@ -111,7 +113,7 @@ def _granule(module: Module) -> int:
     """Return the largest power of two, up to `GRANULE` bytes, that divides all accesses."""
     sizes = [GRANULE]
     for op in module.walk():
-        if op.defn is ops.shared.alloc:
+        if op.defn is ops.shared.local_alloc:
             sizes.append(op["at"])
         elif op.defn in VECTORS:
             mem = op.inputs[0].type
@@ -164,7 +166,7 @@ class ThreadLaunch(Launch):
             GlobalRaces(self.memory, self.programs, self.threads) if config.interp_races else None
         )
 
-    def chunks(self) -> Iterator[Wave]:
+    def chunks(self) -> Iterator[ProgramBatch]:
         """Yield the programs of the grid in batches of whole programs, in the configured order."""
         code = self.threads_code
         rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
@@ -201,18 +203,18 @@ class ThreadLaunch(Launch):
         return where + self.program(row)
 
 
-def launch_of(batch: Wave) -> ThreadLaunch:
+def launch_of(batch: ProgramBatch) -> ThreadLaunch:
     """Return the run that a batch belongs to."""
     assert isinstance(batch.launch, ThreadLaunch)
     return batch.launch
 
 
-def chunk_of(batch: Wave) -> Chunk:
+def chunk_of(batch: ProgramBatch) -> Chunk:
     """Return the chunk of a batch: the state that its programs share."""
     assert isinstance(batch.chunk, Chunk)
     return batch.chunk
 
 
-def thread_map_of(batch: Wave) -> ThreadMap:
+def thread_map_of(batch: ProgramBatch) -> ThreadMap:
     """Return the threads of a batch, by row."""
     return chunk_of(batch).thread_map(batch.rows)

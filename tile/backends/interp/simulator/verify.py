@@ -2,7 +2,7 @@
 
 Find uses of a wgmma accumulator before the wait that completes it.
 
-Waits are data dependences: an accumulator flows from its wgmma through a `group_wait` to its uses,
+Waits are data dependences: an accumulator flows from its wgmma through a `wgmma_wait` to its uses,
 also across loops and branches. A forward dataflow analysis therefore finds every use without a
 wait. It tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may
 have started after its own. A wait that leaves more wgmmas pending than that does not complete it.
@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tile.analysis.liveness import LOOPS
-from tile.errors import ProductInFlightError, UnsupportedError
+from tile.errors import UnsupportedError, WgmmaInFlightError
 from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import EITHER_WAY, strips_of
+from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape
-from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT
+from tile.simt.layouts.mma_fragments import MmaShape
+from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops.shared import allocation
-from tile.simt.ops.wgmma import GROUP_WARPS
-from tile.simt.target import SimtTarget, atomic_vector
+from tile.simt.ops.wgmma import WARPGROUP_WARPS
+from tile.simt.target import SimtTarget, atomic_vector_width
 
 Check = Callable[[Operation, SimtTarget, int], None]
 
@@ -49,7 +49,7 @@ def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
-    supported = target.reduces_lanes(op["kind"], element)
+    supported = target.has_warp_reduce(op["kind"], element)
     _require(supported, f"target {target} has no warp reduction of {element} by {op['kind']}")
 
 
@@ -63,7 +63,7 @@ def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    most = atomic_vector(op, target)
+    most = atomic_vector_width(op, target)
     _require(
         op["vector"] <= most,
         f"target {target} has atomics on up to {most} contiguous elements, not {op['vector']}",
@@ -80,22 +80,24 @@ def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _ldmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.matrix_loads, f"target {target} has no ldmatrix")
+    _require(target.has_ldmatrix, f"target {target} has no ldmatrix")
 
 
 def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.matrix_stores, f"target {target} has no stmatrix")
+    _require(target.has_stmatrix, f"target {target} has no stmatrix")
 
 
 def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
     size = op.inputs[0].type.element.itemsize * op["vector"]
-    sizes = ", ".join(map(str, target.copy_bytes)) or "none"
-    _require(size in target.copy_bytes, f"target {target} copies {sizes} bytes at once, not {size}")
+    sizes = ", ".join(map(str, target.cp_async_bytes)) or "none"
+    _require(
+        size in target.cp_async_bytes, f"target {target} copies {sizes} bytes at once, not {size}"
+    )
 
 
 def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    shape = MatrixShape(*op["shape"])
-    _require(shape in target.matrix_shapes, f"target {target} has no mma {shape}")
+    shape = MmaShape(*op["shape"])
+    _require(shape in target.mma_shapes, f"target {target} has no mma {shape}")
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
     # Operands of f32 may also be rounded to types of fewer bits (tf32).
@@ -104,13 +106,13 @@ def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
-    _require(shape in target.group_shapes, f"target {target} has no wgmma {shape}")
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
+    _require(shape in target.wgmma_shapes, f"target {target} has no wgmma {shape}")
     element, into = op.inputs[0].type.element, op.inputs[2].type.element
     assert isinstance(element, Scalar) and isinstance(into, Scalar)
-    supported = element.bits == shape.bits and target.group_multiplies(element, into)
+    supported = element.bits == shape.bits and target.has_wgmma(element, into)
     _require(supported, f"target {target} has no wgmma {shape} of {element} into {into}")
-    warps = GROUP_WARPS * rows * columns
+    warps = WARPGROUP_WARPS * rows * columns
     _require(warps == num_warps, f"{op.name} needs {warps} warps, and there are {num_warps}")
     for mem in op.inputs[:2]:
         if isinstance(mem.type, Shared):
@@ -124,7 +126,9 @@ def _wgmma_operand(op: Operation, mem: Value) -> None:
     bits = 8 * ty.of.itemsize
     strips = strips_of(ty.layout, bits)
     k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
-    _require(strips is not None and (k_major or bits in EITHER_WAY), f"{op.name} accepts no {ty}")
+    _require(
+        strips is not None and (k_major or bits in MN_MAJOR_BITS), f"{op.name} accepts no {ty}"
+    )
     _aligned(op, mem)
 
 
@@ -132,12 +136,12 @@ def _aligned(op: Operation, mem: Value) -> None:
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["at"]
-        aligned = at % FACTOR_ALIGNMENT == 0
+        aligned = at % SWIZZLE_ALIGNMENT == 0
         _require(aligned, f"{op.name} accepts no buffer at byte {at}")
 
 
 def _tma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.bulk_copies, f"target {target} has no TMA")
+    _require(target.has_tma, f"target {target} has no TMA")
 
 
 def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -173,24 +177,24 @@ def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
 
 
 CHECKS: dict[OpDef, Check] = {
-    ops.thread.lane_reduce: _lanes,
+    ops.thread.warp_reduce: _lanes,
     memory.load: _vector,
     memory.store: _vector,
     memory.atomic_rmw: _atomic_vector,
-    ops.thread.shuffle: _shuffle,
+    ops.thread.shuffle_idx: _shuffle,
     ops.thread.shuffle_xor: _shuffle,
     ops.thread.shared_load: _shared_vector,
-    ops.thread.shared_matrix_load: _ldmatrix,
-    ops.thread.shared_matrix_store: _stmatrix,
+    ops.thread.ldmatrix: _ldmatrix,
+    ops.thread.stmatrix: _stmatrix,
     ops.thread.shared_store: _shared_vector,
-    ops.thread.shared_copy: _cp_async,
-    ops.thread.linear_index: _index,
+    ops.thread.shared_cp_async: _cp_async,
+    ops.thread.layout_index: _index,
     ops.thread.thread_print: _print,
-    ops.mma.matrix_multiply: _mma,
-    ops.wgmma.group_dot: _wgmma,
-    ops.tma.barrier_init: _tma,
-    ops.tma.bulk_copy: _tma_block,
-    ops.tma.bulk_store: _tma_block,
+    ops.mma.mma: _mma,
+    ops.wgmma.wgmma: _wgmma,
+    ops.tma.mbarrier_init: _tma,
+    ops.tma.tma_load: _tma_block,
+    ops.tma.tma_store: _tma_block,
 }
 
 
@@ -201,10 +205,10 @@ _PASSING = frozenset({control.yield_, *LOOPS})
 
 
 def check_accumulators(module: Module) -> None:
-    """Raise `ProductInFlightError` for a use of an accumulator that is still in flight."""
-    waits = [op["pending"] for op in module.walk() if op.defn is ops.wgmma.group_wait]
+    """Raise `WgmmaInFlightError` for a use of an accumulator that is still in flight."""
+    waits = [op["pending"] for op in module.walk() if op.defn is ops.wgmma.wgmma_wait]
     max_pending = max(waits, default=0)
-    if any(op.defn is ops.wgmma.group_dot for op in module.walk()):
+    if any(op.defn is ops.wgmma.wgmma for op in module.walk()):
         for function in module:
             _AgeAnalysis(max_pending).block(function.body, {})
 
@@ -218,11 +222,11 @@ class _AgeAnalysis:
     def block(self, block: Block, ages: Ages) -> None:
         for op in block:
             self.check(op, ages)
-            if op.defn is ops.wgmma.group_dot:
+            if op.defn is ops.wgmma.wgmma:
                 for value, age in ages.items():
                     ages[value] = min(age + 1, self.max_pending)
                 ages[op.result] = 0
-            elif op.defn is ops.wgmma.group_wait:
+            elif op.defn is ops.wgmma.wgmma_wait:
                 value = op.inputs[0]
                 if value in ages and ages[value] < op["pending"]:
                     ages[op.result] = ages[value]
@@ -235,16 +239,16 @@ class _AgeAnalysis:
         for index, value in enumerate(op.operands):
             if value is None or value not in ages or self.may_use(op, index):
                 continue
-            raise ProductInFlightError(
-                f"`{op.name}` uses a wgmma accumulator before its group_wait",
+            raise WgmmaInFlightError(
+                f"`{op.name}` uses a wgmma accumulator before its wgmma_wait",
                 loc=op.loc,
                 notes=[f"the value is {value}"],
             )
 
     def may_use(self, op: Operation, index: int) -> bool:
-        if op.defn is ops.wgmma.group_dot:
+        if op.defn is ops.wgmma.wgmma:
             return index == 2
-        return op.defn is ops.wgmma.group_wait or op.defn in _PASSING
+        return op.defn is ops.wgmma.wgmma_wait or op.defn in _PASSING
 
     def loop(self, op: Operation, ages: Ages) -> None:
         """Iterate to a fixed point: ages only decrease, and values in flight only get more."""

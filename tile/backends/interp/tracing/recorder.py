@@ -20,30 +20,30 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
 from tile.backends.interp.tracing.trace_data import (
-    DISTANCES,
     LINE,
+    REUSE_BUCKETS,
     SECTOR,
     TRACKS,
+    AccessSite,
     ArrayUse,
     Counts,
     KernelUse,
-    Site,
     Timeline,
     Trace,
 )
 from tile.backends.interp.translate import BlockCode, Code, Rules, translate
-from tile.backends.interp.values import Array, Held, array_of
+from tile.backends.interp.values import Array, RegisterValue, array_of
 from tile.backends.interp.virtual_memory import Buffer
 from tile.errors import Loc
 from tile.faults import Checks
-from tile.instrumentation import collecting
+from tile.instrumentation import active_report
 from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import pointee
-from tile.transforms.descriptors_to_pointers import expand_descriptors
+from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Wave
+    from tile.backends.interp.program_batch import ProgramBatch
 
 
 PER_LINE = LINE // SECTOR
@@ -93,7 +93,7 @@ class RecordedArray:
         self.use.first += new
         self.use.lines += new
         # The exponent of an integer is its number of bits.
-        self.use.reuse += np.bincount(np.frexp(distance)[1], minlength=DISTANCES)
+        self.use.reuse += np.bincount(np.frexp(distance)[1], minlength=REUSE_BUCKETS)
 
 
 def _distinct(keys: Array, span: int) -> tuple[Array, Array]:
@@ -138,17 +138,17 @@ class Recorder:
         self.arrays = {id(buffer): recorded_array(buffer, array) for buffer, array in pairs}
         self._tracks: dict[int, tuple[Array, tuple[int, ...]]] = {}
 
-    def step(self, batch: Wave, loc: Loc | None, kind: str) -> None:
+    def step(self, batch: ProgramBatch, loc: Loc | None, kind: str) -> None:
         """Record an instruction that does not access memory."""
         self.timeline.step(self.number, self.tracks(batch), loc, kind)
 
     def access(
         self,
-        batch: Wave,
-        site: Site,
+        batch: ProgramBatch,
+        site: AccessSite,
         kind: str,
-        address: Held,
-        mask: Held | None,
+        address: RegisterValue,
+        mask: RegisterValue | None,
         shape: tuple[int, ...],
         size: int,
     ) -> None:
@@ -187,7 +187,7 @@ class Recorder:
         ]
         self.timeline.step(self.number, shown, site.loc, kind, numbers)
 
-    def _draw(self, use: ArrayUse, site: Site, points: Array, size: int) -> None:
+    def _draw(self, use: ArrayUse, site: AccessSite, points: Array, size: int) -> None:
         if site.verb != "writes":
             use.reads.add(points)
             use.bytes_read += points.size * size
@@ -195,7 +195,7 @@ class Recorder:
             use.writes.add(points)
             use.bytes_written += points.size * size
 
-    def tracks(self, batch: Wave) -> tuple[int, ...]:
+    def tracks(self, batch: ProgramBatch) -> tuple[int, ...]:
         """Return the programs of a batch that have a track in the timeline."""
         cached = self._tracks.get(id(batch))
         if cached is None or cached[0] is not batch.rows:
@@ -232,7 +232,7 @@ def _block(block: BlockCode) -> None:
 
 
 def _step(op: Operation, run: Run) -> Run:
-    def step(batch: Wave, *values: Any) -> Any:
+    def step(batch: ProgramBatch, *values: Any) -> Any:
         recorder_of(batch).step(batch, op.loc, "compute")
         return run(batch, *values)
 
@@ -241,20 +241,20 @@ def _step(op: Operation, run: Run) -> Run:
 
 def _access(op: Operation, run: Run) -> Run:
     verb, kind, masked = ACCESSES[op.defn]
-    site = Site(op.loc, verb)
+    site = AccessSite(op.loc, verb)
     ptr = op.inputs[0].type
     size, shape = pointee(op.name, ptr).itemsize, ptr.shape
 
-    def access(batch: Wave, address: Held, *values: Any) -> Any:
+    def access(batch: ProgramBatch, address: RegisterValue, *values: Any) -> Any:
         result = run(batch, address, *values)  # an access that fails is not recorded
-        mask: Held | None = values[masked - 1]
+        mask: RegisterValue | None = values[masked - 1]
         recorder_of(batch).access(batch, site, kind, address, mask, shape, size)
         return result
 
     return access
 
 
-def recorder_of(batch: Wave) -> Recorder:
+def recorder_of(batch: ProgramBatch) -> Recorder:
     """Return the recorder of the launch that a batch belongs to."""
     recorder = batch.launch.recorder
     assert recorder is not None
@@ -271,7 +271,7 @@ def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Cod
         instrument(checked.code)
         return checked
     module = module.clone()
-    expand_descriptors(module, simplify=False)
+    descriptors_to_pointers(module, simplify=False)
     return instrument(translate(module, rules))
 
 
@@ -280,7 +280,7 @@ def launch_traced(
 ) -> None:
     """Run code of `translate_traced` over a grid; if it fails, what ran before is recorded."""
     if isinstance(code, CheckedCode):
-        launch: Launch = CheckedLaunch(code, grid, arguments, collecting())
+        launch: Launch = CheckedLaunch(code, grid, arguments, active_report())
     else:
         launch = Launch(code, grid, arguments)
     views = tuple(map(view_of, launch.memory.buffers))

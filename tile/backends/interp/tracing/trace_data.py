@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile._lazy import late
+from tile._lazy import lazy_import
 from tile.errors import Loc, line_of
-from tile.heatmap import Array, Heat, View
+from tile.heatmap import Array, ArrayView, Heatmap
 
 # The most programs of a launch that have a track, and the most slices of all tracks together.
 TRACKS = 64
@@ -51,7 +51,7 @@ class Slice:
 
 
 @dataclass
-class Launched:
+class LaunchInfo:
     """A launch: the kernel's name and the grid."""
 
     kernel: str
@@ -62,7 +62,7 @@ class Launched:
 class Timeline:
     """Slices in execution order; `left_out` counts those beyond `MAX_SLICES`."""
 
-    launches: list[Launched] = field(default_factory=list)
+    launches: list[LaunchInfo] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
     now: int = 0
     events: int = 0
@@ -70,7 +70,7 @@ class Timeline:
 
     def begin(self, kernel: str, grid: tuple[int, int, int]) -> int:
         """Begin a launch and return its number."""
-        self.launches.append(Launched(kernel, grid))
+        self.launches.append(LaunchInfo(kernel, grid))
         return len(self.launches) - 1
 
     def step(
@@ -170,11 +170,11 @@ def _line(loc: Loc | None) -> tuple[str, int] | None:
 
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import written
+    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.trace_page import trace_page
 else:  # only pages need this library
-    trace_page = late("tile.diagnostics.pages.trace_page", "trace_page")
-    written = late("tile.diagnostics.pages", "written")
+    trace_page = lazy_import("tile.diagnostics.pages.trace_page", "trace_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 SECTOR = 32
 LINE = 128
@@ -182,7 +182,7 @@ LINE = 128
 MAX_KERNELS = 64
 # Buckets of the reuse distance, the distance in launch order of two programs that touch the same
 # line: 0, 1, 2 to 3, 4 to 7, ...
-DISTANCES = 33
+REUSE_BUCKETS = 33
 
 Grid = tuple[int, int, int]
 
@@ -214,7 +214,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Site:
+class AccessSite:
     """A memory operation: its location, and a verb (reads, writes, updates)."""
 
     loc: Loc | None
@@ -230,18 +230,18 @@ class ArrayUse:
     distance in launch order to the program that touched it before. `first` counts first touches.
     """
 
-    view: View
-    reads: Heat = field(init=False)
-    writes: Heat = field(init=False)
+    view: ArrayView
+    reads: Heatmap = field(init=False)
+    writes: Heatmap = field(init=False)
     bytes_read: int = 0
     bytes_written: int = 0
     sectors: int = 0
     lines: int = 0
     first: int = 0
-    reuse: Array = field(default_factory=lambda: np.zeros(DISTANCES, np.int64))
+    reuse: Array = field(default_factory=lambda: np.zeros(REUSE_BUCKETS, np.int64))
 
     def __post_init__(self) -> None:
-        self.reads, self.writes = Heat(self.view.raster()), Heat(self.view.raster())
+        self.reads, self.writes = Heatmap(self.view.raster()), Heatmap(self.view.raster())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data for JSON."""
@@ -263,8 +263,10 @@ class KernelUse:
     grid: Grid
     arrays: list[ArrayUse]
     launches: int = 0
-    sites: dict[Site, Counts] = field(default_factory=dict)
-    names: dict[Site, set[str]] = field(default_factory=dict)  # the arrays that each site accesses
+    sites: dict[AccessSite, Counts] = field(default_factory=dict)
+    names: dict[AccessSite, set[str]] = field(
+        default_factory=dict
+    )  # the arrays that each site accesses
 
     @property
     def total(self) -> Counts:
@@ -274,7 +276,7 @@ class KernelUse:
             total.add(counts)
         return total
 
-    def by_line(self) -> Iterator[tuple[Site, Counts]]:
+    def by_line(self) -> Iterator[tuple[AccessSite, Counts]]:
         """Yield the operations in source order."""
         yield from sorted(self.sites.items(), key=lambda pair: _order(pair[0]))
 
@@ -298,7 +300,7 @@ class KernelUse:
         }
 
 
-def _order(site: Site) -> tuple[str, int, int, str]:
+def _order(site: AccessSite) -> tuple[str, int, int, str]:
     loc = site.loc
     return ("", 0, 0, site.verb) if loc is None else (loc.file, loc.line, loc.column, site.verb)
 
@@ -312,7 +314,7 @@ class Trace:
     left_out: int = 0  # launches beyond `MAX_KERNELS`, which were not recorded
     _kernels: dict[Any, KernelUse] = field(default_factory=dict)
 
-    def begin(self, kernel: str, grid: Grid, views: tuple[View, ...]) -> KernelUse:
+    def begin(self, kernel: str, grid: Grid, views: tuple[ArrayView, ...]) -> KernelUse:
         """Begin a launch and return the `KernelUse` that counts its accesses."""
         self.launches += 1
         key = kernel, grid, views
@@ -358,12 +360,12 @@ class Trace:
 
     def html(self, path: str | os.PathLike[str]) -> Path:
         """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
-        target: Path = written(path, self.to_html(), "the trace")
+        target: Path = write_page(path, self.to_html(), "the trace")
         return target
 
     def json(self, path: str | os.PathLike[str]) -> Path:
         """Write the counts as JSON and return the path. Raises `ArgumentValueError` on failure."""
-        target: Path = written(path, self.to_json(indent=1) + "\n", "the trace")
+        target: Path = write_page(path, self.to_json(indent=1) + "\n", "the trace")
         return target
 
     def perfetto(self, path: str | os.PathLike[str]) -> Path:
@@ -372,7 +374,7 @@ class Trace:
         Raises `ArgumentValueError` if that fails.
         """
         text = json.dumps(self.timeline.as_dict(), separators=(",", ":"))
-        target: Path = written(path, text, "the timeline")
+        target: Path = write_page(path, text, "the timeline")
         return target
 
 
@@ -386,15 +388,15 @@ def _summary(use: KernelUse) -> Iterator[str]:
         yield (
             f"  line {0 if loc is None else loc.line}: {site.verb} {arrays}: "
             f"{counts.bytes:,} bytes, {counts.sectors:,} sectors ({counts.efficiency:.0%} used), "
-            f"{share(counts.masked, counts.elements)} masked off\n    {source}"
+            f"{percentage(counts.masked, counts.elements)} masked off\n    {source}"
         )
 
 
-def share(part: int, whole: int) -> str:
+def percentage(part: int, whole: int) -> str:
     """Return `part` of `whole` as a percentage."""
     return f"{part / whole:.0%}" if whole else "0%"
 
 
-def counted(entry: Mapping[str, Any]) -> Counts:
+def counts_from_json(entry: Mapping[str, Any]) -> Counts:
     """Return the counts of an entry of the JSON data."""
     return Counts(**{name: entry[name] for name in vars(Counts())})

@@ -206,7 +206,7 @@ def _takes_most_registers(op: Operation) -> bool:
 
     A register has 32 bits.
     """
-    if op.defn is not ops.mma.thread_dot:
+    if op.defn is not ops.mma.fma_dot:
         return False
     accumulator = op.result.type
     return 2 * count_of(accumulator) * accumulator.element.bits > 32 * REGISTERS

@@ -168,7 +168,7 @@ class _Test:
         return self.builder.call(name, self.ty, (self.ty, upper), (self.ty, step))
 
 
-_MATRIX = frozenset({ops.mma.matrix_multiply, ops.wgmma.group_dot})
+_MATRIX = frozenset({ops.mma.mma, ops.wgmma.wgmma})
 
 
 def _unroll_hint(builder: FunctionBuilder, op: Operation) -> str:

@@ -14,7 +14,7 @@ from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, I8, U8, Scalar
 from tile.simt import ops
-from tile.simt.layouts.mma_fragments import MatrixShape
+from tile.simt.layouts.mma_fragments import MmaShape
 
 _PTX = {
     F16: "f16", BF16: "bf16", F64: "f64", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2",
@@ -41,7 +41,7 @@ def mma(builder: FunctionBuilder, op: Operation) -> None:
 
     Instructions on one accumulator depend on each other and are put as far apart as possible.
     """
-    shape = MatrixShape(*op["shape"])
+    shape = MmaShape(*op["shape"])
     rows, columns, depth = op["repeats"]
     a, b, acc = op.inputs
     if number_of(a.type) in FP8 and not builder.module.arch.has_fp8_mma:
@@ -103,7 +103,7 @@ class _Operand:
 
 
 def _operand(
-    builder: FunctionBuilder, op: Operation, x: Value, shape: MatrixShape, size: int
+    builder: FunctionBuilder, op: Operation, x: Value, shape: MmaShape, size: int
 ) -> _Operand:
     """Return an operand, of which an instruction takes `size` rows or columns."""
     element, registers = number_of(x.type), builder.of(x)
@@ -134,7 +134,7 @@ def _operand(
     )
 
 
-_F16_SHAPE = MatrixShape(16, 8, 16, 16)
+_F16_SHAPE = MmaShape(16, 8, 16, 16)
 
 # Registers of the `a` operand for the two f16 instructions (m16n8k16) that replace one 8-bit
 # m16n8k32. Elements in a thread's registers are numbered by the bits k0 k1 m3 k4, and two of them
@@ -194,7 +194,7 @@ def round_to_tf32(builder: FunctionBuilder, x: str) -> str:
 
 def _instruction(
     builder: FunctionBuilder,
-    shape: MatrixShape,
+    shape: MmaShape,
     left: _Operand,
     right: _Operand,
     a: Sequence[tuple[str, str]],
@@ -266,6 +266,6 @@ def _multiply_add(builder: FunctionBuilder, element: Scalar, x: str, y: str, tot
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.mma.matrix_multiply: mma,
-    ops.mma.thread_dot: fma_dot,
+    ops.mma.mma: mma,
+    ops.mma.fma_dot: fma_dot,
 }

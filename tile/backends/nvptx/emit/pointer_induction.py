@@ -76,7 +76,7 @@ def _steps(
 
 def has_wgmma(loop: Operation) -> bool:
     """Return True if the body of a `for` has a wgmma."""
-    return any(op.defn is ops.wgmma.group_dot for op in loop.regions[0])
+    return any(op.defn is ops.wgmma.wgmma for op in loop.regions[0])
 
 
 def _is_tile_of_pointers(value: Value) -> bool:

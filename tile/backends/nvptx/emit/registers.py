@@ -9,7 +9,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.codegen import unroll_fragments
-from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
+from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import program
 from tile.simt import ops
@@ -107,7 +107,7 @@ def layout_index_of(
 ) -> list[str]:
     """Return the index that a layout gives this thread for each of its registers."""
     images = thread_images(layout)
-    base, thread_bits = thread_contribution(builder, images, thread), reached_by(images)
+    base, thread_bits = thread_contribution(builder, images, thread), image_bits(images)
     bases = {0: base}  # by constant: the base XORed with a constant of bits that it may have set
     return [_xor(builder, bases, thread_bits, number) for number in register_offsets(layout)]
 
@@ -154,6 +154,6 @@ RULES: dict[OpDef, Rule] = {
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
-    ops.thread.pick_by: frag_gather,
-    ops.thread.linear_index: layout_index,
+    ops.thread.frag_gather: frag_gather,
+    ops.thread.layout_index: layout_index,
 }

@@ -29,7 +29,7 @@ from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Shared
 from tile.simt import ops
 
-_READING = frozenset({ops.thread.shared_load, ops.thread.shared_matrix_load})
+_READING = frozenset({ops.thread.shared_load, ops.thread.ldmatrix})
 
 MEMORY = "@tile_shared_memory"
 _ALIGNMENT = 1024  # bytes
@@ -39,7 +39,9 @@ DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align {_ALIGNM
 def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """A buffer is at the offset that `allocate-shared` chose."""
     if op["at"] < 0:
-        raise CompilationError("a buffer has no place in shared memory: plan-shared was not run")
+        raise CompilationError(
+            "a buffer has no place in shared memory: allocate-shared was not run"
+        )
     builder.module.declare(MEMORY, DECLARATION)
     builder.buffers[op.result] = SharedAddress("0", op["at"])
 
@@ -203,9 +205,9 @@ def _feeds_only_mma(op: Operation) -> bool:
     worklist, multiplies = [op.result], set()
     while worklist:
         for user, index in worklist.pop().uses:
-            if user.defn is ops.thread.pick:
+            if user.defn is ops.thread.frag_shuffle:
                 worklist.append(user.result)
-            elif user.defn is ops.mma.matrix_multiply and index < 2 and user.block is op.block:
+            elif user.defn is ops.mma.mma and index < 2 and user.block is op.block:
                 multiplies.add(user)
             else:
                 return False
@@ -326,14 +328,14 @@ def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.shared.alloc: local_alloc,
-    ops.shared.slot: local_subview,
-    ops.shared.copy_commit: cp_async_commit_group,
-    ops.shared.copy_wait: cp_async_wait_group,
+    ops.shared.local_alloc: local_alloc,
+    ops.shared.local_subview: local_subview,
+    ops.shared.cp_async_commit_group: cp_async_commit_group,
+    ops.shared.cp_async_wait_group: cp_async_wait_group,
     ops.thread.shared_load: shared_load,
-    ops.thread.shared_matrix_load: ldmatrix,
-    ops.thread.shared_matrix_store: stmatrix,
+    ops.thread.ldmatrix: ldmatrix,
+    ops.thread.stmatrix: stmatrix,
     ops.thread.shared_store: shared_store,
-    ops.thread.shared_count: shared_atomic_inc,
-    ops.thread.shared_copy: shared_cp_async,
+    ops.thread.shared_atomic_inc: shared_atomic_inc,
+    ops.thread.shared_cp_async: shared_cp_async,
 }

@@ -85,7 +85,7 @@ def _move_element(
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.thread.shuffle: shuffle_idx,
+    ops.thread.shuffle_idx: shuffle_idx,
     ops.thread.shuffle_xor: shuffle_xor,
-    ops.thread.lane_reduce: warp_reduce,
+    ops.thread.warp_reduce: warp_reduce,
 }

@@ -81,7 +81,7 @@ def _next(builder: FunctionBuilder, stage: str, stages: int) -> str:
 
 
 # Operations that take an iteration modulo the stages of their buffer (1), or modulo twice that (2).
-_MODULUS_IN_STAGES = {ops.shared.slot: 1, ops.tma.barrier_wait: 2}
+_MODULUS_IN_STAGES = {ops.shared.local_subview: 1, ops.tma.mbarrier_wait: 2}
 
 
 def _is_next(following: Value, value: Value) -> bool:

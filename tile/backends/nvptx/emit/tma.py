@@ -176,10 +176,10 @@ def _launch_value(op: Operation, value: Value) -> LaunchValue:
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.tma.barrier_init: mbarrier_init,
-    ops.tma.barrier_expect: mbarrier_arrive_expect_tx,
-    ops.tma.barrier_wait: mbarrier_wait,
-    ops.tma.barrier_free: mbarrier_inval,
-    ops.tma.bulk_copy: tma_load,
-    ops.tma.bulk_store: tma_store,
+    ops.tma.mbarrier_init: mbarrier_init,
+    ops.tma.mbarrier_arrive_expect_tx: mbarrier_arrive_expect_tx,
+    ops.tma.mbarrier_wait: mbarrier_wait,
+    ops.tma.mbarrier_inval: mbarrier_inval,
+    ops.tma.tma_load: tma_load,
+    ops.tma.tma_store: tma_store,
 }

@@ -213,7 +213,7 @@ class LoopCarried:
     @classmethod
     def of(cls, loop: Operation) -> LoopCarried:
         """Return the representation that a loop uses."""
-        if not any(op.defn is ops.wgmma.group_dot for op in loop.regions[0]):
+        if not any(op.defn is ops.wgmma.wgmma for op in loop.regions[0]):
             return cls(frozenset())
         results = enumerate(loop.results)
         return cls(frozenset([number for number, value in results if _is_narrow(value)]))

@@ -25,10 +25,10 @@ from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import EITHER_WAY, ROWS, Strips, strips_of
+from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, ROWS, OperandStrips, strips_of
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand
-from tile.simt.ops.wgmma import GROUP_THREADS, sizes_of
+from tile.simt.layouts.mma_fragments import MmaShape, Operand
+from tile.simt.ops.wgmma import WARPGROUP_THREADS, wgmma_sizes
 
 _PTX = {
     F16: "f16", BF16: "bf16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2",
@@ -48,7 +48,7 @@ class _SharedOperand:
     """
 
     descriptor: str
-    strips: Strips
+    strips: OperandStrips
     axis: int
     depth: int  # k of one instruction
     step: int
@@ -70,7 +70,7 @@ def _shared_operand(
 ) -> _SharedOperand:
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
     strips = strips_of(ty.layout, 8 * ty.of.itemsize)
     assert strips is not None, f"{ty} has a layout that wgmma does not read"
     left = operand is Operand.LEFT
@@ -107,7 +107,7 @@ def _warpgroup_offset(
     builder: FunctionBuilder, rows: int, left: bool, count: int, tile_bytes: int
 ) -> str:
     """Return the bytes from the first warpgroup's first tile to that of this thread's warpgroup."""
-    number = warp_index(builder, GROUP_THREADS)
+    number = warp_index(builder, WARPGROUP_THREADS)
     if left:
         number = builder.hoist(f"and i32 {number}, {count - 1}")
     elif rows > 1:
@@ -115,7 +115,7 @@ def _warpgroup_offset(
     return builder.hoist(f"mul i32 {number}, {tile_bytes}")
 
 
-def _descriptor_constant(strips: Strips, offset: int, transposed: bool) -> int:
+def _descriptor_constant(strips: OperandStrips, offset: int, transposed: bool) -> int:
     """Return the constant part of a descriptor: all but the base of shared memory and the stage."""
     leading = strips.bytes // UNIT if transposed else 1  # ignored for K-major operands
     stride = ROWS * strips.row_bytes // UNIT
@@ -126,8 +126,8 @@ def _descriptor_constant(strips: Strips, offset: int, transposed: bool) -> int:
 def wgmma(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an asm statement for each tile of the accumulator; the last commits the wgmma group."""
     a, b, acc = op.inputs
-    shape, (rows, columns) = MatrixShape(*op["shape"]), op["groups"]
-    m, n, k = sizes_of(op)
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
+    m, n, k = wgmma_sizes(op)
     right = _shared_operand(builder, op, b, Operand.RIGHT)
     left = _shared_operand(builder, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
     a_registers = [] if left is not None else _register_operand(builder, a)
@@ -180,7 +180,7 @@ class _Statement:
     With `zero`, the first instruction ignores the accumulators, whatever they hold.
     """
 
-    shape: MatrixShape
+    shape: MmaShape
     kinds: tuple[Scalar, ...]  # of `a`, `b` and the accumulator
     count: int
     depth: int
@@ -200,7 +200,7 @@ class _Statement:
         name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
         signs = [1, 1] if a.is_floating() else []
         transposed = [operand.transposed for operand in (left, right) if operand is not None]
-        majors = transposed if bits in EITHER_WAY else []
+        majors = transposed if bits in MN_MAJOR_BITS else []
         flags = "".join(f", {flag}" for flag in (*signs, *majors))
         each = a_count // self.depth
         lines = [
@@ -244,8 +244,8 @@ def local_trans(builder: FunctionBuilder, op: Operation) -> None:
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.wgmma.group_dot: wgmma,
-    ops.wgmma.group_wait: wgmma_wait,
-    ops.wgmma.group_fence: fence_proxy_async,
+    ops.wgmma.wgmma: wgmma,
+    ops.wgmma.wgmma_wait: wgmma_wait,
+    ops.wgmma.fence_proxy_async: fence_proxy_async,
     ops.shared.local_trans: local_trans,
 }

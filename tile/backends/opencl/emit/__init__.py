@@ -15,7 +15,7 @@ A short fragment becomes one scalar variable per register, a long one an array.
     registers, lanes                     fragments, and shuffles within a warp
     reach                                known bits of integers, which turn XORs into sums
     memory, atomics, shared, copies      memory accesses
-    products                             `thread_dot`
+    products                             `fma_dot`
     control                              branches, loops, calls
     debug                                prints and assertions
     functions                            whole functions and programs

@@ -163,7 +163,7 @@ def absolute(builder: FunctionBuilder, op: Operation) -> None:
 def _truncated(operator: str, ty: Element, x: str, y: str) -> str:
     """Return C's quotient or remainder.
 
-    The pass `guard-divisors` has removed the cases that are undefined in C.
+    The pass `guard-division` has removed the cases that are undefined in C.
     """
     if not is_signed(ty):
         return f"{x} {operator} {y}"

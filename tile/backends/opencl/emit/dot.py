@@ -1,4 +1,4 @@
-"""Emit `thread_dot`, the dot of fragments of one thread, as multiply-adds."""
+"""Emit `fma_dot`, the dot of fragments of one thread, as multiply-adds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tile.ir.types import F16, F32, F64
 from tile.simt import ops
 
 
-def thread_dot(builder: FunctionBuilder, op: Operation) -> None:
+def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
     """Emit multiply-adds in the order of k, one row of the result at a time.
 
     The sum of one operation begins at 0, and the accumulator is added last. This costs one addition
@@ -198,4 +198,4 @@ def _conversion(
     return lambda x: wide(builder, ty, x), "float"
 
 
-RULES: dict[OpDef, Rule] = {ops.mma.thread_dot: thread_dot}
+RULES: dict[OpDef, Rule] = {ops.mma.fma_dot: fma_dot}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tile.codegen.unroll_fragments import reached_by
+from tile.codegen.unroll_fragments import image_bits
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.types import I32, U32
@@ -17,7 +17,9 @@ from tile.simt import ops
 
 ANY = (1 << 32) - 1
 # Operations whose result has no bits but those of their operands.
-_UNIONS: frozenset[OpDef] = frozenset({ops.thread.fill, ops.thread.pick, arith.xor, arith.or_})
+_UNIONS: frozenset[OpDef] = frozenset(
+    {ops.thread.frag_splat, ops.thread.frag_shuffle, arith.xor, arith.or_}
+)
 
 
 _DEPTH = 8  # of expressions that are analyzed
@@ -44,10 +46,10 @@ class KnownBits:
     def _of(self, op: Operation, depth: int) -> int:
         if op.defn is arith.const:
             return int(op.attributes.get("value", 0)) & ANY
-        if op.defn is ops.thread.linear_index:
-            return reached_by([image for _, images in op["layout"].ins for image in images])
+        if op.defn is ops.thread.layout_index:
+            return image_bits([image for _, images in op["layout"].ins for image in images])
         if op.defn in _UNIONS:
-            return reached_by([self.of(value, depth) for value in op.inputs])
+            return image_bits([self.of(value, depth) for value in op.inputs])
         if op.defn is arith.and_:
             return self.of(op.inputs[0], depth) & self.of(op.inputs[1], depth)
         if op.defn is arith.shl:

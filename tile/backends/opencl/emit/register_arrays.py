@@ -2,8 +2,8 @@
 
 The registers of a long fragment are the elements of an array instead of variables, and an operation
 on them is a loop. An `Index` selects a register: a constant, or a function of loop variables that
-is linear over F2 in their bits. The registers that `pick` selects and the offsets of a layout are
-linear in this sense, too, so composing them with an index yields an expression again:
+is linear over F2 in their bits. The registers that `frag_shuffle` selects and the offsets of a
+layout are linear in this sense, too, so composing them with an index yields an expression again:
 
     >>> index = Index.of("r", 8).through((0, 1, 2))     # ignore bit 0, move bits 1 and 2 down
     >>> index.text()
@@ -13,7 +13,7 @@ Decide which fragments are register arrays, and which operations are computed at
 
 A fragment with more registers than the device's limit (`Capabilities.unrolled`) is a register
 array. So is a shorter fragment that a loop over a long one indexes: the offsets of a long load, or
-the operand of a `pick` with a long result.
+the operand of a `frag_shuffle` with a long result.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ def splat(count: int, text: str) -> RegisterArray:
 # Operations whose operands have different numbers of registers.
 _UNEVEN = frozenset(
     {
-        ops.mma.thread_dot,
-        ops.thread.pick,
-        ops.thread.pick_by,
+        ops.mma.fma_dot,
+        ops.thread.frag_shuffle,
+        ops.thread.frag_gather,
         ops.thread.shared_load,
         ops.thread.shared_store,
     }
@@ -259,7 +259,7 @@ class ArraySelection:
         return any(self._is_long(op) for op in uneven)
 
     def _is_long(self, op: Operation) -> bool:
-        if op.defn is ops.thread.pick:
+        if op.defn is ops.thread.frag_shuffle:
             return count_of(op.result.type) > self.unrolled
         values = [*op.inputs, *op.results]
         return any(count_of(v.type) > self.unrolled for v in values if _is_fragment(v))

@@ -14,7 +14,7 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import count_of
-from tile.codegen.unroll_fragments import reached_by, register_offsets, terms, thread_images
+from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
 from tile.ir.types import Fragment
@@ -43,7 +43,7 @@ def thread_id(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, [THREAD])
 
 
-def pick_by(builder: FunctionBuilder, op: Operation) -> None:
+def frag_gather(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a register selection by a variable number: one `?:` per bit, the lowest bit first."""
     x, index = op.inputs
     if builder.is_array(op.result):
@@ -58,7 +58,7 @@ def pick_by(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def _pick_from_array(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a `pick_by` of arrays: one subscript per register."""
+    """Emit a `frag_gather` of arrays: one subscript per register."""
     source, numbers = builder.array_of(op.inputs[0]), builder.array_of(op.inputs[1])
     array = source.array or builder.fill_array(op.inputs[0], source.at).array
     builder.compute(op, lambda index: f"{array}[{numbers.at(index)}]")
@@ -106,7 +106,7 @@ def pick(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def _only_source(op: Operation) -> tuple[Value | None, int]:
-    """Return the only operand that a `pick` reads, or None; and the registers before it."""
+    """Return the only operand that a `frag_shuffle` reads, or None; and the registers before it."""
     before = 0
     for value in op.inputs:
         count = count_of(value.type)
@@ -139,7 +139,7 @@ def element(builder: FunctionBuilder, op: Operation) -> None:
 # -- layouts
 
 
-def linear_index(builder: FunctionBuilder, op: Operation) -> None:
+def layout_index(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the image of a layout: one variable for the thread, combined with each register."""
     if isinstance(op.result.type, Fragment) and builder.is_array(op.result):
         builder.set(op, linear_index_array(builder, op["layout"], op.result.name or "at"))
@@ -180,7 +180,7 @@ def _base(builder: FunctionBuilder, layout: LinearLayout, hint: str) -> tuple[st
     images = thread_images(layout)
     text = of_thread(images, builder.source.simd_width)
     base = text if text in ("0", *PARTS) else builder.temporary("uint", text, hint)
-    return base, reached_by(images)
+    return base, image_bits(images)
 
 
 def _combined(base: str, reached: int, offset: int) -> str:
@@ -229,12 +229,12 @@ def _terms(name: str, images: tuple[int, ...]) -> list[tuple[str, int]]:
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.thread.fill: fill,
-    ops.thread.pick: pick,
-    ops.thread.element: element,
+    ops.thread.frag_splat: fill,
+    ops.thread.frag_shuffle: pick,
+    ops.thread.frag_extract: element,
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
-    ops.thread.pick_by: pick_by,
-    ops.thread.linear_index: linear_index,
+    ops.thread.frag_gather: frag_gather,
+    ops.thread.layout_index: layout_index,
 }

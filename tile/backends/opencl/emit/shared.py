@@ -31,7 +31,9 @@ SHARED = "shared"
 def alloc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a buffer at the offset that shared-memory allocation assigned."""
     if op["at"] < 0:
-        raise CompilationError("a buffer has no offset in shared memory: plan-shared was not run")
+        raise CompilationError(
+            "a buffer has no offset in shared memory: allocate-shared was not run"
+        )
     kind = builder.source.stored(op.result.type.element)
     name = builder.names.new(op.result.name or "buffer")
     at = f"({SHARED} + {op['at']})" if op["at"] else SHARED
@@ -105,13 +107,15 @@ def _load_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
 
 # Operations that may stand between the load of an operand and the dot if the dot reads local memory
 # itself: they do not write, and are no barrier that makes other threads' writes visible.
-_READ_ONLY = frozenset({ops.shared.alloc, ops.shared.slot, ops.thread.shared_load, memory.load})
+_READ_ONLY = frozenset(
+    {ops.shared.local_alloc, ops.shared.local_subview, ops.thread.shared_load, memory.load}
+)
 
 
 def is_dot_operand(op: Operation) -> bool:
     """Return True if only dots use a loaded value, before the memory can be overwritten."""
     users = list(_users(op))
-    if not all(user.defn is ops.mma.thread_dot for user in users):
+    if not all(user.defn is ops.mma.fma_dot for user in users):
         return False
     remaining, following = set(users), op.next
     while remaining and following is not None:
@@ -123,9 +127,9 @@ def is_dot_operand(op: Operation) -> bool:
 
 
 def _users(op: Operation) -> Iterator[Operation]:
-    """Yield the users of a fragment, also through `pick`."""
+    """Yield the users of a fragment, also through `frag_shuffle`."""
     for user in op.result.users:
-        if user.defn is ops.thread.pick:
+        if user.defn is ops.thread.frag_shuffle:
             yield from _users(user)
         else:
             yield user
@@ -165,14 +169,14 @@ def masks_of(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
     return ["true"] * count if mask is None else builder.of(mask)
 
 
-def shared_count(builder: FunctionBuilder, op: Operation) -> None:
+def shared_atomic_inc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an atomic increment."""
     buffer, offsets = builder.scalar(op.inputs[0]), builder.of(op.inputs[1])
     for offset, mask in zip(offsets, masks_of(builder, op, len(offsets)), strict=True):
         builder.when(mask, f"atomic_inc({buffer} + {offset});")
 
 
-def shared_copy(builder: FunctionBuilder, op: Operation) -> None:
+def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
     """Emit one copy per vector, which writes zeros if its mask is false. Ignore cache hints."""
     mem = op.inputs[0]
     step = op["vector"]
@@ -188,23 +192,23 @@ def shared_copy(builder: FunctionBuilder, op: Operation) -> None:
             builder.when(active, f"{builder.use(f'{name}_if')}({arguments}, {mask});")
 
 
-def copy_commit(builder: FunctionBuilder, op: Operation) -> None:
+def cp_async_commit_group(builder: FunctionBuilder, op: Operation) -> None:
     """Commit the copies since the last commit as one group."""
     builder.line(f"{builder.use('async_commit')}();")
 
 
-def copy_wait(builder: FunctionBuilder, op: Operation) -> None:
+def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
     """Wait until at most `pending` groups are in flight."""
     builder.line(f"{builder.use('async_wait')}({op['pending']});")
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.shared.alloc: alloc,
-    ops.shared.slot: slot,
+    ops.shared.local_alloc: alloc,
+    ops.shared.local_subview: slot,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_store: shared_store,
-    ops.thread.shared_count: shared_count,
-    ops.thread.shared_copy: shared_copy,
-    ops.shared.copy_commit: copy_commit,
-    ops.shared.copy_wait: copy_wait,
+    ops.thread.shared_atomic_inc: shared_atomic_inc,
+    ops.thread.shared_cp_async: shared_cp_async,
+    ops.shared.cp_async_commit_group: cp_async_commit_group,
+    ops.shared.cp_async_wait_group: cp_async_wait_group,
 }

@@ -17,7 +17,7 @@ from tile.simt import ops
 
 def shuffle(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a read of the lane with a given number."""
-    _emit_shuffle(builder, op, "shuffle", builder.scalar(op.inputs[1]))
+    _emit_shuffle(builder, op, "shuffle_idx", builder.scalar(op.inputs[1]))
 
 
 def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:
@@ -25,7 +25,7 @@ def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:
     _emit_shuffle(builder, op, "shuffle_xor", f"{op['mask']}u")
 
 
-def lane_reduce(builder: FunctionBuilder, op: Operation) -> None:
+def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a reduction over all lanes of a warp, of 32-bit integers (`Capabilities.simt`)."""
     name = builder.use(reduction(op["kind"], is_signed(op.result.type.element)))
     each(builder, op, lambda x: f"{name}({x})", pure=False)
@@ -75,7 +75,7 @@ def _by_ptx(builder: FunctionBuilder, ty: Element, name: str, x: str, lane: str)
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.thread.shuffle: shuffle,
+    ops.thread.shuffle_idx: shuffle,
     ops.thread.shuffle_xor: shuffle_xor,
-    ops.thread.lane_reduce: lane_reduce,
+    ops.thread.warp_reduce: warp_reduce,
 }

@@ -21,7 +21,7 @@ from tile.ir.ops import reduce as reductions
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
-from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_by, scan, scan_by
+from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region, scan, scan_region
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -33,8 +33,8 @@ RULES: dict[OpDef, Rule] = {
     reductions.reduce: reduce,
     reductions.arg_reduce: arg_reduce,
     reductions.scan: scan,
-    reduce_ops.reduce_by: reduce_by,
-    reduce_ops.scan_by: scan_by,
+    reduce_ops.reduce_region: reduce_region,
+    reduce_ops.scan_region: scan_region,
     indexing.sort: sort,
     indexing.gather: gather,
     indexing.histogram: histogram,
@@ -46,20 +46,20 @@ RULES: dict[OpDef, Rule] = {
 def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Decompose reductions, scans, sorts and the like into operations that one warp can do.
 
-    All kinds of reductions become `reduce_by`, all kinds of scans `scan_by`. Along their axis the
-    elements are in registers, and in lanes if the target has shuffles; those of a scan in order. An
-    axis that several warps share is split by a reshape. Each warp combines its part, and then the
-    partial results are combined.
+    All kinds of reductions become `reduce_region`, all kinds of scans `scan_region`. Along their
+    axis the elements are in registers, and in lanes if the target has shuffles; those of a scan in
+    order. An axis that several warps share is split by a reshape. Each warp combines its part, and
+    then the partial results are combined.
 
         %r = reduce %x {kind = sum} : f32         %a = reshape %x {shape = (4, 128)}
-                                                  %b = reduce_by %a : tile<4xf32, ...> { add }
+                                                  %b = reduce_region %a : tile<4xf32, ...> { add }
                                                   %c = convert_layout %b : tile<4xf32, ...>
-                                                  %r = reduce_by %c : f32 { add }
+                                                  %r = reduce_region %c : f32 { add }
 
     Sorts become exchanges with comparisons, and `flip` an exchange; `gather` and `histogram` go
     through buffers in shared memory.
 
-        %y = gather %x, %i                        %m = alloc : shared<...>
+        %y = gather %x, %i                        %m = local_alloc : shared<...>
                                                   local_store %m, %x
                                                   %y = local_gather %m, %i
     """

@@ -27,7 +27,12 @@ from tile.ir.ops import shape
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, bits_of
 from tile.simt.layouts.f2 import units
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops.layout_inference import LayoutBuilder, compact, layout_of, reduced
+from tile.simt.ops.layout_inference import (
+    LayoutBuilder,
+    layout_of,
+    reduced_layout,
+    without_register_copies,
+)
 
 # The number of register bits that a thread may have when partial results are gathered in them;
 # further bits go to lanes that hold copies, if there are any.
@@ -147,10 +152,10 @@ def nearer(layout: LinearLayout, axis: int, shuffles: bool) -> LinearLayout:
 def line(layout: LinearLayout, axis: int) -> LinearLayout:
     """Return the rank-1 layout of the indices along an axis, with the axis's owners."""
     for _ in range(-axis - 1):
-        layout = reduced(layout, -1)
+        layout = reduced_layout(layout, -1)
     while len(layout.outs) > 1:
-        layout = reduced(layout, 0)
-    return compact(layout)
+        layout = reduced_layout(layout, 0)
+    return without_register_copies(layout)
 
 
 def permute_and_split(

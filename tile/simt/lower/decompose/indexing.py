@@ -30,7 +30,7 @@ from tile.simt.lower.decompose.axis_split import (
     straight,
 )
 from tile.simt.lower.decompose.reduce import any_region, reduce_along
-from tile.simt.ops.layout import exchange
+from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
 
@@ -50,14 +50,14 @@ def histogram(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[V
     b.op(ops.shared.local_store, buffer, b.constant(0, op.result.type))
     mask = _in_range(b, x, op["mask"], bins)
     index = x if x.type.element == I32 else b(arith.cast, x, to=I32)
-    b.op(ops.shared.local_count, buffer, index, mask)
+    b.op(ops.shared.local_atomic_inc, buffer, index, mask)
     return [b(ops.shared.local_load, buffer, result=op.result.type)]
 
 
 def _buffer(b: LayoutBuilder, ty: Type) -> Value:
     """Return a buffer for a tile, in row-major order."""
     layout = swizzled(ty.shape, vector=1, per_phase=1, max_phase=1)
-    return b(ops.shared.alloc, result=Shared(ty.shape, ty.element, layout))
+    return b(ops.shared.local_alloc, result=Shared(ty.shape, ty.element, layout))
 
 
 def _in_range(b: LayoutBuilder, x: Value, mask: Value | None, bins: int) -> Value:
@@ -138,7 +138,7 @@ class _Network:
             x = self.step(x, bit, (2 << bit) - 1)
             x = self.merge(x, bit)
         for bit in range(sorted_bits, self.bits):
-            other = self.b(exchange, x, axis=self.axis, mask=1 << bit | (1 << sorted_bits) - 1)
+            other = self.b(butterfly, x, axis=self.axis, mask=1 << bit | (1 << sorted_bits) - 1)
             x = self.merge(self.b(self.pair[0], x, other), sorted_bits)
         return x
 
@@ -153,7 +153,7 @@ class _Network:
 
         First in the order of the sort.
         """
-        other = self.b(exchange, x, axis=self.axis, mask=mask)
+        other = self.b(butterfly, x, axis=self.axis, mask=mask)
         first, second = (self.b(defn, x, other) for defn in self.pair)
         return self.b(arith.select, self.lower(bit), first, second)
 
@@ -198,4 +198,4 @@ def flip(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
     Element i becomes the element at extent - 1 - i, which is i XOR (extent - 1).
     """
     (x,), axis = op.inputs, op["axis"]
-    return [b(exchange, x, axis=axis, mask=x.type.shape[axis] - 1)]
+    return [b(butterfly, x, axis=axis, mask=x.type.shape[axis] - 1)]

@@ -1,8 +1,8 @@
-"""Decompose `reduce`, `arg_reduce`, and `reduce_by` of any layout.
+"""Decompose `reduce`, `arg_reduce`, and `reduce_region` of any layout.
 
-Decompose `scan`, and `scan_by` of any layout.
+Decompose `scan`, and `scan_region` of any layout.
 
-The regions of `reduce_by` and `scan_by`, which combine two groups of scalars into one.
+The regions of `reduce_region` and `scan_region`, which combine two groups of scalars into one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tile.simt.lower.decompose.axis_split import (
     permute_and_split,
     straight,
 )
-from tile.simt.ops.layout import exchange
+from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
 
@@ -35,7 +35,7 @@ Region = Callable[[], Block]
 Combine = Callable[[Builder, Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 # The operation that combines two elements.
-KINDS: dict[ReduceKind, OpDef] = {
+COMBINE_OPS: dict[ReduceKind, OpDef] = {
     ReduceKind.SUM: arith.add,
     ReduceKind.PROD: arith.mul,
     ReduceKind.XOR: arith.xor,
@@ -72,8 +72,8 @@ def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = Fa
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
         if kind in EXTREMES:
-            return [b(KINDS[kind], *x, *y, propagate_nan=propagate_nan)]
-        return [b(KINDS[kind], *x, *y)]
+            return [b(COMBINE_OPS[kind], *x, *y, propagate_nan=propagate_nan)]
+        return [b(COMBINE_OPS[kind], *x, *y)]
 
     return partial(_region, [element], combine)
 
@@ -139,7 +139,7 @@ def cast(b: LayoutBuilder, x: Value, to: Type) -> Value:
 
 
 def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Replace a `reduce` by `reduce_by`, with a region in place of its kind."""
+    """Replace a `reduce` by `reduce_region`, with a region in place of its kind."""
     (x,) = op.inputs
     element = accumulator(op["kind"], x.type.element)
     region = elementwise_region(op["kind"], element, op["propagate_nan"])
@@ -148,7 +148,7 @@ def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Valu
 
 
 def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Replace an `arg_reduce` by a `reduce_by` of pairs: an element and its index."""
+    """Replace an `arg_reduce` by a `reduce_region` of pairs: an element and its index."""
     (x,), axis = op.inputs, op["axis"]
     assert isinstance(x.type.element, Scalar)
     region = arg_region(op["kind"], x.type.element, op["tie_break_left"])
@@ -156,8 +156,8 @@ def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[
     return reduce_along(b, [x, indices_along(b, x, axis)], axis, region, target)
 
 
-def reduce_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
-    """Decompose a `reduce_by`; None for one that a warp can do."""
+def reduce_region(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
+    """Decompose a `reduce_region`; None for one that a warp can do."""
     axis, layout = op["axis"], layout_of(op.inputs[0])
     if straight(layout, axis) == layout and not axis_owners(layout, axis).far(target.shuffles):
         return None
@@ -182,17 +182,17 @@ def _reduce(
     owners = axis_owners(layout_of(xs[0]), axis)
     near, far = owners.near(target.shuffles), owners.far(target.shuffles)
     if not far:
-        return b.op(reduce_ops.reduce_by, *xs, axis=axis, regions=[region()]).results
+        return b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
     if near:
         cut = 1 << len(far), 1 << len(near)
         xs = [permute_and_split(b, x, axis, (*near, *far), cut) for x in xs]
-        xs = b.op(reduce_ops.reduce_by, *xs, axis=axis, regions=[region()]).results
+        xs = b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
     gathered = nearer(layout_of(xs[0]), axis, target.shuffles)
     return _reduce([b.convert(x, gathered) for x in xs], axis, region, b, target)
 
 
 def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Replace a `scan` by `scan_by`, with a region in place of its kind."""
+    """Replace a `scan` by `scan_region`, with a region in place of its kind."""
     (x,) = op.inputs
     element = accumulator(op["kind"], x.type.element)
     scanning = _Scan(b, elementwise_region(op["kind"], element), op["reverse"], target)
@@ -200,8 +200,8 @@ def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
     return [cast(b, result, x.type.element)]
 
 
-def scan_by(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
-    """Decompose a `scan_by`; None for one that a warp can do, with contiguous elements a thread."""
+def scan_region(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
+    """Decompose a `scan_region`; None if a warp can do it, with contiguous elements a thread."""
     axis, layout = op["axis"], layout_of(op.inputs[0])
     if in_register_order(layout, axis) == layout and not axis_owners(layout, axis).far(
         target.shuffles
@@ -239,7 +239,7 @@ class _Scan:
 
     def scan_in_warp(self, xs: Sequence[Value], axis: int) -> list[Value]:
         return self.b.op(
-            reduce_ops.scan_by, *xs, axis=axis, reverse=self.reverse, regions=[self.region()]
+            reduce_ops.scan_region, *xs, axis=axis, reverse=self.reverse, regions=[self.region()]
         ).results
 
     def gathered(self, xs: Sequence[Value], axis: int) -> list[Value]:
@@ -272,7 +272,7 @@ class _Scan:
         b = self.b
         region = last_region([x.type.element for x in scanned], self.reverse)
         groups = [*scanned, indices_along(b, scanned[0], axis)]
-        return b.op(reduce_ops.reduce_by, *groups, axis=axis, regions=[region()]).results[:-1]
+        return b.op(reduce_ops.reduce_region, *groups, axis=axis, regions=[region()]).results[:-1]
 
     def is_first(self, count: int, number: Value) -> Value:
         """Return, as an i1, whether a run is the first one."""
@@ -287,12 +287,12 @@ class _Scan:
         zeros: it is an XOR with 2^(k+1) - 1. In reverse, adding 1 does so for trailing ones.
         """
         b, bits = self.b, xs[0].type.shape[axis].bit_length() - 1
-        moved = [b(exchange, x, axis=axis, mask=1) for x in xs]
+        moved = [b(butterfly, x, axis=axis, mask=1) for x in xs]
         for bit in range(1, bits):
             low = (1 << bit) - 1
             carries = indices_along(b, xs[0], axis, partial(self.ends_in, low))
             for number, x in enumerate(xs):
-                further = b(exchange, x, axis=axis, mask=2 * low + 1)
+                further = b(butterfly, x, axis=axis, mask=2 * low + 1)
                 moved[number] = b(arith.select, carries, further, moved[number])
         return moved
 
@@ -307,5 +307,5 @@ class _Scan:
         """Combine two tiles elementwise, by a scan of pairs."""
         b = self.b
         pairs = [b(shape.join, x, y) for x, y in zip(xs, ys, strict=True)]
-        scanned = b.op(reduce_ops.scan_by, *pairs, axis=-1, regions=[self.region()]).results
+        scanned = b.op(reduce_ops.scan_region, *pairs, axis=-1, regions=[self.region()]).results
         return [b.op(shape.split, pair).results[1] for pair in scanned]

@@ -61,9 +61,9 @@ def distribute(module: Module, *, target: SimtTarget = GENERIC, num_warps: int =
     Threads exchange data only by shuffles and through shared memory. Where several threads hold
     copies of an element, the first one writes.
 
-        %i = arange {start = 0, end = 256}     %i = linear_index {layout = #a} : frag<2xi32>
+        %i = arange {start = 0, end = 256}     %i = layout_index {layout = #a} : frag<2xi32>
           : tile<256xi32, #a>
-        %p = splat %x {shape = (256)}          %p = fill %x {count = 2} : frag<2xptr<f32>>
+        %p = splat %x {shape = (256)}          %p = frag_splat %x {count = 2} : frag<2xptr<f32>>
           : tile<256xptr<f32>, #a>
         %q = addptr %p, %i {stride = 4}        %q = addptr %p, %i {stride = 4}
         %v = load %q : tile<256xf32, #a>       %v = load %q {vector = 2} : frag<2xf32>

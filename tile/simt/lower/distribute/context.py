@@ -142,7 +142,7 @@ class Context(Builder):
 
     def index(self, layout: LinearLayout) -> Value:
         """Return the images of this thread's registers under a layout."""
-        return self.once(ops.thread.linear_index, layout=layout)
+        return self.once(ops.thread.layout_index, layout=layout)
 
     def number(self, value: int, ty: Type = I32) -> Value:
         """Return a constant integer, of a scalar or fragment type."""
@@ -150,7 +150,7 @@ class Context(Builder):
 
     def splat(self, condition: Value, count: int) -> Value:
         """Return a fragment of `count` registers of a condition of this thread."""
-        return self.once(ops.thread.fill, condition, count=count)
+        return self.once(ops.thread.frag_splat, condition, count=count)
 
     def any_bit(self, layout: LinearLayout) -> Value:
         """Return, as an i1, whether this thread's image under a (lane, warp) layout is not 0."""
@@ -171,17 +171,17 @@ class Context(Builder):
     def pick(self, *fragments: Value, registers: Registers) -> Value:
         """Return the given registers of fragments, numbered through all fragments, as a fragment.
 
-        If these are all registers of one fragment in order, that is the fragment itself. A `pick`
-        of a `pick` is folded into one.
+        If these are all registers of one fragment in order, that is the fragment itself. A
+        `frag_shuffle` of a `frag_shuffle` is folded into one.
         """
         source = fragments[0].op
-        if len(fragments) == 1 and source is not None and source.defn is ops.thread.pick:
+        if len(fragments) == 1 and source is not None and source.defn is ops.thread.frag_shuffle:
             earlier = source["registers"]
             fragments = tuple(source.inputs)
             registers = tuple([earlier[register] for register in registers])
         if len(fragments) == 1 and registers == tuple(range(count_of(fragments[0]))):
             return fragments[0]
-        return self(ops.thread.pick, *fragments, registers=registers)
+        return self(ops.thread.frag_shuffle, *fragments, registers=registers)
 
     def and_(self, mask: Value | None, other: Value | None) -> Value | None:
         """Return the AND of two masks of one type; either may be absent."""
@@ -216,7 +216,7 @@ MAX_OVERSUBSCRIPTION = 4
 
 # The accumulators of these stay in registers from one to the next: if there were more than
 # registers, each iteration of a loop would spill and reload nearly all of them.
-_ACCUMULATING = frozenset({ops.wgmma.group_dot, ops.mma.matrix_dot})
+_ACCUMULATING = frozenset({ops.wgmma.wgmma, ops.mma.mma_dot})
 
 
 def register_count(value: Value) -> int:

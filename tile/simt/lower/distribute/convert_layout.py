@@ -1,7 +1,7 @@
 """Rules of layout conversions inside of warps: registers are renumbered, or lanes shuffle.
 
-A `Shuffle` plan is a sequence of shuffles. In each of them every lane sends a 32-bit register and
-reads one from another lane; the numbers of both registers and of that lane depend on the lane.
+A `ShufflePlan` plan is a sequence of shuffles. In each of them every lane sends a 32-bit register
+and reads one from another lane; the numbers of both registers and of that lane depend on the lane.
 From shuffle to shuffle these numbers differ only by an XOR with a constant. So the dependence on
 the lane is moved before and after all shuffles, which are then done at once:
 
@@ -26,7 +26,7 @@ from tile.simt.layouts.axes import Registers, axis_mask
 from tile.simt.layouts.conversion import Conversion, Renaming, plan_conversion
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.warp_shuffle import Shuffle
+from tile.simt.layouts.warp_shuffle import ShufflePlan
 from tile.simt.lower.distribute.context import Context, Rule, bits_of_element, count_of
 from tile.simt.ops.layout_inference import layout_of
 
@@ -45,7 +45,7 @@ def convert_layout(ctx: Context, op: Operation) -> Sequence[Value]:
     x = ctx.of(old)
     if isinstance(plan, Renaming):
         return [ctx.pick(x, registers=plan.registers)]
-    if isinstance(plan, Shuffle):
+    if isinstance(plan, ShufflePlan):
         return [_shuffled(ctx, x, plan)]
     raise CompilationError(
         f"`{op.name}` moves elements between warps of {ctx.target}; an earlier pass should have "
@@ -67,7 +67,7 @@ class ShuffleGroup:
 
 
 @lru_cache(maxsize=1024)
-def shuffle_groups(plan: Shuffle) -> tuple[ShuffleGroup, ...]:
+def shuffle_groups(plan: ShufflePlan) -> tuple[ShuffleGroup, ...]:
     """Return the shuffles of a plan by turn and source.
 
     Registers that are packed into one 32-bit register are adjacent.
@@ -83,7 +83,7 @@ def shuffle_groups(plan: Shuffle) -> tuple[ShuffleGroup, ...]:
     )
 
 
-def _shuffled(ctx: Context, x: Value, plan: Shuffle) -> Value:
+def _shuffled(ctx: Context, x: Value, plan: ShufflePlan) -> Value:
     """Build all shuffles of a plan."""
     sent = permuted(ctx, x, plan.send)
     by_turn: dict[int, list[tuple[Value, Registers]]] = {}
@@ -98,11 +98,11 @@ def _shuffled(ctx: Context, x: Value, plan: Shuffle) -> Value:
     return permuted(ctx, filled[0], plan.receive)
 
 
-def _sent(ctx: Context, x: Value, plan: Shuffle, source: int) -> Value:
+def _sent(ctx: Context, x: Value, plan: ShufflePlan, source: int) -> Value:
     """Return what this thread reads from the plan's source lane XOR `source`."""
     if plan.is_butterfly:
         return ctx(ops.thread.shuffle_xor, x, mask=source) if source else x
-    return ctx(ops.thread.shuffle, x, ctx.xored(ctx.index(plan.source), source))
+    return ctx(ops.thread.shuffle_idx, x, ctx.xored(ctx.index(plan.source), source))
 
 
 def _assembled(ctx: Context, parts: Sequence[tuple[Value, Registers]]) -> Value:
@@ -188,5 +188,5 @@ def _distance(layout: LinearLayout, axis: int, mask: int) -> tuple[int, int, int
 
 RULES: dict[OpDef, Rule] = {
     ops.layout.convert_layout: convert_layout,
-    ops.layout.exchange: exchange,
+    ops.layout.butterfly: exchange,
 }

@@ -9,7 +9,7 @@ from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import dot as dot_ops
 from tile.simt import ops
-from tile.simt.hopper.wgmma_operands import stored_factors
+from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.layouts.axes import Registers, along_axis, inverse, sums
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -29,7 +29,7 @@ def dot(ctx: Context, op: Operation) -> Sequence[Value]:
     batch = acc[0] if len(acc) == 3 else 1
     sizes = (batch, acc[-2], acc[-1], op.inputs[0].type.shape[-1])
     precision = op["input_precision"]
-    result = ctx(ops.mma.thread_dot, *picked, sizes=sizes, input_precision=precision)
+    result = ctx(ops.mma.fma_dot, *picked, sizes=sizes, input_precision=precision)
     return [ctx.pick(result, registers=inverse(orders[2]))]
 
 
@@ -53,7 +53,7 @@ def elements_along(layout: LinearLayout) -> tuple[int, ...]:
     return tuple([1 << len(along_axis(layout, REGISTER, axis)) for axis in axes])
 
 
-def matrix_dot(ctx: Context, op: Operation) -> Sequence[Value]:
+def mma_dot(ctx: Context, op: Operation) -> Sequence[Value]:
     """Lower a dot to the mma instructions of a warp, repeated over its part of the tile."""
     m, n, k, _ = op["shape"]
     (rows, depth), columns = op.inputs[0].type.shape, op.inputs[1].type.shape[1]
@@ -61,12 +61,12 @@ def matrix_dot(ctx: Context, op: Operation) -> Sequence[Value]:
     repeats = (max(1, rows // (m * warps[0])), max(1, columns // (n * warps[1])), depth // k)
     attributes = {"shape": op["shape"], "input_precision": op["input_precision"]}
     operands = [ctx.of(value) for value in op.inputs]
-    return [ctx(ops.mma.matrix_multiply, *operands, repeats=repeats, **attributes)]
+    return [ctx(ops.mma.mma, *operands, repeats=repeats, **attributes)]
 
 
-def group_dot(ctx: Context, op: Operation) -> Sequence[Value]:
+def wgmma(ctx: Context, op: Operation) -> Sequence[Value]:
     """Lower a wgmma, whose operands are in buffers or in the layout that it takes."""
-    for index in stored_factors(op):
+    for index in staged_operands(op):
         raise CompilationError(
             f"`{op.name}` reads {op.inputs[index].type} from shared memory; an earlier pass should "
             "have stored it there"
@@ -76,6 +76,6 @@ def group_dot(ctx: Context, op: Operation) -> Sequence[Value]:
 
 RULES: dict[OpDef, Rule] = {
     dot_ops.dot: dot,
-    ops.mma.matrix_dot: matrix_dot,
-    ops.wgmma.group_dot: group_dot,
+    ops.mma.mma_dot: mma_dot,
+    ops.wgmma.wgmma: wgmma,
 }

@@ -71,7 +71,7 @@ def erase(ctx: Context, op: Operation) -> Sequence[Value]:
 
 def splat(ctx: Context, op: Operation) -> Sequence[Value]:
     """Build a register for each of the thread's elements."""
-    return [ctx(ops.thread.fill, ctx.of(op.inputs[0]), count=_count(op))]
+    return [ctx(ops.thread.frag_splat, ctx.of(op.inputs[0]), count=_count(op))]
 
 
 def arange(ctx: Context, op: Operation) -> Sequence[Value]:
@@ -117,7 +117,7 @@ def _pair(ctx: Context, layout: LinearLayout, a: Value, b: Value) -> Value:
     index = ctx.index(layout)
     zero = ctx.number(0, index.type)
     first = ctx.once(arith.cmp, index, zero, predicate=Predicate.EQ)
-    both = [ctx(ops.thread.fill, x, count=count_of(index)) for x in (a, b)]
+    both = [ctx(ops.thread.frag_splat, x, count=count_of(index)) for x in (a, b)]
     return ctx(arith.select, first, *both)
 
 
@@ -128,7 +128,7 @@ def split(ctx: Context, op: Operation) -> Sequence[Value]:
     others = [1 << bit for bit in _bits(count_of(x)) if bit != pair]
     parts = [tuple(r | member << pair for r in sums(others)) for member in (0, 1)]
     if not op.results[0].type.shape:
-        return [ctx(ops.thread.element, x, register=part[0]) for part in parts]
+        return [ctx(ops.thread.frag_extract, x, register=part[0]) for part in parts]
     return [ctx.pick(x, registers=part) for part in parts]
 
 
@@ -146,25 +146,25 @@ RULES: dict[OpDef, Rule] = {
     arith.const: clone,
     arith.poison: clone,
     arith.hint: forward_operand,
-    descriptor.box_pointers: forward_operand,
+    descriptor.descriptor_pointers: forward_operand,
     debug.assume: erase,
     memory.addptr: clone,
     memory.barrier: clone,
     program.program_id: clone,
     program.num_programs: clone,
-    ops.shared.alloc: clone,
-    ops.shared.slot: clone,
+    ops.shared.local_alloc: clone,
+    ops.shared.local_subview: clone,
     ops.shared.local_trans: clone,
-    ops.shared.copy_commit: clone,
-    ops.shared.copy_wait: clone,
-    ops.wgmma.group_wait: clone,
-    ops.wgmma.group_fence: clone,
-    ops.tma.barrier_init: clone,
-    ops.tma.barrier_expect: clone,
-    ops.tma.barrier_wait: clone,
-    ops.tma.barrier_free: clone,
-    ops.tma.bulk_copy: clone,
-    ops.tma.bulk_store: clone,
+    ops.shared.cp_async_commit_group: clone,
+    ops.shared.cp_async_wait_group: clone,
+    ops.wgmma.wgmma_wait: clone,
+    ops.wgmma.fence_proxy_async: clone,
+    ops.tma.mbarrier_init: clone,
+    ops.tma.mbarrier_arrive_expect_tx: clone,
+    ops.tma.mbarrier_wait: clone,
+    ops.tma.mbarrier_inval: clone,
+    ops.tma.tma_load: clone,
+    ops.tma.tma_store: clone,
     shape.splat: splat,
     shape.arange: arange,
     shape.trans: forward_operand,

@@ -27,7 +27,7 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.distribute.context import Context, Rule, count_of
 from tile.simt.ops.layout_inference import maybe_layout
-from tile.simt.target import atomic_vector
+from tile.simt.target import atomic_vector_width
 
 # -- vectors
 
@@ -158,7 +158,7 @@ def atomic(ctx: Context, op: Operation) -> Sequence[Value]:
 
 def atomic_rmw(ctx: Context, op: Operation) -> Sequence[Value]:
     """Do the atomic in vectors, if the target has these (without a result) and it is unused."""
-    limit = atomic_vector(op, ctx.target)
+    limit = atomic_vector_width(op, ctx.target)
     if limit == 1:
         return atomic(ctx, op)
     ptr, _, mask = op.operands

@@ -42,7 +42,7 @@ from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.lower.decompose.reduce import KINDS
+from tile.simt.lower.decompose.reduce import COMBINE_OPS
 from tile.simt.lower.distribute.context import Context, Rule, count_of
 from tile.simt.ops.layout_inference import layout_of
 
@@ -102,7 +102,7 @@ _RULES: dict[OpDef, Callable[[_Inlining, Operation], Values]] = {
 }
 
 
-def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
+def reduce_region(ctx: Context, op: Operation) -> Sequence[Value]:
     """Combine the elements along an axis, in each thread that holds some of them."""
     layout, axis, region = layout_of(op.inputs[0]), op["axis"], op.regions[0]
     check_in_warp(ctx, op, layout)
@@ -121,7 +121,7 @@ def reduce_by(ctx: Context, op: Operation) -> Sequence[Value]:
         parts = inline_region(ctx, region, parts, others)
     if op.results[0].type.shape:
         return parts
-    return [ctx(ops.thread.element, part, register=0) for part in parts]
+    return [ctx(ops.thread.frag_extract, part, register=0) for part in parts]
 
 
 def _warp_reduction(ctx: Context, region: Block) -> dict[str, Any] | None:
@@ -132,7 +132,7 @@ def _warp_reduction(ctx: Context, region: Block) -> dict[str, Any] | None:
     if [*op.inputs] != [*region.args] or [*end.inputs] != [*op.results]:
         return None
     kind, element = _KINDS[op.defn], op.result.type.element
-    if not isinstance(element, Scalar) or not ctx.target.reduces_lanes(kind, _widened(element)):
+    if not isinstance(element, Scalar) or not ctx.target.has_warp_reduce(kind, _widened(element)):
         return None
     return {"kind": kind, "propagate_nan": op.attributes.get("propagate_nan", False)}
 
@@ -154,12 +154,12 @@ def _reduce_warp(ctx: Context, part: Value, **warp_reduction: Any) -> Value:
     assert isinstance(element, Scalar)
     wide = _widened(element)
     if wide is element:
-        return ctx(ops.thread.lane_reduce, part, **warp_reduction)
-    reduced = ctx(ops.thread.lane_reduce, ctx(arith.cast, part, to=wide), **warp_reduction)
+        return ctx(ops.thread.warp_reduce, part, **warp_reduction)
+    reduced = ctx(ops.thread.warp_reduce, ctx(arith.cast, part, to=wide), **warp_reduction)
     return ctx(arith.cast, reduced, to=element)
 
 
-_KINDS = {defn: kind for kind, defn in KINDS.items()}
+_KINDS = {defn: kind for kind, defn in COMBINE_OPS.items()}
 
 
 def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Value]:
@@ -182,7 +182,7 @@ def check_in_warp(ctx: Context, op: Operation, layout: LinearLayout) -> None:
             )
 
 
-def scan_by(ctx: Context, op: Operation) -> Sequence[Value]:
+def scan_region(ctx: Context, op: Operation) -> Sequence[Value]:
     """Combine each element with all earlier ones along the axis."""
     layout = layout_of(op.inputs[0])
     check_in_warp(ctx, op, layout)
@@ -247,7 +247,7 @@ class _Scan:
         if not self.register_bits:
             return totals
         lane = self._previous()
-        before = [self.ctx(ops.thread.shuffle, total, lane) for total in totals]
+        before = [self.ctx(ops.thread.shuffle_idx, total, lane) for total in totals]
         position = {
             1 << bit: 1 << at for at, bit in enumerate(_other_bits(bits, self.register_bits))
         }
@@ -259,7 +259,7 @@ class _Scan:
         """Return the scan of the totals, one for each lane."""
         for level, bit in enumerate(self.lane_bits):
             lane = self._last_lane(self.lane_bits[:level], bit)
-            before = [self.ctx(ops.thread.shuffle, total, lane) for total in totals]
+            before = [self.ctx(ops.thread.shuffle_idx, total, lane) for total in totals]
             new = inline_region(self.ctx, self.region, before, totals)
             has = self.ctx.any_bit(self._lane_map({bit: 1}, "bit", 1))
             if self.reverse:
@@ -332,6 +332,6 @@ def _is_in_order(layout: LinearLayout, axis: int, images: Sequence[int]) -> bool
 
 
 RULES: dict[OpDef, Rule] = {
-    reduce.reduce_by: reduce_by,
-    reduce.scan_by: scan_by,
+    reduce.reduce_region: reduce_region,
+    reduce.scan_region: scan_region,
 }

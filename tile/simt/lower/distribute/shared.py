@@ -16,15 +16,15 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Shared
 from tile.simt import ops
-from tile.simt.layouts.axes import Registers, axis_mask, inverse, of_pieces, stacked, sums
+from tile.simt.layouts.axes import Registers, axis_mask, inverse, stacked_slices, sums, unsliced
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import matrix_access, matrix_store, shared_access
+from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
 from tile.simt.lower.distribute.context import Context, Rule, bits_of_element, count_of
 from tile.simt.lower.distribute.memory import first_holder, read
 from tile.simt.ops.layout_inference import layout_of
-from tile.simt.ops.thread import is_matrix_element
+from tile.simt.ops.thread import is_ldmatrix_element
 from tile.simt.schedule.dot_slices import K_AXES
 
 
@@ -79,11 +79,11 @@ def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
     """
     mem, shared = _buffer(op)
     layout = layout_of(op.inputs[1])
-    if ctx.target.matrix_stores and is_matrix_element(mem.of):
-        access = matrix_store(layout, shared, bits_of_element(mem), ctx.target.banks)
+    if ctx.target.has_stmatrix and is_ldmatrix_element(mem.of):
+        access = stmatrix_access(layout, shared, bits_of_element(mem), ctx.target.banks)
         if access is not None:
             ctx.op(
-                ops.thread.shared_matrix_store,
+                ops.thread.stmatrix,
                 ctx.of(op.inputs[0]),
                 ctx.index(access.rows),
                 ctx.of(op.inputs[1]),
@@ -130,14 +130,14 @@ def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
 def _matrices(ctx: Context, op: Operation) -> Value | None:
     """Return the tile as loaded by ldmatrix; None if it cannot be."""
     mem, shared = _buffer(op)
-    if not ctx.target.matrix_loads or any(op["mask"]) or not is_matrix_element(mem.of):
+    if not ctx.target.has_ldmatrix or any(op["mask"]) or not is_ldmatrix_element(mem.of):
         return None
     layout, order = in_k_steps(layout_of(op.result), *_k_step(op.result))
-    access = matrix_access(layout, shared, bits_of_element(mem))
+    access = ldmatrix_access(layout, shared, bits_of_element(mem))
     if access is None:
         return None
     loaded = ctx(
-        ops.thread.shared_matrix_load,
+        ops.thread.ldmatrix,
         ctx.of(op.inputs[0]),
         ctx.index(access.rows),
         matrices=access.matrices,
@@ -152,7 +152,7 @@ def _k_step(x: Value) -> tuple[int, int]:
     For any other tile, return the last axis and its extent.
     """
     for user, index in x.uses:
-        if user.defn is ops.mma.matrix_dot and index < len(K_AXES):
+        if user.defn is ops.mma.mma_dot and index < len(K_AXES):
             return K_AXES[index], user["shape"][2]
         if user.defn is shape.trans:
             axis, step = _k_step(user.result)
@@ -180,7 +180,7 @@ def _mask_offset(shared: LinearLayout, mask: Sequence[int]) -> int:
     return shared.invert().apply(**coordinates).get(OFFSET, 0) if any(mask) else 0
 
 
-def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
+def local_cp_async(ctx: Context, op: Operation) -> Sequence[Value]:
     """Copy asynchronously, in vectors of sizes that the target's cp.async takes.
 
     Of several threads that hold the same pointers, the first one copies. Vectors of other sizes are
@@ -189,7 +189,7 @@ def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
     mem, _ = _buffer(op)
     ptr, mask = op.inputs[1], op["mask"]
     vectors = _copy_vectors(ctx, op, ptr, mask)
-    sizes, banks = ctx.target.copy_bytes, ctx.target.banks
+    sizes, banks = ctx.target.cp_async_bytes, ctx.target.banks
     while vectors.vector > 1 and vectors.vector * mem.of.itemsize not in sizes:
         vectors = _vectors(ctx, op, ptr, banks.up_to(vectors.vector // 2 * bits_of_element(mem)))
     if vectors.vector * mem.of.itemsize not in sizes:
@@ -200,7 +200,7 @@ def local_copy(ctx: Context, op: Operation) -> Sequence[Value]:
     if mask is not None:
         masks = ctx.pick(ctx.of(mask), registers=vectors.order[:: vectors.vector])
     ctx.op(
-        ops.thread.shared_copy,
+        ops.thread.shared_cp_async,
         ctx.of(op.inputs[0]),
         ctx.index(vectors.first),
         pointers,
@@ -233,15 +233,15 @@ def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -
 # -- slices of tiles
 
 
-def local_load_part(ctx: Context, op: Operation) -> Sequence[Value]:
+def local_load_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     """Load a slice: from the offsets of slice 0, XORed with those of the slice's number."""
     mem, shared = _buffer(op)
-    layout = of_pieces(layout_of(op.result), op["axis"], shared.shape)
+    layout = unsliced(layout_of(op.result), op["axis"], shared.shape)
     vectors = vectors_of(layout, shared, bits_of_element(mem), ctx.target.banks)
     first, numbers = _slice_layout(vectors.first, layout_of(op.result).in_bits(WARP))
     offsets = ctx.index(first)
     slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
-    slice_offsets = ctx(ops.thread.fill, slice_offset, count=count_of(offsets))
+    slice_offsets = ctx(ops.thread.frag_splat, slice_offset, count=count_of(offsets))
     offsets = ctx(arith.xor, offsets, slice_offsets)
     loaded = ctx(ops.thread.shared_load, ctx.of(op["mem"]), offsets, vector=vectors.vector)
     return [ctx.pick(loaded, registers=inverse(vectors.order))]
@@ -254,16 +254,16 @@ def _slice_layout(first: LinearLayout, warps: int) -> tuple[LinearLayout, tuple[
     return LinearLayout((*others, (WARP, columns[:warps])), first.outs), columns[warps:]
 
 
-def local_store_part(ctx: Context, op: Operation) -> Sequence[Value]:
+def local_store_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     """Store what every thread holds of a slice, under a mask."""
     mem, shared = _buffer(op)
     x = op["x"]
-    whole = stacked(shared, op["axis"], layout_of(x).shape)
+    whole = stacked_slices(shared, op["axis"], layout_of(x).shape)
     vectors = vectors_of(layout_of(x), whole, bits_of_element(mem), ctx.target.banks)
     inside, number = _split_offsets(vectors.first, shared.in_bits(OFFSET))
     offsets = ctx.index(inside)
     count = count_of(offsets)
-    slice_number = ctx(ops.thread.fill, ctx.of(op["number"]), count=count)
+    slice_number = ctx(ops.thread.frag_splat, ctx.of(op["number"]), count=count)
     in_slice = ctx(arith.cmp, ctx.index(number), slice_number, predicate=Predicate.EQ)
     mask = ctx.and_(in_slice, _holder_mask(ctx, op, count))
     value = ctx.pick(ctx.of(x), registers=vectors.order)
@@ -338,7 +338,7 @@ def _shifted(ctx: Context, index: Value, bits: int, by: int) -> Value:
     return ctx(arith.shl if by > 0 else arith.shr, term, ctx.number(abs(by), index.type))
 
 
-def local_count(ctx: Context, op: Operation) -> Sequence[Value]:
+def local_atomic_inc(ctx: Context, op: Operation) -> Sequence[Value]:
     """Count each index in the first thread that holds it."""
     _, shared = _buffer(op)
     mem, index, mask = (ctx.of(value) for value in op.inputs)
@@ -346,16 +346,16 @@ def local_count(ctx: Context, op: Operation) -> Sequence[Value]:
     if holder is not None:
         holder = ctx.splat(holder, count_of(index))
     offsets = _positions(ctx, index, _columns(shared, -1))
-    ctx.op(ops.thread.shared_count, mem, offsets, ctx.and_(mask, holder))
+    ctx.op(ops.thread.shared_atomic_inc, mem, offsets, ctx.and_(mask, holder))
     return []
 
 
 RULES: dict[OpDef, Rule] = {
     ops.shared.local_store: local_store,
     ops.shared.local_load: local_load,
-    ops.shared.local_copy: local_copy,
-    ops.shared.local_load_part: local_load_part,
-    ops.shared.local_store_part: local_store_part,
+    ops.shared.local_cp_async: local_cp_async,
+    ops.shared.local_load_slice: local_load_slice,
+    ops.shared.local_store_slice: local_store_slice,
     ops.shared.local_gather: local_gather,
-    ops.shared.local_count: local_count,
+    ops.shared.local_atomic_inc: local_atomic_inc,
 }

@@ -28,14 +28,14 @@ from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solv
 from tile.simt.ops import tma, wgmma
 
 # Operations that access shared memory through the async proxy, after a proxy fence.
-_ASYNC_PROXY = frozenset({wgmma.group_dot, tma.barrier_expect, tma.bulk_copy, tma.bulk_store})
+_ASYNC_PROXY = frozenset({wgmma.wgmma, tma.mbarrier_arrive_expect_tx, tma.tma_load, tma.tma_store})
 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
 def insert_barriers(module: Module) -> None:
     """Insert a barrier before each access that could race with another thread's access.
 
-    Needs the offsets that `plan-shared` assigns. No barrier is needed between accesses in which
+    Needs the offsets that `allocate-shared` assigns. No barrier is needed between accesses in which
     each thread touches only its own elements, nor between different stages of a multi-buffer.
     Barriers that are already in the function count.
 
@@ -50,9 +50,9 @@ def insert_barriers(module: Module) -> None:
         %y = local_load %m : ...                  barrier
                                                   %y = local_load %m : ...
         local_store %n, %z                        local_store %n, %z
-        %r = group_dot %n, %o, %c {...}           group_fence
+        %r = wgmma %n, %o, %c {...}           fence_proxy_async
                                                   barrier
-                                                  %r = group_dot %n, %o, %c {...}
+                                                  %r = wgmma %n, %o, %c {...}
     """
     aliases = module_aliases(module)
     summaries: dict[str, Summary] = {}
@@ -86,7 +86,7 @@ def _erase_redundant_fences(function: Function) -> None:
     """Erase each fence that is followed by another one before any async-proxy operation."""
     last: Operation | None = None
     for op in list(function.walk()):
-        if op.defn is wgmma.group_fence:
+        if op.defn is wgmma.fence_proxy_async:
             if last is not None and last.block is op.block:
                 last.erase()
             last = op
@@ -98,7 +98,7 @@ def _insert(need: Need, fence: bool) -> None:
     op = need.op
     assert op.block is not None
     if fence:
-        op.block.insert(create(wgmma.group_fence, loc=op.loc), op)
+        op.block.insert(create(wgmma.fence_proxy_async, loc=op.loc), op)
     if need.barrier:
         op.block.insert(create(memory.barrier, loc=op.loc), op)
 

@@ -86,7 +86,8 @@ class Pending:
         copy = _overlapping(self.in_flight, access, stage)
         if copy is not None:
             raise CompilationError(
-                f"{access.op.name} of a buffer to which a copy is in flight: a copy_wait for its "
+                f"{access.op.name} of a buffer to which a copy is in flight: a "
+                "cp_async_wait_group for its "
                 "commit group belongs between them",
                 loc=access.op.loc,
                 notes=[f"the copy is at {copy.op.loc}"],
@@ -94,7 +95,7 @@ class Pending:
         wgmma = None if access.kind is Kind.READ else _overlapping(self.wgmmas, access, stage)
         if wgmma is not None:
             raise CompilationError(
-                f"{access.op.name} of a buffer that a wgmma in flight reads: a group_wait for it "
+                f"{access.op.name} of a buffer that a wgmma in flight reads: a wgmma_wait for it "
                 "belongs between them",
                 loc=access.op.loc,
                 notes=[f"the wgmma is at {wgmma.op.loc}"],

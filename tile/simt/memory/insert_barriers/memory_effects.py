@@ -12,9 +12,9 @@ elements; nor do accesses through parameters that do not alias (see `tile/analys
 
 Stages of multi-buffers, relative to each other and from one iteration of a loop to the next.
 
-`slot %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one iteration number %t
-differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it at its back edge:
-the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
+`local_subview %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one iteration
+number %t differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it at its
+back edge: the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
 
     at entry        %t = const 0        stage (const, 1)  is stage (%t, 1)
     back edge       %t becomes %t + 1   stage (%t, 1)     is stage (%t, 0)
@@ -37,10 +37,10 @@ from tile.ir.ops.memory import RMWKind, Scope
 from tile.ir.types import I32, Shared, Tile
 from tile.simt import ops
 from tile.simt.layouts import f2
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, places
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import matrix_access
-from tile.simt.memory.expose_shared import within
+from tile.simt.layouts.shared_access import ldmatrix_access
+from tile.simt.memory.expose_shared import mask_within
 from tile.simt.ops.layout_inference import layout_of
 
 # The mode of an access: a read, a write, or a kind of atomic operation, which commutes with others
@@ -53,9 +53,9 @@ _MODES: dict[OpDef, Mode] = {
     memory.store: WRITE,
     memory.atomic_rmw: WRITE,
     memory.atomic_cas: WRITE,
-    ops.shared.local_copy: READ,
-    ops.tma.bulk_copy: READ,
-    ops.tma.bulk_store: WRITE,
+    ops.shared.local_cp_async: READ,
+    ops.tma.tma_load: READ,
+    ops.tma.tma_store: WRITE,
 }
 
 
@@ -278,7 +278,7 @@ def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> b
     """
     columns, threads = [], []
     for layout, kind in ((x, x_kind), (y, y_kind)):
-        at = places(layout.indices)
+        at = bit_positions(layout.indices)
         for name, images in layout.ins:
             for bit, column in enumerate(images):
                 # A zero column means copies: a thread with that bit in its number writes nothing.
@@ -320,18 +320,18 @@ def mbarrier_access(op: Operation) -> Access:
     return replace(access, stage=None)
 
 
-_MBARRIER_KINDS = {ops.tma.barrier_init: Kind.WRITE, ops.tma.barrier_free: Kind.INVALIDATE}
+_MBARRIER_KINDS = {ops.tma.mbarrier_init: Kind.WRITE, ops.tma.mbarrier_inval: Kind.INVALIDATE}
 
 
 def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
     stage: Stage = FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
-        if mem.op.defn is ops.shared.slot:
+        if mem.op.defn is ops.shared.local_subview:
             stage = stage_of(mem.op["turn"]).later(mem.op["shift"])
         mem = mem.op["mem"]
     alloc = mem.op
-    if alloc is None or alloc.defn is not ops.shared.alloc or alloc["at"] < 0:
-        raise PassError("a buffer has no offset before the pass plan-shared", loc=op.loc)
+    if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["at"] < 0:
+        raise PassError("a buffer has no offset before the pass allocate-shared", loc=op.loc)
     ty = mem.type
     assert isinstance(ty, Shared)
     begin = alloc["at"]
@@ -345,9 +345,9 @@ def _load_layout(op: Operation) -> LinearLayout | None:
     """
     layout, mem = layout_of(op.result), op["mem"].type
     assert isinstance(mem.layout, LinearLayout)
-    if matrix_access(layout, mem.layout, 8 * mem.of.itemsize) is not None:
+    if ldmatrix_access(layout, mem.layout, 8 * mem.of.itemsize) is not None:
         return None
-    return layout if not op["mask"] or within(layout, op["mask"], (REGISTER,)) else None
+    return layout if not op["mask"] or mask_within(layout, op["mask"], (REGISTER,)) else None
 
 
 def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
@@ -361,11 +361,11 @@ def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
 
 _ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] = {
     ops.shared.local_store: (Kind.WRITE, _operand_layout(1)),
-    ops.shared.local_copy: (Kind.CP_ASYNC, _operand_layout(1)),
+    ops.shared.local_cp_async: (Kind.CP_ASYNC, _operand_layout(1)),
     ops.shared.local_load: (Kind.READ, _load_layout),
     ops.shared.local_gather: (Kind.READ, lambda op: None),
-    ops.shared.local_load_part: (Kind.READ, lambda op: None),
-    ops.shared.local_store_part: (Kind.WRITE, lambda op: None),
-    ops.shared.local_count: (Kind.ATOMIC, lambda op: None),
-    ops.tma.bulk_store: (Kind.READ, lambda op: None),
+    ops.shared.local_load_slice: (Kind.READ, lambda op: None),
+    ops.shared.local_store_slice: (Kind.WRITE, lambda op: None),
+    ops.shared.local_atomic_inc: (Kind.ATOMIC, lambda op: None),
+    ops.tma.tma_store: (Kind.READ, lambda op: None),
 }

@@ -15,7 +15,7 @@ from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
 from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
-from tile.simt.schedule.register_pressure import is_short, pressure, words
+from tile.simt.schedule.register_pressure import exceeds_registers, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
 
@@ -32,38 +32,38 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     `num_stages` of its own has that many stages, and its other loads are done one iteration ahead,
     too.
 
-        for %i = %a to %n step %c {               %m = alloc : shared<.., stages = 3>
+        for %i = %a to %n step %c {               %m = local_alloc : shared<.., stages = 3>
           %x = load %p                            // prologue: copies for the first two iterations
           %y = convert_layout %x                  for %i = %a to %n step %c iter(%k = %0) {
-          ..                                        copy_wait {pending = 1}
-          yield                                     %later = slot %m, %k {shift = 2}
-        }                                           local_copy %later, %q, %exists
-                                                    copy_commit
-                                                    %now = slot %m, %k
+          ..                                        cp_async_wait_group {pending = 1}
+          yield                                     %later = local_subview %m, %k {shift = 2}
+        }                                           local_cp_async %later, %q, %exists
+                                                    cp_async_commit_group
+                                                    %now = local_subview %m, %k
                                                     %y = local_load %now
                                                     ..
                                                     %next = add %k, 1
                                                     yield %next
                                                   } {num_stages = 1}
-                                                  copy_wait {pending = 0}
+                                                  cp_async_wait_group {pending = 0}
 
     `%q` is `%p` two iterations later, and `%exists` is true if there is such an iteration.
 
     Descriptor blocks that wgmmas read become TMA loads, if the target has these and the kernel
-    does not write to the array: `barrier_init` before the loop, `barrier_expect` and `bulk_copy` in
-    place of a commit group, `barrier_wait` in place of `copy_wait`, and a `barrier_free` after the
-    loop.
+    does not write to the array: `mbarrier_init` before the loop, `mbarrier_arrive_expect_tx` and
+    `tma_load` in place of a commit group, `mbarrier_wait` in place of `cp_async_wait_group`, and a
+    `mbarrier_inval` after the loop.
 
     A tile that is loaded one iteration ahead is stored to a multi-buffer at the end of the body,
 
-                                                  %m = alloc : shared<.., stages = 2>
+                                                  %m = local_alloc : shared<.., stages = 2>
         for %i = %a to %n step %c {               // prologue: load and store the first tile
           %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {
           %y = convert_layout %x                    %z = load %q, %exists
-          ..                                        %now = slot %m, %k
+          ..                                        %now = local_subview %m, %k
           yield                                     %y = local_load %now
         }                                           ..
-                                                    %later = slot %m, %k {shift = 1}
+                                                    %later = local_subview %m, %k {shift = 1}
                                                     local_store %later, %z
                                                     yield %next
                                                   } {num_stages = 1}
@@ -85,10 +85,10 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     accumulator is only loop-carried stays in flight into the next iteration. The operands that the
     iteration computes for it are then stored to two alternating buffers:
 
-        %y = exp2 %x                              %stage = slot %m, %k
-        %r = group_dot %a, %y, %acc               local_store %stage, %y
-        %s = group_wait %r {pending = 0}          %r = group_dot %a, %stage, %acc
-                                                  %s = group_wait %r {pending = 1}
+        %y = exp2 %x                              %stage = local_subview %m, %k
+        %r = wgmma %a, %y, %acc               local_store %stage, %y
+        %s = wgmma_wait %r {pending = 0}          %r = wgmma %a, %stage, %acc
+                                                  %s = wgmma_wait %r {pending = 1}
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
     acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
@@ -130,11 +130,11 @@ def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
     earlier.
     """
     dots = [op for op in plan.loop.regions[0] if op.defn in DOTS]
-    prefetched = sum([words(load.result) for load in plan.prefetched])
+    prefetched = sum([tile_registers(load.result) for load in plan.prefetched])
     if len(dots) < 2 or not prefetched:
         return None
     live = liveness(plan.loop.function)
-    return dots[-1] if is_short(pressure(plan.loop, live) + prefetched, target) else None
+    return dots[-1] if exceeds_registers(pressure(plan.loop, live) + prefetched, target) else None
 
 
 def _sources(loop: Operation, loads: Sequence[Operation]) -> BackwardSlice:

@@ -22,7 +22,7 @@ from tile.simt.ops import mma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
 
-DOTS = frozenset({dot.dot, mma.matrix_dot, wgmma.group_dot})
+DOTS = frozenset({dot.dot, mma.mma_dot, wgmma.wgmma})
 # Not computed twice: dots cost too much, and an inner loop might not end.
 _NOT_CLONED: frozenset[OpDef] = DOTS | {control.for_, control.while_}
 

@@ -85,7 +85,7 @@ def _after_first_wgmma(top: Operation, async_loads: Sequence[BufferedLoad]) -> O
     issued; else it is `top`.
     """
     op: Operation | None = top if all(load.tma for load in async_loads) else None
-    while op is not None and op.defn is not wgmma.group_dot:
+    while op is not None and op.defn is not wgmma.wgmma:
         op = op.next
     return top if op is None or op.next is None else op.next
 
@@ -101,15 +101,15 @@ class CommitGroups:
         """Issue and commit the copies of an iteration."""
         for buffer in self.buffers:
             _copy(buffer, view, iteration, stage_offset)
-        view.build.op(shared.copy_commit)
+        view.build.op(shared.cp_async_commit_group)
 
     def wait(self, build: LayoutBuilder, iteration: Value) -> None:
         """Wait for the copies of the current iteration."""
-        build.op(shared.copy_wait, pending=self.stages - 2)
+        build.op(shared.cp_async_wait_group, pending=self.stages - 2)
 
     def end(self, build: LayoutBuilder) -> None:
         """Wait for all copies."""
-        build.op(shared.copy_wait, pending=0)
+        build.op(shared.cp_async_wait_group, pending=0)
 
 
 def _copy(buffer: MultiBuffer, view: IterationView, iteration: Value, stage_offset: int) -> None:
@@ -118,7 +118,7 @@ def _copy(buffer: MultiBuffer, view: IterationView, iteration: Value, stage_offs
     with build.at(load.loc):
         stage = buffer.stage(build, iteration, stage_offset)
         build.op(
-            shared.local_copy,
+            shared.local_cp_async,
             stage,
             view.value(load["ptr"]),
             iteration_mask(view, load),

@@ -12,8 +12,13 @@ from functools import lru_cache
 from tile.analysis.axis_rules import AxisInfo
 from tile.simt.layouts.axes import vector_width
 from tile.simt.layouts.bank_conflicts import Banks
-from tile.simt.layouts.conversion import Shared, by_matrices, conflict_free, plan_conversion
-from tile.simt.layouts.dims import OFFSET, axis_name, places
+from tile.simt.layouts.conversion import (
+    SharedConversion,
+    conflict_free,
+    plan_conversion,
+    through_shared_by_ldmatrix,
+)
+from tile.simt.layouts.dims import OFFSET, axis_name, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
@@ -26,7 +31,7 @@ def copy_vector(
     pointers: AxisInfo,
     mask: AxisInfo | None,
     itemsize: int,
-    copy_bytes: Sequence[int],
+    cp_async_bytes: Sequence[int],
 ) -> tuple[int, int] | None:
     """Return the axis along which a thread can copy vectors, and their length in elements.
 
@@ -39,7 +44,7 @@ def copy_vector(
         if mask is not None:
             run = min(run, mask.constant[axis])
         vector_bytes = vector_width(layout, axis, run) * itemsize
-        sizes = [size for size in copy_bytes if itemsize <= size <= vector_bytes]
+        sizes = [size for size in cp_async_bytes if itemsize <= size <= vector_bytes]
         if sizes and (best is None or max(sizes) // itemsize > best[1]):
             best = axis, max(sizes) // itemsize
     return best
@@ -52,16 +57,16 @@ def store_layout(
     element_bits: int,
     shuffles: bool,
     banks: Banks,
-    matrix_loads: bool = False,
+    has_ldmatrix: bool = False,
 ) -> LinearLayout | None:
     """Return the layout of a buffer through which a tile goes from `source` to `target`.
 
     None if that conversion needs no shared memory.
     """
     plan = plan_conversion(
-        source, target, element_bits, shuffles=shuffles, matrix_loads=matrix_loads, banks=banks
+        source, target, element_bits, shuffles=shuffles, has_ldmatrix=has_ldmatrix, banks=banks
     )
-    return plan.layout if isinstance(plan, Shared) else None
+    return plan.layout if isinstance(plan, SharedConversion) else None
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +76,7 @@ def copy_layout(
     element_bits: int,
     vectors: tuple[int, int],
     banks: Banks,
-    matrix_loads: bool = False,
+    has_ldmatrix: bool = False,
 ) -> LinearLayout:
     """Return the layout of a buffer that `source` is copied to, and from which `targets` are read.
 
@@ -84,10 +89,12 @@ def copy_layout(
     lanes that copy contiguous memory to different lines request it from the cache once per line.
     """
     axis, vector = vectors
-    at = places(source.outs)[axis_name(axis)]
+    at = bit_positions(source.outs)[axis_name(axis)]
     units = tuple([1 << at + bit for bit in range(vector.bit_length() - 1)])
-    if matrix_loads:
-        matrices = by_matrices(source, targets[0], element_bits, banks, units, exact=True)
+    if has_ldmatrix:
+        matrices = through_shared_by_ldmatrix(
+            source, targets[0], element_bits, banks, units, exact=True
+        )
         plain = conflict_free(source, targets[0], element_bits, banks, units)
         plain_load = shared_access(targets[0], plain, element_bits, banks)
         if matrices is not None and len(matrices.load.registers) < len(plain_load.registers):
@@ -116,7 +123,7 @@ def _no_more(costs: Sequence[tuple[int, int]], than: Sequence[tuple[int, int]]) 
 
 def _in_lines(layout: LinearLayout, axis: int, element_bits: int, banks: Banks) -> bool:
     """Return True if a line of the banks holds elements along an axis, as many as that has."""
-    at = places(layout.outs)[axis_name(axis)]
+    at = bit_positions(layout.outs)[axis_name(axis)]
     line = min(banks.line_bits // element_bits, layout.shape[axis])
     columns = layout.images(OFFSET)[: line.bit_length() - 1]
     return set(columns) == {1 << at + bit for bit in range(line.bit_length() - 1)}

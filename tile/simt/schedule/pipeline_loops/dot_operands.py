@@ -2,9 +2,9 @@
 
 If the operand is the transposed tile, wgmma reads the transposed view of the buffer.
 
-    %x = load %p : tile<..>               %s = slot %m, %iteration
+    %x = load %p : tile<..>               %s = local_subview %m, %iteration
     %y = trans %x {order = (1, 0)}        %t = local_trans %s {order = (1, 0)}
-    %r = group_dot %a, %y, %acc           %r = group_dot %a, %t, %acc
+    %r = wgmma %a, %y, %acc           %r = wgmma %a, %t, %acc
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tile.ir.core import Operation, Value
 from tile.ir.ops import shape
 from tile.ir.types import Shared, Tile
-from tile.simt.hopper.wgmma_layouts import factor_along
+from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
@@ -41,7 +41,7 @@ class DotOperand:
         ty = self.dot.inputs[self.index].type
         assert isinstance(ty, Tile)
         operand = (Operand.LEFT, Operand.RIGHT)[self.index]
-        layout = factor_along(self.dot, operand, ty, 1 - major if transposed else major)
+        layout = wgmma_buffer_layout(self.dot, operand, ty, 1 - major if transposed else major)
         return permute_axes(layout, _TRANSPOSED) if layout is not None and transposed else layout
 
 
@@ -58,7 +58,7 @@ def _wgmma_uses(value: Value) -> list[tuple[Operation, int]]:
     return [
         (user, index)
         for user, index in value.uses
-        if user.defn is wgmma.group_dot and index < 2 and user.block is value.block
+        if user.defn is wgmma.wgmma and index < 2 and user.block is value.block
     ]
 
 

@@ -4,10 +4,10 @@ A wgmma that stays in flight into the next iteration (`keep_in_flight`) still re
 there, and the next iteration would overwrite it. If shared memory allows, iterations alternate
 between two buffers:
 
-    %y = exp2 %x                              %stage = slot %m, %iteration
-    %r = group_dot %a, %y, %acc               local_store %stage, %y
-    %s = group_wait %r {pending = 0}          %r = group_dot %a, %stage, %acc
-                                              %s = group_wait %r {pending = 1}
+    %y = exp2 %x                              %stage = local_subview %m, %iteration
+    %r = wgmma %a, %y, %acc               local_store %stage, %y
+    %s = wgmma_wait %r {pending = 0}          %r = wgmma %a, %stage, %acc
+                                              %s = wgmma_wait %r {pending = 1}
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from tile.ir.core import Operation, Value
 from tile.ir.types import Shared
-from tile.simt.hopper.wgmma_operands import stored_factors, stored_layout
+from tile.simt.hopper.wgmma_operands import staged_layout, staged_operands
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
@@ -42,8 +42,8 @@ def double_buffered(
     computed = [
         (dot, index)
         for dot in body
-        if dot.defn is wgmma.group_dot
-        for index in stored_factors(dot)
+        if dot.defn is wgmma.wgmma
+        for index in staged_operands(dot)
         if dot.inputs[index].block is body
         and (dot, index) not in in_multi_buffers | in_shared_loads
     ]
@@ -59,7 +59,7 @@ def store_alternating(loop: Operation, operands: Collection[OperandUse], iterati
     outside = LayoutBuilder.before(loop)
     stages: dict[tuple[Value, LinearLayout], Value] = {}
     for dot, index in operands:
-        value, layout = dot.inputs[index], stored_layout(dot, index)
+        value, layout = dot.inputs[index], staged_layout(dot, index)
         if (value, layout) not in stages:
             stages[value, layout] = _stored(outside, value, layout, iteration)
         dot.set_operand(index, stages[value, layout])
@@ -70,9 +70,9 @@ def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, iteratio
     buffer_type = Shared(tuple(ty.shape), ty.element, layout, 2)
     loc = outside.loc if producer is None else producer.loc
     with outside.at(loc):
-        buffer = outside(shared.alloc, result=buffer_type)
+        buffer = outside(shared.local_alloc, result=buffer_type)
     buffer.name = value.name
     build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
-    stage = build(shared.slot, buffer, iteration, shift=0)
+    stage = build(shared.local_subview, buffer, iteration, shift=0)
     build.op(shared.local_store, stage, value)
     return stage

@@ -19,7 +19,7 @@ from tile.simt.layouts.axes import permute_axes, slice_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.schedule.dot_slices import read_layout
+from tile.simt.schedule.dot_slices import sliced_load_layout
 from tile.simt.target import SimtTarget
 
 # Return the layout of an operation's only tile operand, given the layout of its result.
@@ -36,7 +36,7 @@ def _expand_dims_operand(op: Operation, layout: LinearLayout) -> LinearLayout:
 
 
 # Operations that cost the same in any layout.
-CHEAP: dict[object, OperandLayout] = {
+CHEAP_IN_ANY_LAYOUT: dict[object, OperandLayout] = {
     shape.trans: _trans_operand,
     shape.expand_dims: _expand_dims_operand,
     arith.cast: lambda op, layout: layout,
@@ -65,8 +65,8 @@ def load_users(value: Value) -> list[LoadUser]:
             continue
         if user.defn is convert_layout:
             conversions.append(LoadUser((), user, layout_of(user.result)))
-        elif user.defn in CHEAP:
-            operand_layout = CHEAP[user.defn]
+        elif user.defn in CHEAP_IN_ANY_LAYOUT:
+            operand_layout = CHEAP_IN_ANY_LAYOUT[user.defn]
             for later in load_users(user.result):
                 layout = operand_layout(user, later.layout)
                 conversions.append(LoadUser((user, *later.between), later.conversion, layout))
@@ -75,11 +75,11 @@ def load_users(value: Value) -> list[LoadUser]:
 
 def sliced_layout(user: LoadUser, target: SimtTarget) -> LinearLayout | None:
     """Return the layout in which the tile is read slice by slice; None if it is read whole."""
-    layout = read_layout(user.conversion, target)
+    layout = sliced_load_layout(user.conversion, target)
     if layout is None:
         return None
     for op in reversed(user.between):
-        layout = CHEAP[op.defn](op, layout)
+        layout = CHEAP_IN_ANY_LAYOUT[op.defn](op, layout)
     return layout
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tile.ir.core import Operation, Value
 from tile.ir.types import Shared, Tile, with_layout
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT, RING_ALIGNMENT
+from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from, read_from_buffer
@@ -39,7 +39,7 @@ class BufferedLoad:
     def alignment(self) -> int:
         """The alignment of the buffer, in bytes."""
         operands = operands_readable_from(self.load.result, self.layout)
-        return FACTOR_ALIGNMENT if operands else RING_ALIGNMENT
+        return SWIZZLE_ALIGNMENT if operands else MULTI_BUFFER_ALIGNMENT
 
     def buffer(self, stages: int) -> Shared:
         return Shared(self.tile.dims, self.tile.of, self.layout, stages)
@@ -52,14 +52,14 @@ class MultiBuffer:
         self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
         self.tma = buffered.tma
         with build.at(self.load.loc):
-            self.buffer = build(shared.alloc, result=buffered.buffer(stages))
+            self.buffer = build(shared.local_alloc, result=buffered.buffer(stages))
         self.buffer.name = self.load.result.name
 
     def stage(self, build: LayoutBuilder, iteration: Value, stage_offset: int = 0) -> Value:
         """Return the stage of the iteration that is `stage_offset` after `iteration`."""
         if self.stages == 1:
             return self.buffer
-        return build(shared.slot, self.buffer, iteration, shift=stage_offset)
+        return build(shared.local_subview, self.buffer, iteration, shift=stage_offset)
 
     def replace_load(self, iteration: Value) -> None:
         """Make the users of the load read the buffer: one local load for each layout they take.

@@ -13,7 +13,7 @@ from tile.ir.effects import constant_of, is_pure
 from tile.ir.ops import control, debug, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
-from tile.simt.hopper.wgmma_layouts import run_axis
+from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops.layout_inference import layout_of
@@ -219,7 +219,7 @@ class LoopPlanner:
         """
         tile = load.result.type
         if (
-            not self.target.bulk_copies
+            not self.target.has_tma
             or descriptor_pointers_of(load) is None
             or not _is_zero(load["other"])
         ):
@@ -231,14 +231,14 @@ class LoopPlanner:
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""
-        if not self.target.copy_bytes or not _is_zero(load["other"]):
+        if not self.target.cp_async_bytes or not _is_zero(load["other"]):
             return None
         tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
         assert isinstance(tile, Tile)
         mask_info = None if mask is None else self.axes.of(mask)
         pointers = self.axes.of(load["ptr"])
         itemsize = tile.of.itemsize
-        vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.copy_bytes)
+        vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.cp_async_bytes)
         if vectors is None:
             return None
         operand = operand_buffer_layout(load.result, vectors[0])
@@ -246,7 +246,7 @@ class LoopPlanner:
             return BufferedLoad(load, operand)
         users = load_users(load.result)
         layouts = self.read_layouts(users) or (source,)
-        uses_ldmatrix = self.target.matrix_loads and not self.reads_slices(users[:1])
+        uses_ldmatrix = self.target.has_ldmatrix and not self.reads_slices(users[:1])
         banks = self.target.banks
         layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
         return BufferedLoad(load, layout)
@@ -263,14 +263,16 @@ class LoopPlanner:
         """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
         source, target, users = layout_of(load.result), self.target, load_users(load.result)
         is_operand = bool(dot_operands(load.result))
-        operand = operand_buffer_layout(load.result, run_axis(source)) if is_operand else None
+        operand = (
+            operand_buffer_layout(load.result, contiguous_axis(source)) if is_operand else None
+        )
         if operand is not None:
             return BufferedLoad(load, operand)
         bits = load.result.type.element.itemsize * 8
-        options = target.shuffles, target.banks, target.matrix_loads
+        options = target.shuffles, target.banks, target.has_ldmatrix
         layouts = [store_layout(source, user.layout, bits, *options) for user in users]
         if self.reads_slices(users) or not (
-            target.matrix_loads or layouts == [None] * len(layouts)
+            target.has_ldmatrix or layouts == [None] * len(layouts)
         ):
             layout = shared_layout(source, self.read_layouts(users), bits, target.banks)
             return BufferedLoad(load, layout)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 from tile.ir.core import Block, Function, OpDef, Operation
 from tile.ir.ops import control
 from tile.ir.types import Shared
-from tile.simt.hopper.wgmma_operands import stored_factors
-from tile.simt.memory.allocate_shared import FACTOR_ALIGNMENT
+from tile.simt.hopper.wgmma_operands import staged_operands
+from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.memory.expose_shared import conversion_bytes, exchange_bytes
-from tile.simt.ops.layout import convert_layout, exchange
-from tile.simt.ops.shared import alloc
-from tile.simt.ops.wgmma import group_dot
-from tile.simt.schedule.dot_slices import is_cut, is_read_in_pieces, stored_bytes
+from tile.simt.ops.layout import butterfly, convert_layout
+from tile.simt.ops.shared import local_alloc
+from tile.simt.ops.wgmma import wgmma
+from tile.simt.schedule.dot_slices import is_loaded_in_slices, is_sliced, sliced_dot_bytes
 from tile.simt.target import SimtTarget
 
 ALIGNMENT = 128  # bytes; an upper bound for buffers other than wgmma operands
@@ -57,16 +57,16 @@ class SharedBudget:
     def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
         """Return the bytes that operations take.
 
-        Buffers of `alloc` and of wgmma operands are live throughout; the scratch memory of other
-        operations is live for one operation at a time.
+        Buffers of `local_alloc` and of wgmma operands are live throughout; the scratch memory of
+        other operations is live for one operation at a time.
         """
         scratch, buffers = 0, 0
         for region in regions:
             for op in region:
-                if op.defn is alloc:
+                if op.defn is local_alloc:
                     assert isinstance(op.result.type, Shared)
                     buffers += align_up(op.result.type.bytes)
-                elif op.defn is group_dot:
+                elif op.defn is wgmma:
                     buffers += _operand_buffers(op, buffer_reads)
                 elif op not in buffer_reads:
                     scratch = max(scratch, self._operation(op, buffer_reads))
@@ -75,9 +75,9 @@ class SharedBudget:
     def _operation(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
         if op in self.loops:
             return self.loops[op]
-        if is_cut(op, self.target):
-            return align_up(stored_bytes(op, buffer_reads, self.target))
-        if is_read_in_pieces(op, self.target):
+        if is_sliced(op, self.target):
+            return align_up(sliced_dot_bytes(op, buffer_reads, self.target))
+        if is_loaded_in_slices(op, self.target):
             return 0
         rule = _RULES.get(op.defn)
         if rule is not None:
@@ -94,7 +94,7 @@ def _used_by(loop: Operation) -> int:
 
 def _operand_buffers(op: Operation, buffer_reads: Collection[BufferRead]) -> int:
     """Return the bytes of the buffers of a wgmma's operands that are still to be stored."""
-    operands = ((op, index) for index in stored_factors(op))
+    operands = ((op, index) for index in staged_operands(op))
     return sum(operand_bytes(operand) for operand in operands if operand not in buffer_reads)
 
 
@@ -102,12 +102,12 @@ def operand_bytes(operand: OperandUse) -> int:
     """Return the bytes of the buffer of a wgmma operand."""
     dot, index = operand
     ty = dot.inputs[index].type
-    return align_up(math.prod(ty.shape) * ty.element.itemsize, FACTOR_ALIGNMENT)
+    return align_up(math.prod(ty.shape) * ty.element.itemsize, SWIZZLE_ALIGNMENT)
 
 
 _RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
     convert_layout: lambda budget, op: align_up(conversion_bytes(op, budget.target)),
-    exchange: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
+    butterfly: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
     control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
 }
 

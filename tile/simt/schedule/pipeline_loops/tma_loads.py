@@ -1,7 +1,7 @@
 """TMA loads of descriptor blocks, some iterations ahead, and the mbarriers that they complete on.
 
-barrier_expect %b, %iteration, %exists {size = 16384, shift = 2}
-bulk_copy %later, %b, %iteration, %exists, %base, ... {shift = 2}
+mbarrier_arrive_expect_tx %b, %iteration, %exists {size = 16384, shift = 2}
+tma_load %later, %b, %iteration, %exists, %base, ... {shift = 2}
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
 
 def descriptor_pointers_of(load: Operation) -> Operation | None:
-    """Return the `box_pointers` operation of a load; None unless it reads a descriptor block."""
+    """Return the `descriptor_pointers` operation of a load of a descriptor block, or None."""
     pointers = load["ptr"].op
-    is_block = pointers is not None and pointers.defn is descriptor.box_pointers
+    is_block = pointers is not None and pointers.defn is descriptor.descriptor_pointers
     return pointers if is_block else None
 
 
@@ -45,9 +45,9 @@ class TmaLoads:
     def __init__(self, build: LayoutBuilder, buffers: Sequence[MultiBuffer], stages: int) -> None:
         self.buffers = buffers
         self.bytes = sum(buffer.tile.numel * buffer.tile.of.itemsize for buffer in buffers)
-        self.mbarriers = build(shared.alloc, result=_mbarriers_type(stages))
+        self.mbarriers = build(shared.local_alloc, result=_mbarriers_type(stages))
         self.mbarriers.name = "mbarriers"
-        build.op(tma.barrier_init, self.mbarriers)
+        build.op(tma.mbarrier_init, self.mbarriers)
 
     def begin(self, view: IterationView, iteration: Value, stage_offset: int) -> None:
         """Issue the loads of an iteration."""
@@ -55,7 +55,7 @@ class TmaLoads:
         if exists is None:
             exists = build.constant(True, I1)
         build.op(
-            tma.barrier_expect,
+            tma.mbarrier_arrive_expect_tx,
             self.mbarriers,
             iteration,
             exists,
@@ -80,7 +80,7 @@ class TmaLoads:
             coordinates = [view.value(operand) for operand in pointers.inputs[2:]]
             base = view.value(pointers.inputs[1])
             build.op(
-                tma.bulk_copy,
+                tma.tma_load,
                 stage,
                 self.mbarriers,
                 iteration,
@@ -92,11 +92,11 @@ class TmaLoads:
 
     def wait(self, build: LayoutBuilder, iteration: Value) -> None:
         """Wait for the loads of the current iteration."""
-        build.op(tma.barrier_wait, self.mbarriers, iteration)
+        build.op(tma.mbarrier_wait, self.mbarriers, iteration)
 
     def end(self, build: LayoutBuilder) -> None:
         """Invalidate the mbarriers.
 
         No load is in flight, since none is issued for iterations that do not exist.
         """
-        build.op(tma.barrier_free, self.mbarriers)
+        build.op(tma.mbarrier_inval, self.mbarriers)

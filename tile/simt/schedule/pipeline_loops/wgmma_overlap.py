@@ -9,19 +9,19 @@ The pass changes a loop whose wgmmas are all in its own block in three ways:
   flight. Then the buffers that it read may be overwritten.
 
     for .. iter(%acc = %z) {                  for .. iter(%acc = %z) {
-      %r = group_dot %k, %q, %z                 %r = group_dot %k, %q, %z
-      %s = group_wait %r {pending = 0}          %t = group_dot %v, %o, %z
-      %p = exp2 %s                              %a = group_wait %acc {pending = 2}
+      %r = wgmma %k, %q, %z                 %r = wgmma %k, %q, %z
+      %s = wgmma_wait %r {pending = 0}          %t = wgmma %v, %o, %z
+      %p = exp2 %s                              %a = wgmma_wait %acc {pending = 2}
                                                 // copies to what the last iteration read
-                                                %s = group_wait %r {pending = 1}
+                                                %s = wgmma_wait %r {pending = 1}
                                                 %p = exp2 %s
-      %t = group_dot %v, %o, %z
-      %u = group_wait %t {pending = 0}          %u = group_wait %t {pending = 0}
+      %t = wgmma %v, %o, %z
+      %u = wgmma_wait %t {pending = 0}          %u = wgmma_wait %t {pending = 0}
       %m = mul %p, %u                           %m = mul %p, %u
-      %w = group_dot %m, %q, %acc               %w = group_dot %m, %q, %a
-      %x = group_wait %w {pending = 0}          yield %w
+      %w = wgmma %m, %q, %acc               %w = wgmma %m, %q, %a
+      %x = wgmma_wait %w {pending = 0}          yield %w
       yield %x                                }
-    }                                         %x = group_wait %y {pending = 0}
+    }                                         %x = wgmma_wait %y {pending = 0}
 
 A loop may only accumulate into an accumulator that is in flight around it: if ptxas finds another
 use after a wait that leaves younger wgmmas in flight, it serializes all of them.
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 from tile.ir.core import Block, Operation, Value
 from tile.ir.ops import control
-from tile.simt.hopper.wgmma_operands import stored_factors
+from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.occupancy import overlap_keeps_occupancy
@@ -42,7 +42,7 @@ from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_fro
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
 
-_GROUP = frozenset({wgmma.group_dot, wgmma.group_wait})
+_GROUP = frozenset({wgmma.wgmma, wgmma.wgmma_wait})
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _wgmmas(loop: Operation) -> tuple[Operation, ...]:
     The result is empty if there are others in nested regions, or if the loop calls a function.
     """
     (body,) = loop.regions
-    dots = tuple(op for op in body if op.defn is wgmma.group_dot)
+    dots = tuple(op for op in body if op.defn is wgmma.wgmma)
     inside = sum(op.defn in _GROUP for op in loop.walk())
     calls = any(op.defn is control.call for op in loop.walk())
     return () if calls or inside != 2 * len(dots) else dots
@@ -117,7 +117,7 @@ def _operands_stay(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
 
     in_buffers: the operands in buffers that nothing overwrites for a whole iteration.
     """
-    stored = (i for i in stored_factors(dot) if dot.inputs[i].block is dot.block)
+    stored = (i for i in staged_operands(dot) if dot.inputs[i].block is dot.block)
     return all((dot, i) in in_buffers for i in stored)
 
 
@@ -217,14 +217,14 @@ def _wait_at_use(
     use = min(users, key=positions.__getitem__, default=wait)
     since = range(positions[dot] + 1, positions[use])
     pending = sum(positions[op] in since for op in loop_dots.dots)
-    completed = LayoutBuilder.before(use)(wgmma.group_wait, dot.result, pending=pending)
+    completed = LayoutBuilder.before(use)(wgmma.wgmma_wait, dot.result, pending=pending)
     wait.replace_by([completed])
 
 
 def _wait(value: Value, pending: int, build: LayoutBuilder) -> None:
     """Wait for a wgmma, and make all users of `value` use the completed value."""
     uses = list(value.uses)
-    completed = build(wgmma.group_wait, value, pending=pending)
+    completed = build(wgmma.wgmma_wait, value, pending=pending)
     completed.name = value.name
     for user, index in uses:
         user.set_operand(index, completed)

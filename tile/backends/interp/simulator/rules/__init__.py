@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp import rules as tile_rules
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
@@ -41,30 +41,30 @@ def thread_id(op: Operation) -> Run:
     return lambda batch: thread_map_of(batch).number
 
 
-@rule(ops.thread.linear_index)
-def linear_index(op: Operation) -> Run:
+@rule(ops.thread.layout_index)
+def layout_index(op: Operation) -> Run:
     indices = index_table(op["layout"])
     if not isinstance(op.result.type, Fragment):
         indices = indices[:, 0]
 
-    def run(batch: Wave) -> Array:
+    def run(batch: ProgramBatch) -> Array:
         result: Array = indices[thread_map_of(batch).thread]
         return result
 
     return run
 
 
-@rule(ops.thread.fill)
+@rule(ops.thread.frag_splat)
 def fill(op: Operation) -> Run:
     return lambda batch, x: array_of(x)[:, None]
 
 
-@rule(ops.thread.pick)
+@rule(ops.thread.frag_shuffle)
 def pick(op: Operation) -> Run:
     registers = np.array(op["registers"])
     shapes = [value.type.shape for value in op.inputs]
 
-    def run(batch: Wave, *xs: RunValue) -> Array:
+    def run(batch: ProgramBatch, *xs: RunValue) -> Array:
         arrays = [full(x, shape) for x, shape in zip(xs, shapes, strict=True)]
         if len(arrays) == 1:
             return arrays[0].take(registers, axis=1)
@@ -75,19 +75,19 @@ def pick(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.pick_by)
-def pick_by(op: Operation) -> Run:
+@rule(ops.thread.frag_gather)
+def frag_gather(op: Operation) -> Run:
     x_shape, index_shape = (value.type.shape for value in op.inputs)
     (count,) = x_shape
 
-    def run(batch: Wave, x: RunValue, index: RunValue) -> Array:
+    def run(batch: ProgramBatch, x: RunValue, index: RunValue) -> Array:
         values, numbers = full(x, x_shape), full(index, index_shape)
         wrong = (numbers < 0) | (numbers >= count)
         if wrong.any():
             row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
             where = batch.launch.element((register,), int(batch.rows[row]))
             raise OutOfBoundsError(
-                f"pick_by reads register {int(numbers[row, register])} of {count}",
+                f"frag_gather reads register {int(numbers[row, register])} of {count}",
                 loc=op.loc,
                 notes=[where],
             )
@@ -98,11 +98,11 @@ def pick_by(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.element)
+@rule(ops.thread.frag_extract)
 def element(op: Operation) -> Run:
     register = op["register"]
 
-    def run(batch: Wave, x: RunValue) -> Array:
+    def run(batch: ProgramBatch, x: RunValue) -> Array:
         array = array_of(x)
         return array[:, register if array.shape[1] > 1 else 0]
 
@@ -111,7 +111,7 @@ def element(op: Operation) -> Run:
 
 @rule(memory.barrier)
 def barrier(op: Operation) -> Run:
-    def run(batch: Wave) -> None:
+    def run(batch: ProgramBatch) -> None:
         require_whole_programs(batch, op)
         chunk_of(batch).memory.barrier(op, thread_map_of(batch))
         launch = launch_of(batch)
@@ -126,7 +126,7 @@ def thread_print(op: Operation) -> Run:
     return partial(_print, op)
 
 
-def _print(op: Operation, batch: Wave, *values: RunValue) -> None:
+def _print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     """Assemble tiles from fragments, and print a line for each program."""
     thread_map = thread_map_of(batch)
     if op["layouts"]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.fault_report import out_of_bounds
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import bad_vector, global_race
 from tile.backends.interp.simulator.launch import launch_of
@@ -47,7 +47,7 @@ def _with_checks(op: Operation, access: Run, mask_at: int | None, *, ordered: bo
     vector = op.attributes.get("vector", 1)
     shape = op.inputs[0].type.shape
 
-    def run(batch: Wave, address: RunValue, *rest: RunValue | None) -> Array | None:
+    def run(batch: ProgramBatch, address: RunValue, *rest: RunValue | None) -> Array | None:
         launch = launch_of(batch)
         counters, races = launch.counters, launch.races if ordered else None
         if vector > 1 or counters is not None or races is not None:
@@ -66,7 +66,7 @@ def _with_checks(op: Operation, access: Run, mask_at: int | None, *, ordered: bo
 
 
 def _check_race(
-    batch: Wave, races: GlobalRaces, op: Operation, address: Array, active: Array | None
+    batch: ProgramBatch, races: GlobalRaces, op: Operation, address: Array, active: Array | None
 ) -> None:
     """Raise `RaceError` for an element that another thread accessed since the last barrier."""
     size = pointee(op.name, op["ptr"].type).itemsize
@@ -76,18 +76,18 @@ def _check_race(
         raise global_race(batch, op, race) from None
 
 
-def _active(batch: Wave, mask: RunValue | None, shape: tuple[int, ...]) -> Array | None:
+def _active(batch: ProgramBatch, mask: RunValue | None, shape: tuple[int, ...]) -> Array | None:
     if mask is None or is_true(array_of(mask)):
         return None
     return broadcast_rows(mask, shape, len(batch))
 
 
 def load_vectors(
-    batch: Wave, op: Operation, address: Array, mask: Array | None, other: Array | None
+    batch: ProgramBatch, op: Operation, address: Array, mask: Array | None, other: Array | None
 ) -> Array:
     """Load the elements that the pointers of an asynchronous copy point to."""
     ptr = op["ptr"].type
-    element = pointee("shared_copy", ptr)
+    element = pointee("shared_cp_async", ptr)
     if launch_of(batch).counters is not None:
         access_cost.global_access(batch, op, address, mask, op["vector"])
     try:
@@ -97,7 +97,7 @@ def load_vectors(
 
 
 def check_vectors(
-    batch: Wave, op: Operation, address: Array, mask: Array | None, vector: int
+    batch: ProgramBatch, op: Operation, address: Array, mask: Array | None, vector: int
 ) -> None:
     """Raise `VectorAccessError` for vectors not contiguous, not aligned, or masked in part."""
     if vector == 1:
@@ -118,7 +118,7 @@ def check_vectors(
     _refuse(batch, op, misaligned, vector, f"that is not aligned to its {size * vector} bytes")
 
 
-def _refuse(batch: Wave, op: Operation, wrong: Array, vector: int, problem: str) -> None:
+def _refuse(batch: ProgramBatch, op: Operation, wrong: Array, vector: int, problem: str) -> None:
     """Raise the error of the first wrong vector; `wrong` has axes (row, vector, element or 1)."""
     if wrong.any():
         row, number, _ = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))

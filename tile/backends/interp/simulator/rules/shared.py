@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
     bad_vector,
@@ -32,25 +32,25 @@ rule = rule_in(RULES)
 ROW_BYTES = 16  # of a matrix that a warp loads
 
 
-@rule(ops.shared.alloc)
+@rule(ops.shared.local_alloc)
 def alloc(op: Operation) -> Run:
     at, buffer = op["at"], op.result.type
     assert isinstance(buffer, Shared)
     size = buffer.bytes
 
-    def run(batch: Wave) -> Array:
+    def run(batch: ProgramBatch) -> Array:
         chunk_of(batch).memory.undefine(thread_map_of(batch), at, size)
         return np.array([at], np.int64)
 
     return run
 
 
-@rule(ops.shared.slot)
+@rule(ops.shared.local_subview)
 def slot(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["shift"]
     stage = buffer.numel * buffer.of.itemsize
 
-    def run(batch: Wave, mem: RunValue, iteration: RunValue) -> Array:
+    def run(batch: ProgramBatch, mem: RunValue, iteration: RunValue) -> Array:
         index = (array_of(iteration).astype(np.int64) + shift) % buffer.stages
         begin: Array = array_of(mem) + index * stage
         return begin
@@ -68,7 +68,7 @@ def shared_load(op: Operation) -> Run:
     buffer, vector = buffer_of(op), op["vector"]
     dtype = semantics.numpy_dtype(buffer.of)
 
-    def run(batch: Wave, mem: RunValue, offset: RunValue) -> Array:
+    def run(batch: ProgramBatch, mem: RunValue, offset: RunValue) -> Array:
         touch = _touch(batch, op, mem, offset, None)
         memory = chunk_of(batch).memory
         try:
@@ -81,7 +81,7 @@ def shared_load(op: Operation) -> Run:
     return run
 
 
-def _matrix_rows(batch: Wave, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
+def _matrix_rows(batch: ProgramBatch, op: Operation, mem: RunValue, offset: RunValue) -> Touch:
     """Return the rows of matrices, in the order of (lane that passes the address, offset)."""
     require_whole_warps(batch, op)
     (count,) = op.inputs[1].type.shape
@@ -96,14 +96,14 @@ def _matrix_rows(batch: Wave, op: Operation, mem: RunValue, offset: RunValue) ->
     return chunk_of(batch).memory.touch(op, thread_map, start, ROW_BYTES).at(addressing)
 
 
-@rule(ops.thread.shared_matrix_load)
-def shared_matrix_load(op: Operation) -> Run:
+@rule(ops.thread.ldmatrix)
+def ldmatrix(op: Operation) -> Run:
     matrices, transposed = op["matrices"], op["transposed"]
     dtype = semantics.numpy_dtype(buffer_of(op).of)
     row = ROW_BYTES // dtype.itemsize
     (count,) = op.inputs[1].type.shape
 
-    def run(batch: Wave, mem: RunValue, offset: RunValue) -> Array:
+    def run(batch: ProgramBatch, mem: RunValue, offset: RunValue) -> Array:
         touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
         try:
             memory.read_for_warp(touch)
@@ -121,15 +121,15 @@ def shared_matrix_load(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.shared_matrix_store)
-def shared_matrix_store(op: Operation) -> Run:
+@rule(ops.thread.stmatrix)
+def stmatrix(op: Operation) -> Run:
     matrices, transposed = op["matrices"], op["transposed"]
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
     row = ROW_BYTES // word.itemsize
     (count,) = op.inputs[1].type.shape
     (registers,) = op.inputs[2].type.shape
 
-    def run(batch: Wave, mem: RunValue, offset: RunValue, value: RunValue) -> None:
+    def run(batch: ProgramBatch, mem: RunValue, offset: RunValue, value: RunValue) -> None:
         touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
         held = np.ascontiguousarray(broadcast_rows(value, (registers,), len(batch))).view(word)
         # Axes: warp, row, quarter of the row, offset, matrix, column; transposed to those of loads.
@@ -154,7 +154,7 @@ def shared_store(op: Operation) -> Run:
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
 
     def run(
-        batch: Wave, mem: RunValue, offset: RunValue, value: RunValue, mask: RunValue | None
+        batch: ProgramBatch, mem: RunValue, offset: RunValue, value: RunValue, mask: RunValue | None
     ) -> None:
         active = _active(batch, mask, count // vector)
         if active is not None and not active.any():
@@ -179,11 +179,11 @@ def shared_store(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.shared_count)
-def shared_count(op: Operation) -> Run:
+@rule(ops.thread.shared_atomic_inc)
+def shared_atomic_inc(op: Operation) -> Run:
     (count,) = op.inputs[1].type.shape
 
-    def run(batch: Wave, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
+    def run(batch: ProgramBatch, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
         active = _active(batch, mask, count)
         if active is not None and not active.any():
             return
@@ -197,14 +197,14 @@ def shared_count(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.shared_copy)
-def shared_copy(op: Operation) -> Run:
+@rule(ops.thread.shared_cp_async)
+def shared_cp_async(op: Operation) -> Run:
     vector = op["vector"]
     (count,) = op.inputs[2].type.shape
     word = np.dtype(f"u{buffer_of(op).of.itemsize}")
 
     def run(
-        batch: Wave,
+        batch: ProgramBatch,
         mem: RunValue,
         offset: RunValue,
         ptr: RunValue,
@@ -234,16 +234,16 @@ def shared_copy(op: Operation) -> Run:
     return run
 
 
-@rule(ops.shared.copy_commit)
-def copy_commit(op: Operation) -> Run:
+@rule(ops.shared.cp_async_commit_group)
+def cp_async_commit_group(op: Operation) -> Run:
     return lambda batch: chunk_of(batch).copies.commit(thread_map_of(batch))
 
 
-@rule(ops.shared.copy_wait)
-def copy_wait(op: Operation) -> Run:
+@rule(ops.shared.cp_async_wait_group)
+def cp_async_wait_group(op: Operation) -> Run:
     pending = op["pending"]
 
-    def run(batch: Wave) -> None:
+    def run(batch: ProgramBatch) -> None:
         try:
             chunk_of(batch).copies.wait(thread_map_of(batch), pending)
         except SharedFaultError as fault:
@@ -252,7 +252,7 @@ def copy_wait(op: Operation) -> Run:
     return run
 
 
-def _active(batch: Wave, mask: RunValue | None, count: int) -> Array | None:
+def _active(batch: ProgramBatch, mask: RunValue | None, count: int) -> Array | None:
     """Return the vectors that a mask selects; None for all."""
     if mask is None or is_true(array_of(mask)):
         return None
@@ -260,7 +260,7 @@ def _active(batch: Wave, mask: RunValue | None, count: int) -> Array | None:
     return None if active.all() else active
 
 
-def _rows(batch: Wave, active: RunValue | None) -> Array | None:
+def _rows(batch: ProgramBatch, active: RunValue | None) -> Array | None:
     """Return the threads that a condition per thread selects; None for all."""
     if active is None or is_true(array_of(active)):
         return None
@@ -269,7 +269,7 @@ def _rows(batch: Wave, active: RunValue | None) -> Array | None:
 
 
 def _touch(
-    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+    batch: ProgramBatch, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """Return the vectors that an operation accesses; raise if one is out of bounds."""
     touch = _vectors(batch, op, mem, offset, active)
@@ -277,7 +277,7 @@ def _touch(
 
 
 def _vectors(
-    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
+    batch: ProgramBatch, op: Operation, mem: RunValue, offset: RunValue, active: Array | None
 ) -> Touch:
     """Return the vectors of all threads; only `active` ones are counted and checked for bounds."""
     size, vector = buffer_of(op).of.itemsize, op.attributes.get("vector", 1)
@@ -289,7 +289,12 @@ def _vectors(
 
 
 def _starts(
-    batch: Wave, op: Operation, mem: RunValue, offset: RunValue, active: Array | None, vector: int
+    batch: ProgramBatch,
+    op: Operation,
+    mem: RunValue,
+    offset: RunValue,
+    active: Array | None,
+    vector: int,
 ) -> Array:
     """Return the first byte of vectors, in their program.
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from tile.backends.interp.fault_report import out_of_bounds
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.async_ops import MbarrierMisuseError, MbarrierUse
 from tile.backends.interp.simulator.fault_report import (
@@ -39,11 +39,11 @@ rule = rule_in(RULES)
 VECTOR_BYTES = 16
 
 
-@rule(ops.tma.barrier_init)
-def barrier_init(op: Operation) -> Run:
+@rule(ops.tma.mbarrier_init)
+def mbarrier_init(op: Operation) -> Run:
     stages = _mbarriers_of(op).stages
 
-    def run(batch: Wave, bars: RunValue) -> None:
+    def run(batch: ProgramBatch, bars: RunValue) -> None:
         _reporting(
             batch, lambda: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
         )
@@ -51,9 +51,9 @@ def barrier_init(op: Operation) -> Run:
     return run
 
 
-@rule(ops.tma.barrier_free)
-def barrier_free(op: Operation) -> Run:
-    def run(batch: Wave, bars: RunValue) -> None:
+@rule(ops.tma.mbarrier_inval)
+def mbarrier_inval(op: Operation) -> Run:
+    def run(batch: ProgramBatch, bars: RunValue) -> None:
         _reporting(
             batch, lambda: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
         )
@@ -61,11 +61,11 @@ def barrier_free(op: Operation) -> Run:
     return run
 
 
-@rule(ops.tma.barrier_expect)
-def barrier_expect(op: Operation) -> Run:
+@rule(ops.tma.mbarrier_arrive_expect_tx)
+def mbarrier_arrive_expect_tx(op: Operation) -> Run:
     count = op["size"]
 
-    def run(batch: Wave, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
+    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
         use, _ = _stage_of(batch, op, bars, iteration)
         use = use.take_rows(_by_program(batch, active))
         _reporting(batch, lambda: chunk_of(batch).mbarriers.expect_tx(use, count))
@@ -73,21 +73,21 @@ def barrier_expect(op: Operation) -> Run:
     return run
 
 
-@rule(ops.tma.barrier_wait)
-def barrier_wait(op: Operation) -> Run:
-    def run(batch: Wave, bars: RunValue, iteration: RunValue) -> None:
+@rule(ops.tma.mbarrier_wait)
+def mbarrier_wait(op: Operation) -> Run:
+    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
         use, parity = _stage_of(batch, op, bars, iteration)
         _reporting(batch, lambda: chunk_of(batch).mbarriers.wait(use, parity))
 
     return run
 
 
-@rule(ops.tma.bulk_copy)
-def bulk_copy(op: Operation) -> Run:
+@rule(ops.tma.tma_load)
+def tma_load(op: Operation) -> Run:
     block = _DescriptorBlock(op)
 
     def run(
-        batch: Wave,
+        batch: ProgramBatch,
         mem: RunValue,
         bars: RunValue,
         iteration: RunValue,
@@ -109,11 +109,11 @@ def bulk_copy(op: Operation) -> Run:
     return run
 
 
-@rule(ops.tma.bulk_store)
-def bulk_store(op: Operation) -> Run:
+@rule(ops.tma.tma_store)
+def tma_store(op: Operation) -> Run:
     block = _DescriptorBlock(op)
 
-    def run(batch: Wave, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
+    def run(batch: ProgramBatch, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
         require_whole_programs(batch, op)
         programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
         touch = block.touch(batch, programs, _by_program(batch, mem))
@@ -136,7 +136,7 @@ class _DescriptorBlock:
         self.size = mem.of.itemsize
         self.order = _order(mem.layout)
 
-    def read(self, batch: Wave, programs: Rows, *numbers: Array) -> Array:
+    def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
@@ -148,7 +148,7 @@ class _DescriptorBlock:
         parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
 
-    def write(self, batch: Wave, programs: Rows, values: Array, *numbers: Array) -> None:
+    def write(self, batch: ProgramBatch, programs: Rows, values: Array, *numbers: Array) -> None:
         """Store the elements, which are vectors in shared-memory order."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
@@ -159,13 +159,15 @@ class _DescriptorBlock:
         except FaultError as fault:
             raise self._outside(batch, "writes", fault, programs) from None
 
-    def _outside(self, batch: Wave, verb: str, fault: FaultError, programs: Rows) -> ExecutionError:
+    def _outside(
+        self, batch: ProgramBatch, verb: str, fault: FaultError, programs: Rows
+    ) -> ExecutionError:
         fault.row = int(np.searchsorted(thread_map_of(batch).program, programs[fault.row]))
         return out_of_bounds(batch, verb, fault, self.size)
 
     def _addresses(
         self,
-        batch: Wave,
+        batch: ProgramBatch,
         base: Array,
         rows: Array,
         columns: Array,
@@ -187,7 +189,7 @@ class _DescriptorBlock:
             access_cost.block_access(batch, self.op, address, inside)
         return address, inside
 
-    def touch(self, batch: Wave, programs: Rows, begin: Array) -> Touch:
+    def touch(self, batch: ProgramBatch, programs: Rows, begin: Array) -> Touch:
         """Return the vectors of the buffer, a program in each row."""
         memory = chunk_of(batch).memory
         count = self.mem.bytes // VECTOR_BYTES
@@ -220,13 +222,13 @@ def _mbarriers_of(op: Operation) -> Shared:
     return mbarriers
 
 
-def _by_program(batch: Wave, value: RunValue) -> Array:
+def _by_program(batch: ProgramBatch, value: RunValue) -> Array:
     """Return a value that the threads of a program share, once per program."""
     result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
     return result
 
 
-def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
+def _all_stages(batch: ProgramBatch, op: Operation, bars: RunValue) -> MbarrierUse:
     """Return a use of all mbarriers of an array; stage 0 stands for them."""
     require_whole_programs(batch, op)
     programs = thread_map_of(batch).programs
@@ -234,7 +236,7 @@ def _all_stages(batch: Wave, op: Operation, bars: RunValue) -> MbarrierUse:
 
 
 def _stage_of(
-    batch: Wave, op: Operation, bars: RunValue, iteration: RunValue
+    batch: ProgramBatch, op: Operation, bars: RunValue, iteration: RunValue
 ) -> tuple[MbarrierUse, Array]:
     """Return a use of the mbarrier of an iteration, and the parity of its phase."""
     require_whole_programs(batch, op)
@@ -243,7 +245,7 @@ def _stage_of(
     return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1
 
 
-def _reporting(batch: Wave, use: Callable[[], None]) -> None:
+def _reporting(batch: ProgramBatch, use: Callable[[], None]) -> None:
     """Use an mbarrier, and convert its faults to errors with messages."""
     try:
         use()

@@ -9,7 +9,7 @@ from functools import lru_cache, partial, reduce
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_warps
 from tile.backends.interp.simulator.launch import thread_map_of
 from tile.backends.interp.translate import Rules, Run, rule_in
@@ -19,16 +19,16 @@ from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops.reduce import EXTREMES
 from tile.simt import ops
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
-from tile.simt.lower.decompose.reduce import KINDS
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
+from tile.simt.lower.decompose.reduce import COMBINE_OPS
 
 RULES: Rules = {}
 rule = rule_in(RULES)
 
 
-@rule(ops.thread.shuffle)
+@rule(ops.thread.shuffle_idx)
 def shuffle(op: Operation) -> Run:
-    def run(batch: Wave, x: RunValue, lane: RunValue) -> Array:
+    def run(batch: ProgramBatch, x: RunValue, lane: RunValue) -> Array:
         require_whole_warps(batch, op)
         size = thread_map_of(batch).lanes
         array, lanes = array_of(x), broadcast_rows(lane, (), len(batch))
@@ -49,7 +49,7 @@ def shuffle(op: Operation) -> Run:
 def shuffle_xor(op: Operation) -> Run:
     mask = op["mask"]
 
-    def run(batch: Wave, x: RunValue) -> Array:
+    def run(batch: ProgramBatch, x: RunValue) -> Array:
         require_whole_warps(batch, op)
         if mask >= thread_map_of(batch).lanes:
             raise ExecutionError(
@@ -60,16 +60,16 @@ def shuffle_xor(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.lane_reduce)
-def lane_reduce(op: Operation) -> Run:
-    combine = KINDS[op["kind"]]
+@rule(ops.thread.warp_reduce)
+def warp_reduce(op: Operation) -> Run:
+    combine = COMBINE_OPS[op["kind"]]
     extreme = op["kind"] in EXTREMES
     attributes = {"propagate_nan": op["propagate_nan"]} if extreme else {}
     shape = op.inputs[0].type.shape
-    assert combine.meaning is not None
-    combine_fn = partial(combine.meaning, **attributes)
+    assert combine.semantics is not None
+    combine_fn = partial(combine.semantics, **attributes)
 
-    def run(batch: Wave, x: RunValue) -> Array:
+    def run(batch: ProgramBatch, x: RunValue) -> Array:
         require_whole_warps(batch, op)
         lanes = thread_map_of(batch).lanes
         array = broadcast_rows(x, shape, len(batch))
@@ -96,14 +96,14 @@ def _from(array: Array, rows: Array) -> Array:
 _REPEATS = {Operand.LEFT: (0, 2), Operand.RIGHT: (2, 1), Operand.ACCUMULATOR: (0, 1)}
 
 
-@rule(ops.mma.thread_dot)
-def thread_dot(op: Operation) -> Run:
+@rule(ops.mma.fma_dot)
+def fma_dot(op: Operation) -> Run:
     batch_size, m, n, k = op["sizes"]
     shapes = [(batch_size, m, k), (batch_size, k, n), (batch_size, m, n)]
     counts = [value.type.shape for value in op.inputs]
     precision = op["input_precision"]
 
-    def run(batch: Wave, *operands: RunValue) -> Array:
+    def run(batch: ProgramBatch, *operands: RunValue) -> Array:
         a, b, acc = (
             full(value, count).reshape(-1, *shape)
             for value, count, shape in zip(operands, counts, shapes, strict=True)
@@ -114,9 +114,9 @@ def thread_dot(op: Operation) -> Run:
     return run
 
 
-@rule(ops.mma.matrix_multiply)
-def matrix_multiply(op: Operation) -> Run:
-    shape, repeats = MatrixShape(*op["shape"]), op["repeats"]
+@rule(ops.mma.mma)
+def mma(op: Operation) -> Run:
+    shape, repeats = MmaShape(*op["shape"]), op["repeats"]
     counts = [value.type.shape for value in op.inputs]
     sizes = [
         (getattr(shape, name[0]) * repeats[rows], getattr(shape, name[1]) * repeats[columns])
@@ -134,7 +134,7 @@ def matrix_multiply(op: Operation) -> Run:
     holder_tables = [_holders(elements) for elements in element_tables]
     precision = op["input_precision"]
 
-    def run(batch: Wave, *operands: RunValue) -> Array:
+    def run(batch: ProgramBatch, *operands: RunValue) -> Array:
         require_whole_warps(batch, op)
         lanes, rows = thread_map_of(batch).lanes, len(batch)
         a, b, acc = (
@@ -153,10 +153,10 @@ def matrix_multiply(op: Operation) -> Run:
 
 
 @lru_cache(maxsize=256)
-def _elements(shape: MatrixShape, operand: Operand, rows: int, columns: int) -> Array:
+def _elements(shape: MmaShape, operand: Operand, rows: int, columns: int) -> Array:
     """Return the row-major index of the element that each (lane, register) of a warp holds.
 
-    The operand covers `rows` by `columns` instructions; `matrix_multiply` documents their order.
+    The operand covers `rows` by `columns` instructions; `mma` documents their order.
     """
     table = matrix_fragment(shape, operand).select_ins("register", "lane").table()
     row, column = (table[name].T for name in ("dim0", "dim1"))

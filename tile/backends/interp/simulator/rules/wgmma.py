@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tile.backends.interp.program_batch import Wave
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs, shared_fault
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
 from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
@@ -24,9 +24,9 @@ from tile.ir.core import Operation, Value
 from tile.ir.types import Shared
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_layout
-from tile.simt.ops.wgmma import GROUP_THREADS, sizes_of
-from tile.simt.target import GROUP_DIGITS
+from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
+from tile.simt.ops.wgmma import WARPGROUP_THREADS, wgmma_sizes
+from tile.simt.target import WGMMA_ACCUMULATOR_BITS
 
 RULES: Rules = {}
 rule = rule_in(RULES)
@@ -37,9 +37,9 @@ TF32_BITS = 10
 _layout = lru_cache(maxsize=256)(matrix_layout)
 
 
-@rule(ops.wgmma.group_dot)
-def group_dot(op: Operation) -> Run:
-    m, n, k = sizes_of(op)
+@rule(ops.wgmma.wgmma)
+def wgmma(op: Operation) -> Run:
+    m, n, k = wgmma_sizes(op)
     shapes = [(m, k), (k, n), (m, n)]
     shared_operands = [
         _SharedOperand(op, value, operand)
@@ -53,7 +53,7 @@ def group_dot(op: Operation) -> Run:
     }
     dot = _rounded_dot(op)
 
-    def run(batch: Wave, *operands: RunValue) -> Array:
+    def run(batch: ProgramBatch, *operands: RunValue) -> Array:
         require_whole_programs(batch, op)
         chunk = chunk_of(batch)
         reads = {operand.index: operand for operand in shared_operands}
@@ -80,14 +80,16 @@ def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
     """
     precision, step = op["input_precision"], op["shape"][2]
     element = op.inputs[0].type.element
-    bits = next((bits for dtype, bits in GROUP_DIGITS if dtype is element), None)
+    bits = next((bits for dtype, bits in WGMMA_ACCUMULATOR_BITS if dtype is element), None)
 
     def apply(a: Array, b: Array, acc: Array) -> Array:
         if bits is None:
             return semantics.dot(a, b, acc, precision)
         for k in range(0, a.shape[-1], step):
             part = slice(k, k + step)
-            acc = semantics.cut(semantics.dot(a[..., part], b[..., part, :], acc), bits)
+            acc = semantics.truncate_mantissa(
+                semantics.dot(a[..., part], b[..., part, :], acc), bits
+            )
         return acc
 
     return apply
@@ -98,11 +100,11 @@ class _RegisterOperand:
 
     def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
         operand = tuple(Operand)[index]
-        layout = _layout(shape, MatrixShape(*op["shape"]), operand, tuple(op["groups"]))
+        layout = _layout(shape, MmaShape(*op["shape"]), operand, tuple(op["groups"]))
         self.indices = index_table(layout)
         self.shape = shape
 
-    def matrices(self, batch: Wave, value: RunValue) -> Array:
+    def matrices(self, batch: ProgramBatch, value: RunValue) -> Array:
         """Return the matrices of all programs."""
         array = broadcast_rows(value, self.indices.shape[1:], len(batch))
         programs = len(batch) // len(self.indices)
@@ -130,16 +132,16 @@ class _SharedOperand:
         self.size = mem.of.itemsize
         self.offsets = _offsets(mem.layout)
         self.vectors = _vectors(
-            mem.layout, MatrixShape(*op["shape"]), operand, tuple(op["groups"]), self.size
+            mem.layout, MmaShape(*op["shape"]), operand, tuple(op["groups"]), self.size
         )
 
-    def touch(self, batch: Wave, mem: RunValue) -> Touch:
+    def touch(self, batch: ProgramBatch, mem: RunValue) -> Touch:
         """Return the vectors that each thread's warpgroup reads."""
         thread_map = thread_map_of(batch)
         start = self.vectors[thread_map.thread] * np.int64(self.size) + array_of(mem)[:, None]
         return chunk_of(batch).memory.touch(self.op, thread_map, start, VECTOR_BYTES)
 
-    def read(self, batch: Wave, mem: RunValue) -> Array:
+    def read(self, batch: ProgramBatch, mem: RunValue) -> Array:
         """Return the matrices of all programs."""
         thread_map, memory = thread_map_of(batch), chunk_of(batch).memory
         begin = (
@@ -149,7 +151,11 @@ class _SharedOperand:
         words = memory.bytes.view(self.dtype)
         elements: Array = words[begin[:, None, None] // self.size + self.offsets]
         # Tensor cores that read f32 operands ignore the bits that tf32 does not have.
-        return semantics.cut(elements, TF32_BITS) if self.dtype == np.float32 else elements
+        return (
+            semantics.truncate_mantissa(elements, TF32_BITS)
+            if self.dtype == np.float32
+            else elements
+        )
 
 
 @lru_cache(maxsize=256)
@@ -161,7 +167,7 @@ def _offsets(layout: LinearLayout) -> Array:
 
 @lru_cache(maxsize=256)
 def _vectors(
-    layout: LinearLayout, shape: MatrixShape, operand: Operand, groups: Sequence[int], size: int
+    layout: LinearLayout, shape: MmaShape, operand: Operand, groups: Sequence[int], size: int
 ) -> Array:
     """Return the offsets of the vectors attributed to each thread, an array (thread, vector).
 
@@ -177,16 +183,16 @@ def _vectors(
         own = np.arange(offsets.shape[axis]) // tile_size % count == number
         read = np.compress(own, offsets, axis=axis).ravel()
         first = np.sort(read[read % (VECTOR_BYTES // size) == 0])
-        rows = -(-len(first) // GROUP_THREADS)
-        parts.append(np.resize(first, (rows, GROUP_THREADS)).T)
+        rows = -(-len(first) // WARPGROUP_THREADS)
+        parts.append(np.resize(first, (rows, WARPGROUP_THREADS)).T)
     return np.concatenate(parts)
 
 
-@rule(ops.wgmma.group_wait)
-def group_wait(op: Operation) -> Run:
+@rule(ops.wgmma.wgmma_wait)
+def wgmma_wait(op: Operation) -> Run:
     pending = op["pending"]
 
-    def run(batch: Wave, acc: RunValue) -> RunValue:
+    def run(batch: ProgramBatch, acc: RunValue) -> RunValue:
         require_whole_programs(batch, op)
         chunk_of(batch).wgmma.wait(thread_map_of(batch), pending)
         return acc
@@ -194,6 +200,6 @@ def group_wait(op: Operation) -> Run:
     return run
 
 
-@rule(ops.wgmma.group_fence)
-def group_fence(op: Operation) -> Run:
+@rule(ops.wgmma.fence_proxy_async)
+def fence_proxy_async(op: Operation) -> Run:
     return lambda batch: chunk_of(batch).memory.fence(op, thread_map_of(batch))
