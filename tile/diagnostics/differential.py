@@ -27,7 +27,14 @@ from tile.instrumentation import collect_faults, cover_launches
 from tile.ir import semantics
 from tile.runtime.arguments.snapshot import Snapshot
 from tile.runtime.kernel import CompiledKernel, on_launch
-from tile.runtime.launch_hooks import PendingLaunch, TunedLaunch, active_observer, use_observer
+from tile.runtime.launch_hooks import (
+    Kernel,
+    LaunchedKernel,
+    PendingLaunch,
+    TunedLaunch,
+    active_observer,
+    use_observer,
+)
 from tile.runtime.target_selection import interpreted
 
 Outputs = Mapping[str, np.ndarray]
@@ -353,13 +360,13 @@ class DifferentialRun:
     # -- as an observer
 
     def ran(
-        self, kernel: CompiledKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
+        self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
         """Record what a launch wrote."""
         if self._running:
             self._running[-1].update(copies(outputs))
 
-    def launch(self, attempt: PendingLaunch) -> CompiledKernel:
+    def launch(self, attempt: PendingLaunch[Kernel]) -> Kernel:
         """Run a launch, and repeat it in other ways."""
         if self._relaunching:
             return attempt.run({})
@@ -396,7 +403,7 @@ class DifferentialRun:
 
     # -- one launch
 
-    def _variations(self, attempt: PendingLaunch, tally: LaunchCount) -> list[Variation]:
+    def _variations(self, attempt: PendingLaunch[Any], tally: LaunchCount) -> list[Variation]:
         constexprs = [p.name for p in attempt.function.parameters if p.is_constexpr]
         self.findings.constexprs |= dict.fromkeys(constexprs)
         constants = of_constants(
@@ -408,7 +415,11 @@ class DifferentialRun:
         return orders(self.plan.seeds) + constants
 
     def _vary(
-        self, attempt: PendingLaunch, variation: Variation, baseline: Outputs, initial: Snapshot
+        self,
+        attempt: PendingLaunch[Any],
+        variation: Variation,
+        baseline: Outputs,
+        initial: Snapshot,
     ) -> None:
         function = attempt.function
         try:
@@ -475,7 +486,7 @@ class DifferentialRun:
         finally:
             self._running.pop()
 
-    def _tally(self, attempt: PendingLaunch) -> LaunchCount:
+    def _tally(self, attempt: PendingLaunch[Any]) -> LaunchCount:
         constants = ", ".join(
             f"{p.name}={_constant_name(attempt.named[p.name])}"
             for p in attempt.function.parameters
@@ -488,7 +499,7 @@ def _constant_name(constant: Any) -> str:
     return str(getattr(constant, "name", constant))
 
 
-def _contents(attempt: PendingLaunch) -> Snapshot:
+def _contents(attempt: PendingLaunch[Any]) -> Snapshot:
     """Return a snapshot of the arrays that a launch writes."""
     snapshot = Snapshot()
     for name in attempt.written({}):

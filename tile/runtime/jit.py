@@ -239,7 +239,9 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             return observer.launch(self._attempt(grid, args, kwargs))
         return self._launch_directly(grid, args, kwargs)
 
-    def _attempt(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PendingLaunch:
+    def _attempt(
+        self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PendingLaunch[CompiledKernel]:
         """Return this launch for an observer."""
         values, _ = self._binder.bind(args, kwargs)
         names = self.arg_names

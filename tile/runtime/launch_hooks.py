@@ -5,30 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tile.runtime.jit import JITFunction
-    from tile.runtime.kernel import CompiledKernel
+from tile.backends.base import Target
+from tile.errors import Loc
+from tile.frontend.python.source import Parameter
 
 Constants = Mapping[str, Any]
 
 
-class PendingLaunch(NamedTuple):
+class LaunchedFunction(Protocol):
+    """The protocol of jitted functions, as far as observers read them."""
+
+    @property
+    def name(self) -> str:
+        """The name of the Python function."""
+
+    @property
+    def loc(self) -> Loc:
+        """The location of its definition."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, constexprs included, in order."""
+
+
+class LaunchedKernel(Protocol):
+    """The protocol of compiled kernels, as far as observers read them."""
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+
+    @property
+    def target(self) -> Target:
+        """The target that the kernel is compiled for."""
+
+
+Kernel = TypeVar("Kernel", bound=LaunchedKernel)
+
+
+class PendingLaunch(NamedTuple, Generic[Kernel]):
     """A launch that is about to happen, and may be run several times.
 
     named: the arguments, by parameter.
-    run: `run(constants)` launches, with other values for some constexprs.
+    run: `run(constants)` launches, with other values for some constexprs, and returns the kernel.
     written: `written(constants)` returns the parameters through which it writes.
     fixed_grid: True if the grid is not a function, and so does not depend on the constants.
     """
 
-    function: JITFunction[..., Any]
+    function: LaunchedFunction
     named: Mapping[str, Any]
     fixed_grid: bool
-    run: Callable[[Constants], CompiledKernel]
+    run: Callable[[Constants], Kernel]
     written: Callable[[Constants], frozenset[str]]
 
 
@@ -42,14 +73,17 @@ class TunedLaunch(NamedTuple):
 class Observer(Protocol):
     """An observer of launches, which also makes them."""
 
-    def launch(self, attempt: PendingLaunch) -> CompiledKernel:
-        """Run a launch at least once; its results are in the arrays when this returns."""
+    def launch(self, attempt: PendingLaunch[Kernel]) -> Kernel:
+        """Run a launch at least once, and return its kernel.
+
+        The arrays hold the results of the launch when this returns.
+        """
 
     def tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
         """Launch a tuned kernel; the final results are those of the first alternative."""
 
     def ran(
-        self, kernel: CompiledKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
+        self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
         """Handle the end of a run; `outputs` are the arrays that it may write, by label."""
 
