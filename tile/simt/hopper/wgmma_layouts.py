@@ -89,7 +89,7 @@ def operand_layout_in_shared(
 
 @lru_cache(maxsize=1024)
 def strips_of(layout: LinearLayout, element_bits: int) -> OperandStrips | None:
-    """Return a layout of rank 2 as strips; None if `operand_layout_in_shared` returns no such one."""
+    """Return a layout of rank 2 as strips; None if it is not an `operand_layout_in_shared`."""
     for along in (0, 1):
         for width in ROW_BYTES:
             extent = width * 8 // element_bits
