@@ -53,7 +53,10 @@ For Intel's CPU runtime 2026.2, this backend skips two compiler passes by `CL_CO
 unless you set that variable: `x86-scalar-to-vector` miscompiles some `~x` on CPUs with AVX-512, and
 `sycl-kernel-reduce-cross-barrier-values` crashes on some kernels. Nothing becomes slower. The
 runtime also miscompiles some vectors of 2-bit integers that are live across a barrier in a branch,
-so programs with such a barrier are built without optimization there, too.
+so programs with such a barrier are built without optimization there, too. It also takes
+the result of LLVM's `fneg` to be uniform in a work-group, so that after a barrier all work-items
+read that of the last one: the backend negates floats by their bits there, in a form of which LLVM
+makes no `fneg`. This costs no time.
 
 `launch_cooperative_grid=True` refuses a grid of more programs than are certain to be co-resident:
 on a GPU and on PoCL one for each compute unit, assuming that nothing else runs there. Intel's CPU

@@ -12,6 +12,8 @@ pytest.importorskip("pyopencl")
 
 import pyopencl as cl
 
+import tile
+import tile.language as tl
 from tests.fuzz.by_dice import Drawn, Verdict
 from tile.backends.opencl import devices
 from tile.errors import BackendError
@@ -51,15 +53,52 @@ def test_a_bitwise_not_is_right(intel: devices.Device) -> None:
     assert out.tolist() == [-2, 1]
 
 
-# In the first two, a bitwise not was wrong; the third ended the process. The last has a barrier in a
-# branch and a vector of 2-bit integers live across it.
-WRONG = [(60626, "large"), (60778, "large"), (60430, "large"), (60647, "small")]
+# In the first two, a bitwise not was wrong; the third ended the process. The fourth has a barrier in
+# a branch and a vector of 2-bit integers live across it, the last a negation live across a barrier.
+WRONG = [(60626, "large"), (60778, "large"), (60430, "large"), (60647, "small"), (81800, "large")]
 
 
 @pytest.mark.parametrize("number, sizes", WRONG)
 def test_results_are_the_interpreters(intel: devices.Device, number: int, sizes: str) -> None:
     verdict, message = Drawn.of(number, sizes).judge("opencl:@intel")
     assert verdict is Verdict.SAME, message
+
+
+@tile.jit
+def negations(x_ptr, out_ptr, BITS: tl.constexpr, SIGN: tl.constexpr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + i)
+    flipped = (x.to(BITS, bitcast=True) ^ SIGN).to(x.dtype, bitcast=True)
+    negative = (x.to(BITS, bitcast=True) | SIGN).to(x.dtype, bitcast=True)
+    power = tl.exp(-x.to(tl.float32)).to(x.dtype)
+    results = (-x, x * -1.0, x / -1.0, -0.0 - x, flipped, negative, power)
+    greatest = tl.max(x, axis=0)  # a barrier
+    for number in tl.static_range(7):
+        tl.store(out_ptr + number * SIZE + i, results[number])
+    tl.store(out_ptr + 7 * SIZE, greatest)
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_negations_that_are_live_across_a_barrier_are_right(
+    intel: devices.Device, bits: int
+) -> None:
+    size = 128
+    pointer = f"*fp{bits}"
+    constants = {"BITS": getattr(tl, f"int{bits}"), "SIGN": -1 << (bits - 1), "SIZE": size}
+    compiled = tile.compile(
+        negations,
+        {"x_ptr": pointer, "out_ptr": pointer},
+        constants,
+        {"num_warps": 4},
+        "opencl:@intel",
+    )
+    x = np.linspace(-4, 4, size, dtype=f"f{bits // 8}")
+    out = np.zeros(7 * size + 1, x.dtype)
+    compiled.executable.launch((1, 1, 1), [x, out])
+    *flipped, negative, power = out[:-1].reshape(7, size)
+    np.testing.assert_array_equal(flipped, [-x] * 5)
+    np.testing.assert_array_equal(negative, -abs(x))
+    np.testing.assert_allclose(power, np.exp(-x), rtol=2e-3)
 
 
 STRINGS = b"\0opt-bisect-verbose\0opt-disable\0"

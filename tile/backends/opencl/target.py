@@ -79,6 +79,8 @@ class Capabilities:
     header_barriers: bool = False
     # Build a program that has a barrier in a branch without optimization.
     branch_barriers_unoptimized: bool = False
+    # Emit text of which LLVM does not make the instruction `fneg`.
+    without_fneg: bool = False
 
     @property
     def standard(self) -> str:

@@ -27,6 +27,7 @@ from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
+from tile.transforms.canonicalize.arith import is_number
 
 
 def wide(builder: FunctionBuilder, ty: Scalar | Pointer, x: str) -> str:
@@ -50,6 +51,18 @@ def narrow(builder: FunctionBuilder, ty: Scalar | Pointer, x: str) -> str:
 def plain(x: str) -> str:
     """Return an operand in a form that can follow a minus sign."""
     return f"({x})" if x.startswith("-") else x
+
+
+def bits_of(builder: FunctionBuilder, ty: Scalar | Pointer, x: str) -> str:
+    """Return the bits of a float that is held as a float, in an unsigned integer.
+
+    Without `fneg`, they are the result of a `max` with 0. Intel's compiler expands this function
+    after it has made `fneg` of flipped signs, and then removes it.
+    """
+    bits = f"as_{unsigned(ty.bits)}(({builder.source.carrier(ty)}){x})"
+    if builder.source.device.without_fneg:
+        return f"max({bits}, ({unsigned(ty.bits)})0)"
+    return bits
 
 
 Element = Scalar | Pointer
@@ -94,6 +107,8 @@ def _binary(operator: str, on_bools: str) -> Rule:
             each(builder, op, lambda x, y: f"{x} {on_bools} {y}")
         elif is_integer(ty):
             each(builder, op, lambda x, y: wrapped(ty, x, operator, y))
+        elif _is_neg(builder, op):
+            neg(builder, op)
         else:
             each(builder, op, lambda x, y: f"{x} {operator} {y}")
 
@@ -129,15 +144,33 @@ def not_(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def neg(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a negation; it flips the sign of a NaN, too."""
+    """Emit a negation; it flips the sign of a NaN, too. The operation may be one of `_is_neg`."""
     ty = element_of(op)
+    sign = f"0x{1 << (ty.bits - 1):x}"
     if is_integer(ty):
         each(builder, op, lambda x: f"({unsigned(ty.bits)})(0 - {x})")
     elif is_bits(ty, builder.source.device.fp16):
-        sign = f"0x{1 << (ty.bits - 1):x}"
         each(builder, op, lambda x: f"{x} ^ {sign}")
+    elif builder.source.device.without_fneg:
+        kind, word = builder.source.carrier(ty), unsigned(ty.bits)
+        negated = 1 if op.defn is arith.sub else 0
+
+        def flip(*inputs: str) -> str:
+            return f"as_{kind}(({word})({bits_of(builder, ty, inputs[negated])} ^ {sign}))"
+
+        each(builder, op, flip)
     else:
         each(builder, op, lambda x: f"-{plain(x)}")
+
+
+def _is_neg(builder: FunctionBuilder, op: Operation) -> bool:
+    """Return True for x * -1, x / -1 and -0.0 - x where LLVM must not make `fneg` of them."""
+    if not builder.source.device.without_fneg:
+        return False
+    x, y = op.inputs
+    if op.defn is arith.sub:
+        return is_number(x, -0.0)
+    return op.defn is not arith.add and is_number(y, -1.0)
 
 
 def absolute(builder: FunctionBuilder, op: Operation) -> None:
@@ -175,6 +208,8 @@ def div(builder: FunctionBuilder, op: Operation) -> None:
     ty = element_of(op)
     if is_integer(ty):
         each(builder, op, lambda x, y: _truncated("/", ty, x, y))
+    elif _is_neg(builder, op):
+        neg(builder, op)
     else:
         each(builder, op, lambda x, y: f"{x} / {y}")
 
@@ -182,7 +217,7 @@ def div(builder: FunctionBuilder, op: Operation) -> None:
 def div_rn(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a division of floats that is rounded to nearest on every device."""
     name = rounded(builder, op, "div")
-    if name:
+    if name and not _is_neg(builder, op):
         each(builder, op, lambda x, y: f"{name}({x}, {y})")
     else:
         div(builder, op)

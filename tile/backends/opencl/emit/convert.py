@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.backends.opencl.emit.arith import Element, element_of, narrow, wide
+from tile.backends.opencl.emit.arith import Element, bits_of, element_of, narrow, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.types import (
     constant,
@@ -118,6 +118,8 @@ def bitcast(builder: FunctionBuilder, op: Operation) -> None:
         each(builder, op, lambda x: _pointer_cast(source, result_type, x))
     elif source is I1 or to is I1:
         each(builder, op, lambda x: f"({result_type}){x}")
+    elif source.is_floating() and not is_bits(source, builder.source.device.fp16):
+        each(builder, op, lambda x: bits_of(builder, source, x))
     else:
         each(builder, op, lambda x: f"as_{result_type}(({source_type}){x})")
 
