@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from tile import testing
     from tile.diagnostics.sanitize import sanitize
     from tile.diagnostics.trace import trace
-    from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
+    from tile.runtime.autotuning.autotuner import (
+        Autotuner,
+        Config,
+        Heuristics,
+        autotune,
+        heuristics,
+    )
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
     __getattr__ = LazyNames(
@@ -44,7 +50,7 @@ else:
             "testing": "tile.testing",
             "sanitize": "tile.diagnostics.sanitize",
             "trace": "tile.diagnostics.trace",
-            **dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"),
+            **dict.fromkeys(_TUNING, "tile.runtime.autotuning.autotuner"),
         },
     )
     __dir__ = __getattr__.names

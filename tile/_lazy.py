@@ -11,7 +11,7 @@ written twice: as usual for readers, type checkers and lint-imports, and by name
 
 A module re-exports names lazily by its `__getattr__` (PEP 562):
 
-    __getattr__ = LazyNames(__name__, {"autotune": "tile.runtime.autotune.autotuner"})
+    __getattr__ = LazyNames(__name__, {"autotune": "tile.runtime.autotuning.autotuner"})
     __dir__ = __getattr__.names
 """
 

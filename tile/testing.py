@@ -25,7 +25,7 @@ import numpy.typing as npt
 from tile.backends.base import Timer
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.pickling import PickledByName
-from tile.runtime.autotune.do_bench import HostTimer, do_bench
+from tile.runtime.autotuning.do_bench import HostTimer, do_bench
 
 __all__ = [
     "Benchmark",

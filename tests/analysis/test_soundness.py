@@ -21,7 +21,7 @@ from tile.ir.printer import print_function
 from tile.ir.types import I8, I32, U32, Pointer, Scalar
 
 THOROUGH = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-ELEMENTS = pytest.mark.parametrize("frag_extract", [I32, I8, U32], ids=str)
+ELEMENTS = pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 
 
 def arguments(data: Any, function: Function) -> list[int]:

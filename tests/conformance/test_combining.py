@@ -227,7 +227,7 @@ def constant(build: Builder, first: list[Value], second: list[Value]) -> list[Va
 # -- cases
 
 
-@pytest.mark.parametrize("frag_extract", NUMBERS, ids=str)
+@pytest.mark.parametrize("element", NUMBERS, ids=str)
 def test_sums(device: Device, element: Scalar) -> None:
     batch = Batch(device)
     for dims in SHAPES:
@@ -241,8 +241,8 @@ def test_sums(device: Device, element: Scalar) -> None:
     batch.check()
 
 
-@pytest.mark.parametrize("frag_splat", [first_greatest, first_greatest_by_branches])
-@pytest.mark.parametrize("frag_extract", NUMBERS, ids=str)
+@pytest.mark.parametrize("fill", [first_greatest, first_greatest_by_branches])
+@pytest.mark.parametrize("element", NUMBERS, ids=str)
 def test_two_tiles_that_decide_together(device: Device, element: Scalar, fill: Fill) -> None:
     batch = Batch(device)
     for dims in SHAPES:
@@ -309,7 +309,7 @@ def bounds(x_ptr, least_ptr, most_ptr, first_ptr, SIZE: tl.constexpr):
     tl.store(first_ptr + i, tl.associative_scan(negated, 0, tl.minimum))
 
 
-@pytest.mark.parametrize("frag_extract", [I32, U32, I64], ids=str)
+@pytest.mark.parametrize("element", [I32, U32, I64], ids=str)
 @pytest.mark.parametrize("place", range(8))
 def test_extrema_of_what_is_negated(device: Device, element: Scalar, place: int) -> None:
     """One at a time of the places of a thread's elements has the least and then the greatest."""
@@ -359,7 +359,7 @@ def test_regions_that_call_functions(device: Device) -> None:
     np.testing.assert_array_equal(outputs[0], x.reshape(-1, 8).max(1))
 
 
-@pytest.mark.parametrize("frag_extract", ALL, ids=str)
+@pytest.mark.parametrize("element", ALL, ids=str)
 def test_moves(device: Device, element: Scalar) -> None:
     batch = Batch(device)
     rng = np.random.default_rng(4)
@@ -376,7 +376,7 @@ def test_moves(device: Device, element: Scalar) -> None:
 
 
 @pytest.mark.parametrize("kind", [I32, I64], ids=str)
-@pytest.mark.parametrize("frag_extract", ALL, ids=str)
+@pytest.mark.parametrize("element", ALL, ids=str)
 def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     batch = Batch(device)
     rng = np.random.default_rng(5)
@@ -393,7 +393,7 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     batch.check()
 
 
-@pytest.mark.parametrize("frag_extract", INTEGERS, ids=str)
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_histogram(device: Device, element: Scalar) -> None:
     """Numbers outside the bins, the ends of the type among them, count nowhere."""
     batch = Batch(device)
@@ -407,7 +407,7 @@ def test_histogram(device: Device, element: Scalar) -> None:
     batch.check()
 
 
-@pytest.mark.parametrize("frag_extract", indexing.SORTED, ids=str)
+@pytest.mark.parametrize("element", indexing.SORTED, ids=str)
 def test_sort(device: Device, element: Scalar) -> None:
     """NaNs are above all numbers; zeros have one sign, since their order is not promised."""
     batch = Batch(device)

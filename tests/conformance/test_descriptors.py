@@ -159,12 +159,12 @@ def test_boxes_are_read_within_bounds(device: Device, which: str) -> None:
     check_loads(device, F32, which, "zero")
 
 
-@pytest.mark.parametrize("frag_extract", [ty for ty in ALL if ty is not I1], ids=str)
+@pytest.mark.parametrize("element", [ty for ty in ALL if ty is not I1], ids=str)
 def test_boxes_of_every_type(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "zero")
 
 
-@pytest.mark.parametrize("frag_extract", [ty for ty in ALL if ty.is_floating()], ids=str)
+@pytest.mark.parametrize("element", [ty for ty in ALL if ty.is_floating()], ids=str)
 def test_boxes_padded_with_nan(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "nan")
 
@@ -220,7 +220,7 @@ COMBINE: dict[RMWKind, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "frag_extract"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
+    ("kind", "element"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
 )
 def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element: Scalar) -> None:
     """Programs whose boxes overlap; numbers for which the order does not matter."""
@@ -360,7 +360,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
         assert sizes[pid].tolist() == [13 if pid % 2 else 20, 16, 1, 0]
 
 
-@pytest.mark.parametrize("frag_extract", [F16, BF16], ids=str)
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(70, 88, 40), (64, 64, 64), (130, 72, 200), (9, 8, 3), (64, 64, 0)]
 )

@@ -78,7 +78,7 @@ def test_programs_know_their_place(device: Device) -> None:
 # -- loads and stores
 
 
-@pytest.mark.parametrize("frag_extract", ALL, ids=str)
+@pytest.mark.parametrize("element", ALL, ids=str)
 def test_load_and_store(device: Device, element: Scalar) -> None:
     """Scattered by a permutation, masked, with and without `other`, and scalar."""
     size = element.itemsize
@@ -177,7 +177,7 @@ def test_breakpoints_are_passed_over_and_that_is_said(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "frag_extract"),
+    ("kind", "element"),
     [(kind, element) for kind, elements in RMW_ELEMENTS.items() for element in elements],
     ids=str,
 )
@@ -233,7 +233,7 @@ def test_atomic_rmw(device: Device, kind: RMWKind, element: Scalar, used: bool) 
         assert_close(out, old, 0, "what was there before")
 
 
-@pytest.mark.parametrize("frag_extract", CAS_ELEMENTS, ids=str)
+@pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
 def test_atomic_cas(device: Device, element: Scalar) -> None:
     """Of all programs that expect the number in a cell, exactly one finds it."""
     size = element.itemsize

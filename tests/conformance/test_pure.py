@@ -412,7 +412,7 @@ def judge(
                 assert_within(output, wanted, case.bound(arrays, wanted), str(case))
 
 
-@pytest.mark.parametrize("frag_extract", [I1, I8, U8, I32, I64, F16, BF16, F32, F64, *FP8])
+@pytest.mark.parametrize("element", [I1, I8, U8, I32, I64, F16, BF16, F32, F64, *FP8])
 def test_constants(device: Device, element: Scalar) -> None:
     number: Any = True if element.is_bool() else 3 if element.is_int() else -1.5
     tile = Tile((4, 8), element)

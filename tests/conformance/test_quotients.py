@@ -67,7 +67,7 @@ def truncated(x: Any, y: Any, element: Scalar) -> tuple[Any, Any]:
     return np.array(quotients, x.dtype), np.array(remainders, x.dtype)
 
 
-@pytest.mark.parametrize("frag_extract", INTEGERS, ids=str)
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_a_quotient_that_is_not_chosen_does_not_matter(device: Device, element: Scalar) -> None:
     x, y = operands(element, [0, 0, 0] + [-1, -2] * (element in SIGNED))
     q, r = np.zeros_like(x), np.zeros_like(x)
@@ -79,7 +79,7 @@ def test_a_quotient_that_is_not_chosen_does_not_matter(device: Device, element: 
     np.testing.assert_array_equal(r, np.where(none, 6, remainders))
 
 
-@pytest.mark.parametrize("frag_extract", INTEGERS, ids=str)
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_lanes_outside_may_divide_by_zero(device: Device, element: Scalar) -> None:
     x, y = operands(element, [-1, -2] * (element in SIGNED))
     q, r = np.full_like(x, 9), np.full_like(x, 9)

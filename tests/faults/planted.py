@@ -84,7 +84,7 @@ class Planted:
         where = None if place is None else (place.argument, place.index or place.element)
         facts = (
             ("program", self.program, fault.program),
-            ("frag_extract", self.element, fault.element),
+            ("element", self.element, fault.element),
             ("place", self.place, where),
             ("other program", self.other, other),
         )

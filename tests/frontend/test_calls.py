@@ -179,7 +179,7 @@ def test_types_and_functions_are_arguments_and_results():
         tl.static_assert(nothing() is None)
 
     text = text_of(kernel, INTS, I32, KIND="half")
-    assert "call" in text and "frag_extract" not in text and "nothing" not in text
+    assert "call" in text and "element" not in text and "nothing" not in text
 
 
 def test_a_function_that_only_stores_is_called():

@@ -34,6 +34,7 @@ def modules() -> list[ModuleType]:
         importlib.import_module(f"{package.__name__}.{info.name}")
         for package in (tile.ir.ops, tile.simt.ops)
         for info in pkgutil.iter_modules(package.__path__)
+        if info.name != "layout_inference"  # declares no operation
     ]
     return [*families, declare, types]
 

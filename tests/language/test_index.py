@@ -144,7 +144,7 @@ def test_cat_is_numpys_concatenation(dim: int, can_reorder: bool) -> None:
     np.testing.assert_array_equal(actual, np.concatenate([x, x + 100], dim))
 
 
-@pytest.mark.parametrize("frag_extract", ["i1", "i8", "u8", "i32", "u64"])
+@pytest.mark.parametrize("element", ["i1", "i8", "u8", "i32", "u64"])
 def test_histogram_counts_tiles_of_any_rank(element: str) -> None:
     x = np.random.default_rng(3).integers(0, 2 if element == "i1" else 20, (4, 8))
     mask = np.random.default_rng(4).random((4, 1)) < 0.6

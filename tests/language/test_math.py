@@ -29,7 +29,7 @@ def test_a_function_of_one_real_number_is_one_operation(name: str, ty: str) -> N
 
 
 @pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("frag_extract", ["f16", "bf16", "f8e5m2", "i32", "i1"])
+@pytest.mark.parametrize("element", ["f16", "bf16", "f8e5m2", "i32", "i1"])
 def test_other_types_are_told_which_cast_is_missing(name: str, element: str) -> None:
     sketch = Sketch(f"tile<4x{element}>")
     with pytest.raises(CompilationError) as caught:

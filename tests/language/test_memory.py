@@ -43,7 +43,7 @@ def test_pointers_are_broadcast_to_a_greater_mask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frag_extract", "other", "constant"),
+    ("element", "other", "constant"),
     [("f32", 0, "0.0"), ("f32", float("-inf"), "-inf"), ("i32", 0.0, "0"), ("i1", 0, "false")],
 )
 def test_a_number_as_other_is_a_constant_of_the_element_type(

@@ -198,7 +198,7 @@ DOTS = [
 ]
 
 
-@pytest.mark.parametrize(("frag_extract", "options", "expected"), DOTS)
+@pytest.mark.parametrize(("element", "options", "expected"), DOTS)
 @pytest.mark.parametrize("batch", ["", "2x"])
 def test_dot(element: str, options: dict[str, Any], expected: str, batch: str) -> None:
     sketch = Sketch(f"tile<{batch}4x8x{element}>", f"tile<{batch}8x2x{element}>")

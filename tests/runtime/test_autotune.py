@@ -32,7 +32,7 @@ from tile.errors import (
 from tile.runtime.arguments.device_arrays import pointer_array
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotune.autotuner import Config, autotune, heuristics
+from tile.runtime.autotuning.autotuner import Config, autotune, heuristics
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 

@@ -164,7 +164,7 @@ def interpreted(kernel, array) -> None:
 
 def test_a_device_array_without_its_backend(monkeypatch) -> None:
     monkeypatch.delenv("TILE_BACKEND", raising=False)
-    if "nvptx" in tile.runtime.context.registry.names():
+    if "nvptx" in tile.backends.names():
         pytest.skip("this version has it")
     refuse(
         BackendError,

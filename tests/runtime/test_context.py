@@ -50,7 +50,7 @@ def test_a_backend_whose_package_is_missing(tmp_path, monkeypatch) -> None:
     folder = tmp_path / "broken"
     folder.mkdir()
     (folder / "__init__.py").write_text("import no_such_package_anywhere\n")
-    monkeypatch.setattr(backends.backends, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(backends, "__path__", [str(tmp_path)])
     backends.names.cache_clear()
     try:
         assert backends.names() == ("broken",)

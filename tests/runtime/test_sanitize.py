@@ -161,7 +161,7 @@ def test_a_report_as_text_and_as_json() -> None:
     assert fault["other"]["program"] == [3, 0, 0]
     assert fault["place"] == {
         "argument": "o_ptr",
-        "frag_extract": 0,
+        "element": 0,
         "index": [0],
         "shape": [1],
         "dtype": "int32",

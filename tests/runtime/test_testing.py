@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tile import testing
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
-from tile.runtime.autotune.do_bench import measure
+from tile.runtime.autotuning.do_bench import measure
 from tile.testing import Benchmark, assert_close, do_bench, perf_report
 
 

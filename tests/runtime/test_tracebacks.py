@@ -134,7 +134,7 @@ def test_errors_keep_what_they_know() -> None:
     error = raised("tuned")
     assert isinstance(error, OutOfBoundsError)
     assert error.fault is not None and error.loc is not None
-    assert error.loc.function == "frag_splat" and error.loc.file == __file__
+    assert error.loc.function == "fill" and error.loc.file == __file__
     cause = raised("hook").__cause__
     assert isinstance(cause, ValueError)
     assert traceback.extract_tb(cause.__traceback__)[-1].name == "hook"

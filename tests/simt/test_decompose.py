@@ -344,7 +344,7 @@ def test_reductions_along_several_axes(data: Any, where: Any, target: SimtTarget
 
 @pytest.mark.parametrize("propagate", [False, True])
 @pytest.mark.parametrize("kind", [ReduceKind.MAX, ReduceKind.MIN])
-@pytest.mark.parametrize("frag_extract", FLOATS, ids=str)
+@pytest.mark.parametrize("element", FLOATS, ids=str)
 def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bool) -> None:
     numbers = np.arange(64).astype(semantics.numpy_dtype(element))
     numbers[5] = np.nan
@@ -356,7 +356,7 @@ def test_a_nan_wins_if_asked_to(element: Scalar, kind: ReduceKind, propagate: bo
     assert np.isnan(evaluate(after["f"], numbers)[0]) == propagate
 
 
-@pytest.mark.parametrize("frag_extract", FLOATS, ids=str)
+@pytest.mark.parametrize("element", FLOATS, ids=str)
 def test_nans_of_either_sign_come_last(element: Scalar) -> None:
     numbers = (32 - np.arange(64)).astype(semantics.numpy_dtype(element))
     numbers[[0, 9]] = np.nan, -np.nan

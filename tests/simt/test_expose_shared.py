@@ -57,7 +57,7 @@ def converting(src: LinearLayout, dst: LinearLayout, element: Any) -> Module:
 
 
 @pytest.mark.parametrize("target", [PLAIN, GENERIC], ids=str)
-@pytest.mark.parametrize("frag_extract", [I1, I8, F16, F32, F64], ids=str)
+@pytest.mark.parametrize("element", [I1, I8, F16, F32, F64], ids=str)
 def test_values_arrive(element: Any, target: Any) -> None:
     for pair, layouts in enumerate(PAIRS):
         module = converting(*layouts, element)

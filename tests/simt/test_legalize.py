@@ -18,7 +18,7 @@ def every(element: Scalar) -> Any:
     return bits[np.isfinite(bits.astype(np.float32))]
 
 
-@pytest.mark.parametrize("frag_extract", [F16, BF16], ids=str)
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
 def test_rounding_twice_does_no_harm(element: Scalar, name: str) -> None:
     x = every(element)
@@ -32,7 +32,7 @@ def test_rounding_twice_does_no_harm(element: Scalar, name: str) -> None:
     np.testing.assert_array_equal(found.astype(np.float32), exact.astype(np.float32))
 
 
-@pytest.mark.parametrize("frag_extract", [F16, BF16], ids=str)
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
 @pytest.mark.parametrize("predicate", Predicate)
 def test_comparisons_are_the_same(element: Scalar, predicate: Predicate) -> None:
     x = every(element)

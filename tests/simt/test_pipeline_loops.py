@@ -89,16 +89,16 @@ def check(
 
 
 BOUNDS = [
-    {"lower": 0, "upper": 64, "debug_step": 16},
-    {"lower": 0, "upper": 0, "debug_step": 16},
-    {"lower": 32, "upper": 16, "debug_step": 16},
-    {"lower": 16, "upper": 32, "debug_step": 16},
-    {"lower": 0, "upper": 31, "debug_step": 16},
-    {"lower": 0, "upper": 33, "debug_step": 16},
-    {"lower": 48, "upper": 0, "debug_step": -16},
-    {"lower": 48, "upper": -1, "debug_step": -16},
-    {"lower": 0, "upper": 48, "debug_step": -16},
-    {"lower": 0, "upper": 64, "debug_step": 48},
+    {"lower": 0, "upper": 64, "step": 16},
+    {"lower": 0, "upper": 0, "step": 16},
+    {"lower": 32, "upper": 16, "step": 16},
+    {"lower": 16, "upper": 32, "step": 16},
+    {"lower": 0, "upper": 31, "step": 16},
+    {"lower": 0, "upper": 33, "step": 16},
+    {"lower": 48, "upper": 0, "step": -16},
+    {"lower": 48, "upper": -1, "step": -16},
+    {"lower": 0, "upper": 48, "step": -16},
+    {"lower": 0, "upper": 64, "step": 48},
 ]
 FORMS = [
     Product(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
@@ -111,7 +111,7 @@ FORMS = [
 def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[str, int]) -> None:
     """Bounds that are numbers, and such that only a launch knows."""
     dynamic = replace(form, step=None)
-    mixed = replace(form, step=bounds["debug_step"])
+    mixed = replace(form, step=bounds["step"])
     known = replace(form, **bounds)
     rounds = len(range(*bounds.values()))
     for product in (dynamic, mixed, known):

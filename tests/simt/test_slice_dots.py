@@ -196,7 +196,7 @@ def check(
 @pytest.mark.parametrize(
     "target", [SMALL, replace(PLAIN, name="tight", registers=64, shared_bytes=8 << 10)], ids=str
 )
-@pytest.mark.parametrize("frag_extract", TYPES)
+@pytest.mark.parametrize("element", TYPES)
 def test_products_of_all_kinds(element: str, target: SimtTarget) -> None:
     if element == "fp64":
         target = replace(target, registers=128)

@@ -40,7 +40,7 @@ def ask_for_unrolling(module: Module, factor: int) -> None:
             op.attributes["unroll"] = factor
 
 
-@pytest.mark.parametrize("frag_extract", [I32, I8, U32], ids=str)
+@pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 @pytest.mark.parametrize("passes", PASSES)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

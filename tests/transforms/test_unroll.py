@@ -68,7 +68,7 @@ def results(module: Module, lower: int, upper: int) -> list[Any]:
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
 @pytest.mark.parametrize(
-    ("ty", "debug_step"), [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
+    ("ty", "step"), [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
 )
 def test_same_iterations_between_all_bounds(ty: str, step: int, factor: int) -> None:
     before, after = unrolled(ty, step, factor)

@@ -549,7 +549,7 @@ class _Parser:
         lower = self.required()
         self.expect("to")
         upper = self.required()
-        self.expect("debug_step")
+        self.expect("step")
         step = self.required()
         names, inits = self.carried()
         stated = self.stated()

@@ -9,10 +9,10 @@ from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 
 if TYPE_CHECKING:
-    from tile.runtime.autotune.autotuner import Autotuner, Config, Heuristics
+    from tile.runtime.autotuning.autotuner import Autotuner, Config, Heuristics
 else:
     _TUNING = ("Autotuner", "Config", "Heuristics")
-    __getattr__ = LazyNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotune.autotuner"))
+    __getattr__ = LazyNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotuning.autotuner"))
     __dir__ = __getattr__.names
 
 __all__ = [

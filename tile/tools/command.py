@@ -107,7 +107,7 @@ def _value(name: str, text: str, random: np.random.Generator) -> Any:
     if match is None:
         return parse_constant(name, text)
     shape = tuple(int(extent) for extent in match["shape"].split(",") if extent.strip())
-    array = _array(name, match["type"], shape, match["frag_splat"], random)
+    array = _array(name, match["type"], shape, match["fill"], random)
     if match["block"] is None:
         return array
     block = [int(extent) for extent in match["block"].split(",")]

@@ -45,7 +45,7 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
     return old
 
 
-@pytest.mark.parametrize(("kind", "frag_extract"), PAIRS, ids=str)
+@pytest.mark.parametrize(("kind", "element"), PAIRS, ids=str)
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access
@@ -61,7 +61,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
     assert seen.tobytes() == old.tobytes()
 
 
-@pytest.mark.parametrize("frag_extract", CAS_ELEMENTS, ids=str)
+@pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
 @given(access=accesses(2))
 def test_compare_and_swap(element: Scalar, access: Any) -> None:
     dtype = semantics.numpy_dtype(element)

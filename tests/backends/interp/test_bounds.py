@@ -78,7 +78,7 @@ def views() -> list[tuple[str, np.ndarray, int]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "debug_step"), views(), ids=lambda v: v if isinstance(v, str) else ""
+    ("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else ""
 )
 def test_every_element_of_a_view_can_be_read_and_written(name, view, step) -> None:
     out = np.zeros(16, np.float32)
@@ -89,7 +89,7 @@ def test_every_element_of_a_view_can_be_read_and_written(name, view, step) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "debug_step"), views(), ids=lambda v: v if isinstance(v, str) else ""
+    ("name", "view", "step"), views(), ids=lambda v: v if isinstance(v, str) else ""
 )
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_one_element_outside_a_view_is_a_fault(name, view, step, shift) -> None:

@@ -53,7 +53,7 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize("frag_extract", EDGES)
+@pytest.mark.parametrize("element", EDGES)
 @pytest.mark.parametrize("together", [True, False])
 def test_index_stops_at_the_end_of_its_type(element: str, together: bool) -> None:
     dtype = np.dtype({"i": "int", "u": "uint"}[element[0]] + element[1:])

@@ -112,7 +112,7 @@ def test_a_view_as_long_as_its_elements_that_leaves_gaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frag_extract", "dtype"),
+    ("element", "dtype"),
     [
         ("i1", np.bool_),
         ("f8e4m3", ml_dtypes.float8_e4m3fn),
@@ -122,7 +122,7 @@ def test_a_view_as_long_as_its_elements_that_leaves_gaps() -> None:
         ("u64", np.uint64),
     ],
 )
-@pytest.mark.parametrize("debug_step", [1, 2, -1])
+@pytest.mark.parametrize("step", [1, 2, -1])
 def test_every_dtype_has_views(element: str, dtype: Any, step: int) -> None:
     whole = np.arange(40).astype(dtype)
     view = whole[10:30:2] if step == 2 else whole[30:10:-1] if step < 0 else whole[10:30]

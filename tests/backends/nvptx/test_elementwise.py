@@ -60,7 +60,7 @@ def test_cast(source: Scalar, arch: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shl", "shr"])
-@pytest.mark.parametrize("frag_extract", [I64, U64], ids=str)
+@pytest.mark.parametrize("element", [I64, U64], ids=str)
 def test_counts_of_64_bits_fit_32_before_they_are_cut(name: str, element: Scalar) -> None:
     """LLVM's comparison with the width is no help: it leaves that to PTX, which sees the low half."""
     ptx = check(around([Use(OPS[name], (fragment(element),) * 2)]), "sm_90a")

@@ -290,7 +290,7 @@ kernel @product(%x: ptr<{a}>, %y: ptr<{c}>) {{
 """
 
 
-@pytest.mark.parametrize("frag_extract", ACCUMULATORS, ids=str)
+@pytest.mark.parametrize("element", ACCUMULATORS, ids=str)
 @pytest.mark.parametrize("arch", CHOSEN)
 def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     """Whole kernels: a dot uses the widest instruction of the architecture, if it has one."""

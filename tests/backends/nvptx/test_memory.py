@@ -57,7 +57,7 @@ def copying(
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
 def test_vectors_of_every_width(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize > 16:
@@ -75,7 +75,7 @@ def test_a_masked_load_keeps_the_other_value() -> None:
     assert "bra" not in ptx
 
 
-@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
 def test_a_masked_load_alone_writes_no_register(element: Scalar | Pointer) -> None:
     """One that is written under a mask alone is taken to be in use since the kernel began."""
     ptx = check(copying(element, 16, 16 // element.itemsize, True, other=""), "sm_90a")
@@ -174,7 +174,7 @@ def sums(element: Scalar, vector: int, order: Order, masked: bool = False) -> st
 
 
 @pytest.mark.parametrize(
-    ("frag_extract", "vector", "arch", "name"),
+    ("element", "vector", "arch", "name"),
     [
         (F32, 4, "sm_90a", "add.v4.f32"),
         (F32, 2, "sm_90a", "add.v2.f32"),

@@ -52,7 +52,7 @@ def run(code: str, name: str, x: np.ndarray, result: np.dtype, ty: str, to: str)
     return y
 
 
-@pytest.mark.parametrize("frag_extract", FP8, ids=str)
+@pytest.mark.parametrize("element", FP8, ids=str)
 def test_to_8_bits(element: Scalar) -> None:
     """All floats of 16 leading bits, each with what follows just below, at and above a tie."""
     high = np.arange(1 << 16, dtype=np.uint32) << 16

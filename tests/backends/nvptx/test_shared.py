@@ -46,7 +46,7 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("frag_extract", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
 def test_vectors(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize <= 16:
@@ -209,7 +209,7 @@ ROWS = (
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("matrices", [1, 2, 4])
 @pytest.mark.parametrize(
-    ("frag_extract", "transposed"), [(F16, False), (F16, True), (F32, False), (I8, False)], ids=str
+    ("element", "transposed"), [(F16, False), (F16, True), (F32, False), (I8, False)], ids=str
 )
 def test_matrices(element: Scalar, transposed: bool, matrices: int, arch: str) -> None:
     result = 2 * matrices * (4 // element.itemsize)

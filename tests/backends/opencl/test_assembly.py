@@ -230,7 +230,7 @@ def test_what_is_rounded_to_nearest_says_so(elsewhere: Words) -> None:
     np.testing.assert_array_equal(lanes(elsewhere, "f32", statement, x), wanted)
 
 
-@pytest.mark.parametrize("frag_extract", ["i8", "u16", "i32", "i64", "f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("element", ["i8", "u16", "i32", "i64", "f16", "bf16", "f32", "f64"])
 def test_elements_of_every_width_are_moved(elsewhere: Words, element: str) -> None:
     size = SCALARS[element].itemsize
     x = np.random.default_rng(0).integers(0, 255, (64, size), np.uint8).view(f"u{size}")[:, 0]
@@ -253,7 +253,7 @@ def test_truths_are_moved(elsewhere: Words) -> None:
     np.testing.assert_array_equal(lanes(elsewhere, "i32", statement, x), x[WHERE ^ 1])
 
 
-@pytest.mark.parametrize("frag_extract", ["i32", "u32"])
+@pytest.mark.parametrize("element", ["i32", "u32"])
 @pytest.mark.parametrize("kind", REDUCTIONS)
 def test_lanes_are_combined(elsewhere: Words, kind: ReduceKind, element: str) -> None:
     dtype = numpy_dtype(SCALARS[element])

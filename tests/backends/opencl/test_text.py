@@ -288,7 +288,7 @@ def test_a_branch_with_a_barrier_is_a_loop_with_one_before_its_test(
         assert ("  if (n1) {\n" in text) == (loop is None), text
 
 
-@pytest.mark.parametrize("debug_step", ["%one", "%m"])
+@pytest.mark.parametrize("step", ["%one", "%m"])
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_loop_with_a_barrier_has_one_before_its_test(wanted: bool, step: str) -> None:
     module = parse_module(LOOPS.replace("STEP", step))

@@ -18,7 +18,7 @@ import tile.language as tl
 from tile.backends.opencl import devices, launch
 from tile.backends.opencl.devices import OCLGRIND
 from tile.backends.opencl.launch import EventTimer, FinishTimer, timer_of
-from tile.runtime.autotune import do_bench as host_timing
+from tile.runtime.autotuning import do_bench as host_timing
 from tile.testing import do_bench
 
 pytestmark = pytest.mark.usefixtures("runtime")

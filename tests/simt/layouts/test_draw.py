@@ -111,7 +111,7 @@ def test_a_picture_has_a_labelled_cell_for_each_element(
 def test_cells_of_a_lane_have_one_colour_and_lanes_differ() -> None:
     layout = blocked([8, 8], [1, 2], [8, 2], [1, 2])
     root = ElementTree.fromstring(svg(layout))
-    fills = [rect.get("frag_splat") for rect in root.findall(f"{SVG}rect")[1:]]
+    fills = [rect.get("fill") for rect in root.findall(f"{SVG}rect")[1:]]
     holders = [entry.split(":")[0] for entry in cells(draw(layout)).values()]
     colours: dict[str, set[str | None]] = {}
     for holder, fill in zip(holders, fills, strict=True):
@@ -127,7 +127,7 @@ def test_a_conflict_shows_as_one_colour_in_a_column() -> None:
 
     def hues(layout: LinearLayout) -> set[int]:
         root = ElementTree.fromstring(svg(layout, element_bits=32))
-        fills = [rect.get("frag_splat", "") for rect in root.findall(f"{SVG}rect")[1:]]
+        fills = [rect.get("fill", "") for rect in root.findall(f"{SVG}rect")[1:]]
         return {hue(fill) for fill in fills[::32]}
 
     assert len(hues(swizzled([8, 32], 1, 1, 1))) == 1

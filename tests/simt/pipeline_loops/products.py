@@ -84,7 +84,7 @@ class Product:
 
     def text(self) -> str:
         """The module."""
-        missing = [n for n in ("lower", "upper", "debug_step") if getattr(self, n) is None]
+        missing = [n for n in ("lower", "upper", "step") if getattr(self, n) is None]
         extra = "".join(f", %{name}: {self.count} {{divisible = 16}}" for name in missing)
         loops, total = "", "zero"
         for number in range(self.repeats):
@@ -102,7 +102,7 @@ class Product:
         start = "start" if self.nested else "zero"
         return f"""{layouts()}
 kernel @product(%a: ptr<{self.dtype}> {{divisible = 16}}, %b: ptr<{self.dtype}> {{divisible = 16}}, %c: ptr<f32> {{divisible = 16}}{extra}) {{
-{self.bound("lower")}{self.bound("upper")}{self.bound("debug_step")}
+{self.bound("lower")}{self.bound("upper")}{self.bound("step")}
 {grid("a", "a", ROWS, INNER, WIDTH, self.dtype)}
 {grid("b", "b", INNER, COLUMNS, COLUMNS, self.dtype)}
 {grid("c", "c", ROWS, COLUMNS, COLUMNS, "f32")}

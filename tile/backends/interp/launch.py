@@ -161,5 +161,5 @@ class Launch:
 
     def element(self, index: tuple[int, ...], row: int) -> str:
         """Describe an element of a value, and its program. A scalar has an empty index."""
-        where = f"frag_extract {list(index)} of the tile, in " if index else "in "
+        where = f"element {list(index)} of the tile, in " if index else "in "
         return where + self.program(row)

@@ -75,8 +75,8 @@ def group_drawings(key: str, group: Json, keys: Keys) -> list[Drawing]:
 def fault_cells(key: str, group: Json, fault: Json) -> Iterator[str]:
     """Yield the element ids of the cells in which one fault is drawn."""
     for number, heatmap in enumerate(group["tiles"]):
-        if len(heatmap["shape"]) == len(fault["frag_extract"]) > 0:
-            point = _flat(fault["frag_extract"], heatmap["shape"])
+        if len(heatmap["shape"]) == len(fault["element"]) > 0:
+            point = _flat(fault["element"], heatmap["shape"])
             yield f"{key}-tile-{number}-{_cell(heatmap, point)}"
     for number, heatmap in enumerate(group["grids"]):
         if heatmap["grid"] == fault["grid"]:
@@ -89,7 +89,7 @@ def fault_cells(key: str, group: Json, fault: Json) -> Iterator[str]:
             address["argument"],
             address["shape"],
         ):
-            yield f"{key}-array-{number}-{_cell(heatmap, address['frag_extract'] - view['low'])}"
+            yield f"{key}-array-{number}-{_cell(heatmap, address['element'] - view['low'])}"
 
 
 def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -338,7 +338,7 @@ def _section(key: str, group: Json) -> Section:
         _location(loc),
         [] if loc is None else [_location(call) for call in _callers(loc)],
         group["executions"],
-        group["elements"] if first["place"] or first["frag_extract"] else 0,
+        group["elements"] if first["place"] or first["element"] else 0,
         first["notes"],
         drawings,
         list(_sides(first)),
@@ -366,7 +366,7 @@ def _entry(key: str, number: int, group: Json, fault: Json) -> FaultRow:
     return FaultRow(
         number,
         _programs(fault),
-        f"[{', '.join(map(str, fault['frag_extract']))}]" if fault["frag_extract"] else "",
+        f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
         "" if address is None else _address(address, group["arrays"]),
         fault["count"],
         " ".join(fault_cells(key, group, fault)),
@@ -378,8 +378,8 @@ def _address(address: Json, arrays: Sequence[Json] = ()) -> str:
     if address["index"] is None:
         views = (heatmap["view"] for heatmap in arrays)
         own = [view for view in views if view["argument"] == address["argument"]]
-        number = address["frag_extract"]
-        where = element_name(own[0], number) if own else f"frag_extract {number:,}"
+        number = address["element"]
+        where = element_name(own[0], number) if own else f"element {number:,}"
         return f"{address['argument']} at {where}"
     return f"{address['argument']}[{', '.join(map(str, address['index']))}]"
 

@@ -334,9 +334,9 @@ def element_name(view: Json, number: int) -> str:
     """Return the name of an element of an array's memory, with its row and column if any."""
     pitch = pitch_of(view)
     if pitch is None:
-        return f"frag_extract {number:,}"
+        return f"element {number:,}"
     row, column = divmod(number - view["low"], pitch)
-    return f"frag_extract {number:,} (row {row}, column {column})"
+    return f"element {number:,} (row {row}, column {column})"
 
 
 def pitch_of(view: Json) -> int | None:

@@ -31,7 +31,7 @@ def strided(step: int, shift: int = 0, n: int = 32) -> GlobalCounts:
 
 
 @pytest.mark.parametrize(
-    ("debug_step", "sectors", "least", "efficiency"),
+    ("step", "sectors", "least", "efficiency"),
     [(1, 4, 4, 1), (2, 8, 4, 0.5), (8, 32, 4, 0.125), (32, 32, 4, 0.125), (0, 1, 1, 1)],
 )
 def test_sectors_of_a_stride(step: int, sectors: int, least: int, efficiency: float) -> None:
@@ -110,7 +110,7 @@ def stored(step: int, n: int = 32) -> SharedCounts:
     return counters.shared_total()
 
 
-@pytest.mark.parametrize(("debug_step", "ways"), [(1, 1), (2, 2), (3, 1), (8, 8), (32, 32), (0, 1)])
+@pytest.mark.parametrize(("step", "ways"), [(1, 1), (2, 2), (3, 1), (8, 8), (32, 32), (0, 1)])
 def test_bank_conflicts(step: int, ways: int) -> None:
     counts = stored(step)
     assert counts == SharedCounts(1, ways, 1)

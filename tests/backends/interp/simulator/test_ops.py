@@ -376,7 +376,7 @@ def test_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shift", "debug_step", "n", "what", "where"),
+    ("shift", "step", "n", "what", "where"),
     [
         (1, 1, 256, "that is not aligned to its 16 bytes", "register 0, in program .* thread 0 "),
         (0, 2, 256, "of 4 elements that are not contiguous", "register 0, in program .* thread 0 "),

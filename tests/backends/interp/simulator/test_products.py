@@ -266,7 +266,7 @@ kernel @k(%in: ptr<{element}>, %out: ptr<{acc}>) {{
 """
 
 
-@pytest.mark.parametrize("frag_extract", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
+@pytest.mark.parametrize("element", ["i8", "u8", "f8e4m3", "f8e5m2", "f32"])
 def test_other_element_types(element: str) -> None:
     dtype = semantics.numpy_dtype(SCALARS[element])
     rows = 8 if element == "f32" else 32

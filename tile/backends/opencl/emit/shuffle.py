@@ -17,7 +17,7 @@ from tile.simt import ops
 
 def shuffle(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a read of the lane with a given number."""
-    _emit_shuffle(builder, op, "shuffle_idx", builder.scalar(op.inputs[1]))
+    _emit_shuffle(builder, op, "shuffle", builder.scalar(op.inputs[1]))
 
 
 def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tile.ir.core import Level, Module, OpDef, Operation, Value
-from tile.ir.ops import indexing, shape
+from tile.ir.ops import indexing as indexing_ops
+from tile.ir.ops import shape
 from tile.ir.ops import reduce as reduce_ops
-from tile.ir.ops import reduce as reductions
+
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
@@ -30,14 +31,14 @@ from tile.simt.target import GENERIC, SimtTarget
 Rule = Callable[[Operation, LayoutBuilder, SimtTarget], Sequence[Value] | None]
 
 RULES: dict[OpDef, Rule] = {
-    reductions.reduce: reduce,
-    reductions.arg_reduce: arg_reduce,
-    reductions.scan: scan,
+    reduce_ops.reduce: reduce,
+    reduce_ops.arg_reduce: arg_reduce,
+    reduce_ops.scan: scan,
     reduce_ops.reduce_region: reduce_region,
     reduce_ops.scan_region: scan_region,
-    indexing.sort: sort,
-    indexing.gather: gather,
-    indexing.histogram: histogram,
+    indexing_ops.sort: sort,
+    indexing_ops.gather: gather,
+    indexing_ops.histogram: histogram,
     shape.flip: flip,
 }
 

@@ -20,7 +20,7 @@ from tile.backends.interp.translate import Rules, Run, rule_in
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.errors import OutOfBoundsError
 from tile.ir.core import Operation
-from tile.ir.ops import memory
+from tile.ir.ops import memory as memory_ops
 from tile.ir.types import Fragment, Type
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -109,7 +109,7 @@ def element(op: Operation) -> Run:
     return run
 
 
-@rule(memory.barrier)
+@rule(memory_ops.barrier)
 def barrier(op: Operation) -> Run:
     def run(batch: ProgramBatch) -> None:
         require_whole_programs(batch, op)

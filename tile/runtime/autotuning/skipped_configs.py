@@ -19,7 +19,7 @@ from tile.errors import (
     TileError,
     TypeRuleError,
 )
-from tile.runtime.autotune.configs import Config
+from tile.runtime.autotuning.configs import Config
 
 # Errors of the compiler and of loading a kernel on its device, but not of arguments or runs.
 CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, CompilationError, IRError, TypeRuleError)

@@ -3,7 +3,7 @@
 Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
 caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
 copied before the first trial and restored before and after every run, so that finally the best
-configuration runs once, on the data that the caller passed. `tile.runtime.autotune.skipped_configs`
+configuration runs once, on the data that the caller passed. `tile.runtime.autotuning.skipped_configs`
 defines which errors only exclude a configuration.
 """
 
@@ -30,8 +30,8 @@ from tile.pickling import Reduction
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotune.autotune_cache import AutotuneCache, default_folder
-from tile.runtime.autotune.configs import (
+from tile.runtime.autotuning.autotune_cache import AutotuneCache, default_folder
+from tile.runtime.autotuning.configs import (
     Call,
     Config,
     Kernel,
@@ -42,8 +42,8 @@ from tile.runtime.autotune.configs import (
     pruning,
     user_code,
 )
-from tile.runtime.autotune.do_bench import measure, quantiles_of
-from tile.runtime.autotune.skipped_configs import Skipped, reason
+from tile.runtime.autotuning.do_bench import measure, quantiles_of
+from tile.runtime.autotuning.skipped_configs import Skipped, reason
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import TunedLaunch, active_observer
