@@ -1,8 +1,7 @@
-"""Transfer rules of `axis_info`, by operation.
+"""The lattice of `axis_info`, and the transfer rule of each operation.
 
-Transfer rules of `axis_info` for shape operations.
-
-The lattice of `axis_info`: its elements and their join.
+`AxisInfo` is an element of the lattice. `RULES` is the table of transfer rules by operation: shape
+operations, which rename axes, arithmetic, and hints.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ reach a fixpoint. Facts that keep changing are widened, so every walk terminates
     class Sign(Forward[int]): ...
     facts = Sign().run(function)
 
-Refinement of facts by conditions: in branches of an `if`, after an `assume`, in a loop's body.
-
-There, more is known about a value than at its definition. A conditional analysis replaces the
-value's fact for the extent of that region.
+A *conditional* analysis also refines facts by conditions. In a branch of an `if`, after an `assume`
+and in the body of a loop, more is known about a value than at its definition. The refined fact
+replaces the value's fact for the extent of that region.
 """
 
 from __future__ import annotations

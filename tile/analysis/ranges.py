@@ -6,9 +6,8 @@ result therefore has an interval for each value (`of`) and for each operand at i
 
     %i = for 0 to %n step 4      // %i: 0 to 2147483643
 
-Transfer rules of `ranges`, by operation: the exact interval of a result from its operands'.
-
-A rule is called if every operand is an integer or boolean with an interval. It may return an
+A transfer rule computes the exact interval of an operation's result from the intervals of its
+operands. It is called if every operand is an integer or boolean with an interval. It may return an
 interval beyond the result's type, which then counts as wrapped, or None for an unknown interval.
 The rule of an operation with several results returns a tuple.
 """

@@ -7,7 +7,7 @@ uses and through control flow: the results of an `if` or loop vary if programs d
 The compared set is a parameter: a lowering that splits programs among lanes runs the same analysis
 with the lane index as the source.
 
-Values that are known at launch: a kernel's arguments, and constants.
+`launch_value` finds values that are known at launch: a kernel's arguments, and constants.
 """
 
 from __future__ import annotations

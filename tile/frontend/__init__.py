@@ -1,1 +1,1 @@
-"""From Python functions to the IR."""
+"""Frontends: from source programs to TILE IR. There is one, `python`."""

@@ -2,19 +2,18 @@
 
 A function holds one `Block`; an operation may hold further blocks, its regions. Control flow is
 structured, so a region is always exactly one block and both are one class. An operation's operands
-correspond to the parameters of its declaration; an absent optional operand is `None`. Every value
-knows its uses, so replacing a value takes time proportional to the number of its uses.
+correspond to the parameters of its declaration, its `OpDef`; an absent optional operand is `None`.
+Every value knows its uses, so replacing a value takes time proportional to the number of its uses.
 
 Operations of a block form a doubly linked list: insertion and removal take O(1), and a walk
 survives the removal of the current operation.
 
-Levels of the IR: a level is a set of legal operations and types, enforced by the verifier.
+A level of the IR is a set of legal operations and types, which the verifier enforces. A declaration
+states the levels at which its operation is legal.
 
-TILE      the user's program: tiles without layouts
-LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
-THREAD    per-thread fragments, lanes, shuffles, vector accesses
-
-An operation's declaration states the levels at which it is legal, so this file has only names.
+    TILE      the user's program: tiles without layouts
+    LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
+    THREAD    per-thread fragments, lanes, shuffles, vector accesses
 """
 
 from __future__ import annotations

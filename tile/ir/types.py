@@ -16,14 +16,12 @@ level, fragments replace tiles: a fragment is the part of a tile that one thread
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-Kinds of layouts and their parsers.
-
 The IR treats layouts as opaque values with a text. The package that defines a kind of layout
-declares it:
+declares it with its parser:
 
     declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
 
-The mapping between NumPy's dtypes and the IR's types.
+The mapping between NumPy's dtypes and scalar types is here, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Loads and stores through pointers.
+"""Loads, stores and atomics through pointers, and the checks of their pointers, values and masks.
 
-Checks and conversions of the pointers, values and masks of memory accesses.
-
-Atomic operations on global memory. Each returns the value that memory held before.
+An atomic returns the value that memory held before.
 """
 
 from __future__ import annotations

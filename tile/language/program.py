@@ -1,7 +1,4 @@
-"""The position of a program in its grid.
-
-Compiler hints: assumptions about values, and barriers.
-"""
+"""The position of a program in its grid; compiler hints: assumptions and barriers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Python's built-in functions in kernels.
+"""Python's built-in functions in kernels, and the iterators of loops.
 
-The iterators of loops in kernels. They hold bounds and options; the frontend emits the loops.
+An iterator holds bounds and options; the frontend emits the loop.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Lowering of tensor descriptors to pointers and masks, for targets without TMA.
+"""Lower tensor descriptors to pointers and masks, for targets without TMA.
 
-Addresses and masks of a descriptor block: tiles of pointers, and of bounds checks.
-
-Along each axis a block has the indices `start + range`. The starts are summed into one scalar
-address, the ranges into a tile of offsets: in a loop that moves a block through an array, only one
-scalar and the masks change. An index is in bounds if it is less than the extent as an unsigned
-integer; one comparison checks both bounds, and unsigned sums may wrap.
+A descriptor block becomes a tile of pointers and a mask of bounds checks. Along each axis it has
+the indices `start + range`. The starts are summed into one scalar address, the ranges into a tile
+of offsets: in a loop that moves a block through an array, only one scalar and the masks change. An
+index is in bounds if it is less than the extent as an unsigned integer; one comparison checks both
+bounds, and unsigned sums may wrap.
 
 Offsets have 64 bits, as strides do. An out-of-bounds index may address any memory; it is masked.
 """

@@ -1,6 +1,6 @@
-"""The target-independent pass pipeline. Importing this declares every pass on tiles.
+"""The target-independent pass pipeline: verification and optimization that all backends share.
 
-Verification and machine-independent optimization of a module, common to all backends.
+Importing this file declares every pass on tiles.
 """
 
 from __future__ import annotations

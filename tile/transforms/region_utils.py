@@ -1,6 +1,7 @@
 """Utilities for passes that change structured control flow.
 
-Loop-carried values and results of branches: one value under several names.
+They splice and copy regions, remove loop-carried values and results of branches, and find all names
+of one value that a loop carries or a branch yields.
 """
 
 from __future__ import annotations

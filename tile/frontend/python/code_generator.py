@@ -1,7 +1,4 @@
-"""Compile jitted functions to an IR module.
-
-The table of the rules of all expressions and statements.
-"""
+"""Compile jitted functions to an IR module, by a table with the rule of every AST node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Compilation rules of expressions, one per kind of AST node.
 
-Conditions: compile-time booleans or i1 values.
-
-Warnings about loop options that have no effect.
+Conditions are compile-time booleans or i1 values. Loop options that have no effect are warned
+about.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ do not change: `tl.constexpr` values, types, modules, functions of the language,
 enumerations, named tuples, and a few Python builtins. Anything else is an error, whose message says
 how to fix it.
 
-Python builtins and functions of the language that kernels call at compile time.
+`STATIC_BUILTINS` has the implementations of the builtins that run at compile time.
 """
 
 from __future__ import annotations

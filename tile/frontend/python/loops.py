@@ -1,7 +1,8 @@
 """`for` and `while` loops as operations.
 
-If the body may `break` or `return`, the loop also carries a flag, and a `for` becomes a `while`
-that tests the flag:
+A `for` statement over integers becomes a counted loop; one over compile-time values is unrolled. If
+the body may `break` or `return`, the loop also carries a flag, and a `for` becomes a `while` that
+tests the flag:
 
     for i in range(n):         %r.. = while iter(%i = %c0, %x = %x0, %stop = %f) : i32, f32, i1 {
         x = f(x)                 %in = cmp %i, %n {predicate = lt} : i1
@@ -13,8 +14,6 @@ that tests the flag:
                                }
 
 The body is compiled first; whether it leaves the loop decides which of the two it becomes part of.
-
-`for` statements: counted loops over integers, and unrolled loops over compile-time values.
 """
 
 from __future__ import annotations

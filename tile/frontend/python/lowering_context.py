@@ -3,7 +3,7 @@
 `Lowering` holds the insertion point, the scope, and the early exits taken so far. The rules for
 each kind of expression and statement are functions of a `Lowering` and a node, in two tables.
 
-Scopes: the bindings of names, and the errors for names on which paths disagree.
+A scope binds names. A name on which paths disagree is bound to the error that its next use raises.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reductions and scans along one axis. Axes are counted from the right: -1 is the last.
 
-Reductions and scans along one axis with a combine region.
-
-The region takes two groups of n scalars, one scalar for each of n tiles, and yields one group. It
-is isolated and uses only pure operations on scalars: a backend may run it at any time, on any
-lanes, any number of times. `if` and calls of functions with the same restrictions are allowed;
-since they have no effects, a backend may compute both branches and select one.
+`reduce`, `arg_reduce` and `scan` name a kind of combination. `reduce_region` and `scan_region` have
+a combine region instead. It takes two groups of n scalars, one scalar for each of n tiles, and
+yields one group. The region is isolated and uses only pure operations on scalars: a backend may run
+it at any time, on any lanes, any number of times. `if` and calls of functions with the same
+restrictions are allowed; since they have no effects, a backend may compute both branches and select
+one.
 """
 
 from __future__ import annotations

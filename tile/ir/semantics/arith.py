@@ -1,10 +1,8 @@
-"""Arithmetic and bitwise operations: integers wrap, floats round once to nearest even.
+"""Arithmetic, bitwise operations, comparisons and selection.
 
-Operands have one dtype and broadcast against each other; the result has that dtype. A dtype on
-which an operation is not defined raises `TypeRuleError`. Callers hold `quiet()` around these
-functions.
-
-Comparisons and selection.
+Integers wrap, floats round once to nearest even. Operands have one dtype and broadcast against each
+other; the result of arithmetic has that dtype, that of a comparison is bool. A dtype on which an
+operation is not defined raises `TypeRuleError`. Callers hold `quiet()` around these functions.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@
 This is what PTX's `cvt` does (to fp8: `cvt.rn.satfinite`). Callers hold `quiet()` around these
 functions.
 
-Conversions between 8- and 16-bit floats and f32, in which they are computed.
-
-f32 has at least twice the significand bits of these formats plus two, so an operation in f32 that
-is rounded again has the same bits as a single rounding (S. Figueroa, "When is double rounding
-innocuous?", 1995). This covers +, -, *, / and sqrt, but not fma.
+Operations on 8- and 16-bit floats are computed in f32: `widen` converts the operands, `narrow` the
+result. f32 has at least twice the significand bits of these formats plus two, so an operation in
+f32 that is rounded again has the same bits as a single rounding (S. Figueroa, "When is double
+rounding innocuous?", 1995). This covers +, -, *, / and sqrt, but not fma.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Dtypes by kind, and tables keyed by dtype.
+"""NumPy dtypes by kind, tables keyed by dtype, and distances between floats in ULPs.
 
-Distances between floats, for tests and accuracy claims.
+Tests and claims of accuracy use the distances.
 """
 
 from __future__ import annotations

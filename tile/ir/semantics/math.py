@@ -1,18 +1,14 @@
-"""Elementwise functions of floats.
+"""Elementwise functions of floats, with the error function and fma, which NumPy lacks.
 
 f32 and f64 are as accurate as NumPy's SIMD kernels: a few units in the last place; `sqrt`, `floor`,
 `ceil`, `trunc` and `rint` are exact. f16 and bf16 are computed in f32 and rounded once. Arguments
 outside a function's domain return NaN. Callers hold `quiet()` around these functions.
 
-The error function, which NumPy lacks.
-
-Fused multiply-add with a single rounding.
-
-The sum is *rounded to odd* in f64: an inexact result becomes the adjacent number whose last bit is
-1. This preserves on which side of every midpoint of a narrower format the exact sum lies, so that a
-second rounding, to a format with at least two bits less, gives the result of a single rounding (S.
-Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
-rounding to odd", 2008).
+Fused multiply-add has a single rounding. Its sum is *rounded to odd* in f64: an inexact result
+becomes the adjacent number whose last bit is 1. This preserves on which side of every midpoint of a
+narrower format the exact sum lies, so that a second rounding, to a format with at least two bits
+less, gives the result of a single rounding (S. Boldo and G. Melquiond, "Emulation of FMA and
+correctly rounded sums: proved algorithms using rounding to odd", 2008).
 """
 
 from __future__ import annotations

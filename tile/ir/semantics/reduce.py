@@ -1,15 +1,13 @@
 """Reductions and scans over one axis, which counts from the right (axis < 0).
 
-Results have the dtype of the operand. Integer sums and products wrap; on i1 a sum is modulo 2. Sums
-and products of f16 and bf16 are accumulated in f32 and rounded at the end (a scan rounds each
-element of its result). The order of a float sum is NumPy's: pairwise along the last axis,
-sequential along others. Maxima and minima treat NaN as `maximum` and `minimum` do. Callers hold
-`quiet()` around these functions.
+*By kind*: results have the dtype of the operand. Integer sums and products wrap; on i1 a sum is
+modulo 2. Sums and products of f16 and bf16 are accumulated in f32 and rounded at the end (a scan
+rounds each element of its result). The order of a float sum is NumPy's: pairwise along the last
+axis, sequential along others. Maxima and minima treat NaN as `maximum` and `minimum` do. Callers
+hold `quiet()` around these functions.
 
-Reductions and scans by a combine function, over one axis, which counts from the right.
-
-The function combines two groups of n values each and returns n values; it takes 2 n arrays of many
-elements at once. A tree combines adjacent elements first:
+*By a combine function*, which combines two groups of n values each and returns n values; it takes
+2 n arrays of many elements at once. A tree combines adjacent elements first:
 
     x0 x1 x2 x3  ->  x0*x1  x2*x3  ->  (x0*x1)*(x2*x3)
 

@@ -1,10 +1,7 @@
-"""Shape operations. Axis 0 of every array is the program axis; the rest are the tile's.
+"""Shape operations, and those with data-dependent indices: gather, histogram and sort.
 
+Axis 0 of every array is the program axis; the rest are the tile's, and count from the right.
 Results are views if NumPy allows that: do not write to them.
-
-Operations with data-dependent indices: gather, histogram and sort.
-
-Axes count from the right; axis 0 of every array is the program axis.
 """
 
 from __future__ import annotations

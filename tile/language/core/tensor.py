@@ -1,6 +1,6 @@
-"""`Tensor`: a runtime value in a kernel, a scalar or tile.
+"""`Tensor`, a runtime value in a kernel: a scalar or tile.
 
-The fields of a tensor descriptor that was made on the host.
+`DescriptorParts` are the fields of a tensor descriptor that was made on the host.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The patterns of `canonicalize`, by family of their root operations.
+"""Canonicalization: rewrite equivalent IR to one, simpler form.
 
-Canonicalization: rewrite equivalent IR to one, simpler form.
+The other files have the rewrite patterns, by family of their root operations, and `patterns` the
+set to which they add them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from tile.transforms.canonicalize import arith, control, memory, shape
 from tile.transforms.canonicalize.patterns import CANONICAL
 
 # The files that declare the patterns; importing them fills the table.
-FAMILIES = (arith, arith, control, arith, memory, shape)
+FAMILIES = (arith, control, memory, shape)
 
 
 @module_pass("canonicalize")
 def canonicalize(module: Module) -> None:
-    """Apply the patterns of `tile/transforms/canonical`, fold constants and remove dead operations.
+    """Apply the patterns of this package, fold constants and remove dead operations.
 
     %z = const {value = 0} : i32              %t = select %c, %x, %y : f32
     %a = add %n, %z : i32                     %r = splat %t {shape = (4, 8)} : tile<4x8xf32>

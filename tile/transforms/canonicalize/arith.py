@@ -1,12 +1,9 @@
-"""Canonicalization of arithmetic: identities that hold for every value of the type, bit for bit.
+"""Canonicalization of arithmetic, comparisons, selects and dots.
 
-Floats are not rewritten if a NaN, an infinity, the sign of a zero or a rounding would differ: `x +
-0.0` is not `x` for `x = -0.0`, but `x + -0.0` is. Two additions of constants are combined only if
-the sum of the constants does not wrap, so that no overflow appears or disappears.
-
-Canonicalization of comparisons and selects.
-
-Canonicalization of dots.
+Identities of arithmetic hold for every value of the type, bit for bit. Floats are not rewritten if
+a NaN, an infinity, the sign of a zero or a rounding would differ: `x + 0.0` is not `x` for
+`x = -0.0`, but `x + -0.0` is. Two additions of constants are combined only if the sum of the
+constants does not wrap, so that no overflow appears or disappears.
 """
 
 from __future__ import annotations
