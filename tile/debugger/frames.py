@@ -19,11 +19,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Activation, ProgramBatch
+from tile.backends.interp.bytecode import Instruction
+from tile.backends.interp.program_batch import Activation, LaunchContext, ProgramBatch
 from tile.backends.interp.program_batch import Frame as Block
 from tile.backends.interp.stepping import StepInstruction, SteppedLaunch
-from tile.backends.interp.translate import Instruction
 from tile.backends.interp.values import Rows
 from tile.debugger.source_files import display_path
 from tile.debugger.variables import Leaf, Reader, Tree, trees
@@ -294,7 +293,7 @@ def group_of(launch: SteppedLaunch, row: int) -> ProgramGroup:
     return next(group for group in groups(launch) if row in group.rows)
 
 
-def describe_programs(launch: Launch, rows: Rows) -> str:
+def describe_programs(launch: LaunchContext, rows: Rows) -> str:
     """Return a description of some programs of a launch."""
     if len(rows) == 1:
         return f"program {launch.coordinates(int(rows[0]))}"
@@ -303,7 +302,7 @@ def describe_programs(launch: Launch, rows: Rows) -> str:
     return f"{len(rows)} programs: {', '.join(_ranges(launch, rows))}"
 
 
-def _ranges(launch: Launch, rows: Rows) -> Sequence[str]:
+def _ranges(launch: LaunchContext, rows: Rows) -> Sequence[str]:
     starts = np.flatnonzero(np.diff(rows) != 1) + 1
     ranges = []
     for run in np.split(rows, starts)[: MAX_RANGES + 1]:

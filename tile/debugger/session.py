@@ -292,7 +292,7 @@ def _launch(batch: ProgramBatch) -> SteppedLaunch:
     return launch
 
 
-# How notes of errors that no check reported name the first program: `Launch.program`.
+# How notes of errors that no check reported name the first program: `LaunchContext.program`.
 _PROGRAM = re.compile(r"program \((\d+), (\d+), (\d+)\) of grid")
 
 

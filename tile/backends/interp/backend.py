@@ -22,10 +22,11 @@ from tile.backends.base import (
     Requirement,
     Target,
 )
+from tile.backends.interp.bytecode import Code
 from tile.backends.interp.descriptor_rules import RULES as BOXES
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as PLAIN
-from tile.backends.interp.translate import Code, translate
+from tile.backends.interp.translate import translate
 from tile.config import config
 from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace

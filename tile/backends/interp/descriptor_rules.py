@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tile.backends.interp import rules
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.fault_report import out_of_bounds
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import update
-from tile.backends.interp.translate import Rules, Run, pure, rule_in
+from tile.backends.interp.translate import Rules, pure, rule_in
 from tile.backends.interp.values import ADDRESS, Affine, Array, RunValue, array_of, full
 from tile.backends.interp.virtual_memory import FaultError
 from tile.errors import ExecutionError, OutOfBoundsError

@@ -6,16 +6,22 @@ in the middle of a loop while others run (see `scheduler.py`).
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tile.analysis.exit_slice import ExitSlice
-from tile.backends.interp.program_batch import Activation, Frame, Join, Loop, ProgramBatch
+from tile.backends.interp.bytecode import BlockCode, Instruction
+from tile.backends.interp.program_batch import (
+    Activation,
+    Frame,
+    Join,
+    Loop,
+    ProgramBatch,
+    StepResult,
+)
+from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.spin_loops import ObservedAccesses, Wait, wait_of_observed
-from tile.backends.interp.translate import BlockCode, Instruction
 from tile.backends.interp.values import Array, RegisterValue, array_of, same, take
 from tile.errors import ExecutionError
 from tile.ir import semantics
@@ -23,22 +29,10 @@ from tile.ir.core import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 
-if TYPE_CHECKING:
-    from tile.backends.interp.scheduler import Scheduler
-
 # A loop that reads memory yields to other batches after this many iterations since a program last
 # left it, and programs that did leave continue. Loops are checked for cycles as often. A power of
 # two.
 CHECK_INTERVAL = 64
-
-
-class StepResult(enum.Enum):
-    """The state of a batch after a step of control flow."""
-
-    GO = enum.auto()  # it continues
-    STOP = enum.auto()  # it ended, or waits for its children
-    PARK = enum.auto()  # it waits for a change of memory
-    YIELD = enum.auto()  # it can continue, but other batches are to run first
 
 
 class Executor:
@@ -340,7 +334,9 @@ class Executor:
             unread = not polls or memory.version == loop.checkpoint_version
             if unread and _same_state(loop.checkpoint, next_values):
                 wait = Wait(memory.version if polls else None)
-            wait = wait or wait_of_observed(loop, exits, next_values, memory)
+            wait = wait or wait_of_observed(
+                loop.observed, loop.entry_state, exits, next_values, memory
+            )
             if loop.iterations & (loop.iterations - 1) == 0:
                 loop.checkpoint, loop.checkpoint_version = exits.state(next_values), memory.version
         observes = polls and exits.exact and (loop.iterations + 1) % CHECK_INTERVAL == 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import Buffer, FaultError
 from tile.errors import (
@@ -17,11 +19,8 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import Check, Fault, FaultAddress
+from tile.faults import Check, Fault, FaultAddress, Report
 from tile.heatmap import ArrayView
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
 
 ERRORS: dict[Check, type[ExecutionError]] = {
     Check.BOUNDS: OutOfBoundsError,
@@ -38,6 +37,58 @@ def error_of(fault: Fault) -> ExecutionError:
     error = ERRORS[fault.check](fault.message, loc=fault.loc, notes=fault.notes)
     error.fault = fault
     return error
+
+
+class FaultCollector:
+    """A context that collects the faults of one operation, and commits them at its end.
+
+    report: what takes the faults; None if the first one is raised.
+    """
+
+    def __init__(self, report: Report | None, commit: Callable[[Sequence[Fault]], None]) -> None:
+        self.report = report
+        self.commit = commit
+        self.faults: list[Fault] | None = None  # None outside of the context
+
+    def __enter__(self) -> None:
+        self.faults = []
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        faults, self.faults = self.faults, None
+        if faults and kind is None:
+            self.commit(faults)
+
+    @property
+    def raising(self) -> bool:
+        """Return True if the operation has a fault that ends the run, so that it writes nothing."""
+        return self.report is None and bool(self.faults)
+
+
+def report_faults(batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fault]) -> None:
+    """Report the faults of wrong elements of a batch: one for each program that has some.
+
+    `make` returns the fault of some of these elements. The number of faults does not depend on how
+    the grid is divided into batches. Faults beyond the report's limit are merged into one.
+    """
+    launch = batch.launch
+    where = np.broadcast_to(wrong, (len(batch), *wrong.shape[1:]))
+    programs = np.flatnonzero(where.reshape(len(batch), -1).any(axis=1))
+
+    def of(some: Array) -> Fault:
+        chosen = np.zeros(where.shape, np.bool_)
+        chosen[some] = where[some]
+        return make(chosen)
+
+    first_fault = of(programs[:1])
+    launch.report_fault(first_fault)
+    if launch.report is None:
+        return
+    separate = max(1, launch.report.room(first_fault))
+    for index in range(1, min(separate, len(programs))):
+        launch.report_fault(of(programs[index : index + 1]))
+    merged = programs[separate:]
+    if len(merged):
+        launch.report_fault(replace(of(merged), executions=len(merged)))
 
 
 def out_of_bounds(

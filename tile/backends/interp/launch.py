@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.bytecode import Code
 from tile.backends.interp.executor import Executor
 from tile.backends.interp.fault_report import error_of
-from tile.backends.interp.program_batch import Activation, Frame, ProgramBatch
+from tile.backends.interp.program_batch import Activation, Frame, LaunchContext, ProgramBatch
 from tile.backends.interp.scheduler import Scheduler
-from tile.backends.interp.translate import Code
-from tile.backends.interp.values import Array, Rows
-from tile.backends.interp.virtual_memory import Memory
+from tile.backends.interp.values import Rows, RunValue
 from tile.config import config
 from tile.faults import Fault
 from tile.ir import semantics
-
-if TYPE_CHECKING:
-    from tile.backends.interp.tracing.recorder import Recorder
-    from tile.backends.interp.values import RunValue
 
 # Limit of programs in a chunk: enough to amortize the cost of an operation, and to bound memory.
 MAX_CHUNK = 1 << 16
@@ -70,23 +63,14 @@ def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]
         yield from np.split(run, range(size, len(run), size))
 
 
-class Launch:
-    """A kernel, a grid and the arguments in memory: the state of a run that rules access.
-
-    A row of its batches is a program.
-    """
+class Launch(LaunchContext):
+    """A run of a kernel over a grid, with its arguments in memory."""
 
     executor = Executor
-    recorder: Recorder | None = None  # called by instrumented code
     scheduler = Scheduler
 
     def __init__(self, code: Code, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
-        self.code = code
-        self.grid = grid
-        self.name = code.kernel.function.name
-        self.programs = math.prod(grid)
-        self.memory = Memory()
-        self.memory.watched = code.polls
+        super().__init__(code, grid)
         self.arguments = self.bind_arguments(arguments)
 
     def bind_arguments(self, arguments: Sequence[LaunchArgument]) -> list[RunValue]:
@@ -108,7 +92,7 @@ class Launch:
         Raises the error of the first illegal access, failed assertion or deadlock.
         """
         with semantics.quiet():
-            self.scheduler(self, self.chunks()).run()
+            self.scheduler(self, self.chunks(), self.executor).run()
 
     def report_fault(self, fault: Fault) -> None:
         """Raise a fault as its error."""
@@ -131,35 +115,3 @@ class Launch:
         for register, value in zip(kernel.body.args, self.arguments, strict=True):
             activation.registers[register] = value
         return ProgramBatch(self, rows, [Frame(activation, kernel.body)])
-
-    # -- grid coordinates
-
-    def programs_of(self, rows: Rows) -> Rows:
-        """Return the number of each row's program."""
-        return rows
-
-    def coordinate(self, rows: Rows, axis: int) -> Array:
-        """Return the index of rows' programs along a grid axis, as i32; one number if shared."""
-        programs = self.programs_of(rows)
-        stride = math.prod(self.grid[:axis])
-        extent = self.grid[axis]
-        if extent == 1:
-            return np.zeros(1, np.int32)
-        first, last = int(programs[0]) // stride, int(programs[-1]) // stride
-        if first == last:
-            return np.full(1, first % extent, np.int32)
-        return (programs // stride % extent).astype(np.int32)
-
-    def coordinates(self, program: int) -> tuple[int, int, int]:
-        """Return the grid coordinates of a program."""
-        x, y, _ = self.grid
-        return program % x, program // x % y, program // (x * y)
-
-    def program(self, row: int) -> str:
-        """Describe the program of a row."""
-        return f"program {self.coordinates(row)} of grid {self.grid}"
-
-    def element(self, index: tuple[int, ...], row: int) -> str:
-        """Describe an element of a value, and its program. A scalar has an empty index."""
-        where = f"element {list(index)} of the tile, in " if index else "in "
-        return where + self.program(row)

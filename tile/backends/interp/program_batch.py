@@ -11,18 +11,29 @@ and everything said of programs here applies to them.
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.translate import ABSENT, BlockCode, FunctionCode, Instruction
-from tile.backends.interp.values import RegisterValue, Rows, merge, take
+from tile.backends.base import Grid
+from tile.backends.interp.bytecode import ABSENT, BlockCode, Code, FunctionCode, Instruction
+from tile.backends.interp.spin_loops import ObservedAccesses, Wait
+from tile.backends.interp.values import Array, RegisterValue, Rows, merge, take
+from tile.backends.interp.virtual_memory import Memory
+from tile.faults import Fault, Report
 
-if TYPE_CHECKING:
-    from tile.backends.interp.launch import Launch
-    from tile.backends.interp.spin_loops import ObservedAccesses, Wait
+
+class StepResult(enum.Enum):
+    """The state of a batch after a step of control flow."""
+
+    GO = enum.auto()  # it continues
+    STOP = enum.auto()  # it ended, or waits for its children
+    PARK = enum.auto()  # it waits for a change of memory
+    YIELD = enum.auto()  # it can continue, but other batches are to run first
 
 
 class Activation:
@@ -116,6 +127,59 @@ class Frame:
         return Frame(activation, self.block, self.instruction, loop, self.join, self.pc)
 
 
+class LaunchContext:
+    """The launch of a batch as rules see it: a kernel's code, a grid, and memory.
+
+    A row of a batch is a program.
+    """
+
+    report: Report | None = None  # collects faults; None: the first one is raised
+
+    def __init__(self, code: Code, grid: Grid) -> None:
+        self.code = code
+        self.grid = grid
+        self.name = code.kernel.function.name
+        self.programs = math.prod(grid)
+        self.memory = Memory()
+        self.memory.watched = code.polls
+
+    def report_fault(self, fault: Fault) -> None:
+        """Take a fault: collect it, or raise it as its error."""
+        raise NotImplementedError
+
+    # -- grid coordinates
+
+    def programs_of(self, rows: Rows) -> Rows:
+        """Return the number of each row's program."""
+        return rows
+
+    def coordinate(self, rows: Rows, axis: int) -> Array:
+        """Return the index of rows' programs along a grid axis, as i32; one number if shared."""
+        programs = self.programs_of(rows)
+        stride = math.prod(self.grid[:axis])
+        extent = self.grid[axis]
+        if extent == 1:
+            return np.zeros(1, np.int32)
+        first, last = int(programs[0]) // stride, int(programs[-1]) // stride
+        if first == last:
+            return np.full(1, first % extent, np.int32)
+        return (programs // stride % extent).astype(np.int32)
+
+    def coordinates(self, program: int) -> tuple[int, int, int]:
+        """Return the grid coordinates of a program."""
+        x, y, _ = self.grid
+        return program % x, program // x % y, program // (x * y)
+
+    def program(self, row: int) -> str:
+        """Describe the program of a row."""
+        return f"program {self.coordinates(row)} of grid {self.grid}"
+
+    def element(self, index: tuple[int, ...], row: int) -> str:
+        """Describe an element of a value, and its program. A scalar has an empty index."""
+        where = f"element {list(index)} of the tile, in " if index else "in "
+        return where + self.program(row)
+
+
 class ProgramBatch:
     """Programs, or threads, that run together. `rows` are their sorted numbers in the launch.
 
@@ -123,7 +187,7 @@ class ProgramBatch:
     """
 
     def __init__(
-        self, launch: Launch, rows: Rows, frames: list[Frame], chunk: object = None
+        self, launch: LaunchContext, rows: Rows, frames: list[Frame], chunk: object = None
     ) -> None:
         self.launch = launch
         self.rows = rows

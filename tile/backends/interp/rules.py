@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.fault_report import first_false, out_of_bounds
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.translate import Rules, Run, pure
+from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.virtual_memory import BufferLanes, FaultError, Memory
 from tile.errors import DeviceAssertionError

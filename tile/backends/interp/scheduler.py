@@ -12,34 +12,45 @@ time, in order of program where there is a choice. When no batch is ready:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 
-from tile.backends.interp.executor import StepResult
-from tile.backends.interp.program_batch import Join, ProgramBatch
+from tile.backends.interp.program_batch import Join, LaunchContext, ProgramBatch, StepResult
 from tile.errors import TileError
 from tile.faults import Check, Fault
 from tile.heatmap import program_fault_extent
-
-if TYPE_CHECKING:
-    from tile.backends.interp.launch import Launch
 
 # Consecutive yields with no other batch ready, after which a join is broken or a chunk starts.
 MAX_IDLE_YIELDS = 16
 
 
-class Scheduler:
-    """Runs all batches of a launch."""
+class BatchExecutor(Protocol):
+    """What a scheduler asks of its executor, which is `executor.Executor`."""
 
-    def __init__(self, launch: Launch, chunks: Iterator[ProgramBatch]) -> None:
+    def run(self, batch: ProgramBatch) -> StepResult:
+        """Run a batch as far as it goes."""
+
+    def release(self, join: Join) -> None:
+        """Let the programs that arrived at a join continue without the rest."""
+
+
+class Scheduler:
+    """Runs all batches of a launch with the executor that `executor` creates for it."""
+
+    def __init__(
+        self,
+        launch: LaunchContext,
+        chunks: Iterator[ProgramBatch],
+        executor: Callable[[Scheduler], BatchExecutor],
+    ) -> None:
         self.launch = launch
         self.chunks = chunks
         self.queue: deque[ProgramBatch] = deque()
         self.parked: list[ProgramBatch] = []
         self.joins: dict[Join, None] = {}
-        self.executor = launch.executor(self)
+        self.executor = executor(self)
         self.idle = 0
 
     def ready(self, batch: ProgramBatch) -> None:

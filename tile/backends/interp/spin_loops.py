@@ -14,9 +14,8 @@ rules detect this:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +25,6 @@ from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
 
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import Loop, ProgramBatch
-
-Run = Callable[..., Any]
 # Limit of accesses of an iteration that are observed.
 MAX_OBSERVED = 256
 
@@ -119,30 +114,21 @@ class Wait:
         return not self.reads or not all(read.holds(memory) for read in self.reads)
 
 
-def observe_access(op: Operation, run: Run) -> Run:
-    """Wrap an access so that enclosing loops which observe an iteration record it."""
-
-    def access(batch: ProgramBatch, *operands: RegisterValue | None) -> Any:
-        result = run(batch, *operands)
-        for frame in batch.frames:
-            if frame.loop is not None and frame.loop.observed is not None:
-                frame.loop.observed.add(ObservedAccess(op, operands, result))
-        return result
-
-    return access
-
-
 def wait_of_observed(
-    loop: Loop, exits: ExitSlice, next_values: list[RegisterValue], memory: Memory
+    accesses: ObservedAccesses | None,
+    entry_state: Mapping[int, RegisterValue] | None,
+    exits: ExitSlice,
+    next_values: Sequence[RegisterValue],
+    memory: Memory,
 ) -> Wait | None:
     """Return what a loop waits for by the second rule, or None if it may progress by itself.
 
-    The loop has observed the iteration that yields `next_values`.
+    accesses: those of the iteration that yields `next_values`; None if it was not observed.
+    entry_state: the state of the exit slice at the start of that iteration.
     """
-    accesses = loop.observed
-    if accesses is None or accesses.full or loop.entry_state is None:
+    if accesses is None or accesses.full or entry_state is None:
         return None
-    unchanged = {i for i, value in loop.entry_state.items() if same(value, next_values[i])}
+    unchanged = {i for i, value in entry_state.items() if same(value, next_values[i])}
     reads, carried = accesses.reads(exits.reads), exits.carried
     if accesses.stores_overlap(reads, memory):
         reads, carried = accesses.reads(exits.stored_reads), exits.stored_carried

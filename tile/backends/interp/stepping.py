@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.executor import StepResult
-from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.bytecode import BlockCode, Instruction, Run
+from tile.backends.interp.program_batch import LaunchContext, ProgramBatch, StepResult
 from tile.backends.interp.sanitizer.launch import (
     CheckedCode,
     CheckedLaunch,
@@ -27,8 +26,8 @@ from tile.backends.interp.sanitizer.launch import (
     translate_checked,
 )
 from tile.backends.interp.sanitizer.propagation import undefined_variable
-from tile.backends.interp.scheduler import Scheduler
-from tile.backends.interp.translate import BlockCode, Instruction, Rules, Run
+from tile.backends.interp.scheduler import BatchExecutor, Scheduler
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array
 from tile.config import config
 from tile.errors import DeadlockError, TileError
@@ -36,9 +35,6 @@ from tile.faults import Check, Checks, Report
 from tile.instrumentation import active_report
 from tile.ir.core import Block, Module, OpDef, Operation
 from tile.ir.ops import arith, debug
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
 
 
 class SteppedKernel:
@@ -107,8 +103,13 @@ def _parts(array: Array) -> Iterator[Array]:
 class SteppedScheduler(Scheduler):
     """Reports faults to the watcher, and keeps the state of all programs for the debugger."""
 
-    def __init__(self, launch: Launch, chunks: Iterator[ProgramBatch]) -> None:
-        super().__init__(launch, chunks)
+    def __init__(
+        self,
+        launch: LaunchContext,
+        chunks: Iterator[ProgramBatch],
+        executor: Callable[[Scheduler], BatchExecutor],
+    ) -> None:
+        super().__init__(launch, chunks, executor)
         assert isinstance(launch, SteppedLaunch)
         self.watcher = launch.watcher
         self.running: ProgramBatch | None = None

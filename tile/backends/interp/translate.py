@@ -18,12 +18,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tile.analysis.exit_slice import EXACT, ExitSlice, exit_slice
-from tile.backends.interp.spin_loops import observe_access
+from tile.analysis.exit_slice import EXACT, exit_slice
+from tile.backends.interp.bytecode import (
+    ABSENT,
+    BlockCode,
+    Code,
+    FunctionCode,
+    Instruction,
+    Run,
+)
+from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.spin_loops import ObservedAccess
 from tile.backends.interp.values import (
     AFFINE,
     Affine,
@@ -41,55 +49,7 @@ from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
 from tile.ir.ops import control, shape
 from tile.ir.types import Descriptor, Shared, Type
 
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-
-
-# The function of an instruction: from the batch and operands to one result, several, or None.
-Run = Callable[..., Any]
 Shape = tuple[int, ...]
-ABSENT = -1
-
-
-@dataclass(eq=False)
-class Instruction:
-    """An operation with its registers. `run` is None for control flow, left to the executor."""
-
-    op: Operation
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    frees: tuple[int, ...] = ()
-    run: Run | None = None
-    regions: tuple[BlockCode, ...] = ()
-    exits: ExitSlice | None = None  # of a `while`: the slice that decides its end
-
-
-@dataclass(eq=False)
-class BlockCode:
-    """The code of a block: the registers of its arguments, and its instructions."""
-
-    args: tuple[int, ...]
-    instructions: list[Instruction] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class FunctionCode:
-    """The code of a function; `registers` is the number that a call needs."""
-
-    function: Function
-    body: BlockCode
-    registers: int
-
-
-@dataclass(eq=False)
-class Code:
-    """The code of a module."""
-
-    module: Module
-    kernel: FunctionCode
-    functions: dict[str, FunctionCode]
-    polls: bool  # True if programs may wait for each other in a loop
-    largest_value: int  # bytes of the largest value of a program, or thread
 
 
 Rules = dict[OpDef, Callable[[Operation], Run]]
@@ -183,7 +143,7 @@ class Translator:
         """Return what an operation runs; an access in a `while` can be observed by the loop."""
         run = self.run(op)
         waits = op.defn in EXACT and any(o.defn is control.while_ for o in op.ancestors())
-        return observe_access(op, run) if waits else run
+        return _observed(op, run) if waits else run
 
     def isolated(self, op: Operation) -> Run:
         """Return what an isolated operation runs: its semantics, with regions as functions."""
@@ -209,6 +169,19 @@ class Translator:
     def inner(self) -> Translator:
         """Return a translator for a region of an isolated operation."""
         return Translator(self.rules)
+
+
+def _observed(op: Operation, run: Run) -> Run:
+    """Wrap an access so that enclosing loops which observe an iteration record it."""
+
+    def access(batch: ProgramBatch, *operands: RegisterValue | None) -> Any:
+        result = run(batch, *operands)
+        for frame in batch.frames:
+            if frame.loop is not None and frame.loop.observed is not None:
+                frame.loop.observed.add(ObservedAccess(op, operands, result))
+        return result
+
+    return access
 
 
 def pure(op: Operation) -> Run:

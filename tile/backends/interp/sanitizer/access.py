@@ -11,11 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.fault_report import bounds_fault, described, place_of, view_of
+from tile.backends.interp.fault_report import (
+    bounds_fault,
+    described,
+    place_of,
+    report_faults,
+    view_of,
+)
+from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.virtual_memory import Buffer, BufferLanes, FaultError, Memory, Strided
@@ -25,11 +32,6 @@ from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
 from tile.ir.types import Pointer, Scalar
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-    from tile.backends.interp.sanitizer.launch import CheckedLaunch
-
 
 # Elements sampled per cell to estimate which share of it belongs to a view.
 SAMPLED = 256
@@ -162,7 +164,6 @@ def check_operands(
 ) -> tuple[RunValue, Lanes]:
     """Report poison of an access's mask and address; return the plain address and the elements."""
     lanes = Lanes(None if mask is None else array_of(mask))
-    launch = launch_of(batch)
     if type(mask) is Poisoned:
         undefined_mask = poison_of(mask, PoisonKind.UNDEFINED)
         if undefined_mask is not None:
@@ -173,7 +174,7 @@ def check_operands(
             if poison is not None and poison.where.any():
                 lanes.reported[kind] = poison.where
                 lanes.valid = _and_not(lanes.valid, poison.where)
-                launch.report_faults(
+                report_faults(
                     batch, poison.where, partial(report_masked, batch, site, poison, address)
                 )
     if type(address) is not Poisoned:
@@ -183,7 +184,7 @@ def check_operands(
         wrong = lanes.wrong(kind, poison)
         if wrong is not None:
             assert poison is not None
-            launch.report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
+            report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
             if kind is PoisonKind.STRAYED:  # it is out of bounds, and reported as that
                 lanes.possible = _and_not(lanes.possible, wrong)
     return address.value, lanes
@@ -200,7 +201,7 @@ def report_active_poison(
         return
     wrong = poison.where if mask is None else poison.where & mask
     if wrong.any():
-        launch_of(batch).report_faults(batch, wrong, report)
+        report_faults(batch, wrong, report)
 
 
 def resolve_access(
@@ -228,9 +229,7 @@ def resolve_access(
             whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
             inside = memory.valid(whole, site.dtype.itemsize)
             wrong = ~inside if mask is None else mask & ~inside
-            launch_of(batch).report_faults(
-                batch, wrong, partial(_bounds_fault, batch, site, whole, mask)
-            )
+            report_faults(batch, wrong, partial(_bounds_fault, batch, site, whole, mask))
             mask = inside if mask is None else inside & mask
 
 
@@ -248,11 +247,6 @@ def valid_part(
     if resolved.mask is not None:
         valid = resolved.mask if valid is None else valid & resolved.mask
     return resolve_access(batch, site, resolved.address, valid, value)
-
-
-def launch_of(batch: ProgramBatch) -> CheckedLaunch:
-    """Return the run with checks that a batch belongs to."""
-    return cast("CheckedLaunch", batch.launch)
 
 
 # -- reports
@@ -373,7 +367,7 @@ def location_text(loc: Any) -> str:
     return "at an unknown location" if loc is None else f"at {loc}"
 
 
-Report = Callable[["ProgramBatch", Site, PoisonMask, RunValue, Array], Fault]
+Report = Callable[[ProgramBatch, Site, PoisonMask, RunValue, Array], Fault]
 
 
 def _undefined(use: str) -> Report:

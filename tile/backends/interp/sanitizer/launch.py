@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.executor import Executor, StepResult
+from tile.backends.interp.bytecode import Code, Instruction
+from tile.backends.interp.executor import Executor
+from tile.backends.interp.fault_report import FaultCollector, report_faults
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.program_batch import Frame, ProgramBatch
-from tile.backends.interp.sanitizer.access import launch_of, undefined_fault, wrapped_fault
+from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
+from tile.backends.interp.sanitizer.access import undefined_fault, wrapped_fault
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.sanitizer.poison import (
     Poisoned,
@@ -38,19 +40,20 @@ from tile.backends.interp.sanitizer.rules import (
     without_poison,
     written_elements,
 )
-from tile.backends.interp.sanitizer.shadow_memory import ShadowMemory
-from tile.backends.interp.translate import Code, Instruction, Rules, Translator, translate
-from tile.backends.interp.values import Array, RegisterValue, array_of
+from tile.backends.interp.sanitizer.shadow_memory import (
+    CheckedContext,
+    SanitizerState,
+    ShadowMemory,
+    state_of,
+)
+from tile.backends.interp.translate import Rules, Translator, translate
+from tile.backends.interp.values import RegisterValue, array_of
 from tile.faults import Check, Checks, Fault, Report
 from tile.ir.core import Effect, Module, Operation
 from tile.ir.effects import effects
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import Pointer
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-
 
 ACCESSES = Effect.READ | Effect.WRITE
 DECIDING = (PoisonKind.UNDEFINED, PoisonKind.WRAPPED)
@@ -110,12 +113,11 @@ class CheckedExecutor(Executor):
 
         guarded: an operation for which a wrapped value is a fault only if it contains accesses.
         """
-        launch = launch_of(batch)
         for register in instruction.operands[:bounds]:
             value = frame.activation.read(register)
             if type(value) is not Poisoned:
                 continue
-            with launch.fault_collector:
+            with state_of(batch).collector:
                 for kind, report in (
                     (PoisonKind.UNDEFINED, undefined_fault),
                     (PoisonKind.WRAPPED, wrapped_fault),
@@ -125,7 +127,7 @@ class CheckedExecutor(Executor):
                         continue
                     if kind is PoisonKind.UNDEFINED or guarded is None or _accesses(guarded):
                         make = partial(report, batch, instruction.op, poison, message)
-                        launch.report_faults(batch, poison.where, make)
+                        report_faults(batch, poison.where, make)
 
 
 def _end_poisoned_loops(values: list[RegisterValue]) -> list[RegisterValue]:
@@ -234,7 +236,7 @@ def collect_faults(run: Run) -> Run:
     """Return an instruction that reports its faults together, after it has run."""
 
     def instruction(batch: Any, *values: Any) -> Any:
-        with batch.launch.fault_collector:
+        with state_of(batch).collector:
             return run(batch, *values)
 
     return instruction
@@ -266,23 +268,7 @@ def _min_element_bytes(module: Module) -> int | None:
     return min(sizes, default=None)
 
 
-class FaultCollector:
-    """A context that collects the faults of one operation, and reports them at its end."""
-
-    def __init__(self, launch: CheckedLaunch) -> None:
-        self.launch = launch
-        self.faults: list[Fault] | None = None
-
-    def __enter__(self) -> None:
-        self.faults = []
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        faults, self.faults = self.faults, None
-        if faults and kind is None:
-            self.launch.commit_faults(faults)
-
-
-class CheckedLaunch(Launch):
+class CheckedLaunch(CheckedContext, Launch):
     """A run of a kernel with checks; `report` collects its faults, or the first one is raised."""
 
     executor = CheckedExecutor
@@ -295,57 +281,23 @@ class CheckedLaunch(Launch):
         report: Report | None,
     ) -> None:
         super().__init__(code.code, grid, arguments)
-        self.original_arguments = arguments
         self.report = report
-        self.fault_collector = FaultCollector(self)
-        self.checks = code.checks
-        self.order: HappensBefore | None = None
-        self.shadow: ShadowMemory | None = None
+        self.state = SanitizerState(
+            code.checks, arguments, FaultCollector(report, self.commit_faults)
+        )
         if Check.RACE in code.checks:
-            self.order = HappensBefore(self.programs) if code.acquires else None
+            self.state.order = HappensBefore(self.programs) if code.acquires else None
             shadow = ShadowMemory(self.memory, code.written, code.min_element_bytes)
-            self.shadow = shadow if shadow.regions else None
-        undef = Check.UNDEF in code.checks
-        self.uninitialized = written_elements(self.memory.buffers) if undef else {}
+            self.state.shadow = shadow if shadow.regions else None
+        if Check.UNDEF in code.checks:
+            self.state.uninitialized = written_elements(self.memory.buffers)
 
     def report_fault(self, fault: Fault) -> None:
-        """Take a fault; inside of `fault_collector`, with others of the same operation."""
-        if self.fault_collector.faults is None:
+        """Take a fault; while an operation runs, with others of the same operation."""
+        if self.state.collector.faults is None:
             self.commit_faults([fault])
         else:
-            self.fault_collector.faults.append(fault)
-
-    def report_faults(
-        self, batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fault]
-    ) -> None:
-        """Take the faults of wrong elements of a batch: one for each program that has some.
-
-        `make` returns the fault of some of these elements. The number of faults does not depend on
-        how the grid is divided into batches. Faults beyond the report's limit are merged into one.
-        """
-        where = np.broadcast_to(wrong, (len(batch), *wrong.shape[1:]))
-        programs = np.flatnonzero(where.reshape(len(batch), -1).any(axis=1))
-
-        def of(some: Array) -> Fault:
-            chosen = np.zeros(where.shape, np.bool_)
-            chosen[some] = where[some]
-            return make(chosen)
-
-        first_fault = of(programs[:1])
-        self.report_fault(first_fault)
-        if self.report is None:
-            return
-        separate = max(1, self.report.room(first_fault))
-        for index in range(1, min(separate, len(programs))):
-            self.report_fault(of(programs[index : index + 1]))
-        merged = programs[separate:]
-        if len(merged):
-            self.report_fault(replace(of(merged), executions=len(merged)))
-
-    @property
-    def raising(self) -> bool:
-        """Return True if the operation has a fault that ends the run, so that it writes nothing."""
-        return self.report is None and bool(self.fault_collector.faults)
+            self.state.collector.faults.append(fault)
 
     def commit_faults(self, faults: Sequence[Fault]) -> None:
         """Add the faults of an operation to the report, or raise the first one.
@@ -365,6 +317,6 @@ class CheckedLaunch(Launch):
 
     def run(self) -> None:
         """Run all programs. Raises the first fault, unless a report takes it."""
-        if Check.ASSUME in self.checks:
-            check_alignment(self)
+        if Check.ASSUME in self.state.checks:
+            check_alignment(self, self.state.arguments)
         super().run()

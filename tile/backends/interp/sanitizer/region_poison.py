@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.backends.interp.bytecode import BlockCode
 from tile.backends.interp.sanitizer.poison import (
     Cause,
     Poisoned,
@@ -25,7 +26,7 @@ from tile.backends.interp.sanitizer.poison import (
     with_poison,
 )
 from tile.backends.interp.sanitizer.propagation import select_poisoned
-from tile.backends.interp.translate import BlockCode, run_region
+from tile.backends.interp.translate import run_region
 from tile.backends.interp.values import Array, RegisterValue, full
 from tile.ir.core import Operation
 

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tile.backends.base import LaunchArgument
+from tile.backends.interp.fault_report import report_faults
+from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.sanitizer.access import (
     Lanes,
@@ -23,7 +26,6 @@ from tile.backends.interp.sanitizer.access import (
     Site,
     check_operands,
     fault_at,
-    launch_of,
     locate_first,
     report_active_poison,
     resolve_access,
@@ -39,6 +41,7 @@ from tile.backends.interp.sanitizer.poison import (
     poison_of,
     with_poison,
 )
+from tile.backends.interp.sanitizer.shadow_memory import state_of
 from tile.backends.interp.values import (
     Affine,
     Array,
@@ -52,25 +55,21 @@ from tile.faults import Check, Checks, Fault
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory
 
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-    from tile.backends.interp.sanitizer.launch import CheckedLaunch
 
-
-def _written(launch: CheckedLaunch, buffer: Buffer | None, site: Site) -> Array | None:
+def _written(batch: ProgramBatch, buffer: Buffer | None, site: Site) -> Array | None:
     """Return, for each element of an array in memory order, True if it was written."""
-    written = None if buffer is None else launch.uninitialized.get(id(buffer))
+    written = None if buffer is None else state_of(batch).uninitialized.get(id(buffer))
     if written is None or buffer is None or site.dtype.itemsize != buffer.array.itemsize:
         return None
     return written
 
 
-def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> Array | None:
+def unwritten_lanes(batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> Array | None:
     """Return the elements of an access that were never written; None if all were."""
     if resolved.strided is not None:
         access = resolved.strided
-        buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
-        written = _written(launch, buffer, site)
+        buffer = batch.launch.memory.buffer_at(access.low) if access.flat.size else None
+        written = _written(batch, buffer, site)
         if written is None:
             return None
         written = replace(access, flat=written).read()
@@ -80,7 +79,7 @@ def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess)
         return None if written.all() else ~written
     unwritten: Array | None = None
     for group in resolved.groups:
-        written = _written(launch, group.buffer, site)
+        written = _written(batch, group.buffer, site)
         if written is None:
             continue
         lanes = ~written[group.index]
@@ -90,18 +89,18 @@ def unwritten_lanes(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess)
     return unwritten if unwritten is not None and unwritten.any() else None
 
 
-def note_written(launch: CheckedLaunch, site: Site, resolved: ResolvedAccess) -> None:
+def note_written(batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> None:
     """Record that the elements of an access are written."""
     if resolved.strided is not None:
         access = resolved.strided
-        buffer = launch.memory.buffer_at(access.low) if access.flat.size else None
-        written = _written(launch, buffer, site)
+        buffer = batch.launch.memory.buffer_at(access.low) if access.flat.size else None
+        written = _written(batch, buffer, site)
         if written is not None:
             ones = np.ones((1,) * (1 + len(site.shape)), np.bool_)
             replace(access, flat=written).write(ones, False)
         return
     for group in resolved.groups:
-        written = _written(launch, group.buffer, site)
+        written = _written(batch, group.buffer, site)
         if written is not None:
             index, lanes = np.broadcast_arrays(
                 group.index, np.True_ if group.lanes is None else group.lanes
@@ -134,7 +133,7 @@ def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
     holds = array_of(condition)
     if poison is not None:
         report = partial(undefined_fault, batch, op, poison, "assumes a condition")
-        launch_of(batch).report_faults(batch, poison.where, report)
+        report_faults(batch, poison.where, report)
         holds = holds | poison.where
     if not holds.all():
 
@@ -142,7 +141,7 @@ def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
             location = locate_first(batch, wrong)
             return fault_at(batch, Check.ASSUME, op, "assumes what is false", location)
 
-        launch_of(batch).report_faults(batch, ~holds, false_assumption)
+        report_faults(batch, ~holds, false_assumption)
 
 
 def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,7 +157,7 @@ def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
             for claim, limit, wrong in _violations(op, whole):
                 if wrong.any():
                     make = partial(_false_claim, batch, op, claim, limit, whole, rank)
-                    launch_of(batch).report_faults(batch, wrong, make)
+                    report_faults(batch, wrong, make)
         return run(batch, value)
 
     return instruction
@@ -234,11 +233,11 @@ def _false_claim(
     return fault_at(batch, Check.ASSUME, op, message, location, [note])
 
 
-def check_alignment(launch: CheckedLaunch) -> None:
+def check_alignment(launch: LaunchContext, arguments: Sequence[LaunchArgument]) -> None:
     """Report arguments that violate the divisibility that the kernel was compiled for."""
     function = launch.code.kernel.function
     for value, parameter, argument_value in zip(
-        function.args, function.arguments, launch.original_arguments, strict=True
+        function.args, function.arguments, arguments, strict=True
     ):
         divisor = parameter.divisible
         if divisor <= 1:
@@ -287,21 +286,21 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
     undef = Check.UNDEF in checks
 
     def run(batch: ProgramBatch, address: Any, mask: Any, other: Any) -> RegisterValue:
-        launch = launch_of(batch)
+        state, space = state_of(batch), batch.launch.memory
         active = None if mask is None else array_of(mask)
         address, lanes = check_operands(batch, site, address, mask)
         fill = None if other is None else array_of(other)
         resolved = resolve_access(batch, site, address, lanes.possible)
         accessed = valid_part(batch, site, lanes, resolved)
-        value = accessed.load(launch.memory, site, fill)
-        if launch.shadow is not None:
-            launch.shadow.load(batch, site, resolved)
+        value = accessed.load(space, site, fill)
+        if state.shadow is not None:
+            state.shadow.load(batch, site, resolved)
         masks = poison_of_other(other, active)
         # Elements dropped for a fault are 0 and not poisoned, so that no fault is reported twice.
         if undef and other is None and active is not None and not active.all():
             masks[PoisonKind.UNDEFINED] = PoisonMask(None, masked_cause, active)
-        if launch.uninitialized:
-            elements = unwritten_lanes(launch, site, accessed)
+        if state.uninitialized:
+            elements = unwritten_lanes(batch, site, accessed)
             if elements is not None:
                 unwritten_mask = PoisonMask(elements, unwritten_cause)
                 existing = masks.get(PoisonKind.UNDEFINED)
@@ -329,19 +328,19 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
     site = Site(op, "writes")
 
     def run(batch: ProgramBatch, address: Any, value: Any, mask: Any) -> None:
-        launch = launch_of(batch)
+        state, space = state_of(batch), batch.launch.memory
         stored = array_of(value)
         address, lanes = check_operands(batch, site, address, mask)
         resolved = resolve_access(batch, site, address, lanes.possible, stored)
         check_operand(batch, site, address, value, lanes, "writes a value")
         accessed = valid_part(batch, site, lanes, resolved, stored)
-        written = accessed is resolved and not launch.raising
-        if not launch.raising:
-            accessed.store(launch.memory, site, stored)
-        if launch.shadow is not None:
-            launch.shadow.store(batch, site, resolved, stored, written)
-        if launch.uninitialized:
-            note_written(launch, site, accessed)
+        written = accessed is resolved and not state.collector.raising
+        if not state.collector.raising:
+            accessed.store(space, site, stored)
+        if state.shadow is not None:
+            state.shadow.store(batch, site, resolved, stored, written)
+        if state.uninitialized:
+            note_written(batch, site, accessed)
 
     return run
 
@@ -355,7 +354,7 @@ def check_operand(
     if wrong is not None:
         assert poison is not None
         report = partial(undefined_fault, batch, site.op, poison, message, address=address)
-        launch_of(batch).report_faults(batch, wrong, report)
+        report_faults(batch, wrong, report)
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
@@ -373,7 +372,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
 
     def run(batch: ProgramBatch, address: Any, *operands: Any) -> RegisterValue:
         *inputs, mask = operands
-        launch = launch_of(batch)
+        state, space = state_of(batch), batch.launch.memory
         address, lanes = check_operands(batch, site, address, mask)
         count = len(batch)
         addresses = broadcast_rows(address, site.shape, count)
@@ -381,15 +380,13 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
         for value in inputs:
             check_operand(batch, site, address, value, lanes, "updates memory by a value")
         accessed = valid_part(batch, site, lanes, resolved)
-        if launch.uninitialized:
+        if state.uninitialized:
             _refuse_unwritten(batch, site, accessed, unwritten_cause)
         values = [broadcast_rows(value, site.shape, count) for value in inputs]
-        result = update_groups(
-            launch.memory, accessed.groups, apply, addresses.shape, site.dtype, values
-        )
-        if launch.shadow is not None:
-            launch.shadow.update(batch, site, resolved, not program_scope)
-        if launch.order is not None and (acquires or releases):
+        result = update_groups(space, accessed.groups, apply, addresses.shape, site.dtype, values)
+        if state.shadow is not None:
+            state.shadow.update(batch, site, resolved, not program_scope)
+        if state.order is not None and (acquires or releases):
             _synchronize(batch, accessed, result, addresses, values if is_swap else None)
         if used and Check.UNDEF in checks and mask is not None:
             return with_poison(
@@ -412,7 +409,7 @@ def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
             bits = f"u{result.itemsize}"
             expected = np.ascontiguousarray(values[0])
             writes &= result.view(bits) == expected.view(bits)
-        order = launch_of(batch).order
+        order = state_of(batch).order
         assert order is not None
         order.synchronize(
             np.broadcast_to(programs, addresses.shape)[chosen],
@@ -432,13 +429,12 @@ def full_mask(mask: Array | None, addresses: Array) -> Array | None:
 def _refuse_unwritten(
     batch: ProgramBatch, site: Site, resolved: ResolvedAccess, unwritten_cause: Cause
 ) -> None:
-    launch = launch_of(batch)
-    elements = unwritten_lanes(launch, site, resolved)
+    elements = unwritten_lanes(batch, site, resolved)
     if elements is not None:
         poison = PoisonMask(_first_at_each(array_of(resolved.address), elements), unwritten_cause)
         report = partial(undefined_fault, batch, site.op, poison, "updates memory")
         report_active_poison(batch, poison, resolved.mask, report)
-    note_written(launch, site, resolved)
+    note_written(batch, site, resolved)
 
 
 def _first_at_each(addresses: Array, lanes: Array) -> Array:

@@ -27,30 +27,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 
+from tile.backends.base import LaunchArgument
 from tile.backends.host_memory import span
-from tile.backends.interp.fault_report import place_of
+from tile.backends.interp.fault_report import FaultCollector, place_of, report_faults
 from tile.backends.interp.lazy_zeros import lazy_zeros
+from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.sanitizer.access import (
     ResolvedAccess,
     Site,
     fault_at,
-    launch_of,
     locate_first,
 )
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import Buffer, Memory, Strided
-from tile.faults import Check, Fault, RacingAccess
+from tile.faults import Check, Checks, Fault, RacingAccess
 from tile.ir.core import Operation
 from tile.tracebacks import warn
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-
 
 # Limit of reads kept per region, at sixteen bytes each.
 MAX_EXTRA_READERS = 1 << 20
@@ -201,7 +198,7 @@ class ShadowMemory:
 
     def record(self, batch: ProgramBatch, site: Site, atomic: bool) -> Array:
         """Return the records of an access at this time, one for each program of the batch."""
-        order = launch_of(batch).order
+        order = state_of(batch).order
         time = 0 if order is None else order.now
         last_time, number = self.latest.get(site, (-1, 0))
         if last_time != time:
@@ -274,9 +271,8 @@ class ShadowMemory:
         self, batch: ProgramBatch, region: Region, cells: Array, records: Array
     ) -> None:
         """Keep reads whose records were replaced, if programs synchronize."""
-        launch = launch_of(batch)
         reads = records & ATOMIC == 0
-        if launch.order is None or not reads.any():
+        if state_of(batch).order is None or not reads.any():
             return
         if region.extra_readers is None:
             region.extra_readers = ExtraReaders()
@@ -285,8 +281,8 @@ class ShadowMemory:
         elif not self.overflow_warned:
             self.overflow_warned = True
             warn(
-                f"`{launch.name}` has more concurrent readers of what it writes than are recorded; "
-                "races of some of them with a later write may be missed"
+                f"`{batch.launch.name}` has more concurrent readers of what it writes than are "
+                "recorded; races of some of them with a later write may be missed"
             )
 
     def check_extra_readers(
@@ -374,7 +370,7 @@ class ShadowMemory:
 
     def ordered(self, batch: ProgramBatch, previous: Array, record: Array) -> Array:
         """Return True for previous accesses that happen before those of the later `record`."""
-        order: HappensBefore | None = launch_of(batch).order
+        order: HappensBefore | None = state_of(batch).order
         result = np.zeros(previous.shape, np.bool_)
         if order is None:
             return result
@@ -406,7 +402,7 @@ class ShadowMemory:
         The number of programs that race at an element depends on their order. That some do, and
         with which two operations, does not.
         """
-        launch = launch_of(batch)
+        launch = batch.launch
         if launch.report is None:
             launch.report_fault(self.race(batch, site, buffer, elements, wrong, previous))
             return
@@ -443,7 +439,7 @@ class ShadowMemory:
         previous: Array,
     ) -> Fault:
         """Return the fault of wrong elements, described by the first of them."""
-        launch = launch_of(batch)
+        launch = batch.launch
         index = int(wrong.argmax())
         previous_record = int(previous[index])
         other = self.records[previous_record & NUMBER]
@@ -510,7 +506,31 @@ class ShadowMemory:
             if wrong.any():
                 addresses = buffer.start + index * site.dtype.itemsize
                 report = partial(_conflicting_store_fault, batch, site, buffer, addresses)
-                launch_of(batch).report_faults(batch, wrong, report)
+                report_faults(batch, wrong, report)
+
+
+@dataclass(eq=False)
+class SanitizerState:
+    """The state of a launch with checks, which its rules read and update."""
+
+    checks: Checks
+    arguments: Sequence[LaunchArgument]  # as passed to the launch
+    collector: FaultCollector  # of the faults of the operation that runs
+    order: HappensBefore | None = None  # None if no program synchronizes with another one
+    shadow: ShadowMemory | None = None  # None if races are not checked, or cannot occur
+    # By id of the buffer, which elements of an array of `tile.empty` have been written.
+    uninitialized: dict[int, Array] = field(default_factory=dict)
+
+
+class CheckedContext(LaunchContext):
+    """The launch of a batch with checks, as their rules see it."""
+
+    state: SanitizerState
+
+
+def state_of(batch: ProgramBatch) -> SanitizerState:
+    """Return the state of the launch with checks that a batch belongs to."""
+    return cast("CheckedContext", batch.launch).state
 
 
 def _conflicting_store_fault(

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from tile.backends.interp.bytecode import BlockCode, Code, Run
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.counters import SECTOR, Counters, GlobalCounts, SharedCounts
 from tile.backends.interp.simulator.launch import launch_of, thread_map_of
 from tile.backends.interp.simulator.threads import ThreadMap
-from tile.backends.interp.translate import BlockCode, Code, Run
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Memory
 from tile.ir.core import Operation

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
+from tile.backends.interp.bytecode import Code
 from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightWgmma, Mbarriers
@@ -20,7 +21,7 @@ from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.verify import check_accumulators, check_supported
-from tile.backends.interp.translate import Code, Rules, translate
+from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Rows
 from tile.config import config
 from tile.errors import OutOfResourcesError, UnsupportedError, stamp

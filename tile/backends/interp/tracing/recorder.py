@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.host_memory import span
+from tile.backends.interp.bytecode import BlockCode, Code
 from tile.backends.interp.fault_report import view_of
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
+from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
 from tile.backends.interp.tracing.trace_data import (
     LINE,
@@ -31,7 +33,7 @@ from tile.backends.interp.tracing.trace_data import (
     Timeline,
     Trace,
 )
-from tile.backends.interp.translate import BlockCode, Code, Rules, translate
+from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Array, RegisterValue, array_of
 from tile.backends.interp.virtual_memory import Buffer
 from tile.errors import Loc
@@ -41,10 +43,6 @@ from tile.ir.core import Module, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import pointee
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
-
-if TYPE_CHECKING:
-    from tile.backends.interp.program_batch import ProgramBatch
-
 
 PER_LINE = LINE // SECTOR
 # Alignment of allocations on devices, in bytes.
@@ -254,11 +252,28 @@ def _access(op: Operation, run: Run) -> Run:
     return access
 
 
+class TracedContext(LaunchContext):
+    """The launch of a batch that is recorded, as instrumented code sees it."""
+
+    recorder: Recorder
+
+    def record(self, trace: Trace) -> None:
+        """Begin a record of this launch in a trace."""
+        use = trace.begin(self.name, self.grid, tuple(map(view_of, self.memory.buffers)))
+        self.recorder = Recorder(use, self.memory.buffers, trace.timeline)
+
+
+class TracedLaunch(TracedContext, Launch):
+    """A run that is recorded."""
+
+
+class CheckedTracedLaunch(TracedContext, CheckedLaunch):
+    """A run with checks that is recorded."""
+
+
 def recorder_of(batch: ProgramBatch) -> Recorder:
     """Return the recorder of the launch that a batch belongs to."""
-    recorder = batch.launch.recorder
-    assert recorder is not None
-    return recorder
+    return cast("TracedContext", batch.launch).recorder
 
 
 def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Code | CheckedCode:
@@ -279,11 +294,10 @@ def launch_traced(
     code: Code | CheckedCode, grid: Grid, arguments: Sequence[LaunchArgument], trace: Trace
 ) -> None:
     """Run code of `translate_traced` over a grid; if it fails, what ran before is recorded."""
+    launch: TracedLaunch | CheckedTracedLaunch
     if isinstance(code, CheckedCode):
-        launch: Launch = CheckedLaunch(code, grid, arguments, active_report())
+        launch = CheckedTracedLaunch(code, grid, arguments, active_report())
     else:
-        launch = Launch(code, grid, arguments)
-    views = tuple(map(view_of, launch.memory.buffers))
-    use = trace.begin(launch.name, grid, views)
-    launch.recorder = Recorder(use, launch.memory.buffers, trace.timeline)
+        launch = TracedLaunch(code, grid, arguments)
+    launch.record(trace)
     launch.run()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tile.backends.interp import rules as tile_rules
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.fault_report import out_of_bounds
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import bad_vector, global_race
 from tile.backends.interp.simulator.launch import launch_of
 from tile.backends.interp.simulator.races import GlobalRaceError, GlobalRaces
-from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.translate import Rules, rule_in
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.virtual_memory import FaultError
 from tile.ir.core import Operation

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
@@ -19,7 +20,7 @@ from tile.backends.interp.simulator.fault_report import (
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.rules.memory import check_vectors, load_vectors
 from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
-from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.translate import Rules, rule_in
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.ir import semantics
 from tile.ir.core import Operation

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.fault_report import out_of_bounds
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
@@ -23,7 +24,7 @@ from tile.backends.interp.simulator.fault_report import (
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
-from tile.backends.interp.translate import Rules, Run, rule_in
+from tile.backends.interp.translate import Rules, rule_in
 from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
 from tile.backends.interp.virtual_memory import FaultError
 from tile.errors import ExecutionError
