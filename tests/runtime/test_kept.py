@@ -239,14 +239,21 @@ def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
 
 # All that a process imports of these packages if it finds its kernels on disk.
 WARM: dict[str, set[str]] = {
-    "tile.language": {"builtin", "constexpr", "descriptor_parts", "tensor"},
-    "tile.frontend": {"fingerprint", "source", "static"},
-    "tile.ir": {"dtypes", "types"},
-    "tile.backends.nvptx": {
-        *("backend", "binaries", "clusters", "driver", "errors", "facts", "launch", "names"),
-        *("ptxas", "repeat", "streams", "tensor_maps"),
+    "tile.language": {
+        *("core", "core.builtin", "core.constexpr", "core.static_args", "core.tensor"),
     },
-    **{name: set() for name in ("tile.analysis", "tile.transforms", "tile.simt", "tile.tools")},
+    "tile.frontend": {
+        *("python", "python.fingerprint", "python.source", "python.constexpr_function"),
+    },
+    "tile.ir": {"types"},
+    "tile.backends.nvptx": {
+        *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
+        *("launch_metadata", "ptxas", "tensor_maps"),
+    },
+    **{
+        name: set()
+        for name in ("tile.analysis", "tile.codegen", "tile.transforms", "tile.simt", "tile.tools")
+    },
 }
 
 

@@ -29,7 +29,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
     code = (
         "import sys, tile\n"
         "late = {'tile.testing', 'tile.runtime.autotuning.autotuner', 'tile.frontend.python.code_generator', "
-        "'tile.faults'}\n"
+        "'tile.diagnostics'}\n"
         "assert {'Config', 'testing', 'trace'} <= set(dir(tile))\n"
         "assert not late & set(sys.modules)\n"
         "from tile import Config, testing\n"

@@ -127,7 +127,7 @@ def test_only_frames_of_the_user_are_left(case: str) -> None:
 @pytest.mark.parametrize("case", ["launch", "compile", "tuned", "constexpr", "hook"])
 def test_a_setting_keeps_all_frames(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILE_FULL_TRACEBACK", "1")
-    assert {"jit.py", "compile.py", "autotune.py"} & set(files(raised(case)))
+    assert {"jit.py", "compile.py", "autotuner.py"} & set(files(raised(case)))
 
 
 def test_errors_keep_what_they_know() -> None:

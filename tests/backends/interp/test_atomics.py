@@ -53,7 +53,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
     wanted = cells(element)
     old = one_by_one(wanted, index, values, kind)
     updated, exchanged = cells(element), cells(element)
-    rules.atomics_update(updated, index, values, kind)
+    rules.update_in_order(updated, index, values, kind)
     seen = rules.exchange(exchanged, index, values, kind)
     for got in (updated, exchanged):
         assert got.dtype == wanted.dtype

@@ -56,7 +56,7 @@ def breakpoint_() -> None:
     effect=Effect.OUTPUT,
     levels=TILE_ONLY,
     examples=(
-        '%x: tile<8xf32>, %n: i32 | step %x, %n {kind = line, variables = ("x", "B = 8", "n")}',
+        '%x: tile<8xf32>, %n: i32 | debug_step %x, %n {kind = line, variables = ("x", "B = 8", "n")}',
     ),
 )
 def debug_step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
@@ -68,4 +68,4 @@ def debug_step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -
         for _ in distribute_values(variables, values, values):
             pass
     except ValueError as error:
-        raise TypeRuleError(f"step: {error}") from None
+        raise TypeRuleError(f"debug_step: {error}") from None

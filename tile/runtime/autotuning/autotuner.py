@@ -3,8 +3,8 @@
 Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
 caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
 copied before the first trial and restored before and after every run, so that finally the best
-configuration runs once, on the data that the caller passed. `tile.runtime.autotuning.skipped_configs`
-defines which errors only exclude a configuration.
+configuration runs once, on the data that the caller passed.
+`tile.runtime.autotuning.skipped_configs` defines which errors only exclude a configuration.
 """
 
 from __future__ import annotations

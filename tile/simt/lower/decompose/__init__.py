@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 
 from tile.ir.core import Level, Module, OpDef, Operation, Value
 from tile.ir.ops import indexing as indexing_ops
-from tile.ir.ops import shape
 from tile.ir.ops import reduce as reduce_ops
-
+from tile.ir.ops import shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
