@@ -1,0 +1,99 @@
+"""Run the commands of the pages beside this file, and replace the tables that they print.
+
+    python docs/results/update.py                  list pages and commands
+    python docs/results/update.py interpreter      run all commands of interpreter.md
+    python docs/results/update.py interpreter 1    run its second command only
+
+A command and its tables stand between two comments:
+
+    <!-- begin: python benchmarks/interp.py --grid --markdown -->
+    _2026-11-21: AMD EPYC, 2 cores, Python 3.11.7_
+
+    | programs | seconds | ...
+    <!-- end -->
+
+Only the tables of the output are kept, below the date and the machine. `TILE_RESULTS_MACHINE` names
+the machine, for example with its GPU and driver; otherwise the processor is named. The exit status
+is 1 if a command fails; its tables then stay as they are. Text outside the comments is written by
+hand, and is to be read again after an update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BLOCK = re.compile(r"<!-- begin: (?P<command>[^\n]+) -->\n(?P<body>.*?)<!-- end -->\n", re.S)
+
+
+def commands(page: str) -> list[str]:
+    """Return the commands of a page's text, in order."""
+    return [match["command"] for match in BLOCK.finditer(page)]
+
+
+def tables(output: str) -> str:
+    """Return the Markdown tables of a command's output, separated by blank lines."""
+    return "\n\n".join(re.findall(r"(?:^\|[^\n]*\n?)+", output, re.M)).replace("\n\n\n", "\n\n")
+
+
+def machine() -> str:
+    """Return a line's worth of the machine: its name, the number of cores, and Python's version."""
+    name = os.environ.get("TILE_RESULTS_MACHINE") or platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def run(command: str) -> str:
+    """Run a command in the repository's root, and return its standard output.
+
+    `python` is this interpreter. Raises `subprocess.CalledProcessError` if the command fails.
+    """
+    program, *arguments = shlex.split(command)
+    words = [sys.executable if program == "python" else program, *arguments]
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def updated(page: str, numbers: Sequence[int]) -> str:
+    """Return a page's text with the tables of the commands `numbers` measured anew; all if empty."""
+    matches = list(BLOCK.finditer(page))
+    for number, match in reversed(list(enumerate(matches))):
+        if numbers and number not in numbers:
+            continue
+        head = f"_{datetime.date.today()}: {machine()}_"
+        body = f"{head}\n\n{tables(run(match['command'])).rstrip()}\n"
+        page = page[: match.start("body")] + body + page[match.end("body") :]
+    return page
+
+
+def main() -> int:
+    """List the commands, or run those that the arguments select."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("page", nargs="?", choices=sorted(path.stem for path in HERE.glob("*.md")))
+    parser.add_argument("number", nargs="*", type=int, help="of the page's commands, from 0")
+    options = parser.parse_args()
+    if options.page is None:
+        for path in sorted(HERE.glob("*.md")):
+            for number, command in enumerate(commands(path.read_text("utf-8"))):
+                print(f"{path.stem} {number}: {command}")
+        return 0
+    path = HERE / f"{options.page}.md"
+    try:
+        text = updated(path.read_text("utf-8"), options.number)
+    except subprocess.CalledProcessError as error:
+        print(f"{error.cmd} failed with status {error.returncode}", file=sys.stderr)
+        return 1
+    path.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
