@@ -63,7 +63,7 @@ def run(command: str) -> str:
 
 
 def updated(page: str, numbers: Sequence[int]) -> str:
-    """Return a page's text with the tables of the commands `numbers` measured anew; all if empty."""
+    """Return a page's text with the tables of the commands `numbers` (or of all) measured anew."""
     matches = list(BLOCK.finditer(page))
     for number, match in reversed(list(enumerate(matches))):
         if numbers and number not in numbers:
