@@ -97,7 +97,7 @@ def rows(page: Path, header: str) -> list[list[str]]:
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "performance.md"])
 def test_headline_figures_are_those_of_the_results(page: Path) -> None:
     gpu = {row[0]: row[1:] for row in rows(RESULTS / "gpu.md", "case")}
-    interpreter = {row[0]: row[1:] for row in rows(RESULTS / "interpreter.md", "case")}
+    interpreter = rows(RESULTS / "interpreter.md", "case")
     headlines = rows(page, "case")
     assert len(headlines) > 5
     for case, *cells in headlines:
@@ -106,7 +106,7 @@ def test_headline_figures_are_those_of_the_results(page: Path) -> None:
             rates = [f"{float(figure):.0f}" for figure in figures[:3]]
             assert cells == [unit, *rates, *figures[3:5]][: len(cells)], case
         else:
-            assert cells == interpreter[case][: len(cells)], case
+            assert [case, *cells] in [row[: len(cells) + 1] for row in interpreter]
 
 
 def update() -> ModuleType:
