@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--differing",
         action="store_true",
-        help="of the conformance suite, only what is lowered otherwise for this backend than for others",
+        help="run only the conformance tests whose lowering for this backend differs from others",
     )
     parser.addoption("--kernels", type=int, default=8, help="random kernels for each device (8)")
     for name in ("num_warps", "num_stages"):

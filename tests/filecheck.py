@@ -10,8 +10,8 @@ line, `-NOT` nowhere between the matches around it. A `-LABEL` is looked for fir
 it do not look beyond the next one. Runs of blanks are one blank. `{{...}}` is a regular expression,
 `[[x:...]]` one whose match is kept, `[[x]]` what was kept.
 
-n successive `-NEXT-DAG` are the next n lines, in any order: each line fits one of them. They are for
-operations without effects, of which it matters what they take, and that there are no others.
+n successive `-NEXT-DAG` match the next n lines, in any order. Use them for operations without effects: they check
+the operands, and that there are no other operations.
 
 A file with `// ERROR: text` lines is one that is refused: each part between `// -----` lines must fail
 with an error at its marked line whose message has that text, and a part without mark must not fail.
@@ -144,9 +144,9 @@ def _check_section(checks: list[Directive], text: str, kept: dict[str, str]) -> 
 
 
 def _in_any_order(items: list[Directive], text: str, start: int, kept: dict[str, str]) -> int:
-    """Match each of the next lines with one of as many directives; return the end of the last.
+    """Match the next lines one to one with as many directives; return the end of the last line.
 
-    Of lines that fit several directives any is tried, until the names that they keep fit the rest.
+    If a line matches several directives, try each until the captured names fit the others.
     """
     lines = text[start:].split("\n")[: len(items)]
     tries, farthest = 0, 0

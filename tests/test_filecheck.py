@@ -25,7 +25,7 @@ OUTPUT = "func @f\n  a = 1\n  b =  2\n  a = 3\nfunc @g\n  c = 4\n"
         "// CHECK-NOT: zzz\n// CHECK-LABEL: func @f\n// CHECK-NEXT: a = 1",
         "// CHECK-LABEL: @f\n// CHECK-NEXT-DAG: a = 3\n// CHECK-NEXT-DAG: b\n// CHECK-NEXT-DAG: a = 1",
         "// CHECK-LABEL: @f\n// CHECK-NEXT-DAG: b\n// CHECK-NEXT-DAG: a = 1\n// CHECK-NEXT: a = 3",
-        # The first line that fits `[[x:\\w+]]` is not the one whose name fits the rest.
+        # The first line that matches the first directive leaves none for the second.
         "// CHECK: func\n// CHECK-NEXT-DAG: [[x:\\w]] =\n// CHECK-NEXT-DAG: a =\n// CHECK: a\n"
         "// CHECK-NOT: [[x]]",
     ],

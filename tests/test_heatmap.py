@@ -55,7 +55,7 @@ def test_every_point_is_in_a_covered_cell(raster: CellGrid) -> None:
 
 
 def test_samples_of_a_large_raster_take_memory_for_what_is_drawn() -> None:
-    """The numbers of all points of a cell took 5.6 GB here."""
+    """Numbering all points of a cell took 5.6 GB here."""
     tracemalloc.start()
     try:
         points = line_cells(1 << 41).sample_points(64)

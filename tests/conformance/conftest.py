@@ -17,15 +17,15 @@ from tile.backends.base import Options
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--differing`, leave the tests that the table has for the backend under test.
+    """With `--differing`, keep the tests that the table has for the backend under test.
 
-    A name in the table that no test has is an error: a test was renamed, and would be left out.
+    An entry of the table that matches no test is an error: a renamed test would be left out silently.
     """
     if not config.getoption("--differing"):
         return
     target = config.getoption("--backend")
     if target not in TABLE:
-        raise pytest.UsageError(f"--differing: the table has {', '.join(TABLE)}, and not {target}")
+        raise pytest.UsageError(f"--differing: the table has {', '.join(TABLE)}, not {target}")
     names = [f"{item.path.name}::{item.name}" for item in items]
     table = [beginning for group in TABLE[target] for beginning in group.tests]
     unknown = [begin for begin in table if not any(name.startswith(begin) for name in names)]

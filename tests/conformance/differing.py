@@ -1,13 +1,16 @@
-"""Which tests of this suite CI runs on which target, and why.
+"""List the conformance tests that CI runs on each target, with reasons.
 
-The whole suite runs on `interp`, where a tile is one array, and on `interp:group`, which can do what any of the other
-machines can. Another machine differs by what it lacks, or by the width of its warps: with `--differing`, only tests of
-operations that are lowered by that run there. Lowered for as many warps and stages, of the suite's 1,334 kernels 566
-come out otherwise for `plain` than for `group`, 115 for `generic` than for both, 129 for `async` than for these three,
-and 96 for `matrix` than for all four. For `wide` nearly all do, most by nothing but how many lanes an index counts.
+The whole suite runs on `interp`, where a tile is one array, and on `interp:group`, which has every feature
+of the simulated machines. Each other machine lacks some features or has warps of another width. With
+`--differing`, only tests of operations whose lowering depends on that difference run there.
 
-OpenCL C is printed by an emitter of its own, whatever the operation, and compiled by each runtime in its own way, so
-there nearly all of the suite differs.
+The table is checked against the lowered text. Of the 1,334 kernels of the suite, compiled for equally many
+warps and stages, 566 lower differently for `plain` than for `group`; 115 differ for `generic` from both;
+129 differ for `async` from those three; 96 differ for `matrix` from those four. Nearly all differ for
+`wide`, most of them only in the number of lanes that an index counts.
+
+OpenCL C has an emitter of its own for every operation, and each runtime has its own compiler, so nearly
+the whole suite runs there.
 
 `.ci/nightly` runs the whole suite on all of them.
 """
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 
 
 def of(*operations: str) -> tuple[str, ...]:
-    """The tests that take operations by name."""
+    """Return the beginnings of the names of tests parametrized by operations."""
     return tuple(
         f"{file}.py::{file}[{name}-" for name in operations for file in ("test_pure", "test_large")
     )
@@ -26,19 +29,19 @@ def of(*operations: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Tests by the beginnings of their names, and what they have in common."""
+    """Tests, selected by the beginnings of their names, that run on a target for one reason."""
 
     reason: str
     tests: tuple[str, ...]
-    but: tuple[str, ...] = ()  # without those whose names have one of these in them
+    but: tuple[str, ...] = ()  # excludes names that contain one of these
 
     def has(self, name: str) -> bool:
-        """Return True for the name of one of these tests, `file.py::test[case]`."""
+        """Return True if the group has a test, named as in `file.py::test[case]`."""
         return name.startswith(self.tests) and not any(part in name for part in self.but)
 
 
 LANES = Group(
-    "elements move between lanes: by shuffles or through shared memory, in steps or at once",
+    "elements move between lanes: by shuffles, warp reductions or shared memory",
     (
         *of("broadcast", "trans", "flip", "join", "split", "gather", "histogram", "sort"),
         *of("reduce", "scan", "arg_reduce", "reduce_region", "scan_region"),
@@ -47,7 +50,7 @@ LANES = Group(
     ),
 )
 HANDED_OUT = Group(
-    "one lane hands what it got from memory to others",
+    "one lane broadcasts a value that it loaded, or an atomic result, to others",
     (
         "test_effects.py::test_atomic_rmw[used-",
         "test_effects.py::test_atomic_cas",
@@ -55,7 +58,7 @@ HANDED_OUT = Group(
     ),
 )
 DOTS = Group(
-    "dots by FMA, by instructions of a warp or of four; operands by loads, copies or TMA",
+    "dots by FMA, mma or wgmma; operands by loads, cp.async or TMA",
     (
         *of("dot"),
         "test_products.py",
@@ -65,18 +68,18 @@ DOTS = Group(
 )
 ONE_WARP = Group("dots of a single warp, by FMA", of("dot"))
 NARROW = Group(
-    "arithmetic and comparisons of f16 and bf16, which some machines do in f32",
+    "arithmetic and comparisons of f16 and bf16, which some machines lack and do in f32",
     of("add", "sub", "mul", "fma", "min", "max", "cmp"),
 )
 BLOCKS = Group(
-    "blocks of descriptors by TMA or by pointers",
+    "descriptor blocks by TMA or by pointers",
     (
         "test_descriptors.py::test_boxes_are_read_within_bounds",
         "test_descriptors.py::test_descriptors_pass_through_control_flow_and_calls",
     ),
 )
 SHARED = Group(
-    "large tiles are converted through shared memory, where there is enough of it",
+    "layouts of large tiles are converted in shared memory if it is large enough",
     (
         "test_combining.py::test_large_tiles",
         "test_large.py::test_large[trans-",
@@ -84,7 +87,7 @@ SHARED = Group(
     ),
 )
 F16_ALONE = Group(
-    "arithmetic of f16 and not of bf16, and no instructions that reduce over a warp",
+    "arithmetic on f16 but not on bf16, and no warp reductions",
     (
         *of("fma", "sort", "reduce", "scan", "arg_reduce"),
         "test_combining.py::test_scans_keep_the_order",
@@ -92,23 +95,24 @@ F16_ALONE = Group(
     ),
 )
 EMITTED = Group(
-    "the text and its compiler are others: all but what is emitted alike, some of which follows",
+    "emitter and compiler are different; cases that are emitted alike are left out or sampled",
     ("test_",),
-    # Scans of a square take a compiler ten times as long as those of a line or a cube, which stay.
+    # Intel's compiler takes several times as long for scans of a square as for those of the line and
+    # the cube, which stay.
     but=("-masked]", "-first_greatest_by_branches]", "test_large_tiles[dims1-"),
 )
 MASKS = Group(
-    "a mask is on a load or a store, whatever is computed: each type once",
+    "masks on loads and stores do not depend on the operation: each type once",
     ("test_pure.py::test_pure[select-masked]", "test_pure.py::test_pure[cast-masked]"),
 )
 BRANCHES = Group(
-    "branches in regions are the same for each type",
+    "branches in regions do not depend on the type: a few types",
     tuple(
         f"test_combining.py::test_two_tiles_that_decide_together[{ty}-first_greatest_by_branches]"
         for ty in ("i32", "u8", "f16", "f64")
     ),
 )
-RANDOM = Group("what nobody has thought of", ("test_random.py",))
+RANDOM = Group("random kernels", ("test_random.py",))
 
 TABLE: dict[str, tuple[Group, ...]] = {
     "interp:plain": (LANES, HANDED_OUT, DOTS, NARROW, BLOCKS, RANDOM),

@@ -19,7 +19,7 @@ from tile.language.core.static_args import compile_time, constant_value
 from tile.language.core.tensor import Tensor
 from tile.language.tensor_methods import tensor_attribute
 
-# By name. Which names there are is held by the stub, which is made from them (`test_reference`).
+# By name. `test_reference` checks which names exist: the stub is generated from them.
 FUNCTIONS = {name: f for name in tl.__all__ if isinstance(f := getattr(tl, name), Builtin)}
 
 

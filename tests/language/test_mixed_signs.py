@@ -132,7 +132,7 @@ def test_at_the_common_type(op: str) -> None:
         (">>", "interp"),
         (">>", "interp:thread"),
         pytest.param(">>", "opencl", marks=needs.pyopencl),
-        (">>=", "interp"),  # which backends never see: it is an operator and an assignment
+        (">>=", "interp"),  # the frontend makes it an operator and an assignment
     ],
 )
 def test_the_left_operand_says_how_it_is_shifted(op: str, backend: str) -> None:

@@ -246,7 +246,9 @@ def output_of(folder: Path, *command: str) -> str:
 def test_a_script_prints_ten_lines(tmp_path: Path) -> None:
     text = output_of(tmp_path, "test_program.py")
     assert text.endswith("tile.errors." + MESSAGE.format(place=f"{tmp_path}/test_program.py:10:29"))
-    underlined = [line for line in text.splitlines() if set(line.strip()) <= set("~^")]  # by 3.13
+    underlined = [
+        line for line in text.splitlines() if set(line.strip()) <= set("~^")
+    ]  # added by Python 3.13
     assert len(text.splitlines()) - len(underlined) == 10
 
 

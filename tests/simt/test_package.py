@@ -1,4 +1,4 @@
-"""What holds of the package as a whole."""
+"""Properties of the whole package."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MACHINES = {name.upper() for name in TARGETS}
 
 
 def decisions_by_name(source: str) -> Iterator[str]:
-    """The places where code decides by the name of a target; messages may have it.
+    """Yield the places where code depends on a target's name other than in a message.
 
-    A pass asks for what a machine can do (`target.shuffles`): a new target is its description alone.
+    Passes ask for features (`target.shuffles`), so that a new target needs nothing but a description.
     """
     module = ast.parse(source)
     shown = {

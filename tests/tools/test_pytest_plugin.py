@@ -44,7 +44,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest without the plugins of others, whose import takes most of its time."""
+    """Run pytest without other plugins, whose import would take most of the time."""
     plugins = importlib.metadata.entry_points(group="pytest11")
     others = {e.name for e in plugins if e.value != PLUGIN}
     if "-n" in arguments:

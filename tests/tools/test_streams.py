@@ -63,7 +63,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's redir
 
 
 def test_a_stream_is_left_alone_when_its_wrapper_is_deleted() -> None:
-    """From Python 3.13 on, what flushing a closed stream raises then is printed."""
+    """IOBase's finalizer flushes; from Python 3.13 on it prints what flushing a closed stream raises."""
     flushed = []
 
     class Stream(io.StringIO):
