@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import platform
 import re
 import shlex
 from pathlib import Path
@@ -140,15 +142,15 @@ def test_results_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     module = update()
     output = "a machine\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\nby hand\n\n| c |\n| --- |\n"
     monkeypatch.setattr(module, "run", lambda command: output)
-    monkeypatch.setattr(module, "machine", lambda: "H200")
     block = "<!-- begin: python x.py -->\n_{}_\n\n{}\n<!-- end -->\n"
     old = block.format("1999-01-01: abacus", "| a | b |\n| --- | --- |\n| 0 | 0 |")
     page = f"# Title\n\n{old}\nProse.\n\n{old}"
     tables = "| a | b |\n| --- | --- |\n| 1 | 2 |\n\n| c |\n| --- |"
-    new = block.format(f"{module.datetime.date.today()}: H200", tables)
+    machine = f"H200, {os.cpu_count()} cores, Python {platform.python_version()}"
+    new = block.format(f"{module.datetime.date.today()}: {machine}", tables)
     assert module.commands(page) == ["python x.py"] * 2
-    assert module.updated(page, []) == f"# Title\n\n{new}\nProse.\n\n{new}"
-    assert module.updated(page, [1]) == f"# Title\n\n{old}\nProse.\n\n{new}"
+    assert module.updated(page, [], "H200") == f"# Title\n\n{new}\nProse.\n\n{new}"
+    assert module.updated(page, [1], "H200") == f"# Title\n\n{old}\nProse.\n\n{new}"
 
 
 @pytest.mark.parametrize(("page", "most"), [("architecture", 150), ("performance", 100)])

@@ -12,10 +12,10 @@ A command and its tables stand between two comments:
     | programs | seconds | ...
     <!-- end -->
 
-Only the tables of the output are kept, below the date and the machine. `TILE_RESULTS_MACHINE` names
-the machine, for example with its GPU and driver; otherwise the processor is named. The exit status
-is 1 if a command fails; its tables then stay as they are. Text outside the comments is written by
-hand, and is to be read again after an update.
+Only the tables of the output are copied, below the date and the machine, which `--machine` names
+(for example "H200, driver 580"; the default is the processor). If a command fails, the page does
+not change and the exit status is 1. Text outside the comments is written by hand: reread it after
+an update.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ def tables(output: str) -> str:
 
 
 def machine() -> str:
-    """Return a line's worth of the machine: its name, the number of cores, and Python's version."""
-    name = os.environ.get("TILE_RESULTS_MACHINE") or platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    """Return the processor of this machine."""
+    return platform.processor() or platform.machine()
 
 
 def run(command: str) -> str:
@@ -62,13 +61,17 @@ def run(command: str) -> str:
     return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def updated(page: str, numbers: Sequence[int]) -> str:
-    """Return a page's text with the tables of the commands `numbers` (or of all) measured anew."""
+def updated(page: str, numbers: Sequence[int], name: str) -> str:
+    """Return a page's text with the tables of the commands `numbers` (or of all) measured anew.
+
+    name: the machine.
+    """
     matches = list(BLOCK.finditer(page))
     for number, match in reversed(list(enumerate(matches))):
         if numbers and number not in numbers:
             continue
-        head = f"_{datetime.date.today()}: {machine()}_"
+        python = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+        head = f"_{datetime.date.today()}: {name}, {python}_"
         body = f"{head}\n\n{tables(run(match['command'])).rstrip()}\n"
         page = page[: match.start("body")] + body + page[match.end("body") :]
     return page
@@ -79,6 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("page", nargs="?", choices=sorted(path.stem for path in HERE.glob("*.md")))
     parser.add_argument("number", nargs="*", type=int, help="of the page's commands, from 0")
+    parser.add_argument("--machine", default=machine(), help="its name (default: %(default)s)")
     options = parser.parse_args()
     if options.page is None:
         for path in sorted(HERE.glob("*.md")):
@@ -87,7 +91,7 @@ def main() -> int:
         return 0
     path = HERE / f"{options.page}.md"
     try:
-        text = updated(path.read_text("utf-8"), options.number)
+        text = updated(path.read_text("utf-8"), options.number, options.machine)
     except subprocess.CalledProcessError as error:
         print(f"{error.cmd} failed with status {error.returncode}", file=sys.stderr)
         return 1
