@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile.errors import Loc, TileError
-from tile.short_repr import VALUE, clip, clip_line, short_repr
+from tile.short_repr import DEPTH, VALUE, clip, clip_line, short_repr
 
 
 class Raising:
@@ -47,6 +47,12 @@ LARGE = {
 @pytest.mark.parametrize("value", LARGE.values(), ids=LARGE)
 def test_values_of_any_size_are_shown_in_a_line(value):
     assert len(short_repr(value)) < 5 * VALUE
+
+
+def test_tuples_in_tuples_are_shown_to_a_depth_of_their_own():
+    """It was the depth at which Python raised RecursionError, which differs between its versions."""
+    assert short_repr(nested(DEPTH - 1)) == repr(nested(DEPTH - 1))
+    assert short_repr(nested(5000)) == "(" * DEPTH + "(...)" + ",)" * DEPTH
 
 
 @pytest.mark.parametrize("value", [0, -3, 1.5, "a\nb", (), (1,), (1, ("a", None)), True, 1 << 64])

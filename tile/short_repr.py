@@ -8,6 +8,7 @@ by another error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,13 +17,20 @@ VALUE = 200  # characters of a value
 LINE = 160  # characters of a source line
 MESSAGE = 8_000  # characters of a whole message
 ITEMS = 40  # items of a tuple or list; `VALUE` may elide more of them
+DEPTH = 16  # levels of tuples in tuples
 DIGIT_BITS = 256  # integers of more bits are described by their size
 
 
-def short_repr(value: object, limit: int = VALUE, *, show: Callable[[object], str] = repr) -> str:
+def short_repr(
+    value: object,
+    limit: int = VALUE,
+    *,
+    show: Callable[[object], str] = repr,
+    depth: int = DEPTH,
+) -> str:
     """Return the `repr` (or `show`) of a value, clipped to about `limit` characters.
 
-    Never raises, whatever the value's own methods do.
+    Tuples below `depth` levels are elided. Never raises, whatever the value's own methods do.
     """
     try:
         if (
@@ -32,7 +40,10 @@ def short_repr(value: object, limit: int = VALUE, *, show: Callable[[object], st
         if isinstance(value, int) and value.bit_length() > DIGIT_BITS:
             return f"an integer of {value.bit_length()} bits"
         if type(value) is tuple:
-            return f"({join_values(value, short_repr)}{',' if len(value) == 1 else ''})"
+            if depth == 0:
+                return "(...)"
+            items = join_values(value, partial(short_repr, depth=depth - 1))
+            return f"({items}{',' if len(value) == 1 else ''})"
         return clip(show(value), limit)
     except Exception as error:  # noqa: BLE001 - whatever the value's own methods raise
         return f"<{type(value).__name__} object whose repr raises {type(error).__name__}>"
@@ -40,10 +51,10 @@ def short_repr(value: object, limit: int = VALUE, *, show: Callable[[object], st
 
 def join_values(values: Iterable[T], show: Callable[[T], str], limit: int = VALUE) -> str:
     """Return the values separated by commas, with `...` for those beyond the limit."""
-    return ", ".join(_listed(values, show, limit))
+    return ", ".join(_join_values(values, show, limit))
 
 
-def _listed(values: Iterable[T], show: Callable[[T], str], limit: int) -> Iterator[str]:
+def _join_values(values: Iterable[T], show: Callable[[T], str], limit: int) -> Iterator[str]:
     remaining = limit  # characters
     for number, value in enumerate(values):
         if remaining <= 0 or number == ITEMS:
