@@ -113,8 +113,8 @@ def test_signatures_are_shown(call: str, expected: str) -> None:
 @pytest.mark.parametrize("function", [tl.load, tl.max, tl.math.exp, tl.make_tensor_descriptor])
 def test_help_shows_the_signature_and_the_docstring(function: Any) -> None:
     text = pydoc.plain(pydoc.render_doc(function))
-    # From Python 3.13 on, each parameter of a long signature is on a line, and a comma behind the last.
-    for several, one in ((r"\(\n +", "("), (r",\n\)", ")"), (r",\n +", ", ")):
+    # From Python 3.13 on, each parameter of a long signature is on a line of its own.
+    for several, one in ((r"\(\n +", "("), (r"\n\)", ")"), (r",\n +", ", ")):
         text = re.sub(several, one, text)
     assert f"\n{function.name}({str(inspect.signature(function))[1:]}\n" in text
     assert inspect.getdoc(function).splitlines()[0] in text and "P.args" not in text
