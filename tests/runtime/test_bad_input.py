@@ -80,11 +80,11 @@ def test_arguments_of_a_wrong_kind(launch, words: str) -> None:
         (lambda x, y, out: add[1,](x, y, out, 2**64, BLOCK=64), "which no integer type holds"),
         (
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, num_warps=3),
-            "num_warps is a power of two",
+            "num_warps must be a power of two",
         ),
         (
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, num_stages=-1),
-            "num_stages is a number",
+            "num_stages must be a non-negative integer",
         ),
     ],
 )

@@ -135,7 +135,7 @@ def test_wrapped_kernels() -> None:
                 "constexprs": {"BLOCK": 4},
                 "options": {"num_warps": 5},
             },
-            "num_warps is a power of two",
+            "num_warps must be a power of two",
         ),
         (
             BackendError,
