@@ -56,7 +56,8 @@ def breakpoint_() -> None:
     effect=Effect.OUTPUT,
     levels=TILE_ONLY,
     examples=(
-        '%x: tile<8xf32>, %n: i32 | debug_step %x, %n {kind = line, variables = ("x", "B = 8", "n")}',
+        "%x: tile<8xf32>, %n: i32 | debug_step %x, %n "
+        '{kind = line, variables = ("x", "B = 8", "n")}',
     ),
 )
 def debug_step(*values: Type, kind: StepKind, variables: tuple[str, ...] = ()) -> None:
