@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile.errors import Loc, TileError
+from tile.errors import TileError
+from tile.location import Loc
 from tile.short_repr import DEPTH, VALUE, clip, clip_line, short_repr
 
 

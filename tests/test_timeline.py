@@ -12,7 +12,8 @@ import pytest
 
 import tile
 from docs.traced_program import main, transpose
-from tile.backends.interp.tracing.trace_data import MAX_SLICES, TRACKS, Timeline, Trace
+from tile.diagnostics.trace import Trace
+from tile.trace_data import MAX_SLICES, TRACKS, Timeline
 
 # What Perfetto's importer asks of each event, by its phase: fields with their types.
 EVENT = {"name": str, "ph": str, "pid": int, "tid": int, "ts": int, "args": dict}

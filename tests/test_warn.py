@@ -10,7 +10,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.errors import Loc
+from tile.location import Loc
 from tile.tracebacks import warn
 
 

@@ -1,11 +1,9 @@
-"""Faults that checks report, as data, and the report that collects them.
+"""Checks, and the faults that they find, as data.
 
-An error of `tile.errors` that a check raises has the `Fault` as its attribute `fault`. Under
-`with tile.sanitize(collect=True) as report:` nothing is raised and the report collects all faults.
-
-Sanitizer checks of the interpreter, and the text by which users select them.
-
-Coverage of a report: which launches it covers, and for what each was checked.
+`Check` names the interpreter's checks, `parse_checks` reads the text by which users select them,
+and `Coverage` counts which launches were checked, and for what. An error of `tile.errors` that a
+check raises has the `Fault` as its attribute `fault`. Under `with tile.sanitize(collect=True)`
+nothing is raised, and a `FaultLog` collects all faults; `tile.diagnostics.sanitize` writes it.
 """
 
 from __future__ import annotations
@@ -13,15 +11,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from tile._lazy import lazy_import
-from tile.errors import ArgumentValueError, Loc, describe
 from tile.heatmap import FaultExtent, FaultExtents
+from tile.location import Loc, describe
 
 
 class Check(enum.StrEnum):
@@ -150,13 +145,6 @@ class Coverage:
             coverage.add(launched, entry["launches"])
         return coverage
 
-
-if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
-    from tile.diagnostics.pages.fault_page import faults_page
-else:  # only pages need this library
-    faults_page = lazy_import("tile.diagnostics.pages.fault_page", "faults_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 Program = tuple[int, int, int]
 Key = tuple[Check, frozenset[Loc | None]]
@@ -296,7 +284,7 @@ class FaultGroup:
 
 
 @dataclass
-class Report:
+class FaultLog:
     """All faults, grouped by line and check; true if there is any.
 
     `coverage` counts the checked and the unchecked launches.
@@ -355,37 +343,3 @@ class Report:
     def to_json(self, **options: Any) -> str:
         """Return the report as JSON; `options` are those of `json.dumps`."""
         return json.dumps(self.as_dict(), **options)
-
-    def to_html(self) -> str:
-        """Return the report as one self-contained HTML page."""
-        page: str = faults_page(json.loads(self.to_json()))
-        return page
-
-    def html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
-        return self._write(path, self.to_html())
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report in the format of the path's suffix: `.html`, `.json` or `.txt`.
-
-        Raises `ArgumentValueError` for other suffixes and if the file cannot be written.
-        """
-        suffix = Path(path).suffix.lower()
-        if suffix not in FORMATS:
-            raise ArgumentValueError(
-                f"the format of a report is its path's suffix, one of {', '.join(FORMATS)}; "
-                f"{str(path)!r} has another"
-            )
-        return self._write(path, FORMATS[suffix](self))
-
-    def _write(self, path: str | os.PathLike[str], text: str) -> Path:
-        target: Path = write_page(path, text, "the report")
-        return target
-
-
-# The formats of saved reports, by suffix.
-FORMATS: dict[str, Callable[[Report], str]] = {
-    ".html": Report.to_html,
-    ".json": Report.to_json,
-    ".txt": lambda report: f"{report}\n",
-}

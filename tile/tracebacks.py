@@ -21,7 +21,8 @@ from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 from tile.config import config
-from tile.errors import Loc, TileError
+from tile.errors import TileError
+from tile.location import Loc
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -20,11 +20,11 @@ from tile.errors import (
     DeadlockError,
     ExecutionError,
     IntegerOverflowError,
-    Loc,
     OutOfBoundsError,
     UndefinedValueError,
 )
 from tile.faults import Fault
+from tile.location import Loc
 
 ERRORS: dict[str, type[ExecutionError]] = {
     "bounds": OutOfBoundsError,

@@ -13,10 +13,11 @@ import pytest
 
 import tile.language as tl
 from tests.frontend.building import INTS, marked, module_of, refusal, source_line
-from tile.errors import CompilationError, Loc
+from tile.errors import CompilationError
 from tile.frontend.python.constexpr_function import constexpr_function
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32, Pointer
+from tile.location import Loc
 
 MATH = math  # kernels call what it has
 PLAIN_NUMBER = 3

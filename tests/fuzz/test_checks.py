@@ -11,7 +11,7 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.sanitizer.launch import CheckedLaunch, translate_checked
-from tile.faults import ALL, Check, Checks, Report
+from tile.faults import ALL, Check, Checks, FaultLog
 from tile.ir.builder import Builder
 from tile.ir.core import Module
 from tile.ir.ops import arith, memory
@@ -26,7 +26,7 @@ SUPPRESSING = {Check.BOUNDS, Check.UNDEF, Check.OVERFLOW}
 
 def checked(module: Module, case: Case, checks: Checks = ALL) -> tuple[list[Any], set[Check]]:
     """The arguments after a run with checks, and what was found."""
-    arguments, report = case.arguments(), Report()
+    arguments, report = case.arguments(), FaultLog()
     CheckedLaunch(translate_checked(module, RULES, checks), case.grid, arguments, report).run()
     return arguments, {group.check for group in report.groups}
 

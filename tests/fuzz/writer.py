@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.sizes import BUDGET, Sizes
-from tile.errors import Loc
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, OpDef, Value
 from tile.ir.types import I32, Pointer, Scalar, Type, with_shape
+from tile.location import Loc
 
 Pick = Callable[[int], int]  # a number from 0 to below another
 # Whether a maker can make a value of a type, and the maker: of a type, out of some operations more.

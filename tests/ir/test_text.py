@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.analysis.random_ir import functions
 from tests.filecheck import ERROR
-from tile.errors import Loc, ParseError
+from tile.errors import ParseError
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
 from tile.ir.declare import OPS
@@ -33,6 +33,7 @@ from tile.ir.types import (
     Tile,
     Type,
 )
+from tile.location import Loc
 from tile.tools.opt import chunks
 
 TESTS = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ import tile.language as tl
 from docs.faulty_program import collect_faults
 from tests.pages.browser import Browser
 from tile.diagnostics.pages.svg import TIMES
-from tile.faults import Report
+from tile.diagnostics.sanitize import Report
 
 
 @pytest.fixture(scope="module")

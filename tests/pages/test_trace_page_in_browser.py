@@ -10,8 +10,8 @@ import pytest
 import tile
 from docs.traced_program import main, transpose
 from tests.pages.browser import Browser
-from tile.backends.interp.tracing.trace_data import Trace
 from tile.diagnostics.pages.svg import times
+from tile.trace_data import Trace
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ from tile.errors import (
     CompilationError,
     HookError,
     IRError,
-    Loc,
     OutOfBoundsError,
     OutOfResourcesError,
     UnsupportedError,
 )
+from tile.location import Loc
 from tile.runtime.arguments.device_arrays import pointer_array
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor

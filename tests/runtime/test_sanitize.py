@@ -167,7 +167,7 @@ def test_a_report_as_text_and_as_json() -> None:
         "dtype": "int32",
     }
     assert fault["loc"]["line"] == group["loc"]["line"]
-    assert str(tile.faults.Report()) == "nothing was checked\nno kernel was launched"
+    assert str(tile.faults.FaultLog()) == "nothing was checked\nno kernel was launched"
 
 
 @tile.jit

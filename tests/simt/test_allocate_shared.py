@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.simt.random_buffers import Writer
-from tile.errors import CompilationError, Loc, OutOfResourcesError, PassError
+from tile.errors import CompilationError, OutOfResourcesError, PassError
 from tile.ir.core import Function, Level, Module
 from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.types import F16, F32, I8, I32, Scalar, Shared, Tile
+from tile.location import Loc
 from tile.simt import ops
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.swizzle import swizzled

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from tests.evaluate import evaluate
 from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, calls, held, whole
-from tile.errors import CompilationError, Loc, OutOfResourcesError
+from tile.errors import CompilationError, OutOfResourcesError
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Level, Module, Value
 from tile.ir.ops import arith, control, dot, memory, reduce, shape
 from tile.ir.semantics import numpy_dtype
 from tile.ir.types import F16, F32, I1, I8, I16, I32, I64, U8, Pointer, Scalar, Shared, Tile, Type
 from tile.ir.verifier import verify
+from tile.location import Loc
 from tile.simt import ops
 from tile.simt.layouts.axes import reshape_axes
 from tile.simt.layouts.blocked import blocked

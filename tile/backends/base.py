@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from tile._lazy import lazy_import
-from tile.errors import ArgumentTypeError, ArgumentValueError, Loc, UnsupportedError
+from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.faults import NONE, Checks, format_checks, parse_checks
 from tile.ir.types import Pointer, Scalar, is_power_of_two
+from tile.location import Loc
 from tile.short_repr import short_repr
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it

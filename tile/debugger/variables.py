@@ -22,11 +22,11 @@ from tile.backends.interp.sanitizer.poison import PoisonKind, plain_value, poiso
 from tile.backends.interp.values import Array, RegisterValue, full
 from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Buffer, Memory
 from tile.debugger.source_files import display_path
-from tile.errors import Loc
 from tile.ir.core import Value
 from tile.ir.debug_info import Variable
 from tile.ir.semantics import numpy_dtype
 from tile.ir.types import Pointer, Scalar, Type
+from tile.location import Loc
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tile.config import Config, Origin, config
-from tile.errors import Loc, TileError, describe
-from tile.faults import ALL, NONE, Checks, FaultGroup, LaunchKey, Report
+from tile.errors import TileError
+from tile.faults import ALL, NONE, Checks, FaultGroup, FaultLog, LaunchKey
 from tile.instrumentation import collect_faults, cover_launches
 from tile.ir import semantics
+from tile.location import Loc, describe
 from tile.runtime.arguments.snapshot import Snapshot
 from tile.runtime.kernel import CompiledKernel, on_launch
 from tile.runtime.launch_hooks import (
@@ -265,7 +266,7 @@ class Findings:
     elsewhere: the faults that only another way to launch has, with that way.
     """
 
-    report: Report = field(default_factory=Report)
+    report: FaultLog = field(default_factory=FaultLog)
     elsewhere: list[tuple[str, FaultGroup]] = field(default_factory=list)
     dependences: list[Dependence] = field(default_factory=list)
     ended: bool = True  # True if the program ran to its end
@@ -397,7 +398,7 @@ class DifferentialRun:
         result, baseline = self._outputs(alternatives[0].run)
         for alternative in alternatives[1:]:
             self._compare(name, None, alternative.title, baseline, alternative.run)
-        with self._collecting(Report()):
+        with self._collecting(FaultLog()):
             alternatives[0].run()
         return result
 
@@ -445,7 +446,7 @@ class DifferentialRun:
         self, name: str, loc: Loc | None, way: str, baseline: Outputs, run: Callable[[], Any]
     ) -> None:
         """Run in another way, and report what differs."""
-        report = Report()
+        report = FaultLog()
         with self._collecting(report):
             try:
                 _, varied_outputs = self._outputs(run)
@@ -468,7 +469,7 @@ class DifferentialRun:
             self.findings.dependences.append(dependence)
 
     @contextmanager
-    def _collecting(self, report: Report) -> Iterator[None]:
+    def _collecting(self, report: FaultLog) -> Iterator[None]:
         """Do not repeat launches inside the `with` block; faults go to `report`."""
         self._relaunching = True
         try:

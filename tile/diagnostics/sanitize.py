@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tile._lazy import lazy_import
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.faults import Report, parse_checks
+from tile.faults import FaultLog, parse_checks
 from tile.instrumentation import collect_faults, cover_launches, coverage_reports
+
+if TYPE_CHECKING:
+    from tile.diagnostics.pages import write_page
+    from tile.diagnostics.pages.fault_page import faults_page
+else:  # only pages need their library
+    faults_page = lazy_import("tile.diagnostics.pages.fault_page", "faults_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
+
+
+@dataclass
+class Report(FaultLog):
+    """The faults that checks found, and their files: HTML, JSON or text."""
+
+    def to_html(self) -> str:
+        """Return the report as one self-contained HTML page."""
+        page: str = faults_page(json.loads(self.to_json()))
+        return page
+
+    def html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
+        return self._write(path, self.to_html())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report in the format of the path's suffix: `.html`, `.json` or `.txt`.
+
+        Raises `ArgumentValueError` for other suffixes and if the file cannot be written.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix not in FORMATS:
+            raise ArgumentValueError(
+                f"the format of a report is its path's suffix, one of {', '.join(FORMATS)}; "
+                f"{str(path)!r} has another"
+            )
+        return self._write(path, FORMATS[suffix](self))
+
+    def _write(self, path: str | os.PathLike[str], text: str) -> Path:
+        target: Path = write_page(path, text, "the report")
+        return target
+
+
+# The formats of saved reports, by suffix.
+FORMATS: dict[str, Callable[[Report], str]] = {
+    ".html": Report.to_html,
+    ".json": Report.to_json,
+    ".txt": lambda report: f"{report}\n",
+}
 
 
 @contextmanager

@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tile.backends.interp.tracing.trace_data import Trace
+from tile._lazy import lazy_import
 from tile.instrumentation import record_trace
 from tile.runtime.target_selection import interpreted
+from tile.trace_data import TraceData
+
+if TYPE_CHECKING:
+    from tile.diagnostics.pages import write_page
+    from tile.diagnostics.pages.trace_page import trace_page
+else:  # only pages need their library
+    trace_page = lazy_import("tile.diagnostics.pages.trace_page", "trace_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
+
+
+@dataclass
+class Trace(TraceData):
+    """The accesses of launches, and their files: HTML, JSON, and a timeline for Perfetto."""
+
+    def to_html(self) -> str:
+        """Return the trace as one self-contained HTML page."""
+        page: str = trace_page(json.loads(self.to_json()))
+        return page
+
+    def html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
+        target: Path = write_page(path, self.to_html(), "the trace")
+        return target
+
+    def json(self, path: str | os.PathLike[str]) -> Path:
+        """Write the counts as JSON and return the path. Raises `ArgumentValueError` on failure."""
+        target: Path = write_page(path, self.to_json(indent=1) + "\n", "the trace")
+        return target
+
+    def perfetto(self, path: str | os.PathLike[str]) -> Path:
+        """Write the timeline in the trace event format, which Perfetto and Chrome open.
+
+        Raises `ArgumentValueError` if that fails.
+        """
+        text = json.dumps(self.timeline.as_dict(), separators=(",", ":"))
+        target: Path = write_page(path, text, "the timeline")
+        return target
 
 
 @contextmanager

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from tile.errors import Loc, stamp
+from tile.errors import stamp
 from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.types import Scalar, Type
+from tile.location import Loc
 
 
 def create(

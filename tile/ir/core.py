@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tile.errors import Loc, TypeRuleError
+from tile.errors import TypeRuleError
 from tile.ir.types import Scalar, Type, without_layout
+from tile.location import Loc
 
 
 class Level(enum.Enum):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tile.errors import CompilationError, Loc
+from tile.errors import CompilationError
 from tile.ir.core import Block, Module
+from tile.location import Loc
 
 
 def nesting_error(loc: Loc | None) -> CompilationError:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from tile.errors import Loc, ParseError, TileError, TypeRuleError
+from tile.errors import ParseError, TileError, TypeRuleError
 from tile.ir.builder import create
 from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Symbol, Value
 from tile.ir.declare import OPS
@@ -39,6 +39,7 @@ from tile.ir.types import (
     require,
     without_layout,
 )
+from tile.location import Loc
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+|//[^\n]*)

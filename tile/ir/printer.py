@@ -30,9 +30,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from tile.errors import Loc
 from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
+from tile.location import Loc
 
 # The text of a layout within IR text.
 LAYOUT = re.compile(r"#[a-z]+\{[^{}]*\}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from tile.errors import Loc, TileError, TypeRuleError, VerificationError
+from tile.errors import TileError, TypeRuleError, VerificationError
 from tile.ir.core import Block, Function, Level, Module, Operation, Value
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
+from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises
 # `TypeRuleError`. The package that defines a level's types declares its conditions.

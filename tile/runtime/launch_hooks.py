@@ -10,8 +10,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tile.backends.base import Target
-from tile.errors import Loc
 from tile.frontend.python.source import Parameter
+from tile.location import Loc
 
 Constants = Mapping[str, Any]
 

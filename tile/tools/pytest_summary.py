@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tile.faults import Coverage, Report
+from tile.faults import Coverage, FaultLog
 from tile.instrumentation import cover_launches, coverage_reports
 
 KEY = "tile_coverage"
@@ -16,7 +16,7 @@ class CheckSummary:
     """A plugin that counts launches; pytest-xdist's workers send their counts to the controller."""
 
     def __init__(self) -> None:
-        self.report = Report()
+        self.report = FaultLog()
         self._counting = cover_launches(*coverage_reports(), self.report)
         self._counting.__enter__()
 

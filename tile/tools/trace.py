@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from tile.backends.interp.tracing.trace_data import Trace
+from tile.diagnostics.trace import Trace
 from tile.diagnostics.trace import trace as tracing
 from tile.errors import ArgumentValueError
 from tile.tools.command import Command, run_program

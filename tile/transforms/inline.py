@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tile.analysis.call_graph import CallGraph
-from tile.errors import Loc
 from tile.ir.core import Function, Module, Operation, Value, clone
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
+from tile.location import Loc
 from tile.transforms.region_utils import renamed
 
 

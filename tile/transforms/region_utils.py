@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tile.errors import Loc
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.ops import control
 from tile.ir.types import Tile
+from tile.location import Loc
 
 
 def splice(block: Block, before: Operation, arguments: Sequence[Value]) -> list[Value]:

@@ -31,7 +31,7 @@ from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array
 from tile.config import config
 from tile.errors import DeadlockError, TileError
-from tile.faults import Check, Checks, Report
+from tile.faults import Check, Checks, FaultLog
 from tile.instrumentation import active_report
 from tile.ir.core import Block, Module, OpDef, Operation
 from tile.ir.ops import arith, debug
@@ -152,7 +152,7 @@ class SteppedLaunch(CheckedLaunch):
         code: CheckedCode,
         grid: Grid,
         arguments: Sequence[LaunchArgument],
-        report: Report | None,
+        report: FaultLog | None,
         watcher: Watcher,
     ) -> None:
         super().__init__(code, grid, arguments, report)

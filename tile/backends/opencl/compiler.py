@@ -17,11 +17,11 @@ from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, 
 from tile.backends.opencl.emit.types import is_signed, stored
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import Capabilities
-from tile.errors import Loc
 from tile.ir.core import Function, Module, Value
 from tile.ir.ops import debug
 from tile.ir.printer import print_module
 from tile.ir.types import I1
+from tile.location import Loc
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.pass_pipeline import lower
 from tile.transforms.pass_pipeline import optimize

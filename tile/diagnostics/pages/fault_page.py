@@ -31,9 +31,9 @@ from tile.diagnostics.pages.svg import (
     times,
     visible_rows,
 )
-from tile.errors import line_of
 from tile.faults import Coverage
 from tile.heatmap import CellGrid
+from tile.location import line_of
 
 Json = Mapping[str, Any]
 Keys = Container[str]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from tile.errors import cell_of
+from tile.location import cell_of
 
 # Classes of the style sheet, by kind of token.
 CLASSES = {

@@ -22,7 +22,7 @@ from tile.diagnostics.pages.svg import (
 
 Json = Mapping[str, Any]
 
-# Bytes of a sector, the unit in which traffic is counted; see `interp/tracing/trace_data.py`.
+# Bytes of a sector, the unit in which traffic is counted; see `tile/trace_data.py`.
 SECTOR = 32
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 READ = Ink("read", "read")

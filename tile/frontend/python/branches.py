@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tile.errors import CompilationError, Loc
+from tile.errors import CompilationError
 from tile.frontend.python.lowering_context import (
     Binding,
     Conflict,
@@ -42,6 +42,7 @@ from tile.frontend.python.value_trees import (
 from tile.ir.core import Block, Value
 from tile.ir.ops import arith, control
 from tile.ir.types import I1
+from tile.location import Loc
 
 
 def if_else(

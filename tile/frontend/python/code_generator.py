@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tile.errors import ArgumentTypeError, CompilationError, Loc, TileError
+from tile.errors import ArgumentTypeError, CompilationError, TileError
 from tile.frontend.python.calls import plain
 from tile.frontend.python.const_parameters import refuse_writes
 from tile.frontend.python.debug_info import emit_return_step, emit_step
@@ -44,6 +44,7 @@ from tile.ir.types import Pointer, Scalar, Type
 from tile.language.core.builtin import suggestion
 from tile.language.core.tensor import DescriptorParts, Tensor
 from tile.language.descriptor import build_descriptor
+from tile.location import Loc
 from tile.short_repr import short_repr
 
 RULES = Rules(EXPRESSIONS, STATEMENTS, body)

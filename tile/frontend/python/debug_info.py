@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tile.errors import Loc
 from tile.frontend.python.lowering_context import Binding, Conflict, Entry, Lowering
 from tile.frontend.python.value_trees import describe, item_names
 from tile.ir.core import Block, Operation, Value
@@ -18,6 +17,7 @@ from tile.ir.ops.debug import StepKind, debug_step
 from tile.ir.types import Descriptor, Scalar
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
+from tile.location import Loc
 
 TEXTUAL = (bool, int, float, str, type(None))
 

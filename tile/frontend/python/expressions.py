@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from tile.errors import CompilationError, Loc, TileError
+from tile.errors import CompilationError, TileError
 from tile.frontend.python.branches import emit_if
 from tile.frontend.python.calls import call, unpack_starred
 from tile.frontend.python.global_names import lookup, member
@@ -35,6 +35,7 @@ from tile.language.core.builtin import suggestion
 from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
 from tile.language.core.tensor import Tensor
 from tile.language.tensor_methods import tensor_attribute
+from tile.location import Loc
 from tile.tracebacks import warn
 
 

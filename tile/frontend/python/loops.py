@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tile.errors import Loc
 from tile.frontend.python.assignment import assign
 from tile.frontend.python.branches import guard
 from tile.frontend.python.debug_info import emit_backedge_step, emit_step
@@ -49,6 +48,7 @@ from tile.ir.types import I1, I32, I64, Scalar
 from tile.language import python_builtins
 from tile.language.core import promotion
 from tile.language.core.tensor import Tensor
+from tile.location import Loc
 
 # Options of `tl.range`, by the loop's attribute: those that no pass reads, and the neutral value of
 # each. A loop that may be left early becomes a `while`, which has none of them.

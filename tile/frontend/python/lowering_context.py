@@ -16,13 +16,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from tile.errors import CompilationError, Loc, TileError, TypeRuleError
+from tile.errors import CompilationError, TileError, TypeRuleError
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import describe, name_leaves
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Module, Value
 from tile.ir.nesting import nesting_error
 from tile.language.core.static_args import bounded
+from tile.location import Loc
 
 
 @dataclass(frozen=True, eq=False, slots=True)

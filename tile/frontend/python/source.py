@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tile.errors import ArgumentTypeError, CompilationError, Loc
+from tile.errors import ArgumentTypeError, CompilationError
+from tile.location import Loc
 from tile.pickling import PickledByName
 from tile.short_repr import short_repr
 

@@ -17,11 +17,12 @@ from functools import cached_property
 
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import LOOPS
-from tile.errors import Loc, OutOfResourcesError, PassError
+from tile.errors import OutOfResourcesError, PassError
 from tile.ir.core import Block, Function, Level, Module, Operation, Value
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared
+from tile.location import Loc
 from tile.simt import ops
 from tile.simt.memory.storage_allocation import LiveRange, allocate, lowest_gap
 from tile.simt.target import GENERIC, SimtTarget

@@ -9,7 +9,7 @@ import tile.language as tl
 from tile.faults import FaultGroup
 
 
-def only(report: tile.faults.Report) -> FaultGroup:
+def only(report: tile.faults.FaultLog) -> FaultGroup:
     (group,) = report.groups
     return group
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
-from tile.backends.interp.tracing.trace_data import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
 from tile.config import config
+from tile.trace_data import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
 
 # One access of one program: the elements of the array that active lanes reach, and all lanes.
 Access = tuple[int, list[int], int]

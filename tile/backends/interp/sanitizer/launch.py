@@ -48,7 +48,7 @@ from tile.backends.interp.sanitizer.shadow_memory import (
 )
 from tile.backends.interp.translate import Rules, Translator, translate
 from tile.backends.interp.values import RegisterValue, array_of
-from tile.faults import Check, Checks, Fault, Report
+from tile.faults import Check, Checks, Fault, FaultLog
 from tile.ir.core import Effect, Module, Operation
 from tile.ir.effects import effects
 from tile.ir.ops import arith, control, memory
@@ -278,7 +278,7 @@ class CheckedLaunch(CheckedContext, Launch):
         code: CheckedCode,
         grid: Grid,
         arguments: Sequence[LaunchArgument],
-        report: Report | None,
+        report: FaultLog | None,
     ) -> None:
         super().__init__(code.code, grid, arguments)
         self.report = report

@@ -19,7 +19,7 @@ from tile.backends.interp.values import (
     merge,
     take,
 )
-from tile.errors import Loc
+from tile.location import Loc
 
 
 class PoisonKind(enum.Enum):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tile.analysis.liveness import liveness
-from tile.errors import Loc
 from tile.ir.core import Function, Operation
 from tile.ir.types import Fragment, Shared, Type
+from tile.location import Loc
 
 SECTOR = 32  # bytes: the smallest unit that global memory moves
 

@@ -21,7 +21,7 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
-from tile.backends.interp.tracing.trace_data import (
+from tile.trace_data import (
     LINE,
     REUSE_BUCKETS,
     SECTOR,
@@ -31,7 +31,7 @@ from tile.backends.interp.tracing.trace_data import (
     Counts,
     KernelUse,
     Timeline,
-    Trace,
+    TraceData,
 )
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Array, RegisterValue, array_of
@@ -257,7 +257,7 @@ class TracedContext(LaunchContext):
 
     recorder: Recorder
 
-    def record(self, trace: Trace) -> None:
+    def record(self, trace: TraceData) -> None:
         """Begin a record of this launch in a trace."""
         use = trace.begin(self.name, self.grid, tuple(map(view_of, self.memory.buffers)))
         self.recorder = Recorder(use, self.memory.buffers, trace.timeline)
@@ -291,7 +291,7 @@ def translate_traced(module: Module, rules: Rules, checks: Checks | None) -> Cod
 
 
 def launch_traced(
-    code: Code | CheckedCode, grid: Grid, arguments: Sequence[LaunchArgument], trace: Trace
+    code: Code | CheckedCode, grid: Grid, arguments: Sequence[LaunchArgument], trace: TraceData
 ) -> None:
     """Run code of `translate_traced` over a grid; if it fails, what ran before is recorded."""
     launch: TracedLaunch | CheckedTracedLaunch

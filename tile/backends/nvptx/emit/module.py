@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tile.backends.base import Assertion, Options
 from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.backends.nvptx.target import Architecture
-from tile.errors import Loc
 from tile.ir.core import Function
+from tile.location import Loc
 
 # Pointers to shared, constant and local memory have 32 bits; see `ptx.py`.
 DATA_LAYOUT = (

@@ -18,9 +18,10 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import count_of, is_literal
-from tile.errors import Loc, UnsupportedError, stamp
+from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, OpDef, Operation, Value
 from tile.ir.types import Type
+from tile.location import Loc
 
 Registers = Sequence[str]
 Rule = Callable[["FunctionBuilder", Operation], None]

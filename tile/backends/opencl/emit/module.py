@@ -13,9 +13,10 @@ from tile.backends.base import Assertion, Options
 from tile.backends.opencl.emit.helper_functions import ASSEMBLY, entry
 from tile.backends.opencl.emit.types import carrier, stored
 from tile.backends.opencl.target import Capabilities
-from tile.errors import Loc, UnsupportedError
+from tile.errors import UnsupportedError
 from tile.ir.core import Function
 from tile.ir.types import F64, Pointer, Scalar
+from tile.location import Loc
 
 _KEYWORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int

@@ -1,8 +1,8 @@
-"""Memory traces: counts of global accesses by source line and by array, of bounded size.
+"""Traces as data: accesses of global memory, counted by line and by array, and a timeline.
 
-`with tile.trace() as trace:` returns a `Trace`. Memory is counted in the units that GPUs move:
-sectors of 32 bytes and cache lines of 128. Allocations are assumed to begin at a multiple of 256
-bytes, as device allocations do.
+`with tile.trace() as trace:` fills a `TraceData`, whose size is bounded. Memory is counted in the
+units that GPUs move: sectors of 32 bytes and cache lines of 128. Allocations are assumed to begin
+at a multiple of 256 bytes, as device allocations do.
 
 Timelines of programs in the trace event format, which Perfetto and Chrome open.
 
@@ -16,17 +16,14 @@ from __future__ import annotations
 
 import json
 import linecache
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tile._lazy import lazy_import
-from tile.errors import Loc, line_of
 from tile.heatmap import Array, ArrayView, Heatmap
+from tile.location import Loc, line_of
 
 # The most programs of a launch that have a track, and the most slices of all tracks together.
 TRACKS = 64
@@ -169,13 +166,6 @@ def _line(loc: Loc | None) -> tuple[str, int] | None:
     return None if loc is None else (loc.file, loc.line)
 
 
-if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
-    from tile.diagnostics.pages.trace_page import trace_page
-else:  # only pages need this library
-    trace_page = lazy_import("tile.diagnostics.pages.trace_page", "trace_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
-
 SECTOR = 32
 LINE = 128
 # Combinations of kernel, grid and arrays that are recorded; further ones are only counted.
@@ -306,7 +296,7 @@ def _order(site: AccessSite) -> tuple[str, int, int, str]:
 
 
 @dataclass
-class Trace:
+class TraceData:
     """The memory accesses of all recorded launches; true if there was any launch."""
 
     timeline: Timeline = field(default_factory=Timeline)
@@ -352,30 +342,6 @@ class Trace:
     def to_json(self, **options: Any) -> str:
         """Return the counts as JSON; `options` are those of `json.dumps`."""
         return json.dumps(self.as_dict(), **options)
-
-    def to_html(self) -> str:
-        """Return the trace as one self-contained HTML page."""
-        page: str = trace_page(json.loads(self.to_json()))
-        return page
-
-    def html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
-        target: Path = write_page(path, self.to_html(), "the trace")
-        return target
-
-    def json(self, path: str | os.PathLike[str]) -> Path:
-        """Write the counts as JSON and return the path. Raises `ArgumentValueError` on failure."""
-        target: Path = write_page(path, self.to_json(indent=1) + "\n", "the trace")
-        return target
-
-    def perfetto(self, path: str | os.PathLike[str]) -> Path:
-        """Write the timeline in the trace event format, which Perfetto and Chrome open.
-
-        Raises `ArgumentValueError` if that fails.
-        """
-        text = json.dumps(self.timeline.as_dict(), separators=(",", ":"))
-        target: Path = write_page(path, text, "the timeline")
-        return target
 
 
 def _summary(use: KernelUse) -> Iterator[str]:
