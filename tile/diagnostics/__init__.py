@@ -1,0 +1,1 @@
+"""Checks, traces and differential runs as users call them, and their HTML pages."""
