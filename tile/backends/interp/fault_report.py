@@ -19,7 +19,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import Check, Fault, FaultAddress, Report
+from tile.faults import Check, Fault, FaultAddress, FaultLog
 from tile.heatmap import ArrayView
 
 ERRORS: dict[Check, type[ExecutionError]] = {
@@ -45,7 +45,7 @@ class FaultCollector:
     report: what takes the faults; None if the first one is raised.
     """
 
-    def __init__(self, report: Report | None, commit: Callable[[Sequence[Fault]], None]) -> None:
+    def __init__(self, report: FaultLog | None, commit: Callable[[Sequence[Fault]], None]) -> None:
         self.report = report
         self.commit = commit
         self.faults: list[Fault] | None = None  # None outside of the context
@@ -65,7 +65,7 @@ class FaultCollector:
 
 
 def report_faults(batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fault]) -> None:
-    """Report the faults of wrong elements of a batch: one for each program that has some.
+    """FaultLog the faults of wrong elements of a batch: one for each program that has some.
 
     `make` returns the fault of some of these elements. The number of faults does not depend on how
     the grid is divided into batches. Faults beyond the report's limit are merged into one.

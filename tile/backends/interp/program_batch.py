@@ -24,7 +24,7 @@ from tile.backends.interp.bytecode import ABSENT, BlockCode, Code, FunctionCode,
 from tile.backends.interp.spin_loops import ObservedAccesses, Wait
 from tile.backends.interp.values import Array, RegisterValue, Rows, merge, take
 from tile.backends.interp.virtual_memory import Memory
-from tile.faults import Fault, Report
+from tile.faults import Fault, FaultLog
 
 
 class StepResult(enum.Enum):
@@ -133,7 +133,7 @@ class LaunchContext:
     A row of a batch is a program.
     """
 
-    report: Report | None = None  # collects faults; None: the first one is raised
+    report: FaultLog | None = None  # collects faults; None: the first one is raised
 
     def __init__(self, code: Code, grid: Grid) -> None:
         self.code = code

@@ -21,6 +21,15 @@ from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
+from tile.backends.interp.translate import Rules, translate
+from tile.backends.interp.values import Array, RegisterValue, array_of
+from tile.backends.interp.virtual_memory import Buffer
+from tile.faults import Checks
+from tile.instrumentation import active_report
+from tile.ir.core import Module, Operation
+from tile.ir.ops import memory
+from tile.ir.ops.memory import pointee
+from tile.location import Loc
 from tile.trace_data import (
     LINE,
     REUSE_BUCKETS,
@@ -33,15 +42,6 @@ from tile.trace_data import (
     Timeline,
     TraceData,
 )
-from tile.backends.interp.translate import Rules, translate
-from tile.backends.interp.values import Array, RegisterValue, array_of
-from tile.backends.interp.virtual_memory import Buffer
-from tile.errors import Loc
-from tile.faults import Checks
-from tile.instrumentation import active_report
-from tile.ir.core import Module, Operation
-from tile.ir.ops import memory
-from tile.ir.ops.memory import pointee
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 PER_LINE = LINE // SECTOR
