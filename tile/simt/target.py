@@ -10,7 +10,7 @@ the SIMT simulator, which runs code for any of them.
     group     with those, wgmma (warpgroup mma from shared memory), and TMA
     wide      with shuffles, and warps of 64 lanes
 
-Vector width of atomic additions.
+`atomic_vector_width` decides how many elements one vector atomic addition takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find anchor layouts: the layouts in which expensive values are computed.
+"""Find anchor layouts, in which expensive values are computed, and the layouts that users prefer.
 
 A load gives its result in the layout of its pointers, a dot in that of its accumulator; these are
 their *anchor layouts*. Arithmetic keeps the anchor layout of its operands; of several, the one with
@@ -6,15 +6,15 @@ the least to convert. A loop-carried value has the layout in which the loop comp
 values, such as indices and what is computed from them alone, have no anchor layout, and are
 computed wherever they are used.
 
-Find the preferred layout of each value: a backward walk from loads, stores and dots.
+A backward walk from loads, stores and dots finds the *preferred layout* of each value, in which its
+users take it without a conversion. Of several users, those in inner loops count, and then the
+first.
 
     %o = arange {start = 0, end = 64}         // preferred: that of the load
     %q = addptr %p, %o {stride = 4}           // the same
     %v = load %q : tile<64xf32>
 
-Of several users, those in inner loops count, and then the first.
-
-The options that layouts are chosen for.
+`LayoutOptions` holds the options that layouts are chosen for.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""Assign a layout to each tile: TILE to LAID_OUT.
+"""Assign a layout to each tile, and insert layout conversions: from TILE to LAID_OUT.
 
-machine      the options that layouts are chosen for
-wishes       preferred layouts: what the users of a value would take without a conversion
-homes        anchor layouts of loads, dots, loops and the like
-placing      operations with layouts, and the conversions between them
-
-Assign layouts to operations and insert conversions, given the anchor layouts.
-
-A backward walk finds the layouts in which each value is needed: users come before definitions. A
-forward walk then materializes them. A value with an anchor layout is converted from it; a value
-without one is computed in each layout, unless that is expensive.
+`anchor_layouts` finds the layouts in which values are computed. A backward walk then finds the
+layouts in which each value is needed: users come before definitions. A forward walk materializes
+them. A value with an anchor layout is converted from it; a value without one is computed in each
+layout, unless that is expensive.
 """
 
 from __future__ import annotations

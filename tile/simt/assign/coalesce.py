@@ -10,17 +10,13 @@ after them.
 Warps are distributed last, first along axes that no operation combines. So a warp holds whole
 rows where rows are reduced, and row sums need no shared memory.
 
-Connected accesses of one block to tiles of one shape and order have one width, so that loaded
-values can be stored without a conversion; see `access_widths`.
-
-Choose one vector width for accesses to tiles that pass values to each other.
-
-Accesses are *connected* if elementwise operations lead from the data that one reads to the data
-that another reads or writes: in a common layout nothing between them has to be converted. The
-width of a layout is the number of contiguous elements per thread. A wide layout that suits an
-aligned access makes an unaligned one, which takes its elements one by one, stride across lanes; a
-narrow layout makes the aligned access take more instructions. The width with the least total cost
-(`costs.access`) is chosen.
+Connected accesses of one block to tiles of one shape and order have one vector width, so that
+loaded values can be stored without a conversion. Accesses are *connected* if elementwise operations
+lead from the data that one reads to the data that another reads or writes: in a common layout
+nothing between them has to be converted. The width of a layout is the number of contiguous elements
+per thread. A wide layout that suits an aligned access makes an unaligned one, which takes its
+elements one by one, stride across lanes; a narrow layout makes the aligned access take more
+instructions. The width with the least total cost (`layout_cost.access`) is chosen.
 
     %x = load %p    // aligned                    width 4    width 1
     %y = load %q    // one off                       2.2        3

@@ -1,31 +1,24 @@
 """Remove layout conversions, or make them cheaper.
 
-folding      folds chains and duplicates of conversions, and hoists them out of loops
-carried      changes the layouts of loop-carried values
-backwards    rematerializes a value in the layout where it is needed instead of converting it
-forwards     sinks conversions below the users of the value
+*Folding*: redundant conversions, chains and duplicates are removed, whatever they cost, and
+conversions are hoisted out of loops.
 
-Rematerialize a value in the layout where it is needed.
+*Backward rematerialization*: a value is computed again in the layout where it is needed, and its
+operands are converted instead, where that costs less: they may be narrower, as before an extension,
+or smaller, as before a broadcast. Constants and indices need no conversion.
 
-Its operands are converted instead, where that costs less: they may be narrower, as before an
-extension, or smaller, as before a broadcast. Constants and indices need no conversion.
+*Loop-carried values and results of branches* get the layout with the least to convert.
 
-Change the layouts of loop-carried values and results of branches.
+    %r = for ... iter(%a = %x) : #a {         %y = convert_layout %x : #b
+      %b = convert_layout %a : #b             %r = for ... iter(%b = %y) : #b {
+      %c = add %b, %b : #b                      %c = add %b, %b : #b
+      %d = convert_layout %c : #a               yield %c
+      yield %d                                }
+    }                                         %s = convert_layout %r : #a
 
-%r = for ... iter(%a = %x) : #a {         %y = convert_layout %x : #b
-%b = convert_layout %a : #b             %r = for ... iter(%b = %y) : #b {
-%c = add %b, %b : #b                      %c = add %b, %b : #b
-%d = convert_layout %c : #a               yield %c
-yield %d                                }
-}                                         %s = convert_layout %r : #a
-
-Remove redundant conversions, whatever they cost.
-
-Sink conversions below operations on the converted value.
-
-The operations after a conversion are done in the layout before it, as long as each is the only user
-of the one before, and the conversion moves to where there is least to convert: below a truncation
-or a reduction, or where another conversion follows.
+*Sinking*: the operations after a conversion are done in the layout before it, as long as each is
+the only user of the one before, and the conversion moves to where there is least to convert: below
+a truncation or a reduction, or where another conversion follows.
 """
 
 from __future__ import annotations

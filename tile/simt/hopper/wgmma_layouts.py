@@ -1,4 +1,4 @@
-"""Select wgmma instructions, distribute them over warpgroups, and choose operand layouts.
+"""Select the wgmma instructions of a dot, and the shared-memory layouts of their operands.
 
 Warpgroups share the rows first: then each has whole rows, and values computed from them can be the
 `a` operand of another dot, in the same registers. An instruction is as wide as a warpgroup's share
@@ -6,8 +6,6 @@ of the columns.
 
 wgmma accepts 16-bit operands in either major order; other operands must be K-major. An MN-major
 operand of these is transposed by threads: each takes a block of it, and stores that K-major.
-
-Shared-memory layouts of wgmma operands.
 
 A wgmma reads a tile of an operand: of the rows m or columns n, and of k. Along one of the axes, 32,
 64 or 128 bytes of elements are contiguous; such a *row* is followed by the next along the other

@@ -1,10 +1,14 @@
 """Algebra of linear layouts: the element that each register, lane and warp holds.
 
-layout             the algebra, with a tutorial; on dims and f2, its arithmetic
-layout_text        its text
-blocked, fragments, swizzle    layouts of programs, mma instructions and shared memory
-axes               reductions, transposes and reshapes of tiles, and vector widths
-conversion         layout conversion: by renaming, shuffle or shared_conversion
-shared_access, banks    accesses to shared memory, and their bank conflicts
+linear_layout      the algebra, with a tutorial, and the text of layouts
+dims, f2           its arithmetic: named dimensions, linear algebra over F2
+blocked            layouts of programs
+mma_fragments      layouts of the operands of mma, wgmma and FMA dots
+swizzle            layouts of shared memory
+axes               layouts of reduced, transposed, reshaped and sliced tiles; vector widths
+conversion         layout conversion: by renaming, by `warp_shuffle`, or through shared memory
+shared_layout      a shared layout for a tile that is loaded in several layouts
+shared_access      accesses to shared memory, ldmatrix and stmatrix
+bank_conflicts     wavefronts of an access to shared memory
 draw               pictures
 """

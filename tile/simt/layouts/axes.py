@@ -1,24 +1,22 @@
 """Slice, expand, permute and reshape the axes of a tile; the elements stay where they are.
 
->>> from tile.simt.layouts.blocked import blocked
->>> rows = blocked([4, 4], [1, 2], [4, 2], [1, 1])
->>> slice_axis(rows, 1)                        # the layout of sums along the rows
-#linear{register = [[0]], lane = [[0],[1],[2]], warp = [] -> dim0 = 4}
->>> permute_axes(rows, [1, 0])                 # of the transposed tile
-#linear{register = [[1,0]], lane = [[2,0],[0,1],[0,2]], warp = [] -> dim0 = 4, dim1 = 4}
->>> vector_width(rows, axis=1, contiguity=16)
-2
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> rows = blocked([4, 4], [1, 2], [4, 2], [1, 1])
+    >>> slice_axis(rows, 1)                        # the layout of sums along the rows
+    #linear{register = [[0]], lane = [[0],[1],[2]], warp = [] -> dim0 = 4}
+    >>> permute_axes(rows, [1, 0])                 # of the transposed tile
+    #linear{register = [[1,0]], lane = [[2,0],[0,1],[0,2]], warp = [] -> dim0 = 4, dim1 = 4}
+    >>> vector_width(rows, axis=1, contiguity=16)
+    2
 
-Layouts of tiles that threads process one slice along an axis after the other.
+`sliced` is the layout of a tile that threads process one slice along an axis after the other:
 
->>> from tile.simt.layouts.blocked import blocked
->>> sliced(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
-#linear{register = [[0,1],[0,2]], lane = [[1,0]], warp = [[0,0],[0,4]] -> dim0 = 2, dim1 = 8}
+    >>> sliced(blocked([2, 8], [1, 8], [2, 1], [1, 2]), axis=-1, extent=4)
+    #linear{register = [[0,1],[0,2]], lane = [[1,0]], warp = [[0,0],[0,4]] -> dim0 = 2, dim1 = 8}
 
-Tables of registers: linear maps of register numbers, tabulated.
-
-A register number is a vector of bits, so the images of the bits determine the map. The tables are
-as long as fragments, 1 to 256, and are made by doubling.
+Linear maps of register numbers are tabulated. A register number is a vector of bits, so the images
+of the bits determine the map. The tables are as long as fragments, 1 to 256, and are made by
+doubling.
 
     >>> sums([1, 4, 2])                            # swap bits 1 and 2
     (0, 1, 4, 5, 2, 3, 6, 7)

@@ -11,11 +11,10 @@ enough.
     >>> plan_conversion(rows, blocked([16, 16], [1, 8], [16, 2], [1, 1], [0, 1]), 16).shuffles
     4
 
-Convert a tile from one layout to another through shared memory, without bank conflicts.
-
-Offsets in shared memory have three parts, from the lowest bit on: the position in a *vector* that
-one lane moves at once, the *bank*, and the *line*, which counts wavefronts' worths of memory. A
-shared layout is a choice of basis of the tile's space for each of the parts:
+A conversion through shared memory has no bank conflicts. Offsets in shared memory have three parts,
+from the lowest bit on: the position in a *vector* that one lane moves at once, the *bank*, and the
+*line*, which counts wavefronts' worths of memory. A shared layout is a choice of basis of the
+tile's space for each of the parts:
 
 - Registers walk the vectors, on both sides: so vectors span what the registers of both do. Beyond
   that, the vectors of one side can be wider, along what its own registers walk and, on the other
@@ -28,7 +27,6 @@ shared layout is a choice of basis of the tile's space for each of the parts:
 
 A warp converts columns to rows: rows are stored word by word and loaded four words at once.
 
-    >>> from tile.simt.layouts.blocked import blocked
     >>> columns = blocked([32, 32], [1, 1], [1, 32], [1, 1])
     >>> rows = blocked([32, 32], [1, 1], [32, 1], [1, 1])
     >>> plan = through_shared(columns, rows, element_bits=32)

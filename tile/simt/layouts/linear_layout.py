@@ -82,7 +82,7 @@ as linear as all else. Its inverse after a layout of registers has the addresses
 **Order**: `columns` and the two `reshape`s pack the bits of several dimensions as NumPy flattens
 arrays: the last dimension named has the lowest bits.
 
-Parse the text of layouts, the inverse of `str`.
+**Text**: `parse_layout` is the inverse of `str`. The grammar is
 
     layout = "#linear{" [input {"," input}] "->" [output {"," output}] "}"
     input  = name "=" "[" [basis {"," basis}] "]"          one basis for each bit, lowest first

@@ -1,4 +1,4 @@
-"""Register layouts of the operands of mma and wgmma instructions.
+"""Register layouts of the operands of mma and wgmma instructions, and of FMA dots.
 
 An instruction multiplies an m x k matrix by a k x n matrix and adds to an m x n accumulator. In
 each of the three, every bit of the register, lane and warp number is one bit of the row or column,
@@ -9,11 +9,10 @@ register is bit 0 of the column, bit 1 of the register is bit 3 of the row, bit 
     >>> matrix_fragment(MmaShape(8, 8, 4, 64), Operand.LEFT)
     #linear{register = [], lane = [[0,1],[0,2],[1,0],[2,0],[4,0]], warp = [] -> dim0 = 8, dim1 = 4}
 
-Layouts of the operands of an FMA dot, given the layout of its accumulator.
-
-For each element of the accumulator that it holds, a thread holds the whole row of the `a` operand
-and the whole column of the `b` operand. Lanes and warps that differ only in columns therefore hold
-copies of the rows of `a`.
+The operand layouts of an FMA dot follow from the layout of its accumulator. For each element of the
+accumulator that it holds, a thread holds the whole row of the `a` operand and the whole column of
+the `b` operand. Lanes and warps that differ only in columns therefore hold copies of the rows of
+`a`.
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> left, right = fma_operand_layouts(blocked([4, 4], [1, 2], [4, 2], [1, 1]), 2)

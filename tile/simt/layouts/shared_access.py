@@ -1,17 +1,18 @@
-"""Vectorized accesses to shared memory: stores and loads of a tile by the threads of a block.
+"""Accesses to shared memory in vectors, and by ldmatrix and stmatrix.
 
->>> from tile.simt.layouts.blocked import blocked
->>> from tile.simt.layouts.swizzle import swizzled
->>> rows = blocked([4, 16], [1, 4], [4, 1], [1, 4])
->>> access = shared_access(rows, swizzled([4, 16], 4, 1, 4), element_bits=16)
->>> access.vector, access.registers
-(4, ((0, 1, 2, 3),))
->>> access.offsets.apply(lane=3, warp=1)
-{'offset': 56}
+Each thread of a block stores or loads its part of a tile in vectors:
 
-ldmatrix and stmatrix: a warp moves matrices of 8 rows of 16 bytes to or from shared memory.
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> from tile.simt.layouts.swizzle import swizzled
+    >>> rows = blocked([4, 16], [1, 4], [4, 1], [1, 4])
+    >>> access = shared_access(rows, swizzled([4, 16], 4, 1, 4), element_bits=16)
+    >>> access.vector, access.registers
+    (4, ((0, 1, 2, 3),))
+    >>> access.offsets.apply(lane=3, warp=1)
+    {'offset': 56}
 
-A lane gives the address of a row and gets four bytes of each of several rows. So there are two
+With ldmatrix and stmatrix a warp moves matrices of 8 rows of 16 bytes from or to shared memory. A
+lane gives the address of a row and gets four bytes of each of several rows. So there are two
 layouts: the *address* layout, whose registers walk a row and whose lanes walk the rows, and the
 layout in which the tile arrives. For four matrices of 16-bit elements, with r, l the bits of the
 registers and lanes in which the tile arrives:
@@ -23,9 +24,8 @@ registers and lanes in which the tile arrives:
 A tile arrives in its layout if the first register bits of the address layout are the low bits of
 the offset:
 
-    >>> from tile.simt.layouts.mma_fragments import MatrixShape, Operand, matrix_fragment
-    >>> from tile.simt.layouts.swizzle import swizzled
-    >>> right = matrix_fragment(MatrixShape(16, 8, 16, 16), Operand.RIGHT)  # k, n
+    >>> from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
+    >>> right = matrix_fragment(MmaShape(16, 8, 16, 16), Operand.RIGHT)  # k, n
     >>> right = LinearLayout((*right.ins[:2], ("warp", ())), right.outs)
     >>> access = ldmatrix_access(right, swizzled([16, 8], 8, 1, 1, [0, 1]), 16)
     >>> access.matrices, access.transposed, access.rows.apply(lane=1), access.rows.apply(lane=8)

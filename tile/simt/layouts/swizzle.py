@@ -9,18 +9,17 @@ with the row's number, so that a column is spread over the banks too:
            [4, 5, 6, 7, 0, 1, 2, 3],
            [6, 7, 4, 5, 2, 3, 0, 1]])
 
-Shared layouts for targets whose lanes are SIMD lanes of a CPU.
-
-There are no banks. One vector instruction serves as many lanes as its SIMD width if adjacent lanes
-access contiguous elements, or all lanes access one element; else every lane is served by itself. So
-the lowest bits of an offset are the lane bits of the access that takes the most instructions:
+Where the lanes of a target are SIMD lanes of a CPU, there are no banks. One vector instruction
+serves as many lanes as its SIMD width if adjacent lanes access contiguous elements, or all lanes
+access one element; else every lane is served by itself. So the lowest bits of an offset are the
+lane bits of the access that takes the most instructions:
 
     >>> from tile.simt.layouts.blocked import blocked
     >>> rows = blocked([32, 32], [1, 1], [1, 32], [4, 1])
     >>> columns = blocked([32, 32], [1, 1], [32, 1], [1, 2])
-    >>> neighbouring(rows, (rows,), 16).bases("offset")[:5]
+    >>> simd_layout(rows, (rows,), 16).bases("offset")[:5]
     ((0, 1), (0, 2), (0, 4), (0, 8), (0, 16))
-    >>> neighbouring(rows, (columns,), 16).bases("offset")[:5]      # which has more registers
+    >>> simd_layout(rows, (columns,), 16).bases("offset")[:5]      # which has more registers
     ((1, 0), (2, 0), (4, 0), (8, 0), (0, 1))
 """
 

@@ -20,9 +20,10 @@ Two lanes that swap half of their registers take two steps, and in the first kee
     >>> plan = by_shuffles(src, dst, element_bits=32)
     >>> plan.send                                   # lane 1 begins with its register 1
     #linear{lane = [[1]], warp = [] -> register = 2}
-    >>> plan.rounds
-    (ShuffleStep(send=0, source=0, receive=0, turn=0), ShuffleStep(send=1, source=1, receive=1,
-    turn=0))
+    >>> plan.rounds[0]
+    ShuffleStep(send=0, source=0, receive=0, turn=0)
+    >>> plan.rounds[1]
+    ShuffleStep(send=1, source=1, receive=1, turn=0)
 """
 
 from __future__ import annotations

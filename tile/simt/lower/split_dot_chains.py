@@ -1,6 +1,7 @@
 """Split chains of dots into two slices where a thread lacks registers for the whole.
 
-Slices of fragments: compute some registers without the others.
+A slice of a fragment is some of its registers. The operations of a chain are computed on one slice,
+then on the other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Make shared memory explicit: buffers, stores to them, and loads from them.
 
-Split a conversion into two of half the size, one after the other, to halve its shared memory.
-
-A bit of the coordinates that registers hold both before and after moves nothing between threads.
-It becomes an axis of its own, and the two half tiles that it distinguishes are converted
+A conversion that takes too much shared memory is split into two of half the size, one after the
+other. A bit of the coordinates that registers hold both before and after moves nothing between
+threads. It becomes an axis of its own, and the two half tiles that it distinguishes are converted
 separately; everything else is relabeling.
 """
 

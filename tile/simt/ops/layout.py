@@ -1,6 +1,4 @@
-"""Operations on laid-out tiles that move elements between threads.
-
-Analysis rules of operations of the LAID_OUT level.
+"""Operations on laid-out tiles that move elements between threads, and their analysis rules.
 
 A layout conversion preserves axis info and ranges: these describe elements, whoever holds them.
 """

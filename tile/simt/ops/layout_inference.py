@@ -1,19 +1,18 @@
-"""Layout inference: the layout of each result, given the operands'; the rules of level LAID_OUT.
+"""Layout inference at the LAID_OUT level: a result's layout from its operands', and backward.
 
 Every tile has a layout of (register, lane, warp), in this order, with as many lanes and warps as
 the program has. Several lanes or warps may hold copies of an element: these bases are zero. Several
 registers of a thread never do, and every nonzero basis is linearly independent of the others. So a
 reduction along an axis recognizes copies by their zero bases.
 
-Most operations keep the layout that all their operands share. Those that rename axes have rules
-here and emit no instructions: `trans`, `reshape`, `expand_dims`, `broadcast`, `join`, `split`
-only relabel the elements that registers hold. The layouts of `arange`, `splat` and the like can be
-chosen freely.
+*Forward* (`result_layouts`): most operations keep the layout that all their operands share. Those
+that rename axes have rules here and emit no instructions: `trans`, `reshape`, `expand_dims`,
+`broadcast`, `join`, `split` only relabel the elements that registers hold. The layouts of `arange`,
+`splat` and the like can be chosen freely.
 
-Backward layout inference: operand layouts that give a result a required layout.
-
-This is the inverse of `result_layouts`. Operations whose result can be required in any layout are
-*flexible*: they compute each element alone, or only rename axes.
+*Backward* (`operand_layout`), the inverse: operand layouts that give a result a required layout.
+Operations whose result can be required in any layout are *flexible*: they compute each element
+alone, or only rename axes.
 
     required of the result                        of the operand
     expand_dims {axis = -1} : (i, 0) is here      i is here

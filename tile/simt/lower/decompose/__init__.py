@@ -1,13 +1,8 @@
 """Reductions, scans, sorts and the like in terms of operations that one warp can do.
 
-holding      the owners of the bits of an axis, and layouts with other owners
-axes         split an axis; the indices along it
-regions      the regions that combine two groups of scalars
-reduce       reductions
-scan         scans
-sort         sorts, and the first elements of one
-flip         reversal
-shared       gathers and histograms, through shared memory
+axis_split    split an axis by the owners of its bits; the indices along it
+reduce        reductions, scans, and their regions
+indexing      gathers and histograms through shared memory, sorts, reversal
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Split an axis into others, and make the indices along it.
-
-The owners of the bits of an axis (registers, lanes, warps), and layouts with other owners.
+"""Split an axis by the owners of its bits: registers, lanes and warps.
 
 An axis counts from the right. A layout is *straight* along it if each basis vector that moves
 along the axis moves by a power of two, and along no other axis: then each bit of the axis is owned
@@ -8,12 +6,14 @@ by one bit of the register, lane or warp number. A bit is *near* if a warp can c
 without shared memory: bits in registers, and bits in lanes if the target has shuffles. The other
 bits are *far*.
 
->>> from tile.simt.layouts.blocked import blocked
->>> rows = blocked([64], [2], [4], [4])
->>> axis_owners(rows, -1)
-AxisOwners(registers=(0, 5), lanes=(1, 2), warps=(3, 4))
->>> in_register_order(rows, -1)
-#linear{register = [[1],[2]], lane = [[4],[8]], warp = [[16],[32]] -> dim0 = 64}
+    >>> from tile.simt.layouts.blocked import blocked
+    >>> rows = blocked([64], [2], [4], [4])
+    >>> axis_owners(rows, -1)
+    AxisOwners(registers=(0, 5), lanes=(1, 2), warps=(3, 4))
+    >>> in_register_order(rows, -1)
+    #linear{register = [[1],[2]], lane = [[4],[8]], warp = [[16],[32]] -> dim0 = 64}
+
+The operations that split a tile so, and those that make the indices along an axis, are here, too.
 """
 
 from __future__ import annotations

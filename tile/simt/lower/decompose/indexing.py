@@ -1,16 +1,13 @@
-"""Decompose `gather` and `histogram`, whose indices are data, by way of shared memory.
+"""Decompose operations that move elements along an axis: gather, histogram, sort and flip.
 
-Sort by a bitonic network: each step compares elements whose indices differ by an XOR.
-
-Two consecutive sorted runs are merged: element i of the first run is compared with element i from
-the end of the second one, and the lesser goes to the first half. Then each half is merged, each
-quarter, and so on.
+`gather` and `histogram`, whose indices are data, go through shared memory. A sort is a bitonic
+network: each step compares elements whose indices differ by an XOR. Two consecutive sorted runs are
+merged: element i of the first run is compared with element i from the end of the second one, and
+the lesser goes to the first half. Then each half is merged, each quarter, and so on.
 
     1 4 6 7 | 2 3 5 8     XOR 7   1 with 8, 4 with 5, 6 with 3, 7 with 2
     1 4 3 2 | 7 6 5 8     XOR 2   1 with 3, 4 with 2, 7 with 5, 6 with 8
     1 2 | 3 4 | 5 6 | 7 8 XOR 1
-
-Reversal of an axis.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Decompose `reduce`, `arg_reduce`, and `reduce_region` of any layout.
+"""Decompose reductions and scans of any layout, by kind and by region.
 
-Decompose `scan`, and `scan_region` of any layout.
-
-The regions of `reduce_region` and `scan_region`, which combine two groups of scalars into one.
+All become `reduce_region` and `scan_region`, whose regions combine two groups of scalars into one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Lower tiles to per-thread fragments: from the LAID_OUT level to the THREAD level.
 
-context        the state of a function's lowering: the builder and the new values
-elementwise, control, memory, relabel, shared, convert, reduce, scan, dot, debug
-               the rules, by operation
-facts          analysis rules of layout conversions
-inline         the regions of reductions and scans
-registers      tables of register numbers
-resources      the check for tiles that are too large for the machine
+context           the state of a function's lowering, and the check of its fragments' size
+elementwise, memory, shared, convert_layout, reduce, dot
+                  the rules, by operation
 
-Rules of loops, branches and calls, which stay the same on a thread's values.
+Loops, branches and calls stay the same on a thread's values; their rules are here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lowering of a function from tiles to fragments: its builder and the new values.
 
-Refuse tiles that would take far more registers in each thread than the target has.
+Tiles that would take far more registers in each thread than the target has are refused.
 """
 
 from __future__ import annotations

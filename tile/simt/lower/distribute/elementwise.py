@@ -1,9 +1,8 @@
 """Rules of operations that each thread does on its own registers.
 
-Rules of tiles that are made without data, and of operations that only renumber elements.
-
-Under `trans`, `reshape` and `expand_dims` a thread's registers stay as they are, by the rules of
-layout inference. The others repeat registers, or join and split fragments.
+They are elementwise operations, tiles that are made without data, and operations that only renumber
+elements. Under `trans`, `reshape` and `expand_dims` a thread's registers stay as they are, by the
+rules of layout inference. The others repeat registers, or join and split fragments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules of global memory accesses: vector loads and stores, and writes by one thread only.
+"""Rules of global memory accesses, prints and assertions.
 
 A vector is of contiguous, aligned elements in memory, in registers of one thread. Axis info bounds
 the number of contiguous elements along an axis, and the layout the number of them that a thread
@@ -7,8 +7,6 @@ after it.
 
 Where several threads hold copies, only the first holder writes: the one whose number has zeros in
 the bits that lead to copies.
-
-Rules of prints and assertions.
 """
 
 from __future__ import annotations

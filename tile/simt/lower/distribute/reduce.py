@@ -1,19 +1,17 @@
-"""Rules of reductions inside of warps: a tree over registers, then butterflies among lanes.
+"""Rules of reductions and scans inside of warps.
+
+*Reductions* are a tree over registers, then butterflies among lanes.
 
     8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
 
 If the target has an instruction that reduces all lanes of a warp, that replaces the butterflies;
-integers narrower than the ones that it takes are extended.
+integers narrower than the ones that it takes are extended. The bits of an axis are those that move
+along it and along no other axis. Bits that lead to copies move along none: copies are counted once.
 
-The bits of an axis are those that move along it and along no other axis. Bits that lead to copies
-move along none: copies are counted once.
-
-Rules of scans inside of warps: each thread's contiguous run first, then the lanes' totals.
-
-The combination is associative but may not be commutative, so earlier elements are its first
-operand. For each bit of a position along the axis, from the lowest on, blocks of that size are
-paired: elements that have the bit are combined with the total of the block before, which is the
-last element of that block.
+*Scans* do each thread's contiguous run first, then the lanes' totals. The combination is
+associative but may not be commutative, so earlier elements are its first operand. For each bit of a
+position along the axis, from the lowest on, blocks of that size are paired: elements that have the
+bit are combined with the total of the block before, which is the last element of that block.
 
     bit 0    a b c d e f g h   ->   a ab c cd e ef g gh
     bit 1                      ->   a ab abc abcd e ef efg efgh
@@ -23,10 +21,8 @@ Each bit takes half as many combinations as there are registers. Lanes do the sa
 of their runs, by shuffles; a lane's run is then combined with the total before it. A reverse scan
 exchanges the ones and zeros of the bits.
 
-Inline the regions of reductions and scans on fragments: many groups of scalars at once.
-
-These regions are pure, so both arms of an `if` are computed and one is selected. Called functions
-are inlined, too.
+*Regions* are inlined on fragments: many groups of scalars at once. They are pure, so both arms of
+an `if` are computed and one is selected. Called functions are inlined, too.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Insert barriers between accesses of memory through which threads exchange values.
 
-accesses       accesses of shared memory, and their conflicts
-global_memory  accesses of global memory, and their conflicts
-turns          stages of multi-buffers, from one iteration of a loop to the next
-pending        the accesses that no barrier has followed yet
-structure      the control flow of a function, reduced to these operations
-solve          the walk that finds where barriers are needed
-printing       the pass that prints pending accesses
+control_flow      the control flow of a function, reduced to accesses, waits and barriers
+memory_effects    accesses of shared and global memory, and their conflicts
+membar_analysis   the walk over pending accesses that finds where barriers are needed
 
-Print the pending accesses before each access of memory.
+A second pass prints the pending accesses before each access of memory.
 """
 
 from __future__ import annotations

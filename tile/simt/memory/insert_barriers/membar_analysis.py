@@ -5,14 +5,12 @@ code this greedy placement needs the fewest barriers. In a loop it iterates unti
 loop's head reaches a fixed point. If accesses before a loop require barriers inside it, one barrier
 before the loop is better.
 
-The pending accesses at a point of the walk: those that no barrier separates from it.
-
-A copy to shared memory is in flight from its issue to the wait for it; barriers do not change
-that. Copies are in commit groups, and a wait completes the older ones: `in_flight` has the open
-group first, then the committed ones from the youngest on. A completed copy is an ordinary write.
-
-In the same way a wgmma reads its operands until the wait for it: `wgmmas` has the reads of each
-wgmma, the youngest first. A completed one has been an ordinary read.
+The *pending* accesses at a point of the walk are those that no barrier separates from it. A copy to
+shared memory is in flight from its issue to the wait for it; barriers do not change that. Copies
+are in commit groups, and a wait completes the older ones: `in_flight` has the open group first,
+then the committed ones from the youngest on. A completed copy is an ordinary write. In the same way
+a wgmma reads its operands until the wait for it: `wgmmas` has the reads of each wgmma, the youngest
+first. A completed one has been an ordinary read.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
-"""Accesses of shared memory, and their conflicts between threads.
+"""Accesses of shared and global memory, and their conflicts between the threads of a program.
 
-Two accesses conflict if they touch the same bytes and one of them writes, unless every byte that
-they share is touched by one and the same thread in both.
+*Shared memory*: two accesses conflict if they touch the same bytes and one of them writes, unless
+every byte that they share is touched by one and the same thread in both.
 
-Accesses of global memory, and their conflicts between the threads of a program.
+*Global memory*: in the language a program is one thread, so a load sees its earlier stores. The
+threads that run it share the work, so a barrier is needed between a store and a load of another
+thread's element. Accesses through one and the same pointer value need no barrier, since each thread
+accesses its own elements; nor do accesses through parameters that do not alias (see
+`tile/analysis/alias.py`).
 
-In the language a program is one thread: a load sees its earlier stores. The threads that run it
-share the work, so a barrier is needed between a store and a load of another thread's element.
-Accesses through one and the same pointer value need no barrier, since each thread accesses its own
-elements; nor do accesses through parameters that do not alias (see `tile/analysis/alias.py`).
-
-Stages of multi-buffers, relative to each other and from one iteration of a loop to the next.
-
-`local_subview %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one iteration
-number %t differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it at its
-back edge: the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
+*Stages of multi-buffers* are known relative to each other and from one iteration of a loop to the
+next. `local_subview %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one
+iteration number %t differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it
+at its back edge: the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
 
     at entry        %t = const 0        stage (const, 1)  is stage (%t, 1)
     back edge       %t becomes %t + 1   stage (%t, 1)     is stage (%t, 0)

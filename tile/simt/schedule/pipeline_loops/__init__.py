@@ -1,4 +1,18 @@
-"""Software pipelining of loops: loads are issued iterations before their values are used."""
+"""Software pipelining of loops: loads are issued iterations before their values are used.
+
+select_loads      the loops to pipeline, their loads, and the way in which each is prefetched
+address_slices    backward slices of addresses, which run ahead of their loop
+trip_count        future iterations of a loop, and whether they exist
+prefetch          loads one iteration ahead, to registers or shared memory
+async_copy        asynchronous copies, several iterations ahead
+tma_loads         TMA loads, several iterations ahead, and their mbarriers
+multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
+load_users        layout conversions of loaded tiles, folded into loads from shared memory
+dot_operands      loads whose tiles are wgmma operands
+double_buffer     double-buffered wgmma operands that an iteration computes
+wgmma_overlap     wgmmas in flight across iterations
+shared_budget     the shared memory that the buffers of loops may take
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ computed from, the loop-carried values that go into these, and the operations th
 for the next iteration. One clone of it runs in the prologue, for the first iterations. Another one
 runs in the loop, `distance` iterations ahead, with loop-carried values of its own.
 
-Loads for an iteration that may not exist, and the registers that they take.
+The loads for an iteration that may not exist, and the registers that they take, are here, too.
 """
 
 from __future__ import annotations

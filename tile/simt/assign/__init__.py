@@ -1,0 +1,9 @@
+"""Assign a layout to each tile, then remove the layout conversions that this inserts.
+
+assign_layouts        the pass from TILE to LAID_OUT, which inserts conversions
+anchor_layouts        anchor layouts, and the preferred layouts of each value's users
+coalesce              coalesced layouts of memory accesses
+dot_layouts           layouts of dots: their distribution over warps and lanes
+layout_cost           the cost model of operations, conversions and accesses
+remove_conversions    the pass that removes conversions or makes them cheaper
+"""

@@ -1,0 +1,6 @@
+"""wgmma and TMA: instruction shapes, operands in shared memory, and stores by TMA.
+
+wgmma_layouts     wgmma instructions of a dot, and the shared layouts of their operands
+wgmma_operands    operands staged in shared memory: a part of `expose-shared`
+tma_store         TMA stores of descriptor blocks: a part of `expose-shared`
+"""

@@ -1,0 +1,7 @@
+"""Make shared memory explicit, allocate it, and insert barriers between its accesses.
+
+expose_shared         the pass that inserts buffers, stores to them and loads from them
+allocate_shared       the pass that assigns each buffer an offset for its live range
+storage_allocation    offsets for live ranges
+insert_barriers       the pass that inserts barriers
+"""
