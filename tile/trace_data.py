@@ -4,12 +4,11 @@
 units that GPUs move: sectors of 32 bytes and cache lines of 128. Allocations are assumed to begin
 at a multiple of 256 bytes, as device allocations do.
 
-Timelines of programs in the trace event format, which Perfetto and Chrome open.
-
-The format is described in "Trace Event Format" of the Chromium project. Events are `X` (a slice
-with `ts` and `dur`) and `M` (names of tracks). A launch maps to a process, a program to a thread.
-Time is counted in instructions of the interpreter, one per microsecond: it shows the order in which
-programs ran, not how long they would take on a device.
+A timeline is converted to the trace event format, which Perfetto and Chrome open. The format is
+described in "Trace Event Format" of the Chromium project. Events are `X` (a slice with `ts` and
+`dur`) and `M` (names of tracks). A launch maps to a process, a program to a thread. Time is counted
+in instructions of the interpreter, one per microsecond: it shows the order in which programs ran,
+not how long they would take on a device.
 """
 
 from __future__ import annotations

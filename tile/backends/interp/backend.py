@@ -23,9 +23,9 @@ from tile.backends.base import (
     Target,
 )
 from tile.backends.interp.bytecode import Code
-from tile.backends.interp.descriptor_rules import RULES as BOXES
+from tile.backends.interp.descriptor_rules import RULES as DESCRIPTOR_RULES
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.rules import RULES as PLAIN
+from tile.backends.interp.rules import RULES as BASE_RULES
 from tile.backends.interp.translate import translate
 from tile.config import config
 from tile.faults import ALL, ALWAYS, Checks
@@ -51,7 +51,7 @@ else:
     SteppedKernel = lazy_import("tile.backends.interp.stepping", "SteppedKernel")
     survey = lazy_import("tile.backends.interp.survey", "survey")
 
-RULES = {**PLAIN, **BOXES}
+RULES = {**BASE_RULES, **DESCRIPTOR_RULES}
 
 # The architecture of kernels that a debugger follows from their beginning, as in `interp:steps`.
 STEPS = "steps"

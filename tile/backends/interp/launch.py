@@ -1,4 +1,4 @@
-"""A run of a kernel over its grid."""
+"""A run of a kernel over its grid: arguments in memory, and batches of programs in some order."""
 
 from __future__ import annotations
 

@@ -2,11 +2,10 @@
 
 A rule returns, for an operation, what its instruction runs.
 
-Atomic operations of many programs at once, as if performed in order of program.
-
-If all addresses are distinct, they are updated together. If an address occurs several times, its
-n-th occurrence is updated in step n. If the old values are not used, NumPy's `ufunc.at` updates one
-element after the other.
+An atomic operation updates memory for many programs at once, as if they performed it in order of
+program. If all addresses are distinct, they are updated together. If an address occurs several
+times, its n-th occurrence is updated in step n. If the old values are not used, NumPy's `ufunc.at`
+updates one element after the other.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The module has `debug_step` operations (`tile/frontend/python/debug_info.py`) and runs as the
 frontend emitted it, so that every statement is executed as written and every variable has its
-value. The executor is that of all runs. A step is an instruction that calls the `Watcher`, which
-may inspect any state and returns when the programs are to continue.
+value. The executor is that of runs with checks. A step is an instruction that calls the `Watcher`,
+which may inspect any state and returns when the programs are to continue. A watcher that raises
+`RerunError` restarts the launch with the contents that its arrays had before.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Translation of IR to bytecode: blocks of instructions over numbered registers.
+"""Translate IR to bytecode: blocks of instructions over numbered registers (`bytecode.py`).
 
 Each value of a function has its own register. An instruction frees the registers of values that are
-dead after it, so that a chunk of programs holds little more than its live values.
+dead after it, so that a chunk of programs holds little more than its live values. An operation runs
+the rule that a table has for it or, if it is pure, its reference semantics. `rule_in` returns the
+decorator that adds rules to such a table.
 
-Execution of the regions of reductions and scans, which are functions of scalars, on arrays.
-
-A scalar of such a region is an array at run time, with one element for each of the pairs that are
-combined at once; its axes are the program axis and those of the tile. The operations of the region
+The region of a reduction or scan is a function of scalars. `run_region` runs its bytecode on
+arrays: a scalar of the region is an array with one element for each of the pairs that are combined
+at once; its axes are the program axis and those of the tile. The operations of the region
 broadcast, so they work unchanged. If elements take different arms of an `if`, both arms run and
 each element selects its own result. In runs with checks these arrays may be `CheckedValue`s, which
 `select` must handle.
-
-A decorator with which a file of rules fills its table.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ with a `base` that has extent 1 wherever possible. `x + tl.arange(0, 1024)` is t
 program, whatever the size of the tile, and a load through such a pointer is a strided view instead
 of a gather.
 
-Rules that keep index arithmetic affine.
-
-A rule returns None if it does not apply, and the operation's semantics run instead. Results are
-exact: a rule for integers proves with the bounds it tracks that nothing wraps.
+The rules in `AFFINE` keep index arithmetic affine. A rule returns None if it does not apply, and
+the operation's semantics run instead. Results are exact: a rule for integers proves with the bounds
+it tracks that nothing wraps.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ An access is an array of addresses or an `Affine`, with or without a mask. From 
 3. affine, with a mask that is one run along one axis: as before, on the active run;
 4. anything else: a gather by address.
 
-Affine accesses as strided elements of one array.
+An affine access is represented by `Strided`, the strided elements of one array
 
     flat[offsets + sum(steps[k] * i_k)]   for i_k below extents[k]
 
-`offsets` has the start of each program, and varies along a tile axis only if its step is zero.
+where `offsets` has the start of each program, and varies along a tile axis only if its step is
+zero.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """The sanitizer: runs with checks. They have a translation of their own; other runs pay nothing.
 
-- `translate.py`: instructions that propagate poison, and those that report faults.
-- `marked.py`, `propagate.py`: poison, that is, which elements of a value are undefined or derived
-  from arithmetic that wrapped; and its propagation through operations. A value without poison is
-  held as a plain array or `Affine`, so it costs one check of its type.
-- `sources.py`: the operations that create poison.
-- `access.py`, `rules.py`: loads, stores and atomics: bounds, and uses that poison must not reach.
-- `shadow.py`, `order.py`: shadow memory with the last accesses, and the happens-before relation.
-- `launch.py`: a run with checks; `machine.py`: an executor that checks conditions.
+- `poison.py`: poison, that is, which elements of a value are undefined or derived from arithmetic
+  that wrapped. A value without poison is held as a plain array or `Affine`, so it costs one check
+  of its type.
+- `overflow.py`: the operations that wrap.
+- `propagation.py`: the other operations that create poison, and its propagation through operations;
+  `region_poison.py`: the same for regions of reductions and scans.
+- `access.py`: checks of every access: bounds, and operands that poison must not reach.
+- `happens_before.py`: the happens-before relation; `shadow_memory.py`: the last accesses to each
+  element, for races, and the state of a launch with checks.
+- `rules.py`: loads, stores, atomics, assertions and assumptions.
+- `launch.py`: the translation, the executor, which checks conditions, and the launch.
 """

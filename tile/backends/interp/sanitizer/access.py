@@ -1,9 +1,8 @@
-"""Checks of every access: no poisoned mask or address, and no address out of bounds.
+"""Check every access: no poisoned mask or address, and no address out of bounds.
 
 All kinds of faults of an access are detected, and reported in this order: a poisoned mask or
-address, which may cause the others; elements out of bounds; undefined values; races.
-
-The extent of a fault: the elements, programs and array cells it covers; see `tile/heatmap.py`.
+address, which may cause the others; elements out of bounds; undefined values; races. A fault has an
+extent: the elements, programs and array cells that it covers (`tile/heatmap.py`).
 """
 
 from __future__ import annotations

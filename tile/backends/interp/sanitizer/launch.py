@@ -1,8 +1,8 @@
-"""A run with checks.
+"""A run with checks: its translation, its executor and its launch.
 
-An executor that checks the values that decide control flow.
-
-Translation of IR to code with checks.
+The translator makes instructions that propagate poison, and those that check operands and collect
+their faults. The executor checks the values that decide control flow. The launch has the state of
+the checks (`SanitizerState`), and adds faults to a report or raises the first one.
 """
 
 from __future__ import annotations

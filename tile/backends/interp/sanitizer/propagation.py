@@ -1,13 +1,13 @@
-"""Propagation of poison through operations.
+"""Propagation of poison through operations, and the operations that create it.
 
 A rule returns the poisoned elements of the results, from those of the operands (None: no element)
 and the operands themselves. An elementwise operation poisons an element of its result if that
 element of any operand is poisoned. Every other operation has a rule here; translation refuses an
 operation without one.
 
-Sources of poison: operations whose results may be undefined, wrapped or strayed.
-
-Each source wraps what an instruction runs on plain values, and poisons elements of its result.
+A source is an operation whose result may be undefined, wrapped (`overflow.py`) or strayed: a
+pointer that left the window of its array. It wraps what an instruction runs on plain values, and
+poisons elements of the result.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 Each rule returns what an instruction runs, given the operation and what it runs without checks.
 
-Uninitialized memory: which elements of arrays of `tile.empty` have been written.
-
-Checks of assumptions: promises to the compiler, compared with what programs compute.
+Loads, stores and atomics are checked for bounds, poison and races. For arrays of `tile.empty`, they
+also record and check which elements have been written. Promises to the compiler (`tl.assume`,
+`tl.multiple_of` and the like, and the divisibility of arguments) are compared with what programs
+compute.
 """
 
 from __future__ import annotations

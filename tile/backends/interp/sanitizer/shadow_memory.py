@@ -6,18 +6,18 @@ A record is
 
     (program + 1) << 32 | is atomic << 31 | has extra readers << 30 | number of the access
 
-The number leads to the operation and to its time (`order.py`). If programs do not synchronize, two
-readers are enough: a write that races with any reader races with one of them. If they synchronize,
-further readers are in a list (`readers.py`). Two records are also enough for programs that update
-an element atomically; further ones are not listed. Records are allocated on first use, so memory
-that is only written has one per element. Arrays that overlap share their records.
+The number leads to the operation and to its time (`happens_before.py`). Two records are enough for
+programs that update an element atomically; further ones are not kept. Records are allocated on
+first use, so memory that is only written has one per element. Arrays that overlap share their
+records.
 
-Readers of an element beyond the two that shadow memory has records for.
+If programs do not synchronize, two readers are enough: a write that races with any reader races
+with one of them. If they synchronize, a write must happen after every reader, and two readers say
+nothing about a third. Readers whose records are replaced are therefore kept in `ExtraReaders`, one
+list per region. They are few: only memory that the kernel writes is tracked, and little of it is
+read by three programs that nothing orders.
 
-If programs synchronize, a write must happen after every reader, and two readers say nothing about a
-third. Readers whose records are replaced are therefore kept here, in one list per region. They are
-few: only memory that the kernel writes is tracked, and little of it is read by three programs that
-nothing orders.
+`SanitizerState` has the shadow memory of a launch together with the other state of its checks.
 """
 
 from __future__ import annotations

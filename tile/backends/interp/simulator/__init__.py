@@ -5,22 +5,20 @@ of a batch execute each operation in lockstep. Threads of a GPU do not. The simu
 checks that a barrier separates conflicting accesses to shared memory, and that warp-wide and
 program-wide operations are executed by all threads that they need. `tile/errors.py` has the errors.
 
-    place      maps rows to threads and programs
-    launch     a run, and what the programs of a chunk share
-    memory     shared memory: its bytes, and records of the last accesses
-    copies     asynchronous copies (cp.async) in flight
-    barriers   mbarriers, and the TMA loads in flight that complete on them
-    pending    wgmmas in flight
-    rules      operations of one thread
-    lanes      shuffles
-    matrix     dots of one thread, mma
-    products   wgmma
-    accumulators  static check: a wgmma accumulator used before its wait
-    accesses   vector accesses to global memory
-    shared     operations on shared memory
-    bulk       TMA loads and stores, mbarrier operations
-    races      races on global memory, on request
-    faults     error messages
-    counters   memory traffic and bank conflicts
-    registers  live registers
+    threads          map of rows to threads and programs; elements of a layout by thread
+    shared_memory    the bytes of shared memory, and records of the last accesses
+    async_ops        cp.async copies, wgmmas, mbarriers and TMA loads in flight
+    verify           static checks: the target's operations; wgmma accumulators used before the wait
+    launch           translation, a run, and what the programs of a chunk share
+    rules            operations of one thread
+    rules.memory     vector accesses to global memory
+    rules.shared     operations on shared memory
+    rules.warp       shuffles, dots of one thread, mma
+    rules.wgmma      wgmma
+    rules.tma        TMA loads and stores, mbarrier operations
+    races            races on global memory, on request
+    fault_report     error messages
+    counters         memory traffic, bank conflicts, live registers
+    access_cost      sectors and wavefronts of each access
+    thread_kernel    compilation and loading of kernels
 """

@@ -1,10 +1,10 @@
-"""Asynchronous copies (cp.async) in flight, by thread and commit group.
+"""Asynchronous operations of a chunk of programs that are in flight.
 
-wgmmas in flight, by thread: those that no `wgmma_wait` has completed yet.
+- cp.async copies, by thread and commit group (`InFlightCopies`).
+- wgmmas, by thread: those that no `wgmma_wait` has completed yet (`InFlightWgmma`).
+- mbarriers, and the TMA loads that complete on them (`Mbarriers`).
 
-mbarriers, and the TMA loads in flight that complete on them.
-
-A load completes as late as it may: at the wait on its mbarrier. Until then its destination is
+A TMA load completes as late as it may: at the wait on its mbarrier. Until then its destination is
 flagged as in flight, so that an early read is detected. An mbarrier counts its phases, and a wait
 names a phase by its parity, as `mbarrier.try_wait.parity` does. A wait for a phase that is over
 returns at once; a wait for a phase that can never complete is an error.

@@ -1,10 +1,9 @@
-"""Performance counters of a run: instructions, memory traffic and bank conflicts.
+"""Performance counters of a run: instructions, memory traffic, bank conflicts, register pressure.
 
-Register pressure: the 32-bit registers that a thread needs at each operation.
-
-The count is that of the live values, as if the allocation were perfect. Elements narrower than 32
-bits share registers with others of their fragment. What a backend's compiler allocates differs: it
-may rematerialize values, or keep uniform values in other registers.
+Register pressure is the number of 32-bit registers that a thread needs at each operation. It counts
+the live values, as if the allocation were perfect. Elements narrower than 32 bits share registers
+with others of their fragment. What a backend's compiler allocates differs: it may rematerialize
+values, or keep uniform values in other registers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A run of THREAD IR, and the state that the programs of a chunk share.
+"""A run of THREAD IR: translated code with the facts of its target, and its chunks of programs.
 
-Translation of THREAD IR to code, with what the simulator needs to know of the target.
+`thread_code` checks that the target supports a module and translates it. A `Chunk` is the state
+that programs share which start together: threads, shared memory and operations in flight.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 At tile level a program executes its operations in order: it reads what it wrote, and overwrites
 what it read. If different threads execute two such accesses, a barrier must separate them. Each
 element of every array has a record of its last writer and one of its last reader, in the format of
-`memory.py`, where the thread is a row of the launch. Accesses of other programs are not checked, as
-barriers do not order them, but they replace the record: some races are missed, and every race
-reported is one. Atomic operations are not checked.
+`shared_memory.py`, where the thread is a row of the launch. Accesses of other programs are not
+checked, as barriers do not order them, but they replace the record: some races are missed, and
+every race reported is one. Atomic operations are not checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Kernels compiled to THREAD IR: compilation, loading and launch.
-
-Run THREAD IR.
-"""
+"""Kernels of THREAD IR in the simulator: compilation, loading and launch."""
 
 from __future__ import annotations
 

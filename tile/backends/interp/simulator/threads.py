@@ -1,7 +1,4 @@
-"""The map from rows of a batch to threads and programs.
-
-Tables of the tile element that each thread holds in each register.
-"""
+"""The map from rows of a batch to threads and programs, and from threads to elements of a tile."""
 
 from __future__ import annotations
 

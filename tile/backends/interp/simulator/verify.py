@@ -1,11 +1,12 @@
-"""Verify that a target supports the operations of a THREAD module.
+"""Static checks of a THREAD module: supported operations, and accumulators of wgmma in flight.
 
-Find uses of a wgmma accumulator before the wait that completes it.
+`check_supported` refuses an operation that the target does not have.
 
-Waits are data dependences: an accumulator flows from its wgmma through a `wgmma_wait` to its uses,
-also across loops and branches. A forward dataflow analysis therefore finds every use without a
-wait. It tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may
-have started after its own. A wait that leaves more wgmmas pending than that does not complete it.
+`check_accumulators` finds uses of a wgmma accumulator before the wait that completes it. Waits are
+data dependences: an accumulator flows from its wgmma through a `wgmma_wait` to its uses, also
+across loops and branches. A forward dataflow analysis therefore finds every use without a wait. It
+tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may have started
+after its own. A wait that leaves more wgmmas pending than that does not complete it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs recorded for `tile.trace`: the memory that each access touches, and a timeline.
 
-- `instrument.py`: code whose instructions call the recorder, so that other runs pay nothing.
-- `recorder.py`: the recorder of one launch.
-- `launch.py`: a launch that is recorded, with or without checks.
+`recorder.py` has code whose instructions call the recorder, so that other runs pay nothing, the
+recorder of one launch, and launches that are recorded, with or without checks. What it records is a
+`TraceData` (`tile/trace_data.py`).
 """

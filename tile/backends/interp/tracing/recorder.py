@@ -1,8 +1,7 @@
 """The recorder of a launch: counts of accesses, and slices of its timeline.
 
-A launch that is recorded, with or without checks.
-
-Instrumentation of code: each instruction calls the recorder of its launch.
+`instrument` makes each instruction of new code call the recorder of its launch. `launch_traced`
+runs such code, with or without checks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Shuffles and reductions among the lanes of a warp.
+"""Operations of one warp or of one thread: shuffles, warp reductions and dots.
 
-Dots of one thread's registers, and mma: of fragments that the lanes of a warp hold together.
+`fma_dot` multiplies the registers of one thread; `mma` multiplies fragments that the lanes of a
+warp hold together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """wgmma: dots by warpgroups (four warps), with operands in shared memory.
 
 The result is computed when the wgmma starts, from what shared memory holds then. That nobody writes
-the operands before the wait is checked at run time (`pending`); that nobody uses the accumulator
-before the wait is checked statically (`accumulators`).
+the operands before the wait is checked at run time (`InFlightWgmma`); that nobody uses the
+accumulator before the wait is checked statically (`check_accumulators`).
 """
 
 from __future__ import annotations
