@@ -1,14 +1,12 @@
-"""Heatmaps of bounded size over tiles, grids and arrays.
+"""Heatmaps of bounded size over tiles, grids and arrays, and the extent of a fault.
 
 The points of a heatmap are the elements of a tile, the programs of a grid, or the elements of an
 array in memory order. Points are arranged in rows, and rectangles of them form cells, so large that
 there are at most `MOST_ROWS` x `MOST_COLUMNS` cells.
 
-The extent of a fault: its wrong elements within the tile, the grid and the accessed arrays.
-
-Wrong elements are counted into the cells of heatmaps (`raster.py`) as they are reported, so that a
-fault of a million elements takes no more memory than a fault of one. Faults of one source line add
-up.
+The extent of a fault is its wrong elements within the tile, the grid and the accessed arrays. They
+are counted into the cells of heatmaps as they are reported, so that a fault of a million elements
+takes no more memory than a fault of one. Faults of one source line add up.
 """
 
 from __future__ import annotations

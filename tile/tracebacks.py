@@ -1,4 +1,4 @@
-"""Tracebacks without the frames of this package.
+"""Tracebacks without the frames of this package, and warnings at the user's line.
 
 The message of an error names the location in the user's code, so the compiler's frames between that
 and the launch do not help a user. Public functions are decorated with `public_function`: an error
@@ -6,7 +6,7 @@ that leaves one has only the user's frames, wherever it is printed, in scripts, 
 An internal failure of this package, which is not a `TileError`, keeps all frames, and
 TILE_FULL_TRACEBACK=1 keeps them always.
 
-Warnings attributed to the user's line.
+`warn` attributes a warning to the user's line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The backends, which compile and run kernels; `base` has their interfaces.
+"""The backends, which compile and run kernels, and their registry.
 
-The registry of backends, which are found by name and loaded on first use.
+A backend is found by name and loaded on first use. `base` has the interfaces of backends.
 """
 
 from __future__ import annotations

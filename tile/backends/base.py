@@ -1,8 +1,7 @@
 """Interfaces of backends.
 
-A backend compiles a module to an artifact without a device, and loads the artifact to run it.
-
-Assertions of a kernel; a launch reports a failed one by its number.
+A backend compiles a module to an artifact without a device, and loads the artifact to run it. A
+launch reports a failed assertion of the kernel by the assertion's number.
 """
 
 from __future__ import annotations

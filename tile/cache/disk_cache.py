@@ -1,16 +1,15 @@
 """A folder of cache entries by key, which many processes share.
 
-There are no locks. Entries are whole files (`files.write_whole`), a checksum detects a damaged one,
-which counts as a miss, and two processes that miss the same entry both create it. So a cache also
-works on file systems of clusters, where locks often do not.
+There are no locks. Entries are whole files, written atomically (`write_atomically`). A checksum
+detects a damaged one, which counts as a miss, and two processes that miss the same entry both
+create it. So a cache also works on file systems of clusters, where locks often do not.
 
-Entries are code that runs with the rights of whoever loads it. A folder or an entry that another
-user owns or can write is not used; only the administrator's may be.
+Entries are code that runs with the rights of whoever loads it: a program for a CPU runs in this
+process. A folder or an entry that another user owns or can write is not used; only the
+administrator's may be.
 
-A cache entry, and its file format.
-
-A file begins with a line that names the format and a checksum of all that follows: a line of JSON,
-then the parts, one after the other.
+The file of an entry begins with a line that names the format and a checksum of all that follows: a
+line of JSON, then the parts, one after the other.
 
     tile-store-1 <sha256>
     {"key": <sha256>, "title": "add for nvptx:sm_90a", "facts": {...}, "parts": {"ptx": 5120}}
@@ -18,11 +17,7 @@ then the parts, one after the other.
 
 Facts are data (JSON), never pickled objects, so reading an entry runs no code, whoever wrote it.
 
-Files of the cache: written atomically, and checked to be written by nobody else.
-
-Compiled kernels are code: a program for a CPU runs in this process with all its rights.
-
-The folder of the compilation cache, and the cache that the settings in force select.
+`current_cache` is the compilation cache that the settings in force select, in `cache_folder()`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The call stack: from the lines of Python that launch down to where a program stands.
+"""The call stack, from the lines of Python that launch down to where a program stands.
 
-The positions of all programs of a launch.
+The positions of all programs of a launch are here, too.
 """
 
 from __future__ import annotations

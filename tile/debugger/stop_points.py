@@ -1,11 +1,8 @@
-"""Breakpoints: where programs stop, and which ones.
+"""Breakpoints: where programs stop, and which programs stop at a step.
 
-The breakpoints that programs hit at a step.
-
-Conditions of breakpoints, evaluated for all programs of a batch.
-
-A condition over scalars (`i > 3 and program_id(0) == 2`) is evaluated for all programs at once. Any
-other is an expression like those of `p`, evaluated for one program after the other.
+The condition of a breakpoint is evaluated for all programs of a batch: at once, if it is over
+scalars (`i > 3 and program_id(0) == 2`). Any other is an expression like those of `p`, evaluated
+for one program after the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Variables of programs as NumPy values.
+"""Variables of programs as NumPy values, and values as text.
 
-Addresses as users know them: an argument plus an index.
-
-Values as text.
+An address is shown as users know it: an argument plus an index.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Bind a call's arguments to parameters, and separate the launch options from them.
+"""Bind a call's arguments to parameters, and pack them for a launch.
 
-Pack adapted arguments for a launch: as arrays, and NumPy scalars of the parameter's types.
+Binding separates the launch options from the arguments. Packing turns adapted arguments into
+arrays, and NumPy scalars of the parameters' types.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 For each shape of calls of a kernel (the types of arguments, and the names of those passed by name),
 Python source of a launch function is generated and compiled. It does only what such a call needs:
 compute the key that selects a compiled kernel, look it up in one dictionary, and call the backend's
-fast launch (`Repeatable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors the
-function is
+fast launch (`FastLaunchable.bind`). For `add[grid](x, y, out, n, BLOCK=1024)` with torch's tensors
+the function is
 
     def launch(grid, a0=absent, a1=absent, a2=absent, a3=absent, /, *rest, BLOCK=absent, **more):
         if type(a0) is t0 and ... and not rest and not more and cache and alive and ...:
@@ -31,8 +31,6 @@ launch with a key, arguments of other types, hooks, errors, and launches with la
 inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
 (`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
 of an entry has passed all checks of an ordinary launch.
-
-Code generation for the fast path of launches; `tile.runtime.fast_path` shows a whole function.
 
 Arguments passed by name keep their names in the generated source. All other names begin with `~` in
 the templates here, which `Writer.text` replaces by enough underscores to make them unique.

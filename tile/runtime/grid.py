@@ -1,6 +1,7 @@
 """Normalize the grid of a launch to three extents.
 
-Arithmetic on sizes, for grids and blocks on the host and for constants in kernels.
+`cdiv` and `next_power_of_2` compute sizes, for grids and blocks on the host and for constants in
+kernels.
 """
 
 from __future__ import annotations

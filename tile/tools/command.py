@@ -1,6 +1,6 @@
-"""The description of a subcommand of `tile`.
+"""What subcommands of `tile` share: their description, kernels and arguments, tables, programs.
 
-Parse kernels, their arguments and grids from a command line.
+A command line names a kernel, its arguments and its grid.
 
     kernel.py:add                    the kernel `add` of a file
     x=fp32[1823,781]                 an array of random numbers (integers: 0 to 99)
@@ -11,9 +11,7 @@ Parse kernels, their arguments and grids from a command line.
 
 The arrays of a command line are drawn in order from one random generator.
 
-Tables in plain text.
-
-Run a user's program from a command of `tile`, as Python would.
+`run_program` runs a user's program as Python would.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`tile debug`: run kernels under a debugger with pdb's commands.
-
-Run a program under the debugger, and restart it as often as the user asks.
-"""
+"""`tile debug`: run a program under a debugger with pdb's commands, and restart it on request."""
 
 from __future__ import annotations
 

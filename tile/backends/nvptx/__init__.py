@@ -11,8 +11,12 @@ aot              a kernel for C programs
 driver           the CUDA driver: devices, modules, memory, launches, errors
 tensor_maps      tensor maps of a launch's arguments
 host_staging     host arrays copied to the device and back; the current stream
-launch           a loaded kernel, its fault record and its timer
+launch           a loaded kernel
 fast_launch      the same launch again, with other arguments
+fault_report     the error of a failed launch
+kernel_info      resources of a loaded kernel
+event_timer      timers for `do_bench` and the autotuner
+survey           the findings of `tile info`
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Compilation for NVIDIA GPUs: lowering to THREAD IR, LLVM IR, PTX.
+"""Compile a module for NVIDIA GPUs: lower it to THREAD IR, emit LLVM IR, and translate that to PTX.
 
-The text of an LLVM module to PTX, by llvmlite.
+llvmlite translates the text of the LLVM module. Its LLVM ends the process if the code generator
+cannot select an instruction: `emit` writes only what is known to work, and the tests assemble all
+of it for several architectures.
 
-The LLVM in llvmlite ends the process if its code generator cannot select an instruction: `emit`
-writes only what is known to work, and the tests assemble all of it for several architectures.
-
-libdevice: NVIDIA's library of mathematical functions, in LLVM bitcode.
-
-The library is large. The functions that kernels call are extracted from it once a process, in a few
-milliseconds, and only these are linked to a kernel.
+Mathematical functions come from libdevice, NVIDIA's library in LLVM bitcode. The library is large.
+The functions that kernels call are extracted from it once a process, in a few milliseconds, and
+only these are linked to a kernel.
 """
 
 from __future__ import annotations

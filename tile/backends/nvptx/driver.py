@@ -1,9 +1,7 @@
 """The CUDA driver: devices, modules, memory, launches. It is opened at its first use.
 
-The status of every call is checked here, and a failure becomes one of this package's errors,
-explained in words. Contexts are the primary ones, which torch, CuPy and the CUDA runtime use too.
-
-Status codes of the driver as errors that say what to do.
+The status of every call is checked here, and a failure becomes one of this package's errors, which
+says what to do. Contexts are the primary ones, which torch, CuPy and the CUDA runtime use too.
 """
 
 from __future__ import annotations

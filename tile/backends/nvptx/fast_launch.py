@@ -26,10 +26,9 @@ starts inside another. The function does not check whether the kernel's context 
 driver rejects the launch if it is not, and what it rejects is done, or explained, by an ordinary
 launch.
 
-Clusters: adjacent programs of the grid that run at the same time on nearby multiprocessors.
-
 From compute capability 9.0 on, a launch may ask that every `num_ctas` consecutive programs along
-axis 0 form one cluster. What they compute does not depend on it.
+axis 0 form a *cluster*: they run at the same time on nearby multiprocessors. What they compute does
+not depend on it.
 """
 
 from __future__ import annotations

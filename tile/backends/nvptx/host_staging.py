@@ -1,9 +1,10 @@
-"""Host arrays, copied to the device for a launch and back after it.
+"""Host arrays, copied to the device for a launch and back after it, on the current stream.
 
 Views of one array keep sharing memory: arrays whose bytes overlap are copied as one span, from the
 first byte to the last. An array of pointers is copied with the device addresses of its targets.
 
-The current stream of the library that owns the arrays, without importing that library.
+The current stream is that of the library that owns the arrays, which is found without importing
+that library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ptxas, where it is installed: cubins without a driver.
+"""Assemble PTX to cubins by ptxas, without a driver, and cache them on disk.
 
-Kernels as cubins that ptxas assembles and the disk cache keeps; PTX where there is no ptxas.
+Where there is no ptxas, a kernel stays PTX, which the driver compiles.
 
 Assembling takes longer than everything else in a first call. The compiler in the driver is as good,
 and caches its results where it can write, but it gives no access to the binary. The linker in the

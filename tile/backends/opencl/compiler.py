@@ -1,7 +1,4 @@
-"""Compile a module for an OpenCL device: lower it to THREAD IR and emit OpenCL C.
-
-Emit whole functions and programs.
-"""
+"""Compile a module for an OpenCL device: lower it to THREAD IR, and emit a program in OpenCL C."""
 
 from __future__ import annotations
 

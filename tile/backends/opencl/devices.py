@@ -1,16 +1,14 @@
 """Enumerate OpenCL devices, select one, and query its capabilities.
 
-Make OpenCL runtimes visible that the ICD loader does not find by itself.
-
-The loader in pyopencl's wheel reads `*.icd` files, each with the path of a library, from the folder
-that OCL_ICD_VENDORS names, else from /etc/OpenCL/vendors. PoCL and Oclgrind from pip install theirs
-where the loader looks anyway. It never finds Intel's runtime from pip, whose own file holds a path
-of the machine that it was built on, and NVIDIA's driver may come without a file. We therefore
-create a temporary folder with the system's files and files for the other runtimes, which lives as
-long as the loader reads it.
+The ICD loader does not find all runtimes by itself. The loader in pyopencl's wheel reads `*.icd`
+files, each with the path of a library, from the folder that OCL_ICD_VENDORS names, else from
+/etc/OpenCL/vendors. PoCL and Oclgrind from pip install theirs where the loader looks anyway. It
+never finds Intel's runtime from pip, whose own file holds a path of the machine that it was built
+on, and NVIDIA's driver may come without a file. We therefore create a temporary folder with the
+system's files and files for the other runtimes, which lives as long as the loader reads it.
 
 PoCL calls `ld` for every kernel, and ends the process if there is none, or no C compiler with
-libraries to link. On such machines it gets our own linker, `linker.py`.
+libraries to link. On such machines it gets our own linker, `pocl_linker.py`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Pass host arrays to a device: by address, or copied to the device and back.
+"""Pass arguments to a device: users' OpenCL memory, and host arrays by address or as copies.
 
-Views of one array keep sharing memory: arrays whose bytes overlap are copied as one range, from the
-first byte to the last.
-
-Users' OpenCL buffers, arrays and SVM pointers as kernel arguments.
+OpenCL memory is buffers, arrays and SVM pointers. A host array is accessed in place where the
+device can, or copied to the device and back. Views of one array keep sharing memory: arrays whose
+bytes overlap are copied as one range, from the first byte to the last.
 """
 
 from __future__ import annotations

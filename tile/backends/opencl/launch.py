@@ -1,6 +1,6 @@
 """Launch a compiled kernel on the device that its target and its arguments select.
 
-Timers for `do_bench` and for tuning: by OpenCL events, or by the host's clock.
+Timers for `do_bench` and for tuning use OpenCL events, or the host's clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A minimal `ld` for the object files that PoCL compiles, on machines without a linker.
 
-    python linker.py -shared -o kernel.so kernel.so.o [other arguments are ignored]
+    python pocl_linker.py -shared -o kernel.so kernel.so.o [other arguments are ignored]
 
 PoCL compiles each kernel to an object file and calls `ld` to make a shared library; without `ld`,
 or without the libraries of a C compiler, it ends the process. This linker makes a library with one

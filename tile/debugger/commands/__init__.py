@@ -1,6 +1,12 @@
-"""The debugger's prompt: the commands of all classes in one.
+"""The debugger's prompt, which joins the commands of all classes.
 
-The debugger that a `breakpoint()` opens in a program that `tile debug` did not start.
+`open_debugger` opens it at a `breakpoint()` in a program that `tile debug` did not start.
+
+command_base   what the classes of commands share
+running        commands that run programs on
+breakpoints    commands on breakpoints
+data           commands that print values, and that select among programs
+stack          commands that print the call stack and the source; `help`
 """
 
 from __future__ import annotations

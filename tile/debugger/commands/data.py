@@ -1,7 +1,4 @@
-"""Commands that print values.
-
-Commands that select among programs.
-"""
+"""Commands that print values, and commands that select among programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Commands that print the call stack and the source.
+"""Commands that print the call stack and the source, and `help`.
 
-`help`: an overview, each command, and the differences from debugging one Python thread.
+`help` has an overview, each command, and the differences from debugging one Python thread.
 """
 
 from __future__ import annotations

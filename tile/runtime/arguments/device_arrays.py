@@ -1,11 +1,8 @@
 """Arrays in device memory, and their copies in host memory for backends that run on the host.
 
 Aliasing is preserved: arrays whose address ranges overlap are copied into one host buffer, each
-with its own offset and strides.
-
-Element types of arrays: the mapping from NumPy dtypes to IR scalars, and its errors.
-
-Arrays of pointers, for kernels that load the addresses of their arrays from memory.
+with its own offset and strides. Arrays of pointers are for kernels that load the addresses of their
+arrays from memory. `element_type` maps NumPy dtypes to IR scalars, or raises.
 """
 
 from __future__ import annotations

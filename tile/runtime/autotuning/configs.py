@@ -1,6 +1,6 @@
 """Configurations of tuned kernels, their pruning, and the base class of tuners.
 
-User functions that tuners call: their exceptions become a `HookError` with their name.
+Exceptions of user functions that tuners call become a `HookError` with the function's name.
 """
 
 from __future__ import annotations

@@ -1,15 +1,24 @@
-"""THREAD IR to the text of an LLVM module.
+"""Emit THREAD IR as the text of an LLVM module. `RULES` has the rule of every operation.
 
 Fragments are unrolled to scalar registers here and nowhere before: in the text, every register of a
-fragment is an SSA value of its own. Each family of operations has a file with its rules, and
-`rules` joins their tables. `body` holds a function under construction, `module` what stands around
-functions, `types` and `words` the spelling of types, constants and packed registers, `assembler`
-inline PTX for what LLVM has no instruction for.
+fragment is an SSA value of its own.
+
+    functions, module          whole functions, and the parts of a module around them
+    function_builder           a function under construction: its lines, and values of the IR
+    types, vectors             LLVM types and constants; narrow elements in 32-bit registers
+    inline_asm                 inline PTX, for what LLVM has no instruction for
+    arith, math, convert, narrow_floats
+                               arithmetic, real functions and conversions
+    registers, shuffle         fragments and thread indices; shuffles within a warp
+    memory, shared, tma        accesses to memory; mbarriers
+    mma, wgmma                 dots
+    control                    branches, loops, calls
+    pointer_induction          strength reduction of pointers in loops
+    stage_counters             stages of multi-buffers
+    debug                      prints and assertions
 
 The module is written as strings. That is an order of magnitude faster than building it from
 objects, and compile time is time that users wait for.
-
-The rules of all families of operations in one table.
 """
 
 from __future__ import annotations

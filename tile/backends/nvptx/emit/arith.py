@@ -1,6 +1,6 @@
-"""Arithmetic, comparison and selection; `tile/ir/numerics` has the reference semantics.
+"""Emit arithmetic, comparison and selection, on each register by itself.
 
-Operations on each register by itself.
+`tile/ir/semantics/arith.py` has the reference semantics.
 """
 
 from __future__ import annotations

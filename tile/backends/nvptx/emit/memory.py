@@ -1,8 +1,7 @@
-"""Loads and stores of global memory, in vectors, with predicates instead of branches.
+"""Emit accesses to global memory: loads and stores in vectors, and atomics.
 
-Atomic operations on global memory, in inline PTX: LLVM's own lose order and scope.
-
-Where nobody uses the old value, `red` takes the place of `atom`.
+Loads and stores have predicates instead of branches. Atomics are inline PTX: LLVM's own lose order
+and scope. Where nobody uses the old value, `red` takes the place of `atom`.
 """
 
 from __future__ import annotations

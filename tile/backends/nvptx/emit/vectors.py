@@ -1,9 +1,8 @@
 """Narrow elements packed into 32-bit registers, as vector instructions take them.
 
-Loop-carried 16-bit accumulators of wgmma, packed two to a 32-bit register.
-
-wgmma has them packed. With a phi for each element, every iteration would unpack and repack them,
-and would wait for the wgmmas in flight to do so.
+Loop-carried 16-bit accumulators of wgmma are packed two to a register, too, as wgmma has them. With
+a phi for each element, every iteration would unpack and repack them, and would wait for the wgmmas
+in flight to do so.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Elementwise arithmetic, bitwise operations, shifts, comparison and selection.
+"""Emit elementwise arithmetic, bitwise operations, shifts, comparison, selection, real functions.
 
-Convert floats to and from f32, in which floats that are held as bits are computed.
+Floats that are held as bits are converted to f32, computed there, and converted back.
 
-Transcendental functions, roots and rounding by the built-in functions of OpenCL C.
-
-Their accuracy is what the device states. For `exp`, `log`, `sin` and others, the specification's
-error bounds, or those of the device, are within the bounds of `OpDef.ulp`.
+Transcendental functions, roots and rounding use the built-in functions of OpenCL C. Their accuracy
+is what the device states. For `exp`, `log`, `sin` and others, the specification's error bounds, or
+those of the device, are within the bounds of `OpDef.ulp`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class FunctionBuilder:
     """Emit the statements of one function.
 
     A value of the IR is a list of operands, one per register: variables or literals. A buffer is a
-    pointer to local memory. A long fragment is a `RegisterArray` (`rows.py`) that loops iterate
-    over: a C array, or an expression that is emitted at each use.
+    pointer to local memory. A long fragment is a `RegisterArray` that loops iterate over: a C
+    array, or an expression that is emitted at each use.
     """
 
     def __init__(self, source: Source, function: Function, rules: dict[OpDef, Rule]) -> None:

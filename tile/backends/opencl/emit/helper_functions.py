@@ -1,20 +1,17 @@
 """Helper functions in OpenCL C, each with the helpers that it calls.
 
-A float on which the device has no arithmetic is held as its bits: `ushort` for f16 and bf16,
-`uchar` for 8-bit floats. Every rounding is to nearest even unless the name ends in `_rtz`, and
-8-bit floats saturate, as `tile/ir/numerics` defines.
+*Narrow floats*: a float on which the device has no arithmetic is held as its bits: `ushort` for f16
+and bf16, `uchar` for 8-bit floats. Helpers round f32 to narrow floats by its bits. Every rounding
+is to nearest even unless the name ends in `_rtz`, and 8-bit floats saturate, as
+`tile/ir/semantics/cast.py` defines.
 
 Bits that are read or written as `half` are in an array of bytes: with a `ushort`, C's aliasing
 rules let a compiler assume that the `half` is another object, and PoCL then drops the store.
 
-Helper functions in OpenCL C that round f32 to narrow floats by its bits.
-
-Helper functions in inline PTX, which NVIDIA's OpenCL C compiler accepts in `__asm__` statements.
-
-NVIDIA's OpenCL has no sub-groups, no asynchronous copies by single work-items and no warp
-reductions. Its instruction set has all three ("PTX ISA", section "Instruction set"). 32 adjacent
-work-items are a warp. All lanes of a warp take part in shuffles and reductions: the member mask
-is -1.
+*Inline PTX*: NVIDIA's OpenCL C compiler accepts it in `__asm__` statements. NVIDIA's OpenCL has no
+sub-groups, no asynchronous copies by single work-items and no warp reductions. Its instruction set
+has all three ("PTX ISA", section "Instruction set"). 32 adjacent work-items are a warp. All lanes
+of a warp take part in shuffles and reductions: the member mask is -1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Emit loads and stores of global memory, in vectors, each under its mask.
+"""Emit accesses to global memory: loads and stores in vectors, each under its mask, and atomics.
 
 Cache modifiers and eviction priorities are ignored: OpenCL C cannot express them.
-
-Emit atomic operations on global memory.
 
 Atomics of OpenCL 1.2 are relaxed, so fences before and after them implement the memory order.
 Floats are combined by compare-and-swap loops.

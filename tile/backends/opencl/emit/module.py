@@ -1,6 +1,6 @@
-"""The program under construction: its functions, and the declarations before them.
+"""The program under construction: its functions, the declarations before them, and identifiers.
 
-Unique identifiers: the names of Python variables, unless OpenCL C reserves them.
+An identifier is the name of a Python variable, made unique, unless OpenCL C reserves it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """Register arrays: the registers of a long fragment, indexed by an expression of loop variables.
 
 The registers of a long fragment are the elements of an array instead of variables, and an operation
-on them is a loop. An `Index` selects a register: a constant, or a function of loop variables that
-is linear over F2 in their bits. The registers that `frag_shuffle` selects and the offsets of a
-layout are linear in this sense, too, so composing them with an index yields an expression again:
+on them is a loop. A fragment with more registers than the device's limit (`Capabilities.unrolled`)
+is a register array. So is a shorter fragment that a loop over a long one indexes: the offsets of a
+long load, or the operand of a `frag_shuffle` with a long result. `ArraySelection` decides this, and
+which operations are computed at their uses.
+
+An `Index` selects a register: a constant, or a function of loop variables that is linear over F2 in
+their bits. The registers that `frag_shuffle` selects and the offsets of a layout are linear in this
+sense, too, so composing them with an index yields an expression again:
 
     >>> index = Index.of("r", 8).through((0, 1, 2))     # ignore bit 0, move bits 1 and 2 down
     >>> index.text()
     '(r >> 1)'
-
-Decide which fragments are register arrays, and which operations are computed at their uses.
-
-A fragment with more registers than the device's limit (`Capabilities.unrolled`) is a register
-array. So is a shorter fragment that a loop over a long one indexes: the offsets of a long load, or
-the operand of a `frag_shuffle` with a long result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Emit accesses to shared memory: one array in local memory, and typed pointers into it.
 
-Emit asynchronous copies (PTX `cp.async`) from global to local memory, one per work-item.
+Asynchronous copies (PTX `cp.async`) from global to local memory are issued one per work-item.
 """
 
 from __future__ import annotations
