@@ -76,7 +76,7 @@ def _types(use: Use) -> Sequence[Type]:
 def _address(build: Builder, pointers: dict[Any, Value], thread: Value, ty: Type) -> Value:
     pointer = pointers[ty.element]
     if isinstance(ty, Fragment):
-        pointer = build(simt_ops.thread.fill, pointer, count=ty.count)
+        pointer = build(simt_ops.thread.frag_splat, pointer, count=ty.count)
         thread = build(simt_ops.thread.layout_index, layout=in_a_row(ty.count))
     return build(memory.addptr, pointer, thread, stride=ty.element.itemsize)
 
