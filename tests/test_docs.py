@@ -157,3 +157,32 @@ def test_results_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_overviews_stay_short(page: str, most: int) -> None:
     """Details go to `docs/notes`, figures to `docs/results`."""
     assert len((DOCS / f"{page}.md").read_text("utf-8").splitlines()) <= most
+
+
+SOURCES = ("tile", "tests", "benchmarks", "docs", "examples", ".ci")
+NAMED = re.compile(r"`([\w./{},-]+(?:\.py|/))`")
+DESIGN = [
+    ROOT / "CONTRIBUTING.md",
+    DOCS / "architecture.md",
+    *RESULTS.glob("*.md"),
+    *(DOCS / "notes").glob("*.md"),
+]
+
+
+def expanded(name: str) -> list[str]:
+    """Return the paths that a name with braces means, as in a shell."""
+    match = re.search(r"\{([^{}]*)\}", name)
+    if match is None:
+        return [name]
+    ends = (name[: match.start()], name[match.end() :])
+    return [path for part in match[1].split(",") for path in expanded(part.join(ends))]
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_named_files_exist(page: Path) -> None:
+    """A file is named by its path or the end of it, such as `simt/target.py`."""
+    folders = [ROOT / folder for folder in SOURCES]
+    paths = [*folders, *(path for folder in folders for path in folder.rglob("*"))]
+    ends = {f"/{path.relative_to(ROOT).as_posix()}{'/' * path.is_dir()}" for path in paths}
+    names = [path for name in NAMED.findall(page.read_text("utf-8")) for path in expanded(name)]
+    assert [name for name in names if not any(end.endswith(f"/{name}") for end in ends)] == []
