@@ -11,7 +11,7 @@ import tile
 from docs.traced_program import main, transpose
 from tests.pages.browser import Browser
 from tile.diagnostics.pages.svg import times
-from tile.trace_data import Trace
+from tile.diagnostics.trace import Trace
 
 
 @pytest.fixture(scope="module")

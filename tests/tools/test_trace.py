@@ -12,9 +12,9 @@ import pytest
 
 import tile
 from tests.test_timeline import check
+from tile.diagnostics.trace import Trace
 from tile.tools import trace as tool
 from tile.tools.cli import main
-from tile.trace_data import Trace
 
 PROGRAM = """\
 import sys

@@ -240,7 +240,9 @@ SEND = "tma_store %m, %out, %rows, %columns, %pitch, %row, %column\n"
 def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the array after a kernel, and the block that was in the buffer."""
     frame = FRAME.replace(
-        "%o = linear", "%in2 = frag_splat %in {count = 2} : frag<2xptr<f16>>\n  %o = linear", 1
+        "%o = layout_index",
+        "%in2 = frag_splat %in {count = 2} : frag<2xptr<f16>>\n  %o = layout_index",
+        1,
     ).replace(
         "%zero = const",
         "%p = addptr %in2, %line {stride = 2} : frag<2xptr<f16>>\n  %zero = const",

@@ -142,7 +142,7 @@ kernel @k() {
 
 def test_a_copy_is_counted_at_both_ends() -> None:
     counters = Counters()
-    body = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_copy %m, %i, %p\n"
+    body = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_cp_async %m, %i, %p\n"
     run(framed(body), np.zeros(64, np.float32), np.zeros(64, np.float32), counters=counters)
     (copy,) = [op for op in counters.global_accesses if op.name == "shared_cp_async"]
     assert counters.global_accesses[copy] == GlobalCounts(2, 8, 8)

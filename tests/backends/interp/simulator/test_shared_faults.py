@@ -247,7 +247,7 @@ def test_a_vector_that_is_not_aligned() -> None:
 
 # -- copies
 
-COPY = ALLOC + "shared_cp_async %m, %i, %p\ncopy_commit\n"
+COPY = ALLOC + "shared_cp_async %m, %i, %p\ncp_async_commit_group\n"
 WAIT = "cp_async_wait_group {pending = 0}\n"
 
 
@@ -322,7 +322,10 @@ def test_zeros_where_the_mask_of_a_copy_is_false() -> None:
     body = (
         ALLOC + "%ten = const {value = 10} : frag<1xi32>\n"
         "%few = cmp %i, %ten {predicate = lt} : frag<1xi1>\n"
-        "shared_cp_async %m, %i, %p, %few\ncopy_commit\n" + WAIT + LOAD_OWN + "store %q, %z\n"
+        "shared_cp_async %m, %i, %p, %few\ncp_async_commit_group\n"
+        + WAIT
+        + LOAD_OWN
+        + "store %q, %z\n"
     )
     assert np.array_equal(result(body), np.where(np.arange(64) < 10, np.arange(64), 0))
 
@@ -347,7 +350,7 @@ def test_one_thread_copies_for_several() -> None:
     body = (
         ALLOC + ALL_COPY + "%five = const {value = 5} : i32\n"
         "%fifth = cmp %t, %five {predicate = eq} : i1\n"
-        "shared_cp_async %m, %o, %pf, _, %fifth\ncopy_commit\n" + WAIT + "barrier\n"
+        "shared_cp_async %m, %o, %pf, _, %fifth\ncp_async_commit_group\n" + WAIT + "barrier\n"
         "%z = shared_load %m, %o : frag<1xf32>\nstore %q, %z\n"
     )
     assert np.array_equal(result(body), np.zeros(64))
@@ -357,7 +360,7 @@ def test_a_thread_that_does_not_copy_writes_no_zeros() -> None:
     body = (
         ALLOC + STORE + "barrier\n%ten = const {value = 10} : i32\n"
         "%few = cmp %t, %ten {predicate = lt} : i1\n%none = const {value = false} : frag<1xi1>\n"
-        "shared_cp_async %m, %i, %p, %none, %few\ncopy_commit\n"
+        "shared_cp_async %m, %i, %p, %none, %few\ncp_async_commit_group\n"
         + WAIT
         + LOAD_OWN
         + "store %q, %z\n"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import tile
 import tile.language as tl
 from tile.config import config
-from tile.trace_data import MAX_KERNELS, ArrayUse, Counts, KernelUse, Trace
+from tile.diagnostics.trace import Trace
+from tile.trace_data import MAX_KERNELS, ArrayUse, Counts, KernelUse
 
 # One access of one program: the elements of the array that active lanes reach, and all lanes.
 Access = tuple[int, list[int], int]
