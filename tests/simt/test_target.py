@@ -29,15 +29,15 @@ def test_a_missing_field_is_named(field: str) -> None:
     [
         ({"warps": 3}, "a target has no field 'warps'; its fields are name, warp_size"),
         ({"warp_size": 24}, "warp_size of target x is a power of two, not 24"),
-        ({"matrix_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
-        ({"group_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
+        ({"mma_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
+        ({"wgmma_shapes": (MmaShape(3, 3, 3, 3),)}, "no mma instruction is m3n3k3"),
         (
-            {"warp_size": 64, "group_shapes": (MmaShape(64, 8, 16, 16),)},
-            "group_shapes of target x take warps of 32, not of 64",
+            {"warp_size": 64, "wgmma_shapes": (MmaShape(64, 8, 16, 16),)},
+            "wgmma_shapes of target x take warps of 32, not of 64",
         ),
         (
-            {"warp_size": 64, "matrix_loads": True},
-            "matrix_loads of target x take warps of 32, not of 64",
+            {"warp_size": 64, "has_ldmatrix": True},
+            "has_ldmatrix of target x take warps of 32, not of 64",
         ),
     ],
 )

@@ -61,7 +61,7 @@ def butterfly(x: Type, *, axis: int, mask: int) -> Type:
     extent = x.shape[axis]
     require(
         is_power_of_two(extent) and 0 <= mask < extent,
-        f"exchange along an axis of extent {extent} takes a mask from 0 to {extent - 1}, "
+        f"butterfly along an axis of extent {extent} takes a mask from 0 to {extent - 1}, "
         f"not {mask}",
     )
     return x

@@ -46,7 +46,7 @@ def local_alloc(*, at: int = -1, result: Type) -> Type:
 
     Its initial contents are undefined.
     """
-    require(isinstance(result, Shared), f"alloc gives a buffer, not {result}")
+    require(isinstance(result, Shared), f"local_alloc gives a buffer, not {result}")
     require(at >= -1, f"a buffer has an offset of 0 bytes or more, not {at}")
     return result
 
@@ -63,10 +63,10 @@ def local_subview(mem: Type, turn: Type, *, shift: int = 0) -> Type:
 
     Two subviews of one iteration are thus different stages if their shifts are.
     """
-    require(isinstance(mem, Shared), f"slot takes a buffer, not {mem}")
+    require(isinstance(mem, Shared), f"local_subview takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
-    require(turn == I32, f"slot takes an iteration of type i32, not {turn}")
-    require(shift >= 0, f"slot takes a shift of 0 or more, not {shift}")
+    require(turn == I32, f"local_subview takes an iteration of type i32, not {turn}")
+    require(shift >= 0, f"local_subview takes a shift of 0 or more, not {shift}")
     return Shared(mem.dims, mem.of, mem.layout)
 
 

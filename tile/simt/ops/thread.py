@@ -69,7 +69,7 @@ def layout_index(*, layout: LinearLayout, again: bool = False) -> Type:
 @op(levels=THREAD, examples=("%x: f32 | %r = frag_splat %x {count = 4} : frag<4xf32>",))
 def frag_splat(x: Type, *, count: int) -> Type:
     """Return a fragment every register of which is the scalar `x`."""
-    require(not isinstance(x, Fragment), f"fill takes a scalar, not {x}")
+    require(not isinstance(x, Fragment), f"frag_splat takes a scalar, not {x}")
     return Fragment(count, x.element)
 
 

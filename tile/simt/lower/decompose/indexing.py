@@ -103,7 +103,7 @@ def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
 def _low_bits_to_registers(b: LayoutBuilder, x: Value, axis: int) -> Value:
     """Return the elements permuted so that the low bits of their indices are in registers.
 
-    Steps exchange along these bits most often. The order before a sort does not matter.
+    Steps butterfly along these bits most often. The order before a sort does not matter.
     """
     owners = axis_owners(layout_of(x), axis)
     return permute_and_split(b, x, axis, owners.inner_first, (x.type.shape[axis],))

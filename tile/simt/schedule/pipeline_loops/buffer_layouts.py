@@ -35,7 +35,7 @@ def copy_vector(
 ) -> tuple[int, int] | None:
     """Return the axis along which a thread can copy vectors, and their length in elements.
 
-    copy_bytes: the sizes that a lane can copy at once. None if all vectors are shorter than the
+    cp_async_bytes: the sizes that a lane can copy at once. None if all vectors are shorter than the
         least of them.
     """
     best: tuple[int, int] | None = None
@@ -82,7 +82,7 @@ def copy_layout(
 
     vectors: the axis of the copies' vectors and their length in elements. Vectors are contiguous
         in the buffer; as far as that allows, it has no bank conflicts.
-    matrix_loads: True if warps may read the first target by ldmatrix. They do if that takes fewer
+    ldmatrix: True if warps may read the first target by ldmatrix. They do if that takes fewer
         instructions.
 
     Where it costs nothing, consecutive vectors along the axis share a line of the banks, too:
