@@ -21,7 +21,7 @@ import numpy as np
 
 from tile.backends.interp.bytecode import Instruction
 from tile.backends.interp.program_batch import Activation, LaunchContext, ProgramBatch
-from tile.backends.interp.program_batch import Frame as Block
+from tile.backends.interp.program_batch import Frame as BlockFrame
 from tile.backends.interp.stepping import StepInstruction, SteppedLaunch
 from tile.backends.interp.values import Rows
 from tile.debugger.source_files import display_path
@@ -143,13 +143,13 @@ def depth(batch: ProgramBatch) -> int:
     return 1 + sum(_is_call(frame) for frame in batch.frames)
 
 
-def _is_call(frame: Block) -> bool:
+def _is_call(frame: BlockFrame) -> bool:
     return frame.instruction is not None and frame.instruction.op.defn is control.call
 
 
 def kernel_frames(batch: ProgramBatch, row: int) -> list[KernelFrame]:
     """Return the calls of a batch, the kernel first."""
-    calls: list[list[Block]] = []
+    calls: list[list[BlockFrame]] = []
     for frame in batch.frames:
         if calls and calls[-1][0].activation is frame.activation:
             calls[-1].append(frame)
@@ -163,7 +163,7 @@ def kernel_frames(batch: ProgramBatch, row: int) -> list[KernelFrame]:
     return frames
 
 
-def _position(blocks: Sequence[Block]) -> tuple[StepInstruction | None, Instruction | None]:
+def _position(blocks: Sequence[BlockFrame]) -> tuple[StepInstruction | None, Instruction | None]:
     """Return the last step before the position of a call, and the instruction at it."""
     top = blocks[-1]
     within = top.pc < len(top.block.instructions)

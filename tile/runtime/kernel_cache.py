@@ -20,8 +20,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tile import cache as cache_module
 from tile.backends.base import Artifact, Backend, Options, Target
+from tile.cache import CacheEntry, current_cache
 from tile.config import config
 from tile.frontend.python.fingerprint import exact_digest
 from tile.frontend.python.source import DeviceFunction
@@ -41,7 +41,7 @@ def key(
 
     The cache is also not used while the output of passes is requested (TILE_DUMP and similar).
     """
-    if cache_module.current_cache() is None or config.watching:
+    if current_cache() is None or config.watching:
         return None
     identity = backend.identity(target)
     compiler = _compiler()
@@ -106,7 +106,7 @@ def _current_stamp(path: Path) -> str:
 
 def load_kernel(name: str) -> Artifact | None:
     """Return the artifact under a key, if there is one whose input files are unchanged."""
-    cache = cache_module.current_cache()
+    cache = current_cache()
     entry = None if cache is None else cache.get(name)
     if entry is None:
         return None
@@ -130,7 +130,7 @@ def load_kernel(name: str) -> Artifact | None:
 
 def store_kernel(name: str, artifact: Artifact) -> None:
     """Store an artifact under a key."""
-    cache = cache_module.current_cache()
+    cache = current_cache()
     if cache is None:
         return
     facts: dict[str, Any] = {
@@ -147,6 +147,4 @@ def store_kernel(name: str, artifact: Artifact) -> None:
         stage: text.encode() if isinstance(text, str) else text
         for stage, text in artifact.stages.items()
     }
-    cache.put(
-        name, cache_module.CacheEntry(f"{artifact.kernel} for {artifact.target}", facts, parts)
-    )
+    cache.put(name, CacheEntry(f"{artifact.kernel} for {artifact.target}", facts, parts))

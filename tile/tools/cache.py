@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from tile import cache as cache_module
+from tile.cache import DiskCache, cache_folder
 from tile.cache.disk_cache import open_cache
 from tile.config import config
 from tile.tools.command import Command, table
@@ -32,11 +32,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    print(_ACTIONS[options.action](open_cache(cache_module.cache_folder(), config.cache_limit)))
+    print(_ACTIONS[options.action](open_cache(cache_folder(), config.cache_limit)))
     return 0
 
 
-def _list(cache: cache_module.DiskCache) -> str:
+def _list(cache: DiskCache) -> str:
     rows = [
         [entry.title or "(damaged)", _bytes(entry.size), _ago(time.time() - entry.used)]
         for entry in cache.kept()
@@ -44,17 +44,17 @@ def _list(cache: cache_module.DiskCache) -> str:
     return table(["entry", "size", "last used"], rows)
 
 
-def _size(cache: cache_module.DiskCache) -> str:
+def _size(cache: DiskCache) -> str:
     entries = cache.kept()
     size = sum(entry.size for entry in entries)
     return f"{cache.folder}: {len(entries)} entries, {_bytes(size)} of {_bytes(cache.limit)}"
 
 
-def _clear(cache: cache_module.DiskCache) -> str:
+def _clear(cache: DiskCache) -> str:
     return f"{cache.folder}: {cache.clear()} entries removed"
 
 
-_ACTIONS: dict[str, Callable[[cache_module.DiskCache], str]] = {
+_ACTIONS: dict[str, Callable[[DiskCache], str]] = {
     "list": _list,
     "size": _size,
     "clear": _clear,

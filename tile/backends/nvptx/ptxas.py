@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile import cache as cache_module
 from tile._lazy import lazy_import
 from tile.backends.nvptx import driver
+from tile.cache import CacheEntry, current_cache
 from tile.errors import BackendError, ExecutionError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
 
     The driver explains better than ptxas what is wrong with rejected PTX.
     """
-    cache = cache_module.current_cache()
+    cache = current_cache()
     if cache is None:
         return None
     key = "\n".join([_CUBIN, str(driver.version()), device.architecture, kernel, ptx])
@@ -89,8 +89,6 @@ def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
         return None
     cache.put(
         key,
-        cache_module.CacheEntry(
-            f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin}
-        ),
+        CacheEntry(f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin}),
     )
     return cubin

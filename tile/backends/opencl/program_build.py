@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pyopencl as cl
 
-from tile import cache as cache_module
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device, versions_of
 from tile.backends.opencl.launch_metadata import LaunchMetadata
+from tile.cache import CacheEntry, current_cache
 from tile.errors import BackendError
 
 _BINARY = "opencl"
@@ -43,7 +43,7 @@ class Programs:
 
 def _build(device: Device, metadata: LaunchMetadata) -> Any:
     """Return a program, built from its cached binary if the runtime accepts that."""
-    cache = cache_module.current_cache()
+    cache = current_cache()
     if cache is None:
         return _build_text(device, metadata)
     raw = device.raw
@@ -60,7 +60,7 @@ def _build(device: Device, metadata: LaunchMetadata) -> Any:
     binary = _binary_of(program)
     if binary:
         title = f"{metadata.kernel}, built for {device.name}"
-        cache.put(key, cache_module.CacheEntry(title, {}, {_BINARY: binary}))
+        cache.put(key, CacheEntry(title, {}, {_BINARY: binary}))
     return program
 
 

@@ -14,7 +14,7 @@ from tile.debugger.source_files import display_path
 from tile.debugger.variables import MissingError, brief, whole
 from tile.ir.debug_info import RESULT
 from tile.ir.ops.debug import StepKind
-from tile.short_repr import short_repr as brief_text
+from tile.short_repr import short_repr
 
 
 class QuitError(BaseException):
@@ -61,7 +61,7 @@ class CommandBase(cmd.Cmd):
             self.refuse(f"SyntaxError: {error.msg}")
         else:
             text = error.args[0] if isinstance(error, KeyError) and error.args else error
-            self.refuse(f"{type(error).__name__}: {brief_text(text, limit=2000, show=str)}")
+            self.refuse(f"{type(error).__name__}: {short_repr(text, limit=2000, show=str)}")
 
     # -- where programs stand
 

@@ -11,7 +11,7 @@ from tile.debugger.frames import HostFrame, KernelFrame, describe_programs, grou
 from tile.debugger.session import Session
 from tile.debugger.variables import MissingError, brief, kind, show, whole
 from tile.ir.debug_info import RESULT
-from tile.short_repr import short_repr as brief_text
+from tile.short_repr import short_repr
 
 # Commands that only pdb has; they get a message of their own, not that a name is undefined.
 PDB_ONLY = (
@@ -116,7 +116,7 @@ class DataCommands(CommandBase):
             self.listed_values(frame, frame.arguments())
         elif isinstance(frame, HostFrame):
             for name, value in frame.arguments().items():
-                self.say(f"{name} = {brief_text(value, limit=2000)}")
+                self.say(f"{name} = {short_repr(value, limit=2000)}")
         else:
             self.refuse("no function is running")
 
@@ -160,7 +160,7 @@ class DataCommands(CommandBase):
             value = evaluate(text, self.frame, self.session.user_variables)
             return repr(value) if isinstance(self.frame, HostFrame) else show(value)
         except FAILURES as error:
-            return f"({type(error).__name__}: {brief_text(error, show=str)})"
+            return f"({type(error).__name__}: {short_repr(error, show=str)})"
 
     def do_display(self, arg: str) -> None:
         """`display [expression]`.

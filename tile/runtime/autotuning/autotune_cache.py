@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile import cache
+from tile.cache import cache_folder
 from tile.cache.disk_cache import read_regular_file, write_atomically
 from tile.tracebacks import warn
 
 
 def default_folder() -> Path:
     """Return the folder of results if the user names none."""
-    return cache.cache_folder() / "autotune"
+    return cache_folder() / "autotune"
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,12 @@ from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.bank_conflicts import Banks
-from tile.simt.layouts.conversion import Conversion, plan_conversion, through_shared
-from tile.simt.layouts.conversion import SharedConversion as ThroughShared
+from tile.simt.layouts.conversion import (
+    Conversion,
+    SharedConversion,
+    plan_conversion,
+    through_shared,
+)
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.warp_shuffle import WORD_BITS, ShufflePlan
@@ -137,7 +141,7 @@ def plan_tile_conversion(
 ) -> Conversion:
     """Plan the conversion of a tile: within registers, by shuffles, or through shared memory.
 
-    SharedConversion memory is preferred to shuffles where it takes fewer instructions; see
+    Shared memory is preferred to shuffles where it takes fewer instructions; see
     `shuffle_cost`.
     """
     shuffles, banks = target.shuffles, target.banks
@@ -161,7 +165,7 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
     bits = element_bits(value.type.element)
-    if not isinstance(plan_tile_conversion(src, dst, bits, target), ThroughShared):
+    if not isinstance(plan_tile_conversion(src, dst, bits, target), SharedConversion):
         return 0
     most, size = target.shared_bytes // 2, tile_bytes(src, bits)
     return size if size <= most or find_split(src, dst) is None else most
@@ -190,7 +194,7 @@ def shuffle_cost(plan: ShufflePlan, bits: int) -> int:
     return plan.shuffles * words + selections // SELECTIONS_PER_SHUFFLE
 
 
-def shared_cost(plan: ThroughShared, bits: int, banks: Banks) -> int:
+def shared_cost(plan: SharedConversion, bits: int, banks: Banks) -> int:
     """Return the cost of the wavefronts of a warp to store and load, and of two barriers."""
     cost = 2 * BARRIER_COST
     for access in (plan.store, plan.load):
@@ -204,7 +208,7 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     src, dst = layout_of(value), layout_of(op.result)
     bits = element_bits(value.type.element)
     plan = plan_tile_conversion(src, dst, bits, target)
-    if not isinstance(plan, ThroughShared):
+    if not isinstance(plan, SharedConversion):
         return
     cut = find_split(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
     if cut is None:

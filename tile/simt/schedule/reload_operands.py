@@ -8,7 +8,7 @@ from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared, Tile
 from tile.simt import ops
-from tile.simt.layouts.conversion import SharedConversion as ThroughShared
+from tile.simt.layouts.conversion import SharedConversion
 from tile.simt.memory.expose_shared import element_bits, plan_tile_conversion
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
@@ -76,7 +76,7 @@ class _Reloading:
             return False
         if any(user.defn is not mma_dot or user.parent is not loop for user in op.result.users):
             return False
-        return isinstance(self.plan(op), ThroughShared)
+        return isinstance(self.plan(op), SharedConversion)
 
     def plan(self, op: Operation) -> object:
         (value,) = op.inputs
@@ -100,7 +100,7 @@ class _Reloading:
         """Store the operand of a conversion in a buffer, and load it in front of each use."""
         (value,) = op.inputs
         plan, tile = self.plan(op), value.type
-        assert isinstance(plan, ThroughShared) and isinstance(tile, Tile)
+        assert isinstance(plan, SharedConversion) and isinstance(tile, Tile)
         build = LayoutBuilder.before(op)
         mem = build(ops.shared.local_alloc, result=Shared(tile.dims, tile.of, plan.layout))
         mem.name = op.result.name
