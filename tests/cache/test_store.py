@@ -129,14 +129,14 @@ def test_an_entry_that_cannot_be_read_is_made_again(store: DiskCache) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from tile.cache import FastPathEntry, DiskCache
+from tile.cache import CacheEntry, DiskCache
 store = DiskCache(Path(sys.argv[1]), 1 << 14)  # smaller than all entries together
 for turn in range(60):
     for key in range(8):
         found = store.get(str(key))
         assert found is None or found.parts["data"] == bytes([key]) * 4000, key
         if found is None or turn % 3 == 0:
-            store.put(str(key), FastPathEntry(str(key), parts={"data": bytes([key]) * 4000}))
+            store.put(str(key), CacheEntry(str(key), parts={"data": bytes([key]) * 4000}))
 """
 
 

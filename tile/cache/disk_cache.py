@@ -244,7 +244,7 @@ class DiskCache:
         return entry
 
     def put(self, key: str, entry: CacheEntry) -> None:
-        """DiskCache an entry, replacing an older one; then evict old ones beyond the limit."""
+        """Store an entry, replacing an older one; then evict old ones beyond the limit."""
         path = self.path(key)
         if self._is_exposed():
             return

@@ -168,7 +168,7 @@ def assign_layouts(
     (`dot_layouts`), which become `mma_dot` where the target has mma instructions. Loaded and
     expensive values keep their layout through arithmetic, loops and branches. Cheap values
     (indices, constants, pointers made of them) are computed in each layout in which they are used.
-    `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.Tiling`.
+    `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.DotTiling`.
 
         %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
         %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>

@@ -2,7 +2,7 @@
 
 Where the target has an mma instruction for the elements and the tiles are large enough, warps
 execute it together: as warpgroups of four warps (wgmma) if the target has such instructions
-(`group_layouts`), else each warp by itself. Without one, each thread computes a dot of its own by
+(`wgmma_layouts`), else each warp by itself. Without one, each thread computes a dot of its own by
 FMA. The sub-tile of a warp or thread is as square as possible, so that each element of an operand
 is reused as often as possible.
 """

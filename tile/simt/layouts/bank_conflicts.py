@@ -28,7 +28,7 @@ class Banks:
     """The banks of shared memory, and the widest access of one lane.
 
     `abreast`: the SIMD width of targets whose lanes are SIMD lanes and which have no banks; see
-    `neighbours`.
+    `simd_layout`.
     """
 
     count: int = 32

@@ -7,7 +7,7 @@ the functions of position and bank are injective on the space that these lanes w
 their vectors. So each access gives a space on which these functions must have the kernel 0. They
 are chosen one after the other, each so that it halves what the earlier ones left of every space.
 
-For two accesses there always is such a choice (`shared_conversion`). For three there need not be:
+For two accesses there always is such a choice (`conversion`). For three there need not be:
 where lanes of one walk a, of another b, and of a third a + b, one function cannot distinguish all
 three from 0. Then the layout with the fewest wavefronts of those for two is taken.
 

@@ -46,12 +46,12 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     until its async copies have been waited for. Called functions have their buffers above those
     that are live at any call. Raises `OutOfResourcesError` if the target has less.
 
-        %m = local_alloc : shared<64x64xf32, #s>        %m = local_alloc {at = 0} :
-        shared<64x64xf32, #s> %n = local_alloc : shared<64xi8, #t>            %n = local_alloc {at =
-        16384} : shared<64xi8, #t> local_store %m, %x                        local_store %m, %x
-        local_store %n, %y                        local_store %n, %y %z = local_load %m : ...
-        %z = local_load %m : ... %k = local_alloc : shared<64x64xf16, #s>        %k = local_alloc
-        {at = 0} : shared<64x64xf16, #s>
+        %m = local_alloc : shared<64x64xf32, #s>     %m = local_alloc {at = 0} : ...
+        %n = local_alloc : shared<64xi8, #t>         %n = local_alloc {at = 16384} : ...
+        local_store %m, %x                           local_store %m, %x
+        local_store %n, %y                           local_store %n, %y
+        %z = local_load %m : ...                     %z = local_load %m : ...
+        %k = local_alloc : shared<64x64xf16, #s>     %k = local_alloc {at = 0} : ...
     """
     bases: dict[Function, int] = {}
     graph = CallGraph(module)

@@ -107,8 +107,8 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
     shuffles would take longer; such a `butterfly`; and an atomic operation whose result is used by
     more threads than the one that executes it. wgmma operands become buffers, too
-    (`expose_factors`), and stores through descriptors become TMA stores where the target has them
-    (`expose_boxes`). A program has `num_warps` warps. A tile that would take more than half of the
+    (`wgmma_operands`), and stores through descriptors become TMA stores where the target has them
+    (`tma_store`). A program has `num_warps` warps. A tile that would take more than half of the
     shared memory is converted in slices where possible.
 
         %b = convert_layout %a : ...              %m = local_alloc : shared<16x16xf32, #s>

@@ -37,7 +37,7 @@ def dot(ctx: Context, op: Operation) -> Sequence[Value]:
 def row_major(layout: LinearLayout) -> Registers:
     """Return the registers in the order of their elements, the last axis fastest.
 
-    Every register bit moves along one axis; `thread_factors` ensures that.
+    Every register bit moves along one axis; `fma_operand_layouts` ensures that.
     """
     bits: list[int] = []
     for axis in reversed(range(len(layout.outs))):
