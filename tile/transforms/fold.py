@@ -23,9 +23,9 @@ DIVISIONS = frozenset({arith.div, arith.rem})
 def fold_constants(module: Module) -> None:
     """Replace operations on constants by constants.
 
-    %a = const {value = 3} : i32              %a = const {value = 3} : i32
-    %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
-    %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
+        %a = const {value = 3} : i32              %a = const {value = 3} : i32
+        %b = splat %a {shape = (8)} : tile<8xi32> %b = const {value = 3} : tile<8xi32>
+        %c = add %b, %b : tile<8xi32>             %c = const {value = 6} : tile<8xi32>
 
     Division of integers by zero, and signed arithmetic of up to 32 bits that wraps, are not folded,
     so that the interpreter's checks report them.

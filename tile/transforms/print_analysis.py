@@ -27,7 +27,9 @@ Name = Callable[[Value], str]
 def print_axis_info(module: Module) -> None:
     """Print divisibility, contiguity and constancy along each axis.
 
-    %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: divisible 2**30, contiguous 8
+    They follow each operation as a comment:
+
+        %o = arange {start = 0, end = 8} : ...  %o = arange ... // %o: divisible 2**30, contiguous 8
     """
     for function in module:
         info = axis_info(function)
@@ -38,7 +40,9 @@ def print_axis_info(module: Module) -> None:
 def print_ranges(module: Module, *, wraps: bool = True) -> None:
     """Print the interval of each integer, and the operands that conditions narrow.
 
-    %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: 0 to 7
+    They follow each operation as a comment:
+
+        %o = arange {start = 0, end = 8} : ...    %o = arange ... // %o: 0 to 7
     """
     for function in module:
         result = ranges(function, wraps=wraps)
@@ -59,7 +63,9 @@ def print_ranges(module: Module, *, wraps: bool = True) -> None:
 def print_alias(module: Module) -> None:
     """Print the parameters to which each pointer may point, and those that a kernel writes.
 
-    %q = addptr %p, %o {stride = 4} : ...     %q = addptr ... // %q: %p
+    They follow each operation as a comment:
+
+        %q = addptr %p, %o {stride = 4} : ...     %q = addptr ... // %q: %p
     """
     for function in module:
         facts = module_aliases(module)[function.name].facts
@@ -76,7 +82,9 @@ def print_alias(module: Module) -> None:
 def print_uniformity(module: Module) -> None:
     """Print the variation of values among programs.
 
-    %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
+    It follows each operation as a comment:
+
+        %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
     """
     for function in module:
         facts = uniformity(function).facts
@@ -87,8 +95,10 @@ def print_uniformity(module: Module) -> None:
 def print_liveness(module: Module) -> None:
     """Print the number of each operation, and the live range of each value.
 
-    %a = add %x, %x : i32                     %a = add %x, %x : i32 // 1; %a: 1-2
-    return %a                                 return %a             // 2
+    They follow each operation as a comment:
+
+        %a = add %x, %x : i32                     %a = add %x, %x : i32 // 1; %a: 1-2
+        return %a                                 return %a             // 2
     """
     for function in module:
         result = liveness(function)
@@ -105,8 +115,10 @@ def print_liveness(module: Module) -> None:
 def print_call_graph(module: Module) -> None:
     """Print the calls of each function, and the functions in an order with callees first.
 
-    kernel @k calls @f twice                  // @k calls @f (2 calls)
-                                              // bottom up: @f, @k
+    They are printed as comments, before the functions:
+
+        kernel @k calls @f twice                  // @k calls @f (2 calls)
+                                                  // bottom up: @f, @k
     """
     graph = CallGraph(module)
     for line in str(graph).splitlines():

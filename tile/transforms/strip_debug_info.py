@@ -18,8 +18,8 @@ def strip_debug_info(module: Module) -> None:
     Under a debugger, the interpreter runs kernels without any pass and keeps them. Elsewhere they
     have no effect; a warning at the first `breakpoint` says that execution does not stop there.
 
-        debug_step %x {kind = line, variables = ("x")}      %y = add %x, %x : f32
-        %y = add %x, %x : f32                         store %p, %y
+        debug_step %x {kind = line, variables = ("x")}    %y = add %x, %x : f32
+        %y = add %x, %x : f32                             store %p, %y
         breakpoint
         store %p, %y
     """

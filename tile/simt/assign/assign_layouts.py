@@ -164,7 +164,7 @@ def assign_layouts(
 ) -> None:
     """Give every tile a layout, and insert conversions where an operation needs another.
 
-    Memory accesses have coalesced layouts (`coalescing`), dots those of their instructions
+    Memory accesses have coalesced layouts (`coalesce`), dots those of their instructions
     (`dot_layouts`), which become `mma_dot` where the target has mma instructions. Loaded and
     expensive values keep their layout through arithmetic, loops and branches. Cheap values
     (indices, constants, pointers made of them) are computed in each layout in which they are used.

@@ -290,7 +290,9 @@ def coalesced_layout(
 def print_coalescing(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
     """Print the order, vector width and layout of each access to a tile.
 
-    %x = load %p : tile<64xf32>               %x = load %p // order (0), vectors of 4; #linear{...
+    They follow the access as a comment:
+
+        %x = load %p : tile<64xf32>      %x = load %p // order (0), vectors of 4; #linear{...
     """
     for function in module:
         properties = memory_accesses(function, axis_info(function), target)

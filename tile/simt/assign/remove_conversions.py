@@ -63,8 +63,10 @@ def conversions(function: Function) -> list[Operation]:
 def fold(function: Function) -> None:
     """Fold chains of conversions, and remove those to the layout that a value has already.
 
-    %b = convert_layout %a : #b               %c = convert_layout %a : #c
-    %c = convert_layout %b : #c
+    A chain becomes one conversion:
+
+        %b = convert_layout %a : #b               %c = convert_layout %a : #c
+        %c = convert_layout %b : #c
     """
     for op in conversions(function):
         source = op.inputs[0].op

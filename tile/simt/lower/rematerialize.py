@@ -38,7 +38,7 @@ def rematerialize(module: Module) -> None:
         %i = layout_index {layout = #a}           %r = for .. {
         %p = addptr %q, %i {stride = 4}             %d = mma %a, %b, %c
         %r = for .. {                               yield %d
-          %d = mma %a, %b, %c         }
+          %d = mma %a, %b, %c                     }
           yield %d                                %i = layout_index {layout = #a, again = true}
         }                                         %p = addptr %q, %i {stride = 4}
         store %p, %r                              store %p, %r

@@ -161,9 +161,9 @@ def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
     next iteration sink to just before the last dot where that is legal.
 
         %x = load %p                             %b0 = frag_shuffle %b {registers = (0, 1)}
-        %s = mma %a, %b, %z          %s0 = mma %a, %b0, %z0
+        %s = mma %a, %b, %z                      %s0 = mma %a, %b0, %z0
         %e = exp2 %s                             %e0 = exp2 %s0
-        %d = mma %e, %c, %acc        %c0 = frag_shuffle %c {registers = (0, 1)}
+        %d = mma %e, %c, %acc                    %c0 = frag_shuffle %c {registers = (0, 1)}
         yield %d, %x                             %d0 = mma %e0, %c0, %acc
                                                  %b1 = frag_shuffle %b {registers = (2, 3)}
                                                  %s1 = mma %a, %b1, %z0

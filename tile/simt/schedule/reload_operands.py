@@ -32,7 +32,7 @@ def reload_operands(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
         %y = convert_layout %x                    %m = local_alloc : shared<128x64xf16, #s>
         %r = for .. {                             local_store %m, %x
-          %d = mma_dot %y, %b, %c              %r = for .. {
+          %d = mma_dot %y, %b, %c                 %r = for .. {
         }                                           %y = local_load %m
                                                     %d = mma_dot %y, %b, %c
                                                   }

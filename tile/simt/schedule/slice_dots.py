@@ -41,7 +41,7 @@ def slice_dots(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                   }
 
     An operand that would exceed the share of shared memory that `dot_slices` allows is stored
-    one part at a time, in a loop around that one: `local_store_slice %m, %x, %j {axis = -1}`. f16
+    one slice at a time, in a loop around that one: `local_store_slice %m, %x, %j {axis = -1}`. f16
     accumulators are kept in f32 until the last slice.
     """
     for function in module:

@@ -51,7 +51,7 @@ def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                   %c = convert_layout %b : tile<4xf32, ...>
                                                   %r = reduce_region %c : f32 { add }
 
-    Sorts become exchanges with comparisons, and `flip` an exchange; `gather` and `histogram` go
+    Sorts become butterflies with comparisons, and `flip` a `butterfly`; `gather` and `histogram` go
     through buffers in shared memory.
 
         %y = gather %x, %i                        %m = local_alloc : shared<...>

@@ -46,7 +46,7 @@ def insert_barriers(module: Module) -> None:
         %y = local_load %m : ...                  barrier
                                                   %y = local_load %m : ...
         local_store %n, %z                        local_store %n, %z
-        %r = wgmma %n, %o, %c {...}           fence_proxy_async
+        %r = wgmma %n, %o, %c {...}               fence_proxy_async
                                                   barrier
                                                   %r = wgmma %n, %o, %c {...}
     """

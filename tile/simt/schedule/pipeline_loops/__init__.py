@@ -100,7 +100,7 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     iteration computes for it are then stored to two alternating buffers:
 
         %y = exp2 %x                              %stage = local_subview %m, %k
-        %r = wgmma %a, %y, %acc               local_store %stage, %y
+        %r = wgmma %a, %y, %acc                   local_store %stage, %y
         %s = wgmma_wait %r {pending = 0}          %r = wgmma %a, %stage, %acc
                                                   %s = wgmma_wait %r {pending = 1}
 
