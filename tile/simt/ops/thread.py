@@ -83,10 +83,13 @@ def frag_splat(x: Type, *, count: int) -> Type:
 )
 def frag_shuffle(*xs: Type, registers: tuple[int, ...]) -> Type:
     """Return registers of fragments; registers are numbered consecutively over all fragments."""
-    require(len(xs) > 0, "pick takes at least one fragment")
+    require(len(xs) > 0, "frag_shuffle takes at least one fragment")
     first = fragment("frag_shuffle", xs[0])
     for x in xs:
-        require(x.element == first.of, f"pick takes fragments of one element, not {first} and {x}")
+        require(
+            x.element == first.of,
+            f"frag_shuffle takes fragments of one element, not {first} and {x}",
+        )
     total = sum(fragment("frag_shuffle", x).count for x in xs)
     require(
         not registers or (min(registers) >= 0 and max(registers) < total),
@@ -119,7 +122,7 @@ def frag_extract(x: Type, *, register: int = 0) -> Type:
 )
 def shuffle_idx(x: Type, lane: Type) -> Type:
     """Return `x` of lane `lane` of this warp. All lanes of the warp take part."""
-    require(lane == I32, f"shuffle takes a lane of type i32, not {lane}")
+    require(lane == I32, f"shuffle_idx takes a lane of type i32, not {lane}")
     return x
 
 
@@ -218,16 +221,15 @@ def _matrix_registers(
     name: str, held: Shared, offset: Type, matrices: int, transposed: bool
 ) -> int:
     """Return the registers of a lane for matrices of a buffer at some offsets."""
-    moves = name.rpartition("_")[2]
     require(
         is_ldmatrix_element(held.of),
-        f"{name} {moves}s elements of 8, 16 or 32 bits, not {held.of}",
+        f"{name} takes elements of 8, 16 or 32 bits, not {held.of}",
     )
     require(
         not transposed or held.of.itemsize == 2,
         f"{name} transposes elements of 16 bits, not {held.of}",
     )
-    require(matrices in (1, 2, 4), f"{name} {moves}s 1, 2 or 4 matrices, not {matrices}")
+    require(matrices in (1, 2, 4), f"{name} takes 1, 2 or 4 matrices, not {matrices}")
     rows = fragment(name, offset)
     require(rows.of == I32, f"{name} takes offsets of i32, not {offset}")
     return rows.count * matrices * (4 // held.of.itemsize)

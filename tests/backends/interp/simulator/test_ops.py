@@ -150,7 +150,7 @@ def test_shuffle() -> None:
 @pytest.mark.parametrize("number", [32, -1])
 def test_lane_out_of_range(number: int) -> None:
     body = f"%c = const {{value = {number}}} : i32\n%y = shuffle_idx %x, %c : frag<1xf32>\n"
-    with pytest.raises(ExecutionError, match=rf"shuffle reads lane {number} of a warp of 32"):
+    with pytest.raises(ExecutionError, match=rf"shuffle_idx reads lane {number} of a warp of 32"):
         result(body)
     with pytest.raises(ExecutionError, match=r"shuffle_xor by 32 exceeds a warp of 32"):
         result("%y = shuffle_xor %x {mask = 32} : frag<1xf32>\n")

@@ -38,7 +38,7 @@ def shuffle(op: Operation) -> Run:
         if wrong.any():
             row = int(wrong.argmax())
             raise ExecutionError(
-                f"shuffle reads lane {int(lanes[row])} of a warp of {size}",
+                f"shuffle_idx reads lane {int(lanes[row])} of a warp of {size}",
                 loc=op.loc,
                 notes=[f"in {batch.launch.program(int(batch.rows[row]))}"],
             )
