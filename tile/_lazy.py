@@ -7,7 +7,9 @@ written twice: as usual for readers, type checkers and lint-imports, and by name
     if TYPE_CHECKING:
         from tile.frontend.python.code_generator import compile_function
     else:
-        compile_function = late("tile.frontend.python.code_generator", "compile_function")
+        compile_function = lazy_import(
+            "tile.frontend.python.code_generator", "compile_function"
+        )
 
 A module re-exports names lazily by its `__getattr__` (PEP 562):
 

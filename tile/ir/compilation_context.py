@@ -1,7 +1,7 @@
 """The current compilation of a kernel, and its folder in TILE_DUMP.
 
     with compilation("add", lambda: "add(x: *fp32:16, BLOCK=64) for nvptx:sm_90a"):
-        optimise(module)
+        optimize(module)
         lower(module, target)
 
 writes one folder, in which the passes of all pipelines are numbered consecutively. The folder's

@@ -3,7 +3,11 @@
 A declaration is a Python function whose signature is the operation's and whose body is its type
 rule:
 
-    @op(meaning=numerics.permute, keeps_units=True, examples=("%x: tile<4x8xf32> | ...",))
+    @op(
+        semantics=lambda x, *, order: semantics.permute(x, order),
+        unit_axes_broadcast=True,
+        examples=("%x: tile<4x8xf32> | ...",),
+    )
     def trans(x: Type, *, order: tuple[int, ...]) -> Type:
         ...
 

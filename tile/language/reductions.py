@@ -1,9 +1,7 @@
-"""Reductions and scans along an axis of a tile.
+"""Reductions and scans along an axis of a tile, of a kind or with a function of the user.
 
 `axis` is a compile-time int; a negative one counts from the last axis. With axis None, where
 allowed, all elements are reduced. `keep_dims` keeps the reduced axes with extent 1.
-
-Reductions and scans with a user-defined combine function.
 """
 
 from __future__ import annotations
