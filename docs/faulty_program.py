@@ -11,7 +11,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.faults import Report
+from tile.diagnostics.sanitize import Report
 
 
 @tile.jit

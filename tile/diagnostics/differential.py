@@ -1,14 +1,9 @@
 """Differential runs: repeat launches in ways that must not change their results.
 
-Repeat every launch of a program in ways that must not change its results, and compare.
-
 The program's own launch comes first, with all checks; its effects are those that stay. Each other
 way starts from the same contents of the arrays and has the same checks. Faults that only it has are
-reported with its settings, so that they can be reproduced.
-
-Compare what two launches wrote, and tell differences by rounding from others.
-
-The ways in which launches are repeated, none of which may change results.
+reported with its settings, so that they can be reproduced. Differences of results by rounding alone
+are told from others.
 """
 
 from __future__ import annotations

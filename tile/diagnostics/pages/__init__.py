@@ -2,13 +2,12 @@
 
 A page is made from the JSON of a report alone, so a saved report can be drawn later.
 
-- `page.py`: templates, and writing a page to a file.
-- `drawing.py`: heatmaps (counts of the cells of `tile/heatmap.py`) as pictures.
-- `listing.py`, `highlight.py`: source listings with annotated lines.
-- `faults.py`: the page of a report of faults.
-- `trace.py`: the page of a trace.
+This file renders templates and writes pages.
 
-Render templates to pages, and write pages to files.
+- `svg.py`: heatmaps (counts of the cells of `tile/heatmap.py`) as pictures.
+- `source_listing.py`: source listings with annotated lines.
+- `fault_page.py`: the page of a report of faults.
+- `trace_page.py`: the page of a trace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page of a report of faults, made from its JSON.
 
-The pictures of the faults of one line: tiles, grids and arrays with their wrong points.
+Each line with faults has pictures of tiles, grids and arrays with their wrong points.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Source listings: the functions that have annotated lines, with their annotations.
 
-Python source as spans of one color each.
+Python source is highlighted as spans of one color each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heatmaps as pictures: counts of cells as rectangles for SVG, and as a table.
 
-Names and numbers of array elements in pictures, which show arrays in memory order.
+Pictures show arrays in memory order; elements are named by index and number.
 """
 
 from __future__ import annotations

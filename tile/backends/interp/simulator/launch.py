@@ -70,7 +70,7 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
     """Translate a THREAD module to code.
 
     Raises `UnsupportedError` for an operation without a rule, for one that the target does not
-    have, and for a buffer without an offset; `ProductInFlightError` for an accumulator used before
+    have, and for a buffer without an offset; `WgmmaInFlightError` for an accumulator used before
     its wait; `OutOfResourcesError` for more shared memory or threads than the target has.
     """
     shared = shared_bytes(module)
