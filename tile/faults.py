@@ -300,7 +300,7 @@ class FaultLog:
             self._groups[key] = FaultGroup(key, fault.check, fault.loc)
         self._groups[key].add(fault)
 
-    def room(self, fault: Fault) -> int:
+    def remaining(self, fault: Fault) -> int:
         """Return the number of further faults like this one that the report can record."""
         group = self._groups.get(fault.key)
         return MAX_FAULTS if group is None else MAX_FAULTS - len(group.faults)

@@ -33,19 +33,19 @@ def age(store: DiskCache, key: str, seconds: float) -> None:
 
 
 def test_what_was_put_is_found(store: DiskCache) -> None:
-    assert store.get("one") is None and store.kept() == []
+    assert store.get("one") is None and store.entries() == []
     store.put("one", ENTRY)
     store.put("two" * 10000, CacheEntry("other"))
     assert store.get("one") == ENTRY
     assert store.get("two" * 10000) == CacheEntry("other")
-    assert {one.title for one in store.kept()} == {"add for somewhere", "other"}
+    assert {one.title for one in store.entries()} == {"add for somewhere", "other"}
     assert DiskCache(store.folder, 1).get("one") == ENTRY
 
 
 def test_a_later_entry_takes_the_place_of_an_earlier_one(store: DiskCache) -> None:
     store.put("one", ENTRY)
     store.put("one", CacheEntry("again"))
-    assert store.get("one") == CacheEntry("again") and len(store.kept()) == 1
+    assert store.get("one") == CacheEntry("again") and len(store.entries()) == 1
 
 
 @pytest.mark.parametrize("at", [0, 20, 100, -30, -1])
@@ -86,7 +86,7 @@ def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
         age(store, str(number), 100 - number)
     assert store.get("0") is not None  # used just now
     store.put("4", CacheEntry("4", parts={"data": bytes(1000)}))
-    assert {one.title for one in store.kept()} == {"0", "3", "4"}
+    assert {one.title for one in store.entries()} == {"0", "3", "4"}
 
 
 def test_what_was_just_written_stays(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store.put("two", ENTRY)
-    assert store.kept() == [] and store.clear() == 0
+    assert store.entries() == [] and store.clear() == 0
 
 
 def test_an_entry_that_cannot_be_read_is_made_again(store: DiskCache) -> None:
@@ -147,7 +147,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
             _, errors = process.communicate(timeout=120)
             assert process.returncode == 0, errors
     store = DiskCache(tmp_path, 1 << 14)
-    assert sum(one.size for one in store.kept()) <= 1 << 14
+    assert sum(one.size for one in store.entries()) <= 1 << 14
     assert not list(tmp_path.glob("*.tmp"))
 
 
@@ -286,7 +286,7 @@ def test_what_is_no_file_is_no_entry_and_nobody_waits_for_it(store: DiskCache, m
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
         assert store.get("one") is None
-        assert sorted(one.title for one in store.kept()) == ["", "add for somewhere"]
+        assert sorted(one.title for one in store.entries()) == ["", "add for somewhere"]
         store.put("one", ENTRY)
     assert store.get("two") == ENTRY
     assert odd.is_dir() or store.get("one") == ENTRY

@@ -375,7 +375,7 @@ def test_the_store_is_where_the_settings_say(folder: Path) -> None:
     compiled()
     there = cache.current_cache()
     assert there is not None
-    assert [one.title for one in there.kept()] == ["scale for nvptx:sm_80"]
+    assert [one.title for one in there.entries()] == ["scale for nvptx:sm_80"]
 
 
 def test_settings_have_one_text_in_all_processes() -> None:

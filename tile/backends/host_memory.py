@@ -60,5 +60,5 @@ def merged_ranges(kind: type[P], arrays: Iterable[tuple[Array, bool]]) -> list[P
 
 def range_at(ranges: Sequence[P], address: int) -> P | None:
     """Return the range that contains an address, or ends at it; None if there is none."""
-    index = bisect.bisect_right(ranges, address, key=lambda piece: piece.low) - 1
+    index = bisect.bisect_right(ranges, address, key=lambda one: one.low) - 1
     return ranges[index] if index >= 0 and address <= ranges[index].high else None

@@ -280,7 +280,7 @@ class DiskCache:
         """Remove the entry of a key, if there is one."""
         _remove(self.path(key))
 
-    def kept(self) -> list[CacheFile]:
+    def entries(self) -> list[CacheFile]:
         """Return the files of all entries, the most recently used first."""
         files = [CacheFile(*file) for file in self._files(_ENDING)]
         return sorted(files, key=lambda entry: entry.used, reverse=True)
@@ -289,11 +289,11 @@ class DiskCache:
         """Remove all entries and unfinished files, and return the number of entries removed."""
         for path, _, _ in self._files(SUFFIX):
             _remove(path)
-        return sum(_remove(entry.path) for entry in self.kept())
+        return sum(_remove(entry.path) for entry in self.entries())
 
     def _evict(self, written: Path) -> None:
         """Evict the least recently used entries, but never `written`."""
-        entries = self.kept()
+        entries = self.entries()
         total = sum(entry.size for entry in entries)
         if total > self.limit:
             for entry in reversed(entries):

@@ -419,7 +419,7 @@ class Descriptor(Type):
         )
 
     @property
-    def box(self) -> Tile:
+    def block_type(self) -> Tile:
         """The type of the block that one access reads or writes."""
         return Tile(self.dims, self.of)
 

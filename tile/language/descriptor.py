@@ -197,7 +197,7 @@ def store_tensor_descriptor(
     """
     name = "tl.store_tensor_descriptor"
     ty = _descriptor(name, desc)
-    block = cast_to(build, value, ty.box, f"the value of {name}")
+    block = cast_to(build, value, ty.block_type, f"the value of {name}")
     starts = _offsets(build, name, ty, offsets)
     build.op(ops.descriptor_store, desc.value, block.value, *starts)
 
@@ -207,7 +207,7 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
 
     def apply(build: Builder, desc: Tensor, offsets: Sequence[Operand], value: Operand) -> None:
         ty = _descriptor(name, desc)
-        block = cast_to(build, value, ty.box, f"the value of {name}")
+        block = cast_to(build, value, ty.block_type, f"the value of {name}")
         starts = _offsets(build, name, ty, offsets)
         build.op(ops.descriptor_reduce, desc.value, block.value, *starts, kind=kind)
 

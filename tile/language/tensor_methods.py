@@ -62,7 +62,7 @@ DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "bl
 
 def _descriptor_attribute(build: Builder, tensor: Tensor, ty: Descriptor, name: str) -> Any:
     """Return `desc.name` of a descriptor; its shape and strides are runtime values."""
-    properties = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.box}
+    properties = {"type": ty, "dtype": ty.of, "block_shape": ty.dims, "block_type": ty.block_type}
     if name in properties:
         return properties[name]
     parts = {"shape": ops.descriptor_shape, "strides": ops.descriptor_stride}

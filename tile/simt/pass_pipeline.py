@@ -61,7 +61,7 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
     Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
     for an option that no pass has.
     """
-    chosen = {"target": target, "boxes": target.has_tma, **options}
+    chosen = {"target": target, "keep_blocks": target.has_tma, **options}
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

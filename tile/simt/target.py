@@ -61,11 +61,11 @@ class SimtTarget:
     warp_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # Contiguous elements that one vector atomic addition covers, by element.
     vector_atomics: tuple[tuple[Scalar, int], ...] = ()
-    abreast: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
+    simd_width: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
     banks: Banks = field(default=BANKS)
 
     def __post_init__(self) -> None:
-        for name in ("warp_size", "max_threads", "vector_bits", "abreast"):
+        for name in ("warp_size", "max_threads", "vector_bits", "simd_width"):
             value = getattr(self, name)
             if not is_power_of_two(value):
                 raise ArgumentValueError(

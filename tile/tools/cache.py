@@ -39,13 +39,13 @@ def _run(options: argparse.Namespace) -> int:
 def _list(cache: DiskCache) -> str:
     rows = [
         [entry.title or "(damaged)", _bytes(entry.size), _ago(time.time() - entry.used)]
-        for entry in cache.kept()
+        for entry in cache.entries()
     ]
     return table(["entry", "size", "last used"], rows)
 
 
 def _size(cache: DiskCache) -> str:
-    entries = cache.kept()
+    entries = cache.entries()
     size = sum(entry.size for entry in entries)
     return f"{cache.folder}: {len(entries)} entries, {_bytes(size)} of {_bytes(cache.limit)}"
 

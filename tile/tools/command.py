@@ -1,4 +1,4 @@
-"""What subcommands of `tile` share: their description, kernels and arguments, tables, programs.
+"""Common parts of subcommands: their description, kernels and arguments, tables, programs.
 
 A command line names a kernel, its arguments and its grid.
 

@@ -128,13 +128,15 @@ def _across(build: Builder, x: Value, axis: int, dims: tuple[int, ...]) -> Value
 
 
 @module_pass("descriptors-to-pointers")
-def descriptors_to_pointers(module: Module, *, simplify: bool = True, boxes: bool = False) -> None:
+def descriptors_to_pointers(
+    module: Module, *, simplify: bool = True, keep_blocks: bool = False
+) -> None:
     """Lower descriptors to pointers, extents and strides, and their accesses to masked accesses.
 
     Descriptors that pass through loops, branches and calls become several values. Hints state that
     the array's address and its strides are multiples of 16 bytes. Unless `simplify` is false, the
-    result is simplified, and loop-invariant code is hoisted. With `boxes`, `descriptor_pointers`
-    keeps the descriptor block of pointers if the array is known at launch.
+    result is simplified, and loop-invariant code is hoisted. With `keep_blocks`,
+    `descriptor_pointers` keeps the descriptor block of pointers if the array is known at launch.
 
         %d = make_tensor_descriptor %p, %n {block = (8)} : desc<8xf32>
         %x = descriptor_load %d, %i : tile<8xf32>
@@ -154,7 +156,7 @@ def descriptors_to_pointers(module: Module, *, simplify: bool = True, boxes: boo
     if not any(isinstance(value.type, Descriptor) for value in values):
         return
     for function in module:
-        _Expansion(function, boxes and function.kernel).run()
+        _Expansion(function, keep_blocks and function.kernel).run()
     if simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
@@ -163,9 +165,9 @@ def descriptors_to_pointers(module: Module, *, simplify: bool = True, boxes: boo
 class _Expansion:
     """The lowering of the descriptors of one function."""
 
-    def __init__(self, function: Function, boxes: bool) -> None:
+    def __init__(self, function: Function, keep_blocks: bool) -> None:
         self.function = function
-        self.boxes = boxes
+        self.keep_blocks = keep_blocks
         self.components: dict[Value, Components] = {}
         self.replaced: list[Operation] = []  # in program order, so users come later
 
@@ -297,7 +299,7 @@ class _Expansion:
         self, build: Builder, pointers: Value, components: Components, start: Sequence[Value]
     ) -> Value:
         """Annotate pointers with their descriptor block, if requested and known at launch."""
-        if not self.boxes or not start or None in map(launch_value, components.values):
+        if not self.keep_blocks or not start or None in map(launch_value, components.values):
             return pointers
         return build(descriptor.descriptor_pointers, pointers, *components.values, *start)
 

@@ -1,4 +1,4 @@
-"""Text for CPUs whose runtimes run work-items abreast: what they see neighbours in."""
+"""Text for CPUs whose runtimes run work-items as SIMD lanes: contiguous accesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared layouts for lanes that run abreast, and for machines without banks."""
+"""Shared layouts for lanes that are SIMD lanes, and for machines without banks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = blocked([64, 64], [1, 1], [1, 32], [4, 1])
 COLUMNS = blocked([64, 64], [1, 1], [32, 1], [1, 4])
 TILES = blocked([64, 64], [4, 2], [2, 16], [2, 2])
 LAYOUTS = {"rows": ROWS, "columns": COLUMNS, "tiles": TILES}
-ABREAST = Banks(count=1, word_bits=64, vector_bits=8, abreast=16)
+SIMD = Banks(count=1, word_bits=64, vector_bits=8, simd_width=16)
 UNBANKED = Banks(count=1, word_bits=64)
 
 
@@ -32,8 +32,8 @@ def test_neighbours_access_neighbours(store: str, load: str) -> None:
     src, dst = LAYOUTS[store], LAYOUTS[load]
     for shared in (
         simd_layout(src, (dst,), 16),
-        shared_layout(src, (dst,), 32, ABREAST),
-        through_shared(src, dst, 32, ABREAST).layout,
+        shared_layout(src, (dst,), 32, SIMD),
+        through_shared(src, dst, 32, SIMD).layout,
     ):
         assert shared.is_bijective()
         assert (1, 2, 4, 8) in (steps(src, shared), steps(dst, shared))

@@ -83,7 +83,7 @@ def report_faults(batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fau
     launch.report_fault(first_fault)
     if launch.report is None:
         return
-    separate = max(1, launch.report.room(first_fault))
+    separate = max(1, launch.report.remaining(first_fault))
     for index in range(1, min(separate, len(programs))):
         launch.report_fault(of(programs[index : index + 1]))
     merged = programs[separate:]

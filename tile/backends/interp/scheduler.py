@@ -27,7 +27,7 @@ MAX_IDLE_YIELDS = 16
 
 
 class BatchExecutor(Protocol):
-    """What a scheduler asks of its executor, which is `executor.Executor`."""
+    """The scheduler's view of its executor, `executor.Executor`."""
 
     def run(self, batch: ProgramBatch) -> StepResult:
         """Run a batch as far as it goes."""

@@ -121,7 +121,7 @@ class Capabilities:
             warp_reductions=_INTEGERS if self.assembly >= LANE_REDUCTIONS else (),
             narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
-            abreast=self.simd_width,
+            simd_width=self.simd_width,
             banks=self.banks,
         )
 
@@ -130,7 +130,7 @@ class Capabilities:
         """Return the banks of local memory, or one wide bank for a CPU's vectorized lanes."""
         if self.banked:
             return replace(BANKS, vector_bits=self.vector_bits)
-        return replace(_NO_BANKS, vector_bits=self.vector_bits, abreast=self.simd_width)
+        return replace(_NO_BANKS, vector_bits=self.vector_bits, simd_width=self.simd_width)
 
 
 NAMED = {

@@ -140,7 +140,7 @@ def descriptor_load(desc: Type, *offsets: Type) -> Type:
     """Load the block whose first element has the index `offsets`, which may be negative."""
     descriptor = _descriptor("descriptor_load", desc)
     _offsets("descriptor_load", descriptor, offsets)
-    return descriptor.box
+    return descriptor.block_type
 
 
 @op(
@@ -157,7 +157,7 @@ def descriptor_store(desc: Type, value: Type, *offsets: Type) -> None:
     Elements outside the array are not written.
     """
     descriptor = _descriptor("descriptor_store", desc)
-    _value("descriptor_store", descriptor, descriptor.box, value)
+    _value("descriptor_store", descriptor, descriptor.block_type, value)
     _offsets("descriptor_store", descriptor, offsets)
 
 
@@ -182,7 +182,7 @@ def descriptor_reduce(desc: Type, value: Type, *offsets: Type, kind: RMWKind) ->
         f"descriptor_reduce {{kind = {kind}}} is not defined on {descriptor.of}; it takes "
         f"{', '.join(ty.name for ty in allowed)}",
     )
-    _value("descriptor_reduce", descriptor, descriptor.box, value)
+    _value("descriptor_reduce", descriptor, descriptor.block_type, value)
     _offsets("descriptor_reduce", descriptor, offsets)
 
 

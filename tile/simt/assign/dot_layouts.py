@@ -110,18 +110,18 @@ def fma_accumulator_layout(
     lanes: int,
     num_warps: int,
     tiling: DotTiling = DotTiling(),
-    abreast: int = 1,
+    simd_width: int = 1,
 ) -> LinearLayout:
     """Return the layout of the accumulator of an FMA dot; the axes are (batch,) m, n.
 
-    `abreast` lanes, the width of a vector instruction, hold adjacent columns of one row.
+    `simd_width` lanes, the width of a vector instruction, hold adjacent columns of one row.
     """
     batch = extents[:-2]
     warps = _shared_out(batch, extents[-2:], num_warps)
     if tiling.warp_rows and not batch:
         warps = [tiling.warp_rows, num_warps // tiling.warp_rows]
     part = [max(1, extent // count) for extent, count in zip(extents, warps, strict=True)]
-    across = min(abreast, lanes, part[-1])
+    across = min(simd_width, lanes, part[-1])
     rest = [*part[:-1], part[-1] // across]
     threads = _shared_out(rest[:-2], rest[-2:], lanes // across)
     part = [max(1, extent // count) for extent, count in zip(rest, threads, strict=True)]
@@ -227,7 +227,7 @@ def _by_groups(
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTiling) -> DotLayouts:
     result = fma_accumulator_layout(
-        op.result.type.shape, target.warp_size, num_warps, tiling, target.abreast
+        op.result.type.shape, target.warp_size, num_warps, tiling, target.simd_width
     )
     return DotLayouts(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
 

@@ -27,14 +27,14 @@ from tile.simt.layouts.linear_layout import IntArray
 class Banks:
     """The banks of shared memory, and the widest access of one lane.
 
-    `abreast`: the SIMD width of targets whose lanes are SIMD lanes and which have no banks; see
+    `simd_width`: the SIMD width of targets whose lanes are SIMD lanes and which have no banks; see
     `simd_layout`.
     """
 
     count: int = 32
     word_bits: int = 32
     vector_bits: int = 128
-    abreast: int = 1
+    simd_width: int = 1
 
     @property
     def line_bits(self) -> int:

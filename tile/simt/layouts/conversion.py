@@ -224,8 +224,8 @@ def conflict_free(
     The vectors begin with `head`, which the registers of `src` walk and its threads do not. That
     can cost bank conflicts, on the load, where threads that walk it do not share a wavefront.
     """
-    if banks.abreast > 1 and not head:
-        return simd_layout(src, (dst,), banks.abreast)
+    if banks.simd_width > 1 and not head:
+        return simd_layout(src, (dst,), banks.simd_width)
     widest = log2_of(max(1, banks.vector_bits // element_bits), "the elements of a vector")
     line = log2_of(banks.line_bits // element_bits, "the elements of a line")
     word = log2_of(max(1, banks.word_bits // element_bits), "the elements of a word")

@@ -196,7 +196,7 @@ def fma_operand_layouts(acc: LinearLayout, k: int) -> tuple[LinearLayout, Linear
         for column in columns:
             require_type(_axes(acc, column) <= 1, f"a dot in threads has no accumulator of {acc}")
     rank = len(acc.outs)
-    return _factor(acc, rank - 1, k), _factor(acc, rank - 2, k)
+    return _operand_layout(acc, rank - 1, k), _operand_layout(acc, rank - 2, k)
 
 
 def _axes(layout: LinearLayout, column: int) -> int:
@@ -204,7 +204,7 @@ def _axes(layout: LinearLayout, column: int) -> int:
     return sum(map(bool, single.bases(REGISTER)[0]))
 
 
-def _factor(acc: LinearLayout, replaced: int, k: int) -> LinearLayout:
+def _operand_layout(acc: LinearLayout, replaced: int, k: int) -> LinearLayout:
     """Return the accumulator's layout with axis `replaced` replaced by k, all in registers."""
     rank = len(acc.outs)
     axis = rank - 1 if replaced == rank - 1 else rank - 2  # the operand's axis of k

@@ -55,8 +55,8 @@ def shared_layout(
     begin with `head`; with `exact` they are no longer than that.
     """
     loads = tuple(dict.fromkeys(loads))
-    if banks.abreast > 1 and not head:
-        return simd_layout(store, loads, banks.abreast)
+    if banks.simd_width > 1 and not head:
+        return simd_layout(store, loads, banks.simd_width)
     stores = banks.up_to(element_bits << len(head)) if exact else banks
 
     def cost(layout: LinearLayout) -> tuple[int, int]:

@@ -115,12 +115,14 @@ def in_strips(
     return inner * grid_of(OFFSET, strips, order)
 
 
-def simd_layout(store: LinearLayout, loads: Sequence[LinearLayout], abreast: int) -> LinearLayout:
+def simd_layout(
+    store: LinearLayout, loads: Sequence[LinearLayout], simd_width: int
+) -> LinearLayout:
     """Return the layout to which a tile is stored, and from which it is loaded.
 
     All are of (register, lane, warp). Lanes with zero bases access one element in any layout.
     """
-    bits = log2_of(abreast, "the lanes abreast")
+    bits = log2_of(simd_width, "the SIMD width")
     sides = [store, *(load.transpose_outs(*store.out_dims) for load in loads)]
     sides.sort(key=lambda side: f2.rank(side.images(REGISTER)), reverse=True)
     walked = [column for side in sides for column in side.images(LANE)[:bits]]

@@ -192,13 +192,13 @@ class _Body:
         self.loop = loop
         self.ops = list(loop.regions[-1])
         self.position = {op: position for position, op in enumerate(self.ops)}
-        products = [op for op in self.ops if op.defn is _MULTIPLY]
-        self.fed = [op for op in products if op["repeats"][2] % PARTS == 0 and self._is_fed(op)]
+        dots = [op for op in self.ops if op.defn is _MULTIPLY]
+        self.fed = [op for op in dots if op["repeats"][2] % PARTS == 0 and self._is_fed(op)]
         self.between = self._between() if self.fed else set()
 
-    def _is_fed(self, product: Operation) -> bool:
+    def _is_fed(self, mma: Operation) -> bool:
         """Return True if the `a` operand of a dot depends on another dot of this iteration."""
-        waiting, seen = [product["a"]], set[Value]()
+        waiting, seen = [mma["a"]], set[Value]()
         while waiting:
             value = waiting.pop()
             op = value.op

@@ -67,7 +67,7 @@ def butterfly(x: Type, *, axis: int, mask: int) -> Type:
     return x
 
 
-def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], known: Ranges) -> AxisInfo:
+def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], bounds: Ranges) -> AxisInfo:
     (fact,) = facts
     assert fact is not None
     return fact

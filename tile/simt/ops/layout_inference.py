@@ -177,7 +177,7 @@ def _index(op: Operation) -> Layouts:
 
 def _dot(op: Operation) -> Layouts:
     a, _, acc = op.inputs
-    _factors(op, fma_operand_layouts(layout_of(acc), a.type.shape[-1]))
+    _check_operands(op, fma_operand_layouts(layout_of(acc), a.type.shape[-1]))
     return [layout_of(acc)]
 
 
@@ -188,7 +188,7 @@ def _matrix_dot(op: Operation) -> Layouts:
         matrix_layout(value.type.shape, shape, operand, warps)
         for value, operand in zip(op.inputs, Operand, strict=True)
     ]
-    _factors(op, (layouts[0], layouts[1]))
+    _check_operands(op, (layouts[0], layouts[1]))
     require(layout_of(acc) == layouts[2], f"{op.name} adds to {layouts[2]}, not {layout_of(acc)}")
     return [layouts[2]]
 
@@ -202,7 +202,7 @@ def _group_dot(op: Operation) -> Layouts:
     return [layout]
 
 
-def _factors(op: Operation, required: tuple[LinearLayout, LinearLayout]) -> None:
+def _check_operands(op: Operation, required: tuple[LinearLayout, LinearLayout]) -> None:
     for value, layout in zip(op.inputs, required, strict=False):
         require(
             layout_of(value) == layout, f"{op.name} takes an operand of {layout}, not {value.type}"

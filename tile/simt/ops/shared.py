@@ -58,14 +58,14 @@ def local_alloc(*, at: int = -1, result: Type) -> Type:
         f"%s = local_subview %m, %i {{shift = 1}} : shared<4xf32, {_ROW}>",
     ),
 )
-def local_subview(mem: Type, turn: Type, *, shift: int = 0) -> Type:
-    """Return the subview of stage `(turn + shift) mod stages` of a multi-buffer; `turn` is from 0.
+def local_subview(mem: Type, iteration: Type, *, shift: int = 0) -> Type:
+    """Return the subview of stage `(iteration + shift) mod stages`; iterations count from 0.
 
     Two subviews of one iteration are thus different stages if their shifts are.
     """
     require(isinstance(mem, Shared), f"local_subview takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
-    require(turn == I32, f"local_subview takes an iteration of type i32, not {turn}")
+    require(iteration == I32, f"local_subview takes an iteration of type i32, not {iteration}")
     require(shift >= 0, f"local_subview takes a shift of 0 or more, not {shift}")
     return Shared(mem.dims, mem.of, mem.layout)
 

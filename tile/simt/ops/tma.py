@@ -7,16 +7,16 @@ mbarriers form multi-buffers:
 
     %b = local_alloc : shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 3>
     mbarrier_init %b
-    fence_proxy_async                                        makes the mbarriers visible to TMA
-    barrier                                            and to the other threads
-    mbarrier_arrive_expect_tx %b, %turn, %yes {size = 4096}      iteration t uses mbarrier t mod 3
-    tma_load %m, %b, %turn, %yes, %base, ...
-    mbarrier_wait %b, %turn                             all threads may read %m from here on
+    fence_proxy_async                               make the mbarriers visible to TMA
+    barrier                                         and to the other threads
+    mbarrier_arrive_expect_tx %b, %i, %yes {...}    iteration i uses mbarrier i mod 3
+    tma_load %m, %b, %i, %yes, %base, ...
+    mbarrier_wait %b, %i                            all threads may read %m from here on
     barrier
-    mbarrier_inval %b                                    the memory may be reused
+    mbarrier_inval %b                               the memory may be reused
 
 An mbarrier is reused: it counts its *phases*, one for each time that all expected bytes have
-arrived, and iteration t waits for phase t div stages to complete. An iteration is waited for before
+arrived, and iteration i waits for phase i div stages to complete. An iteration is waited for before
 the next one on the same mbarrier sets its expected bytes.
 
 Before a buffer that threads have accessed is filled, they pass a barrier; their writes to it, or
@@ -47,8 +47,8 @@ def _check_mbarriers(name: str, bars: Type) -> Shared:
     return bars
 
 
-def _check_iteration(name: str, turn: Type, active: Type, shift: int) -> None:
-    require(turn == I32, f"{name} takes an iteration of type i32, not {turn}")
+def _check_iteration(name: str, iteration: Type, active: Type, shift: int) -> None:
+    require(iteration == I32, f"{name} takes an iteration of type i32, not {iteration}")
     require(active == I1, f"{name} takes a predicate of type i1, not {active}")
     require(shift >= 0, f"{name} takes a shift of 0 or more, not {shift}")
 
@@ -78,14 +78,14 @@ def mbarrier_inval(bars: Type) -> None:
     ),
 )
 def mbarrier_arrive_expect_tx(
-    bars: Type, turn: Type, active: Type, *, size: int, shift: int = 0
+    bars: Type, iteration: Type, active: Type, *, size: int, shift: int = 0
 ) -> None:
-    """Arrive on the mbarrier of iteration `turn + shift` and expect `size` bytes of TMA loads.
+    """Arrive on the mbarrier of `iteration + shift` and expect `size` bytes of TMA loads.
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
     _check_mbarriers("mbarrier_arrive_expect_tx", bars)
-    _check_iteration("mbarrier_arrive_expect_tx", turn, active, shift)
+    _check_iteration("mbarrier_arrive_expect_tx", iteration, active, shift)
     require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
@@ -94,13 +94,13 @@ def mbarrier_arrive_expect_tx(
     levels=LOWERED,
     examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
 )
-def mbarrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
-    """Wait until all bytes expected for iteration `turn + shift` have arrived; every thread does.
+def mbarrier_wait(bars: Type, iteration: Type, *, shift: int = 0) -> None:
+    """Wait in every thread until all bytes expected for `iteration + shift` have arrived.
 
     The data may then be read by the thread, and by wgmmas that it issues later.
     """
     _check_mbarriers("mbarrier_wait", bars)
-    _check_iteration("mbarrier_wait", turn, I1, shift)
+    _check_iteration("mbarrier_wait", iteration, I1, shift)
 
 
 @op(
@@ -112,9 +112,9 @@ def mbarrier_wait(bars: Type, turn: Type, *, shift: int = 0) -> None:
     ),
 )
 def tma_load(
-    mem: Type, bars: Type, turn: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
+    mem: Type, bars: Type, iteration: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
 ) -> None:
-    """Begin a TMA load of a descriptor block, arriving on the mbarrier of iteration `turn + shift`.
+    """Begin a TMA load of a descriptor block, arriving on the mbarrier of `iteration + shift`.
 
     The array is at `ptr`, of rank 2: `numbers` are its extents (i32), its first stride in elements
     (i64; the last one is 1), and the index of the block's first element (i32), which may be
@@ -123,7 +123,7 @@ def tma_load(
     along the last axis. The first thread issues it, if the iteration is `active`.
     """
     _check_mbarriers("tma_load", bars)
-    _check_iteration("tma_load", turn, active, shift)
+    _check_iteration("tma_load", iteration, active, shift)
     _check_block("tma_load", mem, ptr, numbers)
 
 

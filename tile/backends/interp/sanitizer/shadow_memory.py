@@ -420,7 +420,7 @@ class ShadowMemory:
                 if index and index >= separate.size:
                     break
                 if not index:
-                    limit = max(1, launch.report.room(fault))
+                    limit = max(1, launch.report.remaining(fault))
                     separate, merged = new_cells[:limit], new_cells[limit:]
                 launch.report_fault(replace(fault, count=1))
             if merged.size:

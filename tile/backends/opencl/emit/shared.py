@@ -28,7 +28,7 @@ from tile.simt import ops
 SHARED = "shared"
 
 
-def alloc(builder: FunctionBuilder, op: Operation) -> None:
+def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a buffer at the offset that shared-memory allocation assigned."""
     if op["at"] < 0:
         raise CompilationError(
@@ -41,7 +41,7 @@ def alloc(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, [name])
 
 
-def slot(builder: FunctionBuilder, op: Operation) -> None:
+def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the subview of a multi-buffer for an iteration."""
     mem, iteration = op.inputs
     ty = mem.type
@@ -203,8 +203,8 @@ def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
 
 
 RULES: dict[OpDef, Rule] = {
-    ops.shared.local_alloc: alloc,
-    ops.shared.local_subview: slot,
+    ops.shared.local_alloc: local_alloc,
+    ops.shared.local_subview: local_subview,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_atomic_inc: shared_atomic_inc,

@@ -47,7 +47,7 @@ def alloc(op: Operation) -> Run:
 
 
 @rule(ops.shared.local_subview)
-def slot(op: Operation) -> Run:
+def local_subview(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["shift"]
     stage = buffer.numel * buffer.of.itemsize
 
