@@ -148,7 +148,7 @@ class Machine:
         assert op is not None and isinstance(ty, Shared)
         if op.defn is ops.shared.local_subview:
             whole, at = self.place(op["mem"])
-            turn = (int(self.values[op["turn"]][0]) + op["shift"]) % whole.stages
+            turn = (int(self.values[op["iteration"]][0]) + op["shift"]) % whole.stages
             return ty, at + turn * ty.bytes
         if op["at"] >= 0:
             return ty, op["at"]

@@ -26,7 +26,7 @@ TIGHT = replace(GENERIC, shared_bytes=1024)  # which leaves nothing to spare
 
 def together(*wanted: tuple[tuple[int, int], Scalar, int]) -> Module:
     """A kernel that uses buffers of some shapes, types and numbers of stages at one time."""
-    kernel = Function("k", [I32], ["turn"], kernel=True)
+    kernel = Function("k", [I32], ["iteration"], kernel=True)
     build = LayoutBuilder(kernel.body)
     held = []
     for line, (shape, element, stages) in enumerate(wanted, 1):

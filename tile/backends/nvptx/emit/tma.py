@@ -72,7 +72,7 @@ def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
 
 def _mbarrier(builder: FunctionBuilder, op: Operation) -> SharedAddress:
     """Return the address of the mbarrier of an iteration."""
-    address, iteration = builder.buffers[op["bars"]], builder.scalar(op["turn"])
+    address, iteration = builder.buffers[op["bars"]], builder.scalar(op["iteration"])
     return stage_address(builder, address, iteration, op["shift"], _buffer(op))
 
 
@@ -94,7 +94,7 @@ def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Retry until the phase has completed; each try suspends the thread for a while by itself."""
     address = _mbarrier(builder, op)
-    parity = parity_of(builder, builder.scalar(op["turn"]), op["shift"], _buffer(op).stages)
+    parity = parity_of(builder, builder.scalar(op["iteration"]), op["shift"], _buffer(op).stages)
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"

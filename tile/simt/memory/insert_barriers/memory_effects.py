@@ -325,7 +325,7 @@ def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) 
     stage: Stage = FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.local_subview:
-            stage = stage_of(mem.op["turn"]).later(mem.op["shift"])
+            stage = stage_of(mem.op["iteration"]).later(mem.op["shift"])
         mem = mem.op["mem"]
     alloc = mem.op
     if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["at"] < 0:
