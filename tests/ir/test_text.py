@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.analysis.random_ir import functions
 from tests.filecheck import ERROR
@@ -17,7 +19,7 @@ from tile.ir.core import Function, Module
 from tile.ir.declare import OPS
 from tile.ir.ops import arith, control, debug, memory
 from tile.ir.parser import parse_module, parse_type
-from tile.ir.printer import print_module, print_op
+from tile.ir.printer import affine_map, print_module, print_op, print_value
 from tile.ir.types import (
     ALL,
     BF16,
@@ -28,12 +30,14 @@ from tile.ir.types import (
     I32,
     I64,
     U64,
+    Fragment,
     Pointer,
     Scalar,
     Tile,
     Type,
 )
 from tile.location import Loc
+from tile.simt.ops import thread
 from tile.tools.opt import chunks
 
 TESTS = Path(__file__).parent.parent
@@ -163,6 +167,41 @@ def test_tuples_and_enumerations(order: tuple[int, ...]) -> None:
     assert isinstance(cached["cache"], memory.CacheModifier)
     assert volatile["volatile"] is True
     assert volatile["cache"] is memory.CacheModifier.NONE
+
+
+def shuffled(registers: tuple[int, ...]) -> str:
+    """Return the text of a shuffle's `registers`, which must be read back as they are."""
+    function = Function("f", [Fragment(1024, F32)], ["x"])
+    build = Builder(function.body)
+    build(thread.frag_shuffle, function.args[0], registers=registers)
+    read = through_text(build, function).body.first
+    assert read is not None
+    assert read["registers"] == registers
+    return re.findall(r"registers = (.*)\}", print_op(read))[0]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1023), st.lists(st.integers(0, 1023), min_size=4, max_size=8), st.data())
+def test_affine_tuples_are_short(offset: int, images: list[int], data: st.DataObject) -> None:
+    registers = affine_map(offset, images)
+    text = shuffled(registers)
+    assert text == (f"{offset} ^ linear{images}" if offset else f"linear{images}")
+    # A tuple with one element off the map is listed.
+    changed = data.draw(st.integers(0, len(registers) - 1))
+    others = (*registers[:changed], registers[changed] ^ 1, *registers[changed + 1 :])
+    assert shuffled(others) == str(others)
+
+
+@given(st.integers(0, 5).flatmap(lambda n: st.tuples(*[st.integers(0, 3)] * 2**n)))
+def test_tuples_are_read_and_printed(registers: tuple[int, ...]) -> None:
+    shuffled(registers)
+
+
+def test_affine_tuples_by_example() -> None:
+    assert shuffled(tuple(range(16))) == "linear[1, 2, 4, 8]"
+    assert shuffled((16, 16, 20, 20, 17, 17, 21, 21) * 2) == "16 ^ linear[0, 4, 1, 0]"
+    assert shuffled((0, 1, 2, 3, 4, 5, 6, 7)) == "(0, 1, 2, 3, 4, 5, 6, 7)"
+    assert print_value((-1,) * 16) == str((-1,) * 16)
 
 
 def test_an_operand_that_is_absent() -> None:
@@ -322,6 +361,18 @@ WRONG = [
     (body("%y = program_id {axis 0} : i32"), "expected `=`, found `0`", 2, "0}"),
     (body("%y = cmp %x, %x {predicate = below} : i1"), "expected one of eq, ne, lt", 2, "below"),
     (body("%y = reshape %t {shape = 8} : tile<8xf32>"), "expected `(`, found `8`", 2, "8}"),
+    (
+        body("%y = reshape %t {shape = 8 ^ 1} : tile<8xf32>"),
+        "expected `linear`, found `1`",
+        2,
+        "1}",
+    ),
+    (
+        body(f"%y = reshape %t {{shape = linear{[1] * 21}}} : tile<8xf32>"),
+        "`linear` takes at most 20 images, not 21",
+        2,
+        "linear",
+    ),
     (body("%y = call %x {callee = f} : f32"), "expected a function, such as @f", 2, "f}"),
     (body("device_assert %t {message = no}"), "expected a string, found `no`", 2, "no"),
     (body("%y = neg %x : f32 loc(3)"), "expected a file name, found `3`", 2, "3)"),

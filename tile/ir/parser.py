@@ -24,6 +24,7 @@ from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Sy
 from tile.ir.declare import OPS
 from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
+from tile.ir.printer import affine_map
 from tile.ir.types import (
     LAYOUTS,
     SCALARS,
@@ -52,10 +53,12 @@ _TOKEN = re.compile(
     |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))
     |(?P<word>[A-Za-z_][\w\-]*)
     |(?P<arrow>->)
-    |(?P<punctuation>[{}()<>,:=\-])
+    |(?P<punctuation>[{}()<>\[\],:=^\-])
     """,
     re.VERBOSE,
 )
+
+_MAX_MAP_BITS = 20  # bounds the memory that a short text can demand
 
 
 @dataclass(frozen=True)
@@ -297,6 +300,8 @@ class _Parser:
         self.fail(f"expected one of {', '.join(str(m.value) for m in kind)}, found `{text}`", token)
 
     def sequence(self, annotation: Any) -> tuple[Any, ...]:
+        if annotation is int and (self.at("linear") or self.tokens[self.position + 1].text == "^"):
+            return self.affine_map()
         self.expect("(")
         values = []
         while not self.accept(")"):
@@ -304,6 +309,22 @@ class _Parser:
             if not self.at(")"):
                 self.expect(",")
         return tuple(values)
+
+    def affine_map(self) -> tuple[int, ...]:
+        """Parse `offset ^ linear[images]`, or without an offset; the printer explains it."""
+        offset = 0
+        if not self.at("linear"):
+            offset = self.integer()
+            self.expect("^")
+        start = self.expect("linear")
+        self.expect("[")
+        images = [self.integer()]
+        while self.accept(","):
+            images.append(self.integer())
+        self.expect("]")
+        if len(images) > _MAX_MAP_BITS:
+            self.fail(f"`linear` takes at most {_MAX_MAP_BITS} images, not {len(images)}", start)
+        return affine_map(offset, images)
 
     def attributes(self, defn: OpDef) -> dict[str, Any]:
         """Parse `{name = value, ...}`, or nothing."""

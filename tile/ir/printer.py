@@ -17,6 +17,10 @@ the regions by name, each with its arguments:
       yield %c
     }
 
+A tuple of 16 or more integers that is an affine map over F2 from the bits of the index prints as
+this map: `16 ^ linear[0, 4, 1, 2]` has at index i the xor of 16 and the entries at the set bits of
+i, so it is (16, 16, 20, 20, 17, ...). `linear[1, 2, 4, 8]` is (0, 1, ..., 15).
+
 A module with layouts begins with aliases for them, as in `#a = #linear{...}`.
 
 An absent optional operand prints as `_`. A value is named after its Python variable, with a number
@@ -29,6 +33,7 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
@@ -40,6 +45,8 @@ LAYOUT = re.compile(r"#[a-z]+\{[^{}]*\}")
 # Returns the comment printed after an operation (None: the function). The second argument returns
 # the name under which a value is printed.
 Note = Callable[[Operation | None, Callable[[Value], str]], str]
+
+MIN_MAP_BITS = 4  # shorter tuples, such as shapes, are easier to read as they are
 
 
 def print_module(module: Module, *, locations: bool = False) -> str:
@@ -84,10 +91,31 @@ def print_value(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(print_value, value)) + ")"
+        return _as_map(value) or "(" + ", ".join(map(print_value, value)) + ")"
     if isinstance(value, Type | int | float) or is_layout(value):
         return str(value)
     raise TypeError(f"{value!r} is not an attribute value")
+
+
+def affine_map(offset: int, images: Sequence[int]) -> tuple[int, ...]:
+    """Return the map of 0 to 2**n - 1 that xors `offset` with the images of an index's set bits."""
+    values = [offset]
+    for image in images:
+        values += [value ^ image for value in values]
+    return tuple(values)
+
+
+def _as_map(values: tuple[object, ...]) -> str:
+    """Return the text of a long tuple of integers as an affine map, or "" if it is none."""
+    bits = len(values).bit_length() - 1
+    if bits < MIN_MAP_BITS or len(values) != 1 << bits or any(type(v) is not int for v in values):
+        return ""
+    numbers = cast("tuple[int, ...]", values)
+    offset = numbers[0]
+    images = [numbers[1 << bit] ^ offset for bit in range(bits)]
+    if min(numbers) < 0 or affine_map(offset, images) != numbers:
+        return ""
+    return f"{f'{offset} ^ ' if offset else ''}linear[{', '.join(map(str, images))}]"
 
 
 def print_loc(loc: Loc) -> str:

@@ -44,7 +44,7 @@ kernel @factors(%x: ptr<f32>, %n: i32) {
   %f = load %x : f32
   %b = frag_splat %f {count = 2} : frag<2xf32>
   %c = frag_splat %f {count = 8} : frag<8xf32>
-  %turned = frag_shuffle %a {registers = (0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)}
+  %turned = frag_shuffle %a {registers = linear[2, 4, 8, 1]}
     : frag<16xf32>
   %d = fma_dot %turned, %b, %c {sizes = (1, 8, 1, 2)} : frag<8xf32>
   BEHIND

@@ -77,6 +77,7 @@ def frag_splat(x: Type, *, count: int) -> Type:
     levels=THREAD,
     examples=(
         "%x: frag<4xf32> | %r = frag_shuffle %x {registers = (2, 0)} : frag<2xf32>",
+        "%x: frag<16xf32> | %r = frag_shuffle %x {registers = linear[2, 4, 8, 1]} : frag<16xf32>",
         "%x: frag<1xf32>, %y: frag<1xf32> | %r = frag_shuffle %x, %y {registers = (0, 1)} : "
         "frag<2xf32>",
     ),
@@ -93,7 +94,7 @@ def frag_shuffle(*xs: Type, registers: tuple[int, ...]) -> Type:
     total = sum(fragment("frag_shuffle", x).count for x in xs)
     require(
         not registers or (min(registers) >= 0 and max(registers) < total),
-        f"pick from {total} registers takes numbers from 0 to {total - 1}, not {registers}",
+        f"frag_shuffle of {total} registers takes numbers from 0 to {total - 1}, not {registers}",
     )
     return Fragment(len(registers), first.of)
 
