@@ -220,6 +220,16 @@ class Config:
         False,
         "also check for global-memory races between threads of one program (interp, level thread)",
     )
+    cuda_path = Variable(
+        "CUDA_PATH",
+        str,
+        "",
+        "root folder of a CUDA toolkit, to find libdevice and ptxas that no wheel brings",
+        CompileEffect.NONE,  # a cached kernel records the libdevice that it was linked to
+    )
+    cuda_home = Variable(
+        "CUDA_HOME", str, "", "the same as CUDA_PATH, which takes precedence", CompileEffect.NONE
+    )
     python_breakpoint = Variable(
         "PYTHONBREAKPOINT",
         str,

@@ -9,7 +9,7 @@ from tile.errors import UnsupportedError
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "interp:generic": (),
-    "nvptx:sm_90a": ("llvmlite", "cuda.bindings", "cuda.pathfinder"),
+    "nvptx:sm_90a": ("llvmlite",),
     "opencl:generic": ("pyopencl",),
 }
 

@@ -248,7 +248,7 @@ WARM: dict[str, set[str]] = {
     "tile.ir": {"types"},
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
-        *("launch_metadata", "ptxas", "tensor_maps"),
+        *("launch_metadata", "ptxas", "tensor_maps", "toolkit"),
     },
     **{
         name: set()

@@ -12,9 +12,6 @@ import pkgutil
 from tile.backends.base import Backend
 from tile.errors import BackendError
 
-# The extra of the distribution that installs a backend's packages, if not named as the backend.
-EXTRAS = {"nvptx": "cuda"}
-
 
 @functools.cache
 def names() -> tuple[str, ...]:
@@ -43,7 +40,7 @@ def get(name: str) -> Backend:
             raise
         raise BackendError(
             f"the {name} backend needs the package {error.name!r}, which is not installed; "
-            f"pip install 'tile-compiler[{EXTRAS.get(name, name)}]' brings it"
+            f"pip install 'tile-compiler[{name}]' brings it"
         ) from error
     backend: Backend = module.BACKEND
     return backend

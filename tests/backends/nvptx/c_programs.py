@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cuda import pathfinder
+
+from tile.backends.nvptx import toolkit
 
 
 def compiler() -> str:
@@ -22,10 +23,10 @@ def compiler() -> str:
 
 def cuda_h() -> str:
     """The folder of cuda.h, or a visible skip."""
-    found = pathfinder.find_nvidia_header_directory("cudart")
-    if found is None or not Path(found, "cuda.h").is_file():
+    found = toolkit.find_file("include/cuda.h")
+    if found is None:
         pytest.skip("cuda.h is not installed; pip install nvidia-cuda-runtime brings it")
-    return str(found)
+    return str(found.parent)
 
 
 def build(folder: Path, *sources: str, libraries: tuple[str, ...] = ()) -> Path:

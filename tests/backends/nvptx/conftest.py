@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-for package in ("llvmlite", "cuda.bindings", "cuda.pathfinder"):
+for package in ("llvmlite", "cuda.bindings"):
     pytest.importorskip(package, reason=f"{package} is not installed")

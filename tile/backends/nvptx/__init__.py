@@ -6,6 +6,7 @@ target           capabilities of each architecture
 compiler         lowering, emission, and PTX by llvmlite with functions of libdevice
 emit             THREAD IR to the text of an LLVM module
 launch_metadata  what the launcher must know of a kernel
+toolkit          files of the CUDA toolkit: libdevice, ptxas
 ptxas            cubins by ptxas, and their disk cache
 aot              a kernel for C programs
 driver           the CUDA driver: devices, modules, memory, launches, errors

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from tile.backends.base import Artifact, ExportedParameter
 from tile.backends.nvptx import ptxas
-from tile.backends.nvptx.architectures import has_clusters
-from tile.backends.nvptx.fast_launch import PORTABLE
+from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, has_clusters
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
@@ -95,7 +94,7 @@ def header(
     text = _HEADER
     replacements = {  # in this order: replacements contain further words to replace
         "@clusters@": _CLUSTERS if cluster > 1 else "",
-        "@allow@": _ALLOW if cluster > PORTABLE else "",
+        "@allow@": _ALLOW if cluster > PORTABLE_CLUSTER else "",
         "@launch@": _CLUSTERED if cluster > 1 else _PLAIN,
         "@cooperative@": _COOPERATIVE if cooperative else "",
         "@guard@": guard,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+PORTABLE_CLUSTER = 8  # programs of a cluster that all devices with clusters support; some more
+
 _NAME = re.compile(r"sm_(\d{2,3})([af]?)")
 
 

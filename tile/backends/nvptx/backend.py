@@ -1,4 +1,8 @@
-"""The backend for NVIDIA GPUs. Modules that only compilation needs are imported lazily."""
+"""The backend for NVIDIA GPUs.
+
+Modules that only compilation needs are imported lazily, and so are those that only launches need:
+without `cuda-python`, kernels compile for the architecture that a target names.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +21,23 @@ from tile.backends.base import (
     Requirement,
     Target,
 )
-from tile.backends.nvptx import driver
-from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.errors import BackendError
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.aot import files
     from tile.backends.nvptx.compiler import compile_module, without_maps
+    from tile.backends.nvptx.driver import current_architecture, device_of
+    from tile.backends.nvptx.launch import LoadedKernel
     from tile.backends.nvptx.survey import survey
     from tile.ir.core import Module
 else:
     files = lazy_import("tile.backends.nvptx.aot", "files")
     compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
     without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
+    current_architecture = lazy_import("tile.backends.nvptx.driver", "current_architecture")
+    device_of = lazy_import("tile.backends.nvptx.driver", "device_of")
+    LoadedKernel = lazy_import("tile.backends.nvptx.launch", "LoadedKernel")
     survey = lazy_import("tile.backends.nvptx.survey", "survey")
 
 
@@ -43,15 +50,15 @@ class NvptxBackend:
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
         """Add an architecture to a target: that of the first array's device, else the current one.
 
-        Raises `BackendError` if the target names none and there is no device.
+        Raises `BackendError` if the target names none and there is no device, or no `cuda-python`.
         """
         if target.arch:
             return target
         try:
             for array in arrays:
                 if array.device.partition(":")[0] in self.devices:
-                    return Target(self.name, driver.device_of(array).architecture)
-            return Target(self.name, driver.current_architecture())
+                    return Target(self.name, device_of(array).architecture)
+            return Target(self.name, current_architecture())
         except BackendError as error:
             error.notes.append(
                 "to compile without a device, name an architecture: tile.compile(..., "

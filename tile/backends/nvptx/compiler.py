@@ -18,13 +18,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cuda import pathfinder
 from llvmlite import binding as llvm
 
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.emit.module import DATA_LAYOUT, TRIPLE
 from tile.backends.nvptx.target import Architecture, architecture
+from tile.backends.nvptx.toolkit import find_libdevice
 from tile.errors import BackendError
 from tile.ir.compilation_context import compilation
 from tile.ir.core import Module
@@ -34,16 +34,15 @@ from tile.simt.pass_pipeline import lower
 from tile.transforms.pass_pipeline import optimize
 
 
-@functools.cache
-def path() -> Path:
-    """Return the path of the library: in a CUDA toolkit, or in the wheel `nvidia-nvvm`."""
-    try:
-        return Path(pathfinder.find_bitcode_lib("device"))
-    except pathfinder.BitcodeLibNotFoundError as error:
+def libdevice() -> Path:
+    """Return the path of libdevice. Raises `BackendError` if there is none."""
+    path = find_libdevice()
+    if path is None:
         raise BackendError(
             "libdevice.10.bc, in which exp, log, sin and others are, was not found; "
             "pip install nvidia-nvvm brings it"
-        ) from error
+        )
+    return path
 
 
 def functions(names: Iterable[str]) -> llvm.ModuleRef:
@@ -54,7 +53,7 @@ def functions(names: Iterable[str]) -> llvm.ModuleRef:
 @functools.cache
 def _extract(names: frozenset[str]) -> bytes:
     # parsing again is faster than copying a parsed module
-    module = llvm.parse_bitcode(path().read_bytes())
+    module = llvm.parse_bitcode(libdevice().read_bytes())
     module.triple = TRIPLE
     module.data_layout = DATA_LAYOUT
     for function in module.functions:
@@ -172,7 +171,7 @@ def compile_module(
         parameters=tiles.parameters,
         written=tiles.written,
         facts=emitted.metadata.data(),
-        inputs=(path(),) if emitted.libdevice_functions else (),
+        inputs=(libdevice(),) if emitted.libdevice_functions else (),
     )
 
 

@@ -15,11 +15,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cuda.bindings import driver as cuda
-
 from tile.backends.base import DeviceMemory
 from tile.backends.nvptx.architectures import has_clusters, native
 from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
+
+try:
+    from cuda.bindings import driver as cuda
+except ModuleNotFoundError as missing:
+    raise BackendError(
+        "kernels are launched on NVIDIA GPUs through the package 'cuda-python', which is not "
+        "installed; pip install 'tile-compiler[cuda]' brings it"
+    ) from missing
 
 _R = cuda.CUresult
 
@@ -246,6 +252,32 @@ def ordinal_of(address: int) -> int:
     _open()
     attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     return int(check(cuda.cuPointerGetAttribute(attribute, address), "finding an array's device"))
+
+
+def describe_devices() -> list[str]:
+    """Describe the driver and every device, a line each, without making contexts.
+
+    Raises `BackendError` if there are none.
+    """
+
+    def describe(ordinal: int) -> str:
+        device = check(cuda.cuDeviceGet(ordinal), "opening a device")
+
+        def ask(attribute: object) -> int:
+            return int(check(cuda.cuDeviceGetAttribute(attribute, device), "asking a device"))
+
+        name = check(cuda.cuDeviceGetName(96, device), "asking a device").rstrip(b"\0").decode()
+        major = ask(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        minor = ask(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        shared = ask(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        memory = int(check(cuda.cuDeviceTotalMem(device), "asking a device"))
+        return (
+            f"{ordinal}: {name}, {native(major, minor)}, {memory >> 30} GiB, "
+            f"{shared >> 10} KiB of shared memory for a program"
+        )
+
+    devices = list(map(describe, range(_open())))
+    return [f"driver for CUDA {version_text(version())}", *devices]
 
 
 # -- functions that the launch fast path calls without the wrapper of cuda.bindings

@@ -45,8 +45,6 @@ from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED, warn
 
-PORTABLE = 8  # programs of a cluster that every device with clusters supports; some support more
-
 # A CUlaunchAttribute with the extents of a cluster (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION): its id,
 # and a union of 64 bytes. And the end of a CUlaunchConfig: the address of the attributes, and their
 # number.

@@ -13,10 +13,9 @@ import numpy as np
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, FastLaunch, Grid, KernelInfo, LaunchArgument, Timer
 from tile.backends.nvptx import driver, ptxas
-from tile.backends.nvptx.architectures import runs
+from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, runs
 from tile.backends.nvptx.fast_launch import (
     FORMATS,
-    PORTABLE,
     Clusters,
     Parameter,
     build_fast_launch,
@@ -24,7 +23,7 @@ from tile.backends.nvptx.fast_launch import (
 from tile.backends.nvptx.host_staging import current_stream, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
-from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
+from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
 from tile.tracebacks import warn
 
 if TYPE_CHECKING:
@@ -173,9 +172,7 @@ class LoadedKernel:
                 f"`{self.name}` takes {metadata.shared_bytes} bytes of shared memory, and device "
                 f"{device.ordinal} has {device.shared_bytes} for a program"
             )
-        loaded = ptxas.load(
-            self.ptx, metadata.kernel, device, metadata.shared_bytes, cooperative=self._cooperative
-        )
+        loaded = self._load_code(device)
         clusters = self._clusters(loaded, device)
         faults = FaultRecord(loaded, metadata) if metadata.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
@@ -183,10 +180,27 @@ class LoadedKernel:
         kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, clusters)
         return kernel
 
+    def _load_code(self, device: driver.Device) -> driver.Loaded:
+        """Load a cubin if there is one that the driver takes, else PTX; the device is current."""
+        kernel = self.metadata.kernel
+        load = functools.partial(
+            driver.Loaded,
+            kernel=kernel,
+            shared_bytes=self.metadata.shared_bytes,
+            cooperative=self._cooperative,
+        )
+        cubin = ptxas.cubin(self.ptx, kernel, device.architecture, driver.version())
+        if cubin is not None:
+            try:
+                return load(cubin)
+            except (BackendError, ExecutionError):
+                pass  # a driver that is older than ptxas may reject its cubins
+        return load(driver.image(self.ptx))
+
     def _clusters(self, loaded: driver.Loaded, device: driver.Device) -> Clusters:
         """Return the clusters of launches on a device. Raises `OutOfResourcesError` if none fit."""
         clusters = Clusters.on(device, self.name, self._cluster)
-        if clusters.size > PORTABLE:
+        if clusters.size > PORTABLE_CLUSTER:
             loaded.allow_clusters_of(clusters.size)
         if clusters.size > 1 and not loaded.clusters(self.metadata.threads, clusters.size):
             raise OutOfResourcesError(

@@ -16,24 +16,17 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tile._lazy import lazy_import
-from tile.backends.nvptx import driver
+from tile.backends.nvptx.toolkit import roots
 from tile.cache import CacheEntry, current_cache
-from tile.errors import BackendError, ExecutionError
-
-if TYPE_CHECKING:
-    from cuda.pathfinder import find_nvidia_binary_utility
-else:  # a kernel whose cubin is on disk needs no ptxas
-    find_nvidia_binary_utility = lazy_import("cuda.pathfinder", "find_nvidia_binary_utility")
+from tile.errors import BackendError
 
 
 @functools.cache
 def find() -> str | None:
-    """Return the path of ptxas: in the wheel `nvidia-cuda-nvcc`, a CUDA toolkit, or on PATH."""
-    path: str | None = find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
-    return path
+    """Return the path of ptxas, in a wheel or a CUDA toolkit or on PATH, or None."""
+    programs = (shutil.which("ptxas", path=str(root / "bin")) for root in roots())
+    return next(filter(None, programs), None) or shutil.which("ptxas")
 
 
 def assemble(ptx: str, arch: str, program: str) -> tuple[bytes, str]:
@@ -55,28 +48,16 @@ def assemble(ptx: str, arch: str, program: str) -> tuple[bytes, str]:
 _CUBIN = "cubin of a whole program"
 
 
-def load(
-    ptx: str, kernel: str, device: driver.Device, shared_bytes: int, *, cooperative: bool
-) -> driver.Loaded:
-    """Load a kernel on a device, which is the current one."""
-    cubin = _cubin(ptx, kernel, device)
-    if cubin is not None:
-        try:
-            return driver.Loaded(cubin, kernel, shared_bytes, cooperative=cooperative)
-        except (BackendError, ExecutionError):
-            pass  # a driver that is older than ptxas may reject its cubins
-    return driver.Loaded(driver.image(ptx), kernel, shared_bytes, cooperative=cooperative)
-
-
-def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
+def cubin(ptx: str, kernel: str, arch: str, driver_version: int) -> bytes | None:
     """Return a cubin from the disk cache or ptxas; None without a cache, or if ptxas fails.
 
-    The driver explains better than ptxas what is wrong with rejected PTX.
+    The driver explains better than ptxas what is wrong with rejected PTX. `driver_version` is that
+    of the driver that loads the cubin.
     """
     cache = current_cache()
     if cache is None:
         return None
-    key = "\n".join([_CUBIN, str(driver.version()), device.architecture, kernel, ptx])
+    key = "\n".join([_CUBIN, str(driver_version), arch, kernel, ptx])
     entry = cache.get(key)
     if entry is not None and _CUBIN in entry.parts:
         return entry.parts[_CUBIN]
@@ -84,11 +65,8 @@ def _cubin(ptx: str, kernel: str, device: driver.Device) -> bytes | None:
     if program is None:
         return None
     try:
-        cubin, _ = assemble(ptx, device.architecture, program)
+        code, _ = assemble(ptx, arch, program)
     except BackendError:
         return None
-    cache.put(
-        key,
-        CacheEntry(f"{kernel}, assembled for {device.architecture}", {}, {_CUBIN: cubin}),
-    )
-    return cubin
+    cache.put(key, CacheEntry(f"{kernel}, assembled for {arch}", {}, {_CUBIN: code}))
+    return code
