@@ -13,9 +13,11 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir import semantics
+from tile.ir.declare import OPS
+from tile.ir.ops import math as math_ops
 from tile.ir.types import SCALARS
 
-REAL = "exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn rsqrt floor ceil".split()
+REAL = [defn.name for defn in OPS if defn.accepts == math_ops.REALS]
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -11,17 +11,12 @@ from tile.tools.cli import main
 from tile.tools.reference import PAGES, page
 
 ROOT = Path(__file__).parents[2]
-STUBS = {
-    "stub": "tile/language/__init__.pyi",
-    "math-stub": "tile/language/_math.pyi",
-    "random-stub": "tile/language/_random.pyi",
-}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_not_stale(name: str) -> None:
-    path = STUBS.get(name, f"docs/{name}.md")
-    assert (ROOT / path).read_text() == page(name), f"run `tile reference {name} > {path}`"
+    path = ROOT / PAGES[name].path
+    assert path.read_text() == page(name), "run `python -m tile reference --write`"
 
 
 def test_everything_is_documented() -> None:

@@ -117,7 +117,7 @@ def cast(
 
 
 @member
-def to(
+def to_(
     build: Builder,
     input: Operand,
     dtype: Any,

@@ -225,7 +225,9 @@ for _kind in ops.REDUCE_KINDS:
 
 
 @descriptor_member("gather")
-def descriptor_gather(build: Builder, desc: Tensor, x_offsets: Tensor, y_offset: Operand) -> Tensor:
+def descriptor_gather_(
+    build: Builder, desc: Tensor, x_offsets: Tensor, y_offset: Operand
+) -> Tensor:
     """Read N columns of M arbitrary rows of an array.
 
     The descriptor has two axes and a block of shape (1, N). `x_offsets` is a tile of M integers,
@@ -239,7 +241,7 @@ def descriptor_gather(build: Builder, desc: Tensor, x_offsets: Tensor, y_offset:
 
 
 @descriptor_member("scatter")
-def descriptor_scatter(
+def descriptor_scatter_(
     build: Builder, desc: Tensor, value: Tensor, x_offsets: Tensor, y_offset: Operand
 ) -> None:
     """Write N columns of M arbitrary rows of an array; see `desc.gather`.

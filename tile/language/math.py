@@ -22,27 +22,6 @@ from tile.language.core.static_args import compile_time_bool
 from tile.language.core.tensor import Tensor
 from tile.language.operators import emit
 
-__all__ = [
-    "abs",
-    "ceil",
-    "cos",
-    "div_rn",
-    "erf",
-    "exp",
-    "exp2",
-    "fdiv",
-    "floor",
-    "fma",
-    "log",
-    "log2",
-    "rsqrt",
-    "sin",
-    "sqrt",
-    "sqrt_rn",
-    "tanh",
-    "umulhi",
-]
-
 
 def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
     """Emit a function of one real number; raise `CompilationError` if a cast is missing."""

@@ -14,7 +14,7 @@ from tile.language import (
     indexing,
     math,
     memory,
-    reduce,
+    reductions,
     selection,
     shape,
     standard,
@@ -24,13 +24,12 @@ from tile.language.core.tensor import Tensor
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
-    memory,
-    reduce,
     creation,
     descriptor,
     indexing,
     math,
-    reduce,
+    memory,
+    reductions,
     selection,
     shape,
     standard,

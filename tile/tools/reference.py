@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-import tile.language as tl
+import tile
 import tile.language.math as language_math
 import tile.language.random as language_random
 from tile.ir.core import ALL_LEVELS, Level, OpDef
@@ -23,18 +25,22 @@ from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
 from tile.tools.command import Command
-from tile.tools.stub import module_stub_page, stub_page
+from tile.tools.stub import functions, functions_page, module_stub_page, stub_page
 from tile.transforms.pass_pipeline import TILE
 
-DESCRIPTION = """\
-Print a reference page as Markdown, or a type stub, generated from declarations.
+SOURCE_TREE = Path(tile.__file__).parents[1]
 
-  tile reference language > docs/language.md    the functions of tl.*
-  tile reference ir > docs/ir.md                the operations of the IR
-  tile reference passes > docs/passes.md        the passes, with IR before and after
-  tile reference stub > tile/language/__init__.pyi        the stub of tl.*
-  tile reference math-stub > tile/language/_math.pyi      the stub of tl.math
-  tile reference random-stub > tile/language/_random.pyi  the stub of tl.random
+DESCRIPTION = """\
+Print what is generated from declarations: a reference page as Markdown, or a type stub.
+
+  tile reference language       docs/language.md: the functions of tl.*
+  tile reference ir             docs/ir.md: the operations of the IR
+  tile reference passes         docs/passes.md: the passes, with IR before and after
+  tile reference functions      tile/language/_functions.py: the names of the functions of tl.*
+  tile reference stub           tile/language/__init__.pyi: the stub of tl.*
+  tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
+  tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
+  tile reference --write        write each to its file in the source tree of this package
 """
 
 LANGUAGE_HEAD = """\
@@ -112,16 +118,15 @@ pass on the left and after it on the right. `tile opt FILE -p PASS` runs a singl
 def language_page() -> Iterator[str]:
     """Yield the lines of the page on `tl.*`."""
     yield LANGUAGE_HEAD
-    functions = [f for name in tl.__all__ if isinstance(f := getattr(tl, name), Builtin)]
-    functions.sort(key=lambda f: (f.__module__, f.name))
-    for module, family in groupby(functions, key=lambda f: f.__module__):
+    declared = sorted(functions().values(), key=lambda f: (f.__module__, f.name))
+    for module, family in groupby(declared, key=lambda f: f.__module__):
         yield f"## {module.rpartition('.')[2]}\n"
         for function in family:
             yield f"### `tl.{function.name}({_parameters(function)})`\n"
             yield f"{inspect.getdoc(function)}\n"
     yield "## methods of descriptors\n"
     for name, function in sorted(DESCRIPTOR_MEMBERS.items()):
-        if function not in functions:
+        if function not in declared:
             yield f"### `desc.{name}({_parameters(function, skip=1)})`\n"
             yield f"{inspect.getdoc(function)}\n"
 
@@ -219,27 +224,47 @@ def _levels(defn: PassDef) -> str:
     return defn.before.value + after
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {
-    "language": language_page,
-    "ir": ir_page,
-    "passes": passes_page,
-    "stub": stub_page,
-    "math-stub": partial(module_stub_page, language_math),
-    "random-stub": partial(module_stub_page, language_random),
+@dataclass(frozen=True)
+class Page:
+    """A generated file: its path in the source tree and the function that yields its lines."""
+
+    path: str
+    lines: Callable[[], Iterator[str]]
+
+
+PAGES: dict[str, Page] = {
+    "language": Page("docs/language.md", language_page),
+    "ir": Page("docs/ir.md", ir_page),
+    "passes": Page("docs/passes.md", passes_page),
+    "functions": Page("tile/language/_functions.py", functions_page),
+    "stub": Page("tile/language/__init__.pyi", stub_page),
+    "math-stub": Page("tile/language/_math.pyi", partial(module_stub_page, language_math)),
+    "random-stub": Page("tile/language/_random.pyi", partial(module_stub_page, language_random)),
 }
 
 
 def page(name: str) -> str:
     """Return a whole page."""
-    return "\n".join(PAGES[name]()).rstrip("\n") + "\n"
+    return "\n".join(PAGES[name].lines()).rstrip("\n") + "\n"
+
+
+def write_pages() -> None:
+    """Write every page to its file."""
+    for name, entry in PAGES.items():
+        (SOURCE_TREE / entry.path).write_text(page(name), "utf-8")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("page", choices=PAGES, help="which page")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("page", nargs="?", choices=PAGES, help="which page")
+    target.add_argument("--write", action="store_true", help="write every page to its file")
 
 
 def _run(options: argparse.Namespace) -> int:
-    print(page(options.page), end="")
+    if options.write:
+        write_pages()
+    else:
+        print(page(options.page), end="")
     return 0
 
 

@@ -138,7 +138,13 @@ def _erf_f64(x: Array) -> Array:
     return far
 
 
-def _function(name: str, doc: str, f32: Unary, f64: Unary | None = None) -> Unary:
+def elementwise(f32: Unary, f64: Unary | None = None) -> Unary:
+    """Return the reference semantics of a function of floats, named like `f32`.
+
+    f64: the function of f64 values, if it differs. Narrow floats are computed in f32 and rounded
+    once.
+    """
+    name = f32.__name__
     narrow = each((F16, BF16), through_f32_unary(f32))
     table: ByDtype[Unary] = ByDtype(name, {**narrow, F32: f32, F64: f64 or f32})
 
@@ -146,30 +152,12 @@ def _function(name: str, doc: str, f32: Unary, f64: Unary | None = None) -> Unar
         return table[x.dtype](x)
 
     apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = doc
     return apply
 
 
-def _rsqrt(x: Array) -> Array:
+def rsqrt(x: Array) -> Array:
+    """Return 1 / sqrt(x) with two roundings."""
     return np.reciprocal(np.sqrt(x))
-
-
-exp = _function("exp", "e to the power x.", np.exp)
-exp2 = _function("exp2", "2 to the power x.", np.exp2)
-log = _function("log", "The natural logarithm.", np.log)
-log2 = _function("log2", "The logarithm to base 2.", np.log2)
-sin = _function("sin", "The sine of x in radians.", np.sin)
-cos = _function("cos", "The cosine of x in radians.", np.cos)
-tanh = _function("tanh", "The hyperbolic tangent.", np.tanh)
-sqrt = _function("sqrt", "The square root, correctly rounded.", np.sqrt)
-rsqrt = _function("rsqrt", "1 / sqrt(x) with two roundings.", _rsqrt)
-erf = _function(
-    "erf", "The error function; within 1 ulp in f32 and 2 ulp in f64.", erf_f32, erf_f64
-)
-floor = _function("floor", "The greatest integral value that is not above x.", np.floor)
-ceil = _function("ceil", "The least integral value that is not below x.", np.ceil)
-trunc = _function("trunc", "The integral part of x.", np.trunc)
-rint = _function("rint", "The nearest integral value, to even on a tie.", np.rint)
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:

@@ -4,6 +4,9 @@ A builtin is an ordinary function whose first parameter is the IR builder. `@bui
 parameter: a kernel calls `tl.load(pointer, mask)`, and the compiler calls
 `load.emit(build, pointer, mask)`. A type checker reads the stub of `tile.language`. Arguments are
 `Tensor`s for runtime values, or plain Python objects for compile-time values.
+
+`tl` has every builtin of the modules of `tile.language` whose name in Python ends in no underscore.
+The underscore is not part of a builtin's name in kernels.
 """
 
 from __future__ import annotations
