@@ -1,7 +1,54 @@
 """The language of kernels: `import tile.language as tl`.
 
-A kernel from the disk cache needs only `tl.constexpr`, so all other names are imported on first
-use. `FUNCTIONS` names the functions; type checkers read the stub.
+These functions are called inside a `@tile.jit` function, after `import tile.language as tl`. A
+*tile* is a block of elements whose extents are compile-time powers of two. Most functions take
+tiles, scalars and Python numbers, broadcast them as NumPy does, and promote their types as Triton
+does.
+
+## Statements
+
+Kernels can use expressions with all of Python's operators, chained comparisons, `and`, `or`, `not`
+and conditional expressions; assignments (augmented, annotated, of tuples); `if`, `for` over
+`range`, `tl.range` and `tl.static_range`, `while`, `break`, `continue`, `return` anywhere,
+`assert`, `pass`; and calls of other `@tile.jit` functions, which may return tuples and have keyword
+parameters and defaults.
+
+- A parameter annotated `tl.constexpr` is a compile-time constant, as tile extents must be. So is a
+  name assigned as `x: tl.constexpr = ...`. An `if` on a constant compiles only the branch taken.
+- For other parameters of a kernel, an annotation such as `n: tl.int64`, `f: "fp16"`, `p: "*fp32"`,
+  `x: float` (fp32) or `b: bool` sets the type, whatever number is passed; a number out of its range
+  is an error. `p: tl.const` is a pointer that the kernel only reads through. Other annotations are
+  ignored: a Python integer is an `int32`, or else the first of `int64` and `uint64` that can hold
+  it; a Python or NumPy float is a `float32`; a NumPy integer keeps its type; an array is a pointer.
+- A name that is assigned in a loop or in a branch keeps its type and shape.
+- Kernels can read globals that are `tl.constexpr(...)` objects, functions, modules or types.
+- `/` of integers returns a float. `//` and `%` truncate towards zero, as in C: `-7 // 2` is -3 and
+  `-7 % 2` is -1. Between compile-time numbers they follow Python. `>>` of a signed integer is an
+  arithmetic shift, even if the shift amount is unsigned.
+- A *descriptor*, made by `tl.make_tensor_descriptor` or passed as a `tile.TensorDescriptor`, is an
+  array with bounds. It is loaded and stored in blocks and has no arithmetic; it may be assigned,
+  loop-carried, passed to functions and returned.
+- Integers wrap at their width, and the wrapped values are exact. It is an error, though, if signed
+  arithmetic that leads to an address or to the mask of an access wraps: the compiler decides how
+  many contiguous elements an access takes as if it did not wrap. Offsets beyond 2**31 need `int64`.
+- `(start + tl.arange(0, N)) % n` is known to be contiguous in runs if `start` cannot be negative,
+  such as a multiple of `tl.program_id(0)`, and `n` is a multiple of 16. For other numbers,
+  `tl.assume` states it: `tl.assume(start >= 0)`.
+- A literal assigned to a name is an `int32` or `float32`.
+- `breakpoint()` opens the debugger if the interpreter runs the kernel (see debugging.md); GPU
+  backends ignore it, with a warning.
+
+## Editors and type checkers
+
+The package has type stubs: mypy and pyright check kernels, and editors complete members and show
+signatures. `tl.tensor`, `tl.tensor_descriptor` and the element types annotate parameters; a
+parameter annotated with `tl.constexpr` or an element type accepts any argument. Type checkers apply
+Python's rules to Python's objects, which differ from the compiler's rules in two cases:
+
+- For them, the variable of a loop over `range` is an `int`. Over `tl.range` it is a tensor, with
+  methods: `i.to(tl.int64)`.
+- A name that is first assigned a Python number has no methods. Start with a tensor if you need
+  them: `tl.zeros((), tl.float32)`, `tl.to_tensor(0.0)`.
 """
 
 from tile._lazy import LazyNames
@@ -9,6 +56,8 @@ from tile.language._functions import FUNCTIONS
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 
+# A kernel from the disk cache needs only `tl.constexpr`, so all other names are imported on first
+# use. `FUNCTIONS` names the functions; type checkers read the stub.
 _TYPES = (
     "bfloat16 const dtype float16 float32 float64 float8e4nv float8e5 int1 int8 int16 int32 int64 "
     "pi32_t pointer_type uint8 uint16 uint32 uint64"

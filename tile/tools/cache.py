@@ -1,17 +1,5 @@
-"""`tile cache`: list, measure or clear the compilation cache on disk."""
+"""`tile cache`: list or clear the compilation cache.
 
-from __future__ import annotations
-
-import argparse
-import time
-from collections.abc import Callable
-
-from tile.cache import DiskCache, cache_folder
-from tile.cache.disk_cache import open_cache
-from tile.config import config
-from tile.tools.command import Command, table
-
-DESCRIPTION = """\
 Compiled kernels are cached on disk, where other processes find them.
 
   tile cache list     the entries, the most recently used one first
@@ -23,15 +11,28 @@ are removed first), and TILE_CACHE=0 disables the cache. Cached code runs with y
 a folder that other users own or can write is not used.
 """
 
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from tile.cache import DiskCache, cache_folder
+from tile.cache.disk_cache import open_cache
+from tile.config import config
+from tile.tools.command import table
+
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
 _TIMES = ((86400, "days"), (3600, "hours"), (60, "minutes"))
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     parser.add_argument("action", choices=sorted(_ACTIONS))
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     print(_ACTIONS[options.action](open_cache(cache_folder(), config.cache_limit)))
     return 0
 
@@ -73,6 +74,3 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"
     return "just now"
-
-
-COMMAND = Command("cache", "list or clear the compilation cache", DESCRIPTION, _configure, _run)

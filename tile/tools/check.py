@@ -1,42 +1,12 @@
-"""`tile check`: run a program under all checks, and repeat its launches in equivalent ways."""
+r"""`tile check`: run a program under all checks.
 
-from __future__ import annotations
-
-import argparse
-import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tile._lazy import lazy_import
-from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
-from tile.errors import ArgumentValueError
-from tile.faults import parse_checks
-from tile.tools.command import (
-    Command,
-    load_kernel,
-    parse_arguments,
-    parse_constant,
-    parse_grid,
-    run_program,
-    table,
-)
-
-if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
-    from tile.diagnostics.pages.fault_page import check_page
-else:  # pages need a library that nothing else needs
-    check_page = lazy_import("tile.diagnostics.pages.fault_page", "check_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
-
-DESCRIPTION = """\
 Run a program on the interpreter under all checks, and repeat its launches in other ways, each on
 the same contents of the arrays. Report faults with their lines, and results that depend on what
 they should not depend on.
 
   tile check program.py                       a program; arguments after its name are passed to it
   tile check -m pytest tests/test_mine.py     a module, as with python -m
-  tile check --grid "cdiv(n, BLOCK)" --vary BLOCK=64,128 \\
+  tile check --grid "cdiv(n, BLOCK)" --vary BLOCK=64,128 \
       kernel.py:add x=fp32[1000] y=fp32[1000] out=fp32[1000]:0 n=1000 BLOCK=256
                                               one kernel, on arrays of random numbers
 
@@ -55,8 +25,37 @@ a fault, a difference or a launch that was not checked (one from another thread)
 of the program.
 """
 
+from __future__ import annotations
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile._lazy import lazy_import
+from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
+from tile.errors import ArgumentValueError
+from tile.faults import parse_checks
+from tile.tools.command import (
+    load_kernel,
+    parse_arguments,
+    parse_constant,
+    parse_grid,
+    run_program,
+    table,
+)
+
+if TYPE_CHECKING:
+    from tile.diagnostics.pages import write_page
+    from tile.diagnostics.pages.fault_page import check_page
+else:  # pages need a library that nothing else needs
+    check_page = lazy_import("tile.diagnostics.pages.fault_page", "check_page")
+    write_page = lazy_import("tile.diagnostics.pages", "write_page")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     add = parser.add_argument
     add("--checks", default="all", help="as for TILE_SANITIZE: all, none, or some, by commas")
     add("--seeds", type=int, default=2, help="how many random orders (2; 0: no other orders)")
@@ -86,13 +85,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     rehearsal = DifferentialRun(_plan(options))
-    run = _program(options)
+    launch = _program(options)
     ended = False
     try:
         with rehearsal.watching():
-            status = run()
+            status = launch()
         ended = True
     finally:  # report the launches of a program that fails, too
         if ended or rehearsal.findings.report.coverage.counts:
@@ -210,6 +210,3 @@ def _launches(findings: Findings) -> str:
         for (kernel, constants), tally in findings.tallies.items()
     ]
     return table(("kernel", "constants", "launches", "other ways"), rows, left=(0, 1))
-
-
-COMMAND = Command("check", "run a program under all checks", DESCRIPTION, _configure, _run)

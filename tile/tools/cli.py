@@ -1,4 +1,19 @@
-"""The command `tile`: each subcommand is a file in this folder."""
+"""The command `tile`.
+
+Tools around the tile compiler. Kernels themselves are written and launched in Python:
+
+  import tile
+  import tile.language as tl
+
+  @tile.jit
+  def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+      offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+      mask = offsets < n
+      total = tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask)
+      tl.store(out_ptr + offsets, total, mask)
+
+  add[(tile.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
 
 from __future__ import annotations
 
@@ -20,54 +35,37 @@ from tile.tools import (
 )
 from tile.tools.streams import run_with_checked_output
 
-COMMANDS = (
-    cache.COMMAND,
-    check.COMMAND,
-    compile.COMMAND,
-    debug.COMMAND,
-    explain.COMMAND,
-    info.COMMAND,
-    opt.COMMAND,
-    reference.COMMAND,
-    trace.COMMAND,
-)
-
-DESCRIPTION = """\
-Tools around the tile compiler. Kernels themselves are written and launched in Python:
-
-  import tile
-  import tile.language as tl
-
-  @tile.jit
-  def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-      offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-      mask = offsets < n
-      total = tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask)
-      tl.store(out_ptr + offsets, total, mask)
-
-  add[(tile.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
-"""
+# Each command is a module. Its docstring is the help: the summary after "`tile NAME`: ", then the
+# description. `configure` adds the options to a parser; `run` takes the parsed options and returns
+# the exit status. A `TileError` that it raises is printed.
+COMMANDS = (cache, check, compile, debug, explain, info, opt, reference, trace)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
+    raw = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(
         prog="tile",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=_documented(__doc__)[1],
+        formatter_class=raw,
         epilog="`tile COMMAND --help` describes a command.",
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
+        summary, description = _documented(command.__doc__)
+        name = command.__name__.rpartition(".")[2]
         child = commands.add_parser(
-            command.name,
-            help=command.summary,
-            description=command.description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=summary, description=description, formatter_class=raw
         )
         command.configure(child)
         child.set_defaults(run=command.run)
     return top
+
+
+def _documented(doc: str | None) -> tuple[str, str]:
+    """Return the summary and the description in a module's docstring."""
+    first, _, description = (doc or "").partition("\n\n")
+    return first.partition(": ")[2].rstrip("."), description
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Common parts of subcommands: their description, kernels and arguments, tables, programs.
+"""Common parts of subcommands: kernels and arguments, tables, programs.
 
 A command line names a kernel, its arguments and its grid.
 
@@ -16,15 +16,13 @@ The arrays of a command line are drawn in order from one random generator.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import math
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +33,6 @@ from tile.ir import semantics
 from tile.ir.types import ALIASES, Padding, Scalar
 from tile.runtime.arguments.tensor_descriptor import ALIGNMENT, TensorDescriptor
 from tile.runtime.grid import cdiv
-
-
-@dataclass(frozen=True)
-class Command:
-    """A subcommand: its name, one-line summary, description for `--help`, options and action.
-
-    `configure` adds the options to a parser. `run` takes the parsed options and returns the exit
-    status; a `TileError` that it raises is printed.
-    """
-
-    name: str
-    summary: str
-    description: str
-    configure: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
 
 _ARRAY = re.compile(
     r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>[^\s/]+))?"

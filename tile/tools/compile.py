@@ -1,31 +1,11 @@
-"""`tile compile`: compile a kernel ahead of time, for programs without Python."""
+r"""`tile compile`: compile a kernel ahead of time.
 
-from __future__ import annotations
-
-import argparse
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
-from tile import backends
-from tile.backends.base import Exportable, ExportedParameter, Target
-from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.frontend.python.source import Parameter
-from tile.runtime.compile import compile as compile_ahead
-from tile.runtime.compile import jitted
-from tile.runtime.kernel import CompiledKernel
-from tile.runtime.signature import ParameterType
-from tile.runtime.specialize import Leaf
-from tile.tools.command import Command, load_kernel, parse_arguments
-
-DESCRIPTION = """\
 Compile a kernel ahead of time, without a GPU: write the text of every stage, and the files that a
 program without Python needs to launch it.
 
-  tile compile add.py:add --signature "*fp32:16, *fp32:16, *fp32:16, i32" \\
+  tile compile add.py:add --signature "*fp32:16, *fp32:16, *fp32:16, i32" \
       --constants BLOCK=1024 --target sm_90a -o out/
-  tile compile softmax.py:softmax --signature "x_ptr=*fp16:16, y_ptr=*fp16:16, columns=i32:16" \\
+  tile compile softmax.py:softmax --signature "x_ptr=*fp16:16, y_ptr=*fp16:16, columns=i32:16" \
       --constants BLOCK=4096 --options num_warps=8 -o out/
   tile compile add.py:add ... --target opencl:intel -o out/
 
@@ -44,13 +24,33 @@ For OpenCL (opencl:generic, :amd, :intel, :arm, :apple)
   NAME.cl, NAME.json                          the program, and how it is built and launched
 """
 
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tile import backends
+from tile.backends.base import Exportable, ExportedParameter, Target
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.frontend.python.source import Parameter
+from tile.runtime.compile import compile as compile_ahead
+from tile.runtime.compile import jitted
+from tile.runtime.kernel import CompiledKernel
+from tile.runtime.signature import ParameterType
+from tile.runtime.specialize import Leaf
+from tile.tools.command import load_kernel, parse_arguments
+
 _SEPARATOR = re.compile(r",(?![^\[<(]*[\]>)])")  # commas that are not inside a type
 
 # File name extensions of stages that differ from the stage's name.
 _ENDINGS = {"llvm": "ll", "opencl": "cl"}
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     add = parser.add_argument
     add("kernel", help="file.py:function")
     add("-s", "--signature", default="", metavar="TYPES", help="comma-separated parameter types")
@@ -68,7 +68,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("-n", "--name", default="", help="of files and C functions (default: the kernel's)")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     function = jitted(load_kernel(options.kernel))
     target = target_named(options.target)
     kernel = compile_ahead(
@@ -163,6 +164,3 @@ def _parameters(name: str, leaf: Leaf) -> Iterator[ExportedParameter]:
     elif isinstance(leaf, tuple):
         for index, element in enumerate(leaf):
             yield from _parameters(f"{name}_{index}", element)
-
-
-COMMAND = Command("compile", "compile a kernel ahead of time", DESCRIPTION, _configure, _run)

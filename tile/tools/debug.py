@@ -1,4 +1,20 @@
-"""`tile debug`: run a program under a debugger with pdb's commands, and restart it on request."""
+"""`tile debug`: run kernels under a debugger.
+
+Run a program with its kernels on the interpreter under a debugger. Commands are those of pdb:
+
+  tile debug softmax.py 4096
+  (tile) b softmax.py:14, program_id(0) == 3
+  (tile) c
+  > softmax.py(14)softmax()
+  -> x = x - tl.max(x, 0)
+  (tile) p x
+
+Breakpoints are at lines of kernels and of the functions that they call. `help` lists the commands,
+`help values` explains how variables are printed, `help programs-together` how many programs stop
+together. All checks are on: programs stop at a fault, and `before` goes back to the state before
+it. `breakpoint()` in a kernel also stops there, and without this command, too: with
+TILE_BACKEND=interp, at a terminal.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +40,7 @@ from tile.debugger.session import RUN
 from tile.errors import ArgumentValueError
 from tile.faults import ALL, ALWAYS, Checks, parse_checks
 from tile.runtime.target_selection import interpreted
-from tile.tools.command import Command, run_program
+from tile.tools.command import run_program
 
 
 @dataclass(frozen=True)
@@ -164,25 +180,8 @@ def interruptible(debugger: Debugger) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-DESCRIPTION = """\
-Run a program with its kernels on the interpreter under a debugger. Commands are those of pdb:
-
-  tile debug softmax.py 4096
-  (tile) b softmax.py:14, program_id(0) == 3
-  (tile) c
-  > softmax.py(14)softmax()
-  -> x = x - tl.max(x, 0)
-  (tile) p x
-
-Breakpoints are at lines of kernels and of the functions that they call. `help` lists the commands,
-`help values` explains how variables are printed, `help programs-together` how many programs stop
-together. All checks are on: programs stop at a fault, and `before` goes back to the state before
-it. `breakpoint()` in a kernel also stops there, and without this command, too: with
-TILE_BACKEND=interp, at a terminal.
-"""
-
-
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     add = parser.add_argument
     add(
         "-c", "--command", action="append", default=[], metavar="COMMAND", dest="commands",
@@ -194,7 +193,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     checks = ALL if config.sanitize == ALWAYS else config.sanitize
     if options.sanitize is not None:
         try:
@@ -208,6 +208,3 @@ def _run(options: argparse.Namespace) -> int:
         raise ArgumentValueError(f"cannot debug {options.program}: {error}") from error
     debug(program, Debugger(), checks, options.commands)
     return 0
-
-
-COMMAND = Command("debug", "run kernels under a debugger", DESCRIPTION, _configure, _run)

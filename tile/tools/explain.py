@@ -1,4 +1,24 @@
-"""`tile explain`: report the cost of a kernel on a SIMT machine by source line, and its layouts."""
+"""`tile explain`: report a kernel's cost by source line.
+
+Lower a kernel for a machine, run it on the SIMT simulator, and report the cost of each source line.
+Arrays are filled with random numbers.
+
+  tile explain softmax.py:softmax_kernel x=fp32[8,1000] out=fp32[8,1000] n=1000 BLOCK=1024 --grid 8
+  tile explain ... --target matrix --num-warps 8 --num-stages 4
+  tile explain ... --draw layouts/       a picture of each layout: which thread holds which element
+  tile explain ... --show q              print the layout of the value `q`
+  tile explain ... --ir                  print the IR, laid out and of threads
+
+Arguments are name=value: a number, true, false, none, an array such as fp32[64,64] or i32[8]:0
+(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array with blocks of 64x32 and
+zeros out of bounds, or NaNs with /64,32,nan.
+
+  executed    warps that executed an operation of the line
+  registers   the most 32-bit registers that are live in a thread at the line
+  sectors     32-byte sectors of global memory that warps accessed; efficiency is the least number
+              of sectors that could hold the requested bytes, divided by this number
+  wavefronts  wavefronts of shared memory; conflicts are the additional ones due to bank conflicts
+"""
 
 from __future__ import annotations
 
@@ -27,28 +47,7 @@ from tile.simt.layouts.draw import draw, svg
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.pass_pipeline import lowering
 from tile.simt.target import TARGETS, SimtTarget
-from tile.tools.command import Command, load_kernel, parse_arguments, parse_grid, table
-
-DESCRIPTION = f"""\
-Lower a kernel for a machine, run it on the SIMT simulator, and report the cost of each source line.
-Arrays are filled with random numbers.
-
-  tile explain softmax.py:softmax_kernel x=fp32[8,1000] out=fp32[8,1000] n=1000 BLOCK=1024 --grid 8
-  tile explain ... --target matrix --num-warps 8 --num-stages 4
-  tile explain ... --draw layouts/       a picture of each layout: which thread holds which element
-  tile explain ... --show q              print the layout of the value `q`
-  tile explain ... --ir                  print the IR, laid out and of threads
-
-Arguments are name=value: a number, true, false, none, an array such as fp32[64,64] or i32[8]:0
-(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array with blocks of 64x32 and
-zeros out of bounds, or NaNs with /64,32,nan. The machines are {", ".join(TARGETS)}.
-
-  executed    warps that executed an operation of the line
-  registers   the most 32-bit registers that are live in a thread at the line
-  sectors     32-byte sectors of global memory that warps accessed; efficiency is the least number
-              of sectors that could hold the requested bytes, divided by this number
-  wavefronts  wavefronts of shared memory; conflicts are the additional ones due to bank conflicts
-"""
+from tile.tools.command import load_kernel, parse_arguments, parse_grid, table
 
 
 @dataclass
@@ -225,7 +224,8 @@ def _drawing(layouts: Sequence[LayoutUse], name: str) -> str:
 # -- the command
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     add = parser.add_argument
     add("kernel", help="as in kernel.py:function")
     add("arguments", nargs="*", metavar="NAME=VALUE", help="the kernel's arguments")
@@ -241,7 +241,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--ir", action="store_true", help="print the IR, laid out and of threads")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
     compile_options = Options.of({name: getattr(options, name) for name in names})
     kernel = load_kernel(options.kernel)
@@ -262,6 +263,3 @@ def _run(options: argparse.Namespace) -> int:
     if options.draw:
         print("", *draw_layouts(layouts, Path(options.draw)), sep="\n")
     return 0
-
-
-COMMAND = Command("explain", "report a kernel's cost by source line", DESCRIPTION, _configure, _run)

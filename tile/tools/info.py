@@ -1,4 +1,11 @@
-"""`tile info`: report each backend's requirements, devices and missing parts on this machine."""
+"""`tile info`: list backends and devices.
+
+List the backends of this version, the packages that each needs, its devices with their
+capabilities, and how to install missing parts.
+
+  tile info               all backends
+  tile info opencl        one backend
+"""
 
 from __future__ import annotations
 
@@ -10,22 +17,15 @@ from tile import backends
 from tile.backends.base import Requirement, Surveyable
 from tile.config import config
 from tile.errors import BackendError
-from tile.tools.command import Command
-
-DESCRIPTION = """\
-List the backends of this version, the packages that each needs, its devices with their
-capabilities, and how to install missing parts.
-
-  tile info               all backends
-  tile info opencl        one backend
-"""
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     parser.add_argument("backends", nargs="*", metavar="BACKEND", help="backends (default: all)")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     for name in options.backends:
         backends.require(name)
     print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
@@ -60,6 +60,3 @@ def _lines(finding: Requirement) -> Iterator[str]:
     yield f"  {finding.part}: {first}"
     for line in rest:
         yield f"    {line}"
-
-
-COMMAND = Command("info", "list backends and devices", DESCRIPTION, _configure, _run)

@@ -1,4 +1,16 @@
-"""`tile opt`: read IR text, verify it, run passes over it and print the result."""
+"""`tile opt`: run passes over IR text.
+
+Read IR text, verify it, run passes over it and print the result. All printed IR is such text: the
+files of TILE_DUMP, and the file that reproduces a failed pass.
+
+  tile opt kernel.tile                            only verify and print
+  tile opt kernel.tile -p canonicalize,cse        run two passes
+  tile opt kernel.tile -p 'unroll{limit=8},dce'   a pass with an option
+  tile opt kernel.tile -p TILE                    the tile-level pipeline of every backend
+  tile opt kernel.tile -p THREADS                 lower tiles to threads, for a generic machine
+  tile opt kernel.tile -p print-axis-info         print the result of an analysis
+  tile opt --list                                 all passes
+"""
 
 from __future__ import annotations
 
@@ -16,26 +28,12 @@ from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unk
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lowering
-from tile.tools.command import Command
 from tile.transforms import pass_pipeline
 
 SEPARATOR = "// -----"
 PRINTING = "print-"  # the prefix of the names of passes that print an analysis
 # Pipelines that can be named like passes.
 PIPELINES = {"TILE": lambda: list(pass_pipeline.TILE), "THREADS": lowering}
-
-DESCRIPTION = """\
-Read IR text, verify it, run passes over it and print the result. All printed IR is such text: the
-files of TILE_DUMP, and the file that reproduces a failed pass.
-
-  tile opt kernel.tile                            only verify and print
-  tile opt kernel.tile -p canonicalize,cse        run two passes
-  tile opt kernel.tile -p 'unroll{limit=8},dce'   a pass with an option
-  tile opt kernel.tile -p TILE                    the tile-level pipeline of every backend
-  tile opt kernel.tile -p THREADS                 lower tiles to threads, for a generic machine
-  tile opt kernel.tile -p print-axis-info         print the result of an analysis
-  tile opt --list                                 all passes
-"""
 
 
 def transform(text: str, file: str, passes: list[Pass], options: argparse.Namespace) -> str:
@@ -77,7 +75,8 @@ def parse_passes(text: str) -> list[Pass]:
     return parse_pipeline(text) if named is None else named()
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     add = parser.add_argument
     add("file", nargs="?", default="-", help="a file of IR text; - for the standard input")
     add("-p", "--passes", default="", metavar="PASSES", help="pass,pass{option=value},...")
@@ -89,7 +88,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="list the passes and their options")
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     if options.list:
         print(listing())
         return 0
@@ -136,6 +136,3 @@ def listing() -> str:
         summary = defn.doc.partition("\n")[0]
         lines.append(f"{defn.name + suffix:26} {summary}")
     return "\n".join(lines)
-
-
-COMMAND = Command("opt", "run passes over IR text", DESCRIPTION, _configure, _run)

@@ -1,27 +1,5 @@
-"""`tile trace`: record the memory accesses of a program's launches."""
+"""`tile trace`: record a program's memory accesses.
 
-from __future__ import annotations
-
-import argparse
-import os
-import sys
-import tempfile
-import threading
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import TextIO
-
-from tile.diagnostics.trace import Trace
-from tile.diagnostics.trace import trace as tracing
-from tile.errors import ArgumentValueError
-from tile.tools.command import Command, run_program
-from tile.tools.streams import output_failed
-
-DESCRIPTION = """\
 Run a program on the interpreter, without a GPU, and record its launches' memory accesses.
 
   tile trace program.py                        a table: bytes, sectors, masked lanes by source line
@@ -45,6 +23,27 @@ printed and the trace until then is still written. The exit status is that of th
 page could not be written.
 """
 
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from tile.diagnostics.trace import Trace
+from tile.diagnostics.trace import trace as tracing
+from tile.errors import ArgumentValueError
+from tile.tools.command import run_program
+from tile.tools.streams import output_failed
+
 EVERY = 2.0  # seconds between two lines of progress
 
 
@@ -55,7 +54,8 @@ def _outputs(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the counts as JSON")
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to a parser."""
     _outputs(parser)
     add = parser.add_argument
     add("-m", dest="module", action="store_true", help="the program is a module")
@@ -109,19 +109,20 @@ def _program_frames(frames: TracebackType | None, program: str) -> TracebackType
     return own or frames
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit status."""
     arguments = _program_arguments(options)
     writes = list(_writes(options))
     for path, _ in writes:
         _refuse_unwritable(Path(path))
     if not options.module and not Path(options.program).is_file():
         raise ArgumentValueError(f"there is no program {options.program}")
-    run = PrintedErrors(options.program)
-    with tracing() as trace, _progress(trace, sys.stderr), run:
-        run.status = run_program(options.program, arguments, module=options.module)
+    errors = PrintedErrors(options.program)
+    with tracing() as trace, _progress(trace, sys.stderr), errors:
+        errors.status = run_program(options.program, arguments, module=options.module)
     print(trace)
     written = [_write(trace, path, write) for path, write in writes]
-    return run.status or int(not all(written))
+    return errors.status or int(not all(written))
 
 
 Write = Callable[[Trace, str], Path]
@@ -181,6 +182,3 @@ def _progress(trace: Trace, stream: TextIO) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-COMMAND = Command("trace", "record a program's memory accesses", DESCRIPTION, _configure, _run)
