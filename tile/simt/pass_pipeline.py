@@ -13,6 +13,7 @@ from tile.simt.lower import (
     legalize,
     rematerialize,
     split_dot_chains,
+    strength_reduce_pointers,
 )
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
 from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
@@ -36,6 +37,7 @@ DECLARING = (
     legalize,
     rematerialize,
     split_dot_chains,
+    strength_reduce_pointers,
     tile_pipeline,
 )
 
@@ -49,6 +51,7 @@ THREADS = (
     "legalize",
     "split-dot-chains",
     "rematerialize",
+    "strength-reduce-pointers",
     "cse",
     "dce",
 )

@@ -135,7 +135,7 @@ def test_pointers_advance_by_additions_in_loops_with_wgmma() -> None:
     "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_boxes", "attention"]
 )
 def test_loops_with_wgmma_multiply_no_integers(name: str, stages: int) -> None:
-    """Multiplications would delay wgmma; see `PointerInduction` and `StageCounters`."""
+    """Multiplications would delay wgmma; see `strength-reduce-pointers` and `StageCounters`."""
     loop = loop_of_products(name, stages)
     assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
 
@@ -144,6 +144,6 @@ def test_steps_of_pointers_are_scaled_before_a_loop_with_wgmma() -> None:
     """Given a 64-bit product, ptxas would recompute it in every iteration."""
     ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
     before, _, loop = ptx.partition('.pragma "nounroll"')
-    steps = re.findall(r"shl\.b64 (%rd\d+), %rd\d+, 1;", before)
+    steps = re.findall(r"shl\.b64\s+(%rd\d+), %rd\d+, 1;", before)
     assert len(steps) == 1
     assert re.search(rf"add\.s64 \t(%rd\d+), \1, {steps[0]};", loop)

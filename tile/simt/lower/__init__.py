@@ -6,4 +6,6 @@ legalize            arithmetic that a target lacks
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop
+strength_reduce_pointers
+                    pointers in loops with wgmma advanced by additions alone
 """

@@ -14,8 +14,10 @@ from tile.ir.types import (
     F32,
     I1,
     I32,
+    I64,
     U32,
     Fragment,
+    Pointer,
     Scalar,
     Shared,
     Type,
@@ -64,6 +66,37 @@ def layout_index(*, layout: LinearLayout, again: bool = False) -> Type:
     if "register" not in layout.in_dims:
         return I32
     return Fragment(layout.in_size("register"), I32)
+
+
+@op(
+    levels=THREAD,
+    examples=(
+        "%x: i64 | %y = opaque %x : i64",
+        "%p: frag<4xptr<f32>> | %q = opaque %p : frag<4xptr<f32>>",
+    ),
+)
+def opaque(x: Type) -> Type:
+    """Return `x` as a value of which the compilers behind an emitter know nothing.
+
+    They then neither fold it into the operations that use it, nor compute it in another way.
+    """
+    require(
+        isinstance(x.element, Pointer) or x.element in (I32, I64),
+        f"opaque takes pointers, i32 or i64, not {x}",
+    )
+    return x
+
+
+@op(
+    semantics=lambda ptr, offset: ptr + offset,
+    levels=THREAD,
+    examples=("%p: frag<4xptr<f32>>, %o: frag<4xi64> | %q = ptradd %p, %o : frag<4xptr<f32>>",),
+)
+def ptradd(ptr: Type, offset: Type) -> Type:
+    """Advance a pointer by `offset` bytes."""
+    pointee("ptradd", ptr)
+    require(offset == with_element(ptr, I64), f"ptradd on {ptr} takes no offset of {offset}")
+    return ptr
 
 
 @op(levels=THREAD, examples=("%x: f32 | %r = frag_splat %x {count = 4} : frag<4xf32>",))

@@ -13,7 +13,6 @@ fragment is an SSA value of its own.
     memory, shared, tma        accesses to memory; mbarriers
     mma, wgmma                 dots
     control                    branches, loops, calls
-    pointer_induction          strength reduction of pointers in loops
     stage_counters             stages of multi-buffers
     debug                      prints and assertions
 

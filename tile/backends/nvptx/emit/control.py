@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule, types_of
-from tile.backends.nvptx.emit.pointer_induction import PointerInduction, opaque_start
 from tile.backends.nvptx.emit.stage_counters import StageCounters
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.backends.nvptx.emit.vectors import LoopCarried
@@ -82,14 +81,8 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
     count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
     ty = llvm_type(count)
     carried, counters = LoopCarried.of(op), StageCounters.of(op)
-    induction = PointerInduction.of(builder, op)
     types = [ty, *carried.types(inits)]
-    first = [lower]
-    for number, value in enumerate(inits):
-        if number in induction.pointers:
-            first += opaque_start(builder, value)
-        else:
-            first += carried.registers(builder, number, value)
+    first = [lower, *carried.flat(builder, inits)]
     loop, done = builder.label("loop"), builder.label("done")
     test = _Test(builder, count, lower, upper, step)
     before = builder.block
@@ -107,8 +100,7 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
         stages = phis.names[len(first) :]
         counters.assign(builder, stages)
         keep_loop(builder, op)
-        with induction.iteration(builder, region):
-            builder.emit(region)
+        builder.emit(region)
         yielded = carried.flat(builder, terminator(region).inputs)
         following = builder.new(f"add {ty} {phis.names[0]}, {step}")
         more = test.more(phis.names[0])

@@ -44,10 +44,6 @@ class FunctionBuilder:
         # Names of sums and XORs of a name with a constant: (name, constant).
         self.constant_offsets: dict[str, tuple[str, int]] = {}
         self.constant_xors: dict[str, tuple[str, int]] = {}
-        # Pointers that a loop carries, and, inside a loop with wgmma, the byte steps by which they
-        # advance: by (register, shift), None outside. See `PointerInduction`.
-        self.induction_pointers: set[str] = set()
-        self.pointer_steps: dict[tuple[str, int], str] | None = None
         # Iterations modulo a number of stages: by (iteration, modulus). See `StageCounters`.
         self.stage_counters: dict[tuple[str, int], str] = {}
         # Available expressions by their text, and the order in which they came, to forget them.

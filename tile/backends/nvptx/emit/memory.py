@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tile.backends.nvptx.emit import pointer_induction
-from tile.backends.nvptx.emit.arith import each
+from tile.backends.nvptx.emit.arith import each, instruction
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
@@ -30,6 +29,7 @@ from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Pointer, Scalar
+from tile.simt import ops
 
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
@@ -40,22 +40,25 @@ _STORE_CACHE = {CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModif
 
 def addptr(builder: FunctionBuilder, op: Operation) -> None:
     """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
-    offset, stride = op.inputs[1], op["stride"]
-    shift = stride.bit_length() - 1
+    offset, stride = op.inputs[1].type.element, op["stride"]
+    ty, shift = llvm_type(offset), stride.bit_length() - 1
+    extend = "sext" if is_signed(offset) else "zext"
 
     def add(pointer: str, index: str) -> str:
-        if is_literal(index) and pointer in builder.induction_pointers:
-            step = pointer_induction.opaque_step(builder, int(index) * stride)
-            return builder.new(f"add i64 {pointer}, {step}")
         if index == "0":
             return pointer
         if is_literal(index):
             return builder.new(f"add i64 {pointer}, {int(index) * stride}")
-        return builder.new(
-            f"add i64 {pointer}, {pointer_induction.scale(builder, offset, index, shift)}"
-        )
+        wide = index if ty == "i64" else builder.new(f"{extend} {ty} {index} to i64")
+        scaled = builder.new(f"shl i64 {wide}, {shift}") if shift else wide
+        return builder.new(f"add i64 {pointer}, {scaled}")
 
     each(builder, op, add)
+
+
+def ptradd(builder: FunctionBuilder, op: Operation) -> None:
+    """Add bytes to an address."""
+    instruction(builder, op, "add i64")
 
 
 def load(builder: FunctionBuilder, op: Operation) -> None:
@@ -492,6 +495,7 @@ def _combined(
 
 RULES: dict[OpDef, Rule] = {
     memory.addptr: addptr,
+    ops.thread.ptradd: ptradd,
     memory.load: load,
     memory.store: store,
     memory.barrier: barrier,

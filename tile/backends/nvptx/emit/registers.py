@@ -5,6 +5,7 @@ Most of them choose from lists of names and emit nothing.
 
 from __future__ import annotations
 
+from tile.backends.nvptx.emit.arith import each
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
@@ -62,6 +63,17 @@ def opaque_thread(builder: FunctionBuilder) -> str:
         builder.block,
         lambda: assemble(builder, text, ["i32"], [("i32", THREAD)], convergent=True)[0],
     )
+
+
+def opaque(builder: FunctionBuilder, op: Operation) -> None:
+    """Move each register by inline PTX, which LLVM does not see through."""
+    ty = llvm_type(op.result.type.element)
+
+    def move(x: str) -> str:
+        source, operands = (x, []) if is_literal(x) else ("$1", [(ty, x)])
+        return assemble(builder, f"mov.b{ty[1:]} $0, {source};", [ty], operands)[0]
+
+    each(builder, op, move)
 
 
 def frag_gather(builder: FunctionBuilder, op: Operation) -> None:
@@ -154,6 +166,7 @@ RULES: dict[OpDef, Rule] = {
     program.program_id: program_id,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
+    ops.thread.opaque: opaque,
     ops.thread.frag_gather: frag_gather,
     ops.thread.layout_index: layout_index,
 }

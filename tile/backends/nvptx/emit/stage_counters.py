@@ -1,7 +1,8 @@
 """Stage counters: the stage of a multi-buffer, counted from 0 to the last and around again.
 
 The iteration modulo a number of stages that is no power of two would be a multiplication in every
-iteration, and HGMMA competes with those for register-file ports (see `PointerInduction`). So a loop
+iteration, and HGMMA competes with those for register-file ports (see
+`strength-reduce-pointers`). So a loop
 with wgmma carries a counter in addition to the iteration.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
-from tile.backends.nvptx.emit.pointer_induction import has_wgmma
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
@@ -28,6 +28,11 @@ class StageCounter:
     value: Value
     first: int
     stages: int
+
+
+def has_wgmma(loop: Operation) -> bool:
+    """Return True if the body of a `for` has a wgmma."""
+    return any(op.defn is ops.wgmma.wgmma for op in loop.regions[0])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
+from tile.simt import ops
 from tile.transforms.canonicalize.arith import is_number
 
 
@@ -372,6 +373,7 @@ RULES: dict[OpDef, Rule] = {
     arith.const: const,
     arith.poison: const,
     arith.hint: hint,
+    ops.thread.opaque: hint,
     arith.add: _binary("+", "!="),
     arith.sub: _binary("-", "!="),
     arith.mul: _binary("*", "&&"),

@@ -35,6 +35,7 @@ from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import BF16, F16, F64, I1, Pointer
+from tile.simt import ops
 
 GLOBAL = "__global"
 LOCAL = "__local"
@@ -52,6 +53,12 @@ def addptr(builder: FunctionBuilder, op: Operation) -> None:
         return f"{pointer} + ({wide}){natural(ty, offset) if ty.bits < 64 else offset}"
 
     each(builder, op, add)
+
+
+def ptradd(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a pointer plus bytes."""
+    carrier = builder.carrier(op.result)
+    each(builder, op, lambda pointer, offset: f"({carrier})(({GLOBAL} char *){pointer} + {offset})")
 
 
 def barrier(builder: FunctionBuilder, op: Operation) -> None:
@@ -397,6 +404,7 @@ def _check(builder: FunctionBuilder, element: Element) -> None:
 
 RULES: dict[OpDef, Rule] = {
     memory.addptr: addptr,
+    ops.thread.ptradd: ptradd,
     memory.load: load,
     memory.store: store,
     memory.barrier: barrier,

@@ -55,6 +55,11 @@ def layout_index(op: Operation) -> Run:
     return run
 
 
+@rule(ops.thread.opaque)
+def opaque(op: Operation) -> Run:
+    return lambda batch, x: x
+
+
 @rule(ops.thread.frag_splat)
 def fill(op: Operation) -> Run:
     return lambda batch, x: array_of(x)[:, None]
