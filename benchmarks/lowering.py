@@ -191,7 +191,7 @@ def profile(name: str, target: SimtTarget, num_warps: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--target", default="matrix", help="a machine of tile/simt/target.py")
+    parser.add_argument("--target", default="mma", help="a machine of tile/simt/target.py")
     parser.add_argument("--num-warps", type=int, default=8)
     parser.add_argument("--growth", action="store_true", help="time against size")
     parser.add_argument("--profile", metavar="KERNEL", help="profile the lowering of a kernel")

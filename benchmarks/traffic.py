@@ -151,7 +151,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help=f"of {', '.join(SMALL)}")
-    parser.add_argument("--target", default="matrix", choices=list(TARGETS), help="the machine")
+    parser.add_argument("--target", default="mma", choices=list(TARGETS), help="the machine")
     parser.add_argument("--by-line", action="store_true", help="a table for each kernel, by line")
     parser.add_argument("--small", action="store_true", help="sizes that take seconds")
     parser.add_argument("--markdown", action="store_true", help="tables as Markdown")

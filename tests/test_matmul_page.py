@@ -40,7 +40,7 @@ def kernels() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["matmul", "matmul_tma"])
-@pytest.mark.parametrize("backend", ["interp", "interp:group"])
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
 def test_the_kernels_multiply(name: str, backend: str) -> None:
     random = np.random.default_rng(0)
     m, n, k = 64, 128, 192

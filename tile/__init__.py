@@ -24,7 +24,7 @@ from tile.frontend.python.constexpr_function import constexpr_function
 from tile.runtime.arguments.adapt import MockArray, pointers
 from tile.runtime.arguments.device_arrays import PointerArray
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.arguments.uninitialized import empty, uninitialised
+from tile.runtime.arguments.uninitialized import empty, uninitialized
 from tile.runtime.compile import compile  # noqa: A004 - the name that programs use
 from tile.runtime.grid import cdiv, next_power_of_2
 from tile.runtime.jit import JITFunction, jit
@@ -57,6 +57,8 @@ else:
 
 __version__ = "0.1.0"
 
+uninitialised = uninitialized  # its name in earlier versions
+
 __all__ = [
     "Autotuner",
     "CompiledKernel",
@@ -83,5 +85,5 @@ __all__ = [
     "sanitize",
     "testing",
     "trace",
-    "uninitialised",
+    "uninitialized",
 ]

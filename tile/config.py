@@ -85,7 +85,7 @@ class Origin(Enum):
 
 
 class CompileEffect(Enum):
-    """The effect of a variable on compilation; see `Config.deciding`."""
+    """The effect of a variable on compilation; see `Config.cache_key_settings`."""
 
     DECIDES = "it may change the compiled code, so it is part of cache keys"
     WATCHES = "it prints, dumps or verifies IR, so the compiler has to run"
@@ -212,7 +212,7 @@ class Config:
         "TILE_INTERP_TARGET",
         str,
         "generic",
-        "target that TILE_INTERP_LEVEL=thread compiles for, such as generic, matrix or group",
+        "target that TILE_INTERP_LEVEL=thread compiles for, such as generic, mma or wgmma",
     )
     interp_races = Variable(
         "TILE_INTERP_RACES",
@@ -314,12 +314,12 @@ class Config:
         return variable.origin(self)
 
     @property
-    def watching(self) -> bool:
+    def observes_compiler(self) -> bool:
         """True if a setting observes the compiler, which then has to run despite the cache."""
         return any(value != v.default for v, value in self._with(CompileEffect.WATCHES))
 
     @property
-    def deciding(self) -> str:
+    def cache_key_settings(self) -> str:
         """The settings that may change compiled code, as text that is equal in all processes.
 
         A set's own text lists its elements in an order that differs from process to process.

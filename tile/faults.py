@@ -207,14 +207,14 @@ class Fault:
     other: RacingAccess | None = None
     cause: Loc | None = None  # the operation that made an undefined value, or that wrapped
     notes: tuple[str, ...] = ()
-    spread: FaultExtent | None = field(
+    extent: FaultExtent | None = field(
         default=None, repr=False, compare=False
     )  # all wrong elements
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data for JSON; locations have file, line, column and function."""
-        data: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, spread=None)))
-        del data["spread"], data["executions"]  # `FaultGroup` has their totals for the line
+        data: dict[str, Any] = _plain(dataclasses.asdict(dataclasses.replace(self, extent=None)))
+        del data["extent"], data["executions"]  # `FaultGroup` has their totals for the line
         return data
 
     @property
@@ -236,7 +236,7 @@ def _plain(value: Any) -> Any:
 class FaultGroup:
     """The faults of one check at one line: the first `MAX_FAULTS`, and totals of all.
 
-    `loc` of a race is the line of the second access of the first race reported. `spreads` merges
+    `loc` of a race is the line of the second access of the first race reported. `extents` merges
     the extents of all faults, by tile, grid and array.
     """
 
@@ -246,16 +246,16 @@ class FaultGroup:
     faults: list[Fault] = field(default_factory=list)
     executions: int = 0
     elements: int = 0
-    spreads: FaultExtents = field(default_factory=FaultExtents)
+    extents: FaultExtents = field(default_factory=FaultExtents)
 
     def add(self, fault: Fault) -> None:
         """Count a fault, and record it if it is among the first `MAX_FAULTS`."""
         self.executions += fault.executions
         self.elements += fault.count
-        if fault.spread is not None:
-            self.spreads.add(fault.spread)
+        if fault.extent is not None:
+            self.extents.add(fault.extent)
         if fault.executions == 1 and len(self.faults) < MAX_FAULTS:
-            self.faults.append(dataclasses.replace(fault, spread=None))
+            self.faults.append(dataclasses.replace(fault, extent=None))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data for JSON."""
@@ -264,7 +264,7 @@ class FaultGroup:
             "loc": None if self.loc is None else dataclasses.asdict(self.loc),
             "executions": self.executions,
             "elements": self.elements,
-            **self.spreads.as_dict(),
+            **self.extents.as_dict(),
             "faults": [fault.as_dict() for fault in self.faults],
         }
 

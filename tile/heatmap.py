@@ -212,18 +212,18 @@ class ArrayHeatmap:
 
     view: ArrayView
     inside: Array
-    heat: Heatmap = field(init=False)
+    heatmap: Heatmap = field(init=False)
     before: OutOfRange = field(default_factory=OutOfRange)
     after: OutOfRange = field(default_factory=OutOfRange)
 
     def __post_init__(self) -> None:
-        self.heat = Heatmap(self.view.raster(MARGIN))
+        self.heatmap = Heatmap(self.view.raster(MARGIN))
 
     def add(self, elements: Array) -> None:
         """Count elements, given by their offset from the element at index 0."""
         points = elements - self.view.low
-        self.heat.add(points)
-        outside = self.heat.raster.cell(points) < 0
+        self.heatmap.add(points)
+        outside = self.heatmap.raster.cell(points) < 0
         if outside.any():
             far = elements[outside]
             self.before.add(far[far < self.view.low])
@@ -231,7 +231,7 @@ class ArrayHeatmap:
 
     def merge(self, other: ArrayHeatmap) -> None:
         """Add the counts of `other`, which has the same view."""
-        self.heat.merge(other.heat)
+        self.heatmap.merge(other.heatmap)
         self.before.merge(other.before)
         self.after.merge(other.after)
 
@@ -246,7 +246,7 @@ class ArrayHeatmap:
         ]
         return {
             "view": asdict(self.view),
-            **self.heat.as_dict(),
+            **self.heatmap.as_dict(),
             "inside": rows,
             "before": asdict(self.before),
             "after": asdict(self.after),

@@ -238,11 +238,11 @@ def test_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_what_has_to_do_with_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = config.deciding
+    before = config.cache_key_settings
     with config.scope(cache=False, backend="interp", dump="somewhere"):
-        assert config.deciding == before
-        assert config.watching
-    assert not config.watching
+        assert config.cache_key_settings == before
+        assert config.observes_compiler
+    assert not config.observes_compiler
 
 
 def test_every_setting_is_in_the_documentation() -> None:

@@ -1,6 +1,6 @@
 """List the conformance tests that CI runs on each target, with reasons.
 
-The whole suite runs on `interp`, where a tile is one array, and on `interp:group`, which has every feature
+The whole suite runs on `interp`, where a tile is one array, and on `interp:wgmma`, which has every feature
 of the simulated machines. Each other machine lacks some features or has warps of another width. With
 `--differing`, only tests of operations whose lowering depends on that difference run there.
 
@@ -117,8 +117,8 @@ RANDOM = Group("random kernels", ("test_random.py",))
 TABLE: dict[str, tuple[Group, ...]] = {
     "interp:plain": (LANES, HANDED_OUT, DOTS, NARROW, BLOCKS, RANDOM),
     "interp:generic": (LANES, ONE_WARP, RANDOM),
-    "interp:async": (DOTS, SHARED, F16_ALONE, RANDOM),
-    "interp:matrix": (DOTS, SHARED, RANDOM),
-    "interp:wide": (LANES, HANDED_OUT, RANDOM),
+    "interp:cp_async": (DOTS, SHARED, F16_ALONE, RANDOM),
+    "interp:mma": (DOTS, SHARED, RANDOM),
+    "interp:warp64": (LANES, HANDED_OUT, RANDOM),
     "opencl": (EMITTED, MASKS, BRANCHES),
 }

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Device:
-    """A backend by name, as `--backend` gives it: `interp`, `interp:matrix`, `nvptx:sm_90a`."""
+    """A backend by name, as `--backend` gives it: `interp`, `interp:mma`, `nvptx:sm_90a`."""
 
     target: str
     options: Options = field(default_factory=Options)

@@ -152,7 +152,7 @@ def test_a_report_that_collects_faults_takes_them(tmp_path: Path) -> None:
     assert "never printed" in said.answer("c", 1)
 
 
-def test_uninitialised_arrays_are_that_again(tmp_path: Path) -> None:
+def test_uninitialized_arrays_are_that_again(tmp_path: Path) -> None:
     code = """
 @tile.jit
 def kernel(e_ptr, o_ptr):

@@ -50,7 +50,7 @@ class Drawn:
         return cls(number, sizes, case, options)
 
     def on(self, target: str) -> Sequence[Any]:
-        """The arguments after a launch on a target, such as `opencl:intel` or `interp:matrix`."""
+        """The arguments after a launch on a target, such as `opencl:intel` or `interp:mma`."""
         whole = resolved(target)
         backend = backends.get(whole.backend)
         arguments = self.case.arguments()

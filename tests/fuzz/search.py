@@ -1,6 +1,6 @@
 """Searches random kernels for one that a backend gets wrong; a program.
 
-    python -m tests.fuzz.search interp:matrix opencl:@intel --first 1000 --kernels 500
+    python -m tests.fuzz.search interp:mma opencl:@intel --first 1000 --kernels 500
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
 A kernel is known by its number and by `small` or `large`, the sizes of its tiles: it is the same one
@@ -113,7 +113,7 @@ def main() -> int:
         epilog=rest,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("targets", nargs="+", help="such as interp:group, nvptx, opencl:pocl")
+    parser.add_argument("targets", nargs="+", help="such as interp:wgmma, nvptx, opencl:pocl")
     parser.add_argument("--first", type=int, default=0, help="the first kernel's number (0)")
     parser.add_argument("--kernels", type=int, default=1000, help="how many numbers (1000)")
     parser.add_argument("--minutes", type=float, default=60, help="begin nothing after these (60)")

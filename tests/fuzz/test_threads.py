@@ -43,7 +43,7 @@ class Configuration:
 
 CONFIGURATIONS = st.builds(
     Configuration,
-    st.sampled_from(["generic", "plain", "async", "matrix", "group", "wide"]),
+    st.sampled_from(["generic", "plain", "cp_async", "mma", "wgmma", "warp64"]),
     st.sampled_from([1, 2, 4, 8]),
     st.integers(1, 4),
 )

@@ -112,7 +112,7 @@ def test_who_waits_is_drawn() -> None:
     with tile.sanitize("none", collect=True) as found:
         CASES["barrier_of_too_many"].launch(True)
     (group,) = found.groups
-    (heat,) = group.spreads.grids.values()
+    (heat,) = group.extents.grids.values()
     waiting = int(group.faults[0].message.split(" of ")[0])
     assert heat.counts.sum() == waiting > 1
 

@@ -327,7 +327,7 @@ def test_views_of_any_strides_are_put_back(step, dtype, transpose):
     view = base[::step, ::2]
     view = view.T if transpose else view
     kept = Snapshot()
-    kept.keep("view", view)
+    kept.save("view", view)
     view[...] = 1
     kept.restore()
     np.testing.assert_array_equal(base, untouched)
@@ -407,7 +407,7 @@ def test_arrays_in_tuples_and_behind_pointers_are_put_back():
     tuner[(1,)]((arrays[0], 3), pointers)
     assert [array.tolist() for array in arrays] == [[1, 1]] * 3
     kept = Snapshot()
-    kept.keep("pointers", pointer_array(arrays[1:]))
+    kept.save("pointers", pointer_array(arrays[1:]))
     fill_zero("pointers", pointers)
     assert not arrays[2].any()
     assert bytes(pointers) == addresses[8:] * 2  # as the kernel left them

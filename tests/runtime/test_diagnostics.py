@@ -161,7 +161,7 @@ def test_repeated_launches_are_refused_too(noting: Noting, monkeypatch: Any) -> 
         ("opencl", "TILE_INTERP_ORDER", "reverse", True),
         ("opencl", "TILE_INTERP_CHUNK", "64", True),
         ("opencl", "TILE_INTERP_LEVEL", "thread", True),
-        ("interp", "TILE_INTERP_TARGET", "matrix", True),
+        ("interp", "TILE_INTERP_TARGET", "mma", True),
         ("interp", "TILE_INTERP_RACES", "1", True),
         ("interp", "TILE_INTERP_ORDER", "3", False),
         (THREADS, "TILE_INTERP_ORDER", "reverse", False),

@@ -188,17 +188,18 @@ def test_bad_shapes_and_dtypes() -> None:
 
 def test_an_array_may_be_marked_as_never_written() -> None:
     x = np.ones(8, np.float32)
-    marked = tile.uninitialised(x)
+    marked = tile.uninitialized(x)
     assert not reads(marked) and reads(x)
     marked[:4] = 2
     assert reads(marked, n=4) and not reads(marked)
     np.testing.assert_array_equal(x, [2, 2, 2, 2, 1, 1, 1, 1])
-    assert not reads(tile.uninitialised(marked), n=4)
+    assert not reads(tile.uninitialized(marked), n=4)
+    assert tile.uninitialised is tile.uninitialized  # its name in earlier versions
 
 
 @pytest.mark.parametrize(
     ("array", "error"), [([1.0], ArgumentTypeError), (np.zeros((4, 4)).T[1:], ArgumentValueError)]
 )
 def test_what_cannot_be_marked(array, error) -> None:
-    with pytest.raises(error, match=r"tile\.uninitialised takes a"):
-        tile.uninitialised(array)
+    with pytest.raises(error, match=r"tile\.uninitialized takes a"):
+        tile.uninitialized(array)

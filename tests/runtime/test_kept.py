@@ -116,7 +116,7 @@ def test_versions_and_settings_select_the_entry(made: list[str], monkeypatch) ->
         with monkeypatch.context() as patch:
             patch.setattr(name, value)
             compiled()
-    with config.scope(interp_target="wide"):  # no variable that is not declared harmless
+    with config.scope(interp_target="warp64"):  # no variable that is not declared harmless
         compiled()
     assert len(made) == 4
 
@@ -359,7 +359,7 @@ def test_functions_that_run_at_compile_time(monkeypatch) -> None:
         "print(digest(frozenset({'a', 'b', 'c', 'd', 'e'})))",
         "from tile.config import config;"
         "scope = config.scope(sanitize=frozenset({'a', 'b', 'c', 'd', 'e'}));"
-        "scope.__enter__(); print(config.deciding)",
+        "scope.__enter__(); print(config.cache_key_settings)",
     ],
 )
 def test_sets_have_one_text_in_all_processes(code: str) -> None:
@@ -380,7 +380,7 @@ def test_the_store_is_where_the_settings_say(folder: Path) -> None:
 
 def test_settings_have_one_text_in_all_processes() -> None:
     """Sets are not: their order follows the hashes of texts, which differ between processes."""
-    code = "from tile.config import config; print(config.deciding)"
+    code = "from tile.config import config; print(config.cache_key_settings)"
     spelt = set()
     for seed in "1234":
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}

@@ -340,7 +340,7 @@ def ring(stages: int, surely: bool = False) -> str:
     ty = f"shared<8x8xf32, #square{f', stages = {stages}' if stages > 1 else ''}>"
     first = "".join(
         f"""
-        %s{i} = local_subview %m, %zero {{shift = {i}}} : $M
+        %s{i} = local_subview %m, %zero {{stage_offset = {i}}} : $M
         local_cp_async %s{i}, %p
         cp_async_commit_group"""
         for i in range(ahead)
@@ -353,7 +353,7 @@ def ring(stages: int, surely: bool = False) -> str:
       %s = local_subview %m, %turn : $M
       %x = local_load %s : $C
       %b = add %a, %x : $C
-      %u = local_subview %m, %turn {{shift = {stages - 1}}} : $M
+      %u = local_subview %m, %turn {{stage_offset = {stages - 1}}} : $M
       local_cp_async %u, %p
       cp_async_commit_group
       %next = add %turn, %one : i32
@@ -404,7 +404,7 @@ GOING_ON = """
       local_cp_async %s0, %p
       cp_async_commit_group
       %r, %t = for %i = %zero to %two step %one iter(%a = %sum, %turn = %start) : $C, i32 {
-        %u = local_subview %m, %turn {shift = 1} : $M
+        %u = local_subview %m, %turn {stage_offset = 1} : $M
         local_cp_async %u, %p
         cp_async_commit_group
         cp_async_wait_group {pending = 1}

@@ -31,7 +31,7 @@ class Kernel:
     rtol: float = 0.0  # of floating-point results whose sums may be ordered otherwise
 
     def compile(self, target: str, **options: Any) -> Any:
-        """The compiled kernel for a target such as `interp` or `interp:matrix`."""
+        """The compiled kernel for a target such as `interp` or `interp:mma`."""
         chosen = {**self.options, **options}
         return tile.compile(self.function, self.signature, self.constants, chosen, target)
 

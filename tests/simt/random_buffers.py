@@ -79,7 +79,9 @@ class Writer:
         if scope.rings and (not scope.buffers or self.random.random() < 0.5):
             ring = self.random.choice(scope.rings)
             turn = self.random.choice(scope.turns)
-            return self.build(ops.shared.local_subview, ring, turn, shift=self.random.randint(0, 2))
+            return self.build(
+                ops.shared.local_subview, ring, turn, stage_offset=self.random.randint(0, 2)
+            )
         return self.random.choice(scope.buffers) if scope.buffers else None
 
     def in_layout(self, scope: Scope, layout: object) -> Value:
@@ -93,7 +95,7 @@ class Writer:
         for stage in range(stages):  # nothing that is loaded later is undefined
             held = mem
             if stages > 1:
-                held = self.build(ops.shared.local_subview, mem, self.zero, shift=stage)
+                held = self.build(ops.shared.local_subview, mem, self.zero, stage_offset=stage)
             self.build.op(ops.shared.local_store, held, self.random.choice(scope.tiles))
 
     def store(self, scope: Scope, depth: int) -> None:

@@ -148,10 +148,10 @@ class Machine:
         assert op is not None and isinstance(ty, Shared)
         if op.defn is ops.shared.local_subview:
             whole, at = self.place(op["mem"])
-            turn = (int(self.values[op["iteration"]][0]) + op["shift"]) % whole.stages
+            turn = (int(self.values[op["iteration"]][0]) + op["stage_offset"]) % whole.stages
             return ty, at + turn * ty.bytes
-        if op["at"] >= 0:
-            return ty, op["at"]
+        if op["offset"] >= 0:
+            return ty, op["offset"]
         if mem not in self.unplanned:  # before allocate-shared, each has a place of its own
             self.unplanned[mem] = sum(_bytes(v) for v in self.unplanned)
         return ty, self.unplanned[mem]

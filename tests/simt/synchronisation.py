@@ -33,7 +33,7 @@ FAULTS: dict[object, type[ExecutionError]] = {
     tma.mbarrier_init: MbarrierError,
     tma.mbarrier_arrive_expect_tx: MbarrierError,
 }
-MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3))
+MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3))
 
 
 def lowered(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> Module:

@@ -19,7 +19,7 @@ from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.memory.allocate_shared import allocate_shared, shared_bytes
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.target import GENERIC, MATRIX, PLAIN
+from tile.simt.target import GENERIC, MMA, PLAIN
 
 TIGHT = replace(GENERIC, shared_bytes=1024)  # which leaves nothing to spare
 
@@ -58,7 +58,7 @@ def in_turn(*shapes: tuple[int, int]) -> Module:
 
 
 def places(module: Module) -> list[int]:
-    return [op["at"] for op in module.walk() if op.defn is ops.shared.local_alloc]
+    return [op["offset"] for op in module.walk() if op.defn is ops.shared.local_alloc]
 
 
 def test_rings_begin_at_multiples_of_128_and_others_of_16() -> None:
@@ -112,7 +112,7 @@ def test_what_takes_most_is_itemised_wherever_it_lies() -> None:
 def test_what_fits_in_fewer_stages_fits_by_that_advice() -> None:
     wanted = ((128, 32), F16), ((32, 128), F16)
     allocate_shared(together(*((shape, of, 2) for shape, of in wanted)), target=PLAIN)
-    allocate_shared(together(*((shape, of, 4) for shape, of in wanted)), target=MATRIX)
+    allocate_shared(together(*((shape, of, 4) for shape, of in wanted)), target=MMA)
 
 
 def test_smaller_tiles_are_advised_where_stages_do_not_help() -> None:

@@ -25,7 +25,7 @@ from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import check_distributed, layout_of
 from tile.simt.ops.mma import mma_dot
-from tile.simt.target import GENERIC, MATRIX, TARGETS, SimtTarget
+from tile.simt.target import GENERIC, MMA, TARGETS, SimtTarget
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -88,7 +88,7 @@ def test_kernels_are_laid_out_for_all_machines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["matmul_f16", "softmax", "row_sums", "attention", "pairs"])
-@pytest.mark.parametrize("machine", ["generic", "matrix"])
+@pytest.mark.parametrize("machine", ["generic", "mma"])
 def test_kernels_keep_their_meaning(name: str, machine: str) -> None:
     kernel = KERNELS[name]
     module = module_of(kernel)
@@ -98,13 +98,13 @@ def test_kernels_keep_their_meaning(name: str, machine: str) -> None:
 
 @pytest.mark.parametrize(("name", "count"), EXPECTED.items())
 def test_conversions_are_few(name: str, count: int) -> None:
-    for target in (GENERIC, MATRIX):
+    for target in (GENERIC, MMA):
         assert conversions(laid_out(module_of(KERNELS[name]), target, 4)) == count
 
 
 def test_what_attention_multiplies_keeps_its_registers() -> None:
     """The weights of the first product are the left factor of the second, by names alone."""
-    module = laid_out(module_of(KERNELS["attention"]), MATRIX, 4)
+    module = laid_out(module_of(KERNELS["attention"]), MMA, 4)
     _, second = (op for op in module.walk() if op.defn is mma_dot)
     left = second.inputs[0].op
     assert left is not None

@@ -105,7 +105,7 @@ def threads(assume: Any) -> Module:
     types |= dict.fromkeys("MNK", "i32:16")
     constants = {**BLOCKS, "ASSUME": assume}
     module: Module = tile.compile(
-        matmul, types, constants, {"num_warps": 4}, "interp:matrix"
+        matmul, types, constants, {"num_warps": 4}, "interp:mma"
     ).artifact.module
     return module
 
@@ -143,14 +143,14 @@ def test_rows_of_an_assumed_length_are_read_wide(multiple: int, vector: int) -> 
     """A length that is not known to be a multiple of 16, as one of 1000 is not."""
     types = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", "N": "i32"}
     constants = {"M": 4, "COLUMNS": 1024, "MULTIPLE": multiple}
-    compiled = tile.compile(rows, types, constants, {"num_warps": 4}, "interp:matrix")
+    compiled = tile.compile(rows, types, constants, {"num_warps": 4}, "interp:mma")
     module: Module = compiled.artifact.module
     found = {op["vector"] for op in module.walk() if op.name in ("load", "store")}
     assert found == {vector}
     columns = 960
     x = np.random.default_rng(0).standard_normal((8, columns)).astype(np.float16)
     y = np.zeros_like(x)
-    run_threads(module, TARGETS["matrix"], 4, (2, 1, 1), [x, y, np.int32(columns)])
+    run_threads(module, TARGETS["mma"], 4, (2, 1, 1), [x, y, np.int32(columns)])
     np.testing.assert_array_equal(x, y)
 
 
@@ -161,5 +161,5 @@ def test_the_product_is_right() -> None:
     c = np.zeros((m, n), np.float32)
     grid = (-(-m // BLOCKS["BM"]) * -(-n // BLOCKS["BN"]), 1, 1)
     sizes = [np.int32(size) for size in (m, n, k)]
-    run_threads(threads(each), TARGETS["matrix"], 4, grid, [a, b, c, *sizes])
+    run_threads(threads(each), TARGETS["mma"], 4, grid, [a, b, c, *sizes])
     np.testing.assert_array_equal(c, a.T.astype(np.float32) @ b.astype(np.float32))

@@ -59,7 +59,9 @@ def test_registers_in_a_row_are_neighbours(name: str) -> None:
             if one.order is not None and share:
                 # Of f16 beside f32, as many as are in a vector of f32; beside accesses that take
                 # elements one by one, such as atomic ones, whatever costs all of them least.
-                together = [other.vector for other in known.values() if other.tied == one.tied]
+                together = [
+                    other.vector for other in known.values() if other.connected == one.connected
+                ]
                 width = min(share, *together, 4)
                 assert vector_width(layout, one.order[0], 16) >= width
 

@@ -28,11 +28,11 @@ BY_DATA = {"gathering", "counting"}
     ("machine", "warps", "stages"),
     [
         ("generic", 4, 2),
-        ("async", 8, 4),
-        ("async", 4, 3),
-        ("async", 2, 2),
-        ("matrix", 4, 3),
-        ("wide", 2, 2),
+        ("cp_async", 8, 4),
+        ("cp_async", 4, 3),
+        ("cp_async", 2, 2),
+        ("mma", 4, 3),
+        ("warp64", 2, 2),
     ],
 )
 @pytest.mark.parametrize("name", sorted({*KERNELS} - BY_DATA))
@@ -51,7 +51,7 @@ def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: in
 @pytest.mark.parametrize("name", ["matmul_boxes", "attention_boxes"])
 def test_boxes_cost_the_least(name: str) -> None:
     """What is copied as a whole is counted as the sectors that it moves."""
-    test_accesses_cost_the_least(name, "group", 4, 3)
+    test_accesses_cost_the_least(name, "wgmma", 4, 3)
 
 
 @pytest.mark.parametrize("name", sorted(BY_DATA))

@@ -17,7 +17,7 @@ from tile.ir.ops import control, memory
 from tile.ir.passes import PassManager
 from tile.simt import ops
 from tile.simt.pass_pipeline import lowering
-from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, TARGETS, WGMMA, WIDE, SimtTarget
+from tile.simt.target import CP_ASYNC, GENERIC, MMA, PLAIN, TARGETS, WARP64, WGMMA, SimtTarget
 
 
 @tile.jit
@@ -59,7 +59,7 @@ def outer_loop(module: Module) -> Operation:
 @pytest.mark.parametrize("hint", [":16", ""])
 def test_copies_and_stores_are_as_wide_as_the_rules_of_descriptors_allow(hint: str) -> None:
     """Rows are multiples of 16 bytes long, even where nothing is known of the sizes."""
-    module = threads(MATRIX, hint)
+    module = threads(MMA, hint)
     copies = of(module, ops.thread.shared_cp_async)
     assert len(copies) >= 2
     assert {op["vector"] for op in (*copies, *of(module, memory.store))} == {8}
@@ -73,7 +73,7 @@ def test_boxes_are_loaded_rounds_ahead_without_copies_too() -> None:
 
 
 def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
-    for target in (MATRIX, PLAIN):
+    for target in (MMA, PLAIN):
         module = threads(target)
         loop = outer_loop(module)
         products = [op for op in loop.regions[0] if op.name == "mul"]
@@ -86,7 +86,7 @@ def test_machines_that_copy_boxes_compute_no_pointers() -> None:
     assert not of(module, memory.load) and not of(module, memory.addptr)
 
 
-@pytest.mark.parametrize("target", [PLAIN, GENERIC, ASYNC, MATRIX, WGMMA, WIDE], ids=str)
+@pytest.mark.parametrize("target", [PLAIN, GENERIC, CP_ASYNC, MMA, WGMMA, WARP64], ids=str)
 def test_products_of_any_sizes(target: SimtTarget) -> None:
     assert target.name in TARGETS
     m, n, k = 70, 88, 40
@@ -186,6 +186,6 @@ def test_boxes_of_any_size(blocks: tuple[int, int, int], warps: int) -> None:
     c = np.zeros((m, n), np.float16)
     sizes = dict(zip(("BM", "BN", "BK"), blocks))
     grid = tile.cdiv(m, blocks[0]), tile.cdiv(n, blocks[1])
-    with tile.backend("interp:group"):
+    with tile.backend("interp:wgmma"):
         matmul[grid](a, b, c, m, n, k, **sizes, num_warps=warps)
     np.testing.assert_array_equal(c.astype(np.float32), a.astype(np.float32) @ b)

@@ -33,10 +33,10 @@ from tile.simt.lower.distribute import distribute
 from tile.simt.lower.distribute.convert_layout import conversion_plan
 from tile.simt.ops.layout_inference import LayoutBuilder, broadcast_operand_layout, layout_of
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import ASYNC, GENERIC, MATRIX, WGMMA, SimtTarget
+from tile.simt.target import CP_ASYNC, GENERIC, MMA, WGMMA, SimtTarget
 
 LANES, WARPS = 3, 2  # bits
-SMALL = replace(ASYNC, name="small", warp_size=1 << LANES)
+SMALL = replace(CP_ASYNC, name="small", warp_size=1 << LANES)
 
 few = settings(max_examples=40, deadline=None)
 shapes = st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3).filter(
@@ -231,7 +231,7 @@ def test_a_sender_of_one_register_serves_lanes_in_turns() -> None:
     tile = np.arange(16, dtype=np.int32).reshape(8, 2)
     threads = check(lambda b, x: [b.convert(x, dst)], [x], [tile])
     found = conversion_plan(src, dst, 32, True)
-    assert isinstance(found, ShufflePlan) and found.turn.out_bits("turn") > 0
+    assert isinstance(found, ShufflePlan) and found.coset.out_bits("coset") > 0
     assert calls(threads, arith.select)
 
 
@@ -759,7 +759,7 @@ def test_products_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) 
     def build(b: LayoutBuilder, *xs: Value) -> Sequence[Value]:
         return [b(ops.mma.mma_dot, *xs, shape=tuple(instruction), warps=warps)]
 
-    check(build, types, tiles, target=MATRIX, warps=4)
+    check(build, types, tiles, target=MMA, warps=4)
 
 
 # -- what is refused
@@ -782,7 +782,7 @@ def test_tiles_too_large_for_the_machine() -> None:
     assert [note.endswith("1024 registers a thread") for note in error.notes] == [True, True]
 
 
-@pytest.mark.parametrize("target", [WGMMA, MATRIX], ids=str)
+@pytest.mark.parametrize("target", [WGMMA, MMA], ids=str)
 def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) -> None:
     """Any other tile of so many would be worked on in memory."""
 

@@ -24,10 +24,10 @@ from tile.errors import DeviceAssertionError, OutOfResourcesError
 CONFIGURATIONS = [
     ("plain", 4, 2),
     ("generic", 8, 3),
-    ("async", 2, 4),
-    ("matrix", 4, 3),
-    ("wide", 1, 1),
-    ("matrix", 32, 2),
+    ("cp_async", 2, 4),
+    ("mma", 4, 3),
+    ("warp64", 1, 1),
+    ("mma", 32, 2),
 ]
 
 
@@ -63,7 +63,7 @@ def wanted(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("machine", ["generic", "async", "matrix"])
+@pytest.mark.parametrize("machine", ["generic", "cp_async", "mma"])
 def test_loops_of_few_iterations(machine: str, stages: int) -> None:
     """More stages than iterations, and loops that do not run at all."""
     for count in (0, 1, 2, 3, 7):
@@ -124,7 +124,7 @@ def claiming_of_all(x_ptr, N: tl.constexpr):
     tl.device_assert(tl.sum(x, axis=0) < 90, "a small sum")
 
 
-WORDS = [("plain", 4), ("generic", 8), ("matrix", 1), ("wide", 2)]
+WORDS = [("plain", 4), ("generic", 8), ("mma", 1), ("warp64", 2)]
 
 
 @pytest.mark.parametrize(("machine", "warps"), WORDS)
@@ -184,10 +184,10 @@ def test_more_stages_than_fit() -> None:
         M=128,
         K=64,
     )
-    module = of.compile("interp:matrix", num_warps=8, num_stages=12).artifact.module
+    module = of.compile("interp:mma", num_warps=8, num_stages=12).artifact.module
     rings = [op.result.type for op in module.walk() if op.name == "local_alloc"]
     assert any(2 < ring.stages < 12 for ring in rings)
-    agree(run(of, "interp:matrix", num_warps=8, num_stages=12), run(of, "interp"))
+    agree(run(of, "interp:mma", num_warps=8, num_stages=12), run(of, "interp"))
 
 
 @tile.jit
@@ -217,14 +217,14 @@ def test_loops_in_loops_that_do_not_fit() -> None:
     helped = 0
     for m, k in ((128, 64), (128, 128), (256, 64)):
         try:
-            of(m, k).compile("interp:matrix", num_warps=8, num_stages=3)
+            of(m, k).compile("interp:mma", num_warps=8, num_stages=3)
         except OutOfResourcesError as error:
             stages = re.search(r"num_stages=(\d+)", error.message)
             smaller = re.search(r"tiles of 1/(\d+)", error.message)
             assert stages or smaller, error.message
             less = int(smaller[1]) if smaller else 1
             options = {"num_stages": int(stages[1])} if stages else {}
-            of(m // less, k).compile("interp:matrix", num_warps=8, **options)
+            of(m // less, k).compile("interp:mma", num_warps=8, **options)
             helped += 1
     assert helped > 0
 
@@ -253,7 +253,7 @@ def test_tiles_that_never_fit() -> None:
 
 def test_more_threads_than_a_machine_has() -> None:
     with pytest.raises(OutOfResourcesError, match="2048 threads") as caught:
-        EDGES["masks"].compile("interp:wide", num_warps=32)
+        EDGES["masks"].compile("interp:warp64", num_warps=32)
     hint = re.search(r"num_warps ?= ?(\d+)", caught.value.message)
     assert hint is not None
-    EDGES["masks"].compile("interp:wide", num_warps=int(hint[1]))
+    EDGES["masks"].compile("interp:warp64", num_warps=int(hint[1]))

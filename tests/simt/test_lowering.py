@@ -19,14 +19,14 @@ CONFIGURATIONS = [
     ("plain", 4, 2),
     ("generic", 1, 1),
     ("generic", 8, 3),
-    ("async", 4, 3),
-    ("async", 8, 4),
-    ("matrix", 1, 2),
-    ("matrix", 4, 3),
-    ("matrix", 8, 4),
-    ("group", 4, 3),
-    ("group", 8, 4),
-    ("wide", 2, 3),
+    ("cp_async", 4, 3),
+    ("cp_async", 8, 4),
+    ("mma", 1, 2),
+    ("mma", 4, 3),
+    ("mma", 8, 4),
+    ("wgmma", 4, 3),
+    ("wgmma", 8, 4),
+    ("warp64", 2, 3),
     ("generic", 32, 2),
 ]
 
@@ -60,7 +60,7 @@ def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: 
 @pytest.mark.parametrize("name", KERNELS)
 def test_thread_ir_has_a_text(name: str) -> None:
     """What comes out is IR like any other: it verifies, prints, and reads back the same."""
-    module = KERNELS[name].compile("interp:matrix").artifact.module
+    module = KERNELS[name].compile("interp:mma").artifact.module
     verify(module, Level.THREAD)
     text = print_module(module)
     again = parse_module(text)

@@ -75,7 +75,7 @@ def test_no_pass_decides_by_the_name_of_a_target() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "wide = target is WIDE",
+        "wide = target is WARP64",
         "if self.target.name.startswith('s'): pass",
         "if target in (PLAIN, GENERIC): pass",
         "if str(target) in names: pass",

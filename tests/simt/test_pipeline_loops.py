@@ -36,11 +36,11 @@ from tile.simt.pass_pipeline import lower, lowering
 from tile.simt.schedule.pipeline_loops import pipeline_loops
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
-from tile.simt.target import ASYNC, GENERIC, MATRIX, PLAIN, WGMMA, SimtTarget
+from tile.simt.target import CP_ASYNC, GENERIC, MMA, PLAIN, WGMMA, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
 # alone.
-TARGETS = [ASYNC, GENERIC, PLAIN]
+TARGETS = [CP_ASYNC, GENERIC, PLAIN]
 TYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64, "i16": np.int16}
 
 
@@ -116,8 +116,10 @@ def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[st
     rounds = len(range(*bounds.values()))
     for product in (dynamic, mixed, known):
         machine = check(product, target, 3, bounds)
-        assert machine.copied == (2 * rounds if target is ASYNC else 0)
-        assert machine.stored == (0 if target is ASYNC else (1 + rounds) * (1 + (target is PLAIN)))
+        assert machine.copied == (2 * rounds if target is CP_ASYNC else 0)
+        assert machine.stored == (
+            0 if target is CP_ASYNC else (1 + rounds) * (1 + (target is PLAIN))
+        )
 
 
 @pytest.mark.parametrize("num_stages", range(6))
@@ -126,7 +128,7 @@ def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
     """As many rounds are under way as there are stages, less that which is being worked on."""
     for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
         machine = check(Product(carried=carried), target, num_stages, bounds)
-        copies = target is ASYNC and num_stages >= 2
+        copies = target is CP_ASYNC and num_stages >= 2
         assert machine.most_pending == (max(1, num_stages - 1) if copies else 0)
 
 
@@ -182,7 +184,7 @@ def test_loops_are_pipelined_once() -> None:
 def test_fewer_stages_where_memory_is_short() -> None:
     """32x16 and 16x32 elements of 4 bytes are 4 KiB a stage."""
     for size, stages in ((16 << 10, 4), (15 << 10, 3), (8 << 10, 2)):
-        module = pipelined(Product(), replace(ASYNC, shared_bytes=size), 4)
+        module = pipelined(Product(), replace(CP_ASYNC, shared_bytes=size), 4)
         allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
         assert [op.result.type.stages for op in allocs] == [stages] * 2
 
@@ -207,7 +209,7 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     tall = "#tall = #linear{register = [[0,1],[0,2],[16,0]], lane = [[0,4],[0,8],[0,16],[1,0],[2,0]], warp = [[4,0],[8,0]] -> dim0 = 32, dim1 = 32}"
     module = parse_module(f"{tall}\n{Product(after=after).text()}")
     verify(module, Level.LAID_OUT)
-    pipeline_loops(module, target=replace(ASYNC, shared_bytes=16 << 10), num_stages=4)
+    pipeline_loops(module, target=replace(CP_ASYNC, shared_bytes=16 << 10), num_stages=4)
     allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
     assert [op.result.type.stages for op in allocs] == [3, 3]
 
@@ -232,7 +234,7 @@ def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> No
     """Both have stages of 4 KiB, and their buffers are in use at the same time."""
     module = parse_module(Product(after=INNER_LOOP).text())
     verify(module, Level.LAID_OUT)
-    target = replace(ASYNC, shared_bytes=size << 10)
+    target = replace(CP_ASYNC, shared_bytes=size << 10)
     pipeline_loops(module, target=target, num_stages=4)
     verify(module, Level.LAID_OUT)
     loops = [op for op in module.walk() if op.defn is control.for_]
@@ -263,7 +265,7 @@ LATER = (
     "distribute",
     "dce",
 )
-MACHINES = [(PLAIN, 3), (GENERIC, 3), (ASYNC, 2), (ASYNC, 3), (MATRIX, 5)]
+MACHINES = [(PLAIN, 3), (GENERIC, 3), (CP_ASYNC, 2), (CP_ASYNC, 3), (MMA, 5)]
 
 
 @pytest.mark.parametrize(("target", "num_stages"), MACHINES, ids=str)
@@ -372,12 +374,12 @@ def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits:
     vector = widest
     while vector * bits >= 32:
         for other in wanted:
-            found = copy_layout(source, (other,), bits, (axis, vector), ASYNC.banks)
+            found = copy_layout(source, (other,), bits, (axis, vector), CP_ASYNC.banks)
             assert found.is_bijective()
             units = [tuple(int(a == axis) << bit for a in range(2)) for bit in range(9)]
             length = vector.bit_length() - 1
             assert [tuple(basis) for basis in found.bases(OFFSET)][:length] == units[:length]
-            copies = shared_access(source, found, bits, ASYNC.banks.up_to(vector * bits))
+            copies = shared_access(source, found, bits, CP_ASYNC.banks.up_to(vector * bits))
             assert copies.vector == vector
             assert copies.conflicts(bits) == 0
         vector //= 2
@@ -389,11 +391,11 @@ def test_copies_of_blocks_to_be_turned_fill_lines(bits: int) -> None:
     vector, line = 128 // bits, 1024 // bits
     source = blocked([line, 256], [1, vector], [vector // 8 or 1, min(32, 256 // vector)], [8, 1])
     blocks = blocked([line, 256], [vector, 4], [8, 4], [1, 8], (0, 1))
-    found = copy_layout(source, (blocks,), bits, (1, vector), ASYNC.banks)
+    found = copy_layout(source, (blocks,), bits, (1, vector), CP_ASYNC.banks)
     first = {tuple(basis) for basis in found.bases(OFFSET)[: line.bit_length() - 1]}
     assert first == {(0, 1 << bit) for bit in range(line.bit_length() - 1)}
-    copies = shared_access(source, found, bits, ASYNC.banks)
-    loads = shared_access(blocks, found, bits, ASYNC.banks)
+    copies = shared_access(source, found, bits, CP_ASYNC.banks)
+    loads = shared_access(blocks, found, bits, CP_ASYNC.banks)
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
 
 
@@ -410,14 +412,14 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
     product = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
     left, right = fma_operand_layouts(product, 32)
     wanted = permute_axes(right, [1, 0]) if transposed else left
-    found = copy_layout(source, (wanted,), bits, (1, vector), ASYNC.banks)
+    found = copy_layout(source, (wanted,), bits, (1, vector), CP_ASYNC.banks)
     copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
     assert copies.vector >= vector
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
 
 
 def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
-    module = KERNELS["matmul_f16"].compile("interp:async").artifact.module
+    module = KERNELS["matmul_f16"].compile("interp:cp_async").artifact.module
     loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over pieces of k
     places = {
         op.loc

@@ -14,10 +14,10 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.core import Module
 from tile.simt import ops
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import MATRIX, SimtTarget
+from tile.simt.target import MMA, SimtTarget
 
 # So few registers that the factor of a quick test does not fit, with and without copies.
-SMALL = replace(MATRIX, name="small", registers=96)
+SMALL = replace(MMA, name="small", registers=96)
 SYNCHRONOUS = replace(SMALL, name="synchronous", cp_async_bytes=())
 SHAPE = (64, 64)
 
@@ -41,13 +41,13 @@ def module() -> Module:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 5])
-@pytest.mark.parametrize("target", [MATRIX, SMALL, SYNCHRONOUS], ids=str)
+@pytest.mark.parametrize("target", [MMA, SMALL, SYNCHRONOUS], ids=str)
 def test_the_result_is_the_same(target: SimtTarget, rounds: int) -> None:
     lowered = module()
     lower(lowered, target, num_warps=4, num_stages=3)
     (loop,) = [op for op in lowered.walk() if op.name == "for"]
     reads = [op for op in loop.walk() if op.defn is ops.thread.ldmatrix]
-    assert len(reads) == (1 if target is MATRIX else 2)
+    assert len(reads) == (1 if target is MMA else 2)
     random = np.random.default_rng(0)
     x = random.integers(-4, 5, SHAPE).astype(np.float16)
     y = random.integers(-4, 5, (5, *SHAPE)).astype(np.float16)

@@ -21,7 +21,7 @@ from tile.simt.assign.remove_conversions import remove_conversions
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.target import GENERIC, MATRIX, SimtTarget
+from tile.simt.target import GENERIC, MMA, SimtTarget
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 from tile.transforms.region_utils import CONTROL_FLOW_OPS
 
@@ -60,7 +60,7 @@ def test_random_kernels_keep_their_meaning(case: Case, seed: int, warps: int) ->
     assert_same(case, interpret(case.module, case), wanted)
 
 
-@pytest.mark.parametrize("target", [GENERIC, MATRIX], ids=str)
+@pytest.mark.parametrize("target", [GENERIC, MMA], ids=str)
 @pytest.mark.parametrize("name", ["matmul_f16", "softmax", "row_sums", "attention", "pairs"])
 def test_kernels_keep_their_meaning(name: str, target: SimtTarget) -> None:
     kernel = KERNELS[name]
@@ -79,14 +79,14 @@ def test_kernels_keep_their_meaning(name: str, target: SimtTarget) -> None:
 def test_kernels_are_legal_behind_it(name: str) -> None:
     for warps in (1, 8):
         module = module_of(KERNELS[name])
-        assign_layouts(module, target=MATRIX, num_warps=warps)
+        assign_layouts(module, target=MMA, num_warps=warps)
         plain = conversions(module)
-        remove_conversions(module, target=MATRIX)
+        remove_conversions(module, target=MMA)
         verify(module, Level.LAID_OUT)
         assert conversions(module) <= plain
 
 
-@pytest.mark.parametrize("target", [GENERIC, MATRIX], ids=str)
+@pytest.mark.parametrize("target", [GENERIC, MMA], ids=str)
 @pytest.mark.parametrize("name", KERNELS)
 def test_conversions_are_at_the_lines_of_what_they_convert(name: str, target: SimtTarget) -> None:
     """None is at the line of a loop or branch, which hands on what others compute and use."""

@@ -21,11 +21,11 @@ from tile.ir.ops import control
 from tile.ir.types import F16, F32, F64, Tile
 from tile.simt import ops
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import ASYNC, GENERIC, PLAIN, WIDE, SimtTarget
+from tile.simt.target import CP_ASYNC, GENERIC, PLAIN, WARP64, SimtTarget
 
-SM_75 = replace(ASYNC, name="sm_75", shared_bytes=64 << 10, cp_async_bytes=(), has_ldmatrix=True)
+SM_75 = replace(CP_ASYNC, name="sm_75", shared_bytes=64 << 10, cp_async_bytes=(), has_ldmatrix=True)
 OPENCL = replace(PLAIN, name="opencl", shared_bytes=32 << 10)
-MACHINES = [PLAIN, GENERIC, ASYNC, SM_75, OPENCL]
+MACHINES = [PLAIN, GENERIC, CP_ASYNC, SM_75, OPENCL]
 # So few registers that the tiles of a quick test do not fit.
 SMALL = replace(GENERIC, name="small", registers=64)
 
@@ -213,4 +213,4 @@ def test_a_batch() -> None:
 
 
 def test_warps_of_another_size() -> None:
-    check(one_product, "fp32", replace(WIDE, name="broad", registers=32))
+    check(one_product, "fp32", replace(WARP64, name="broad", registers=32))

@@ -17,10 +17,10 @@ from tile.ir.types import F16
 from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import MATRIX, SimtTarget
+from tile.simt.target import MMA, SimtTarget
 
 # Without copies a tile is loaded into registers, a round ahead.
-PLENTY = replace(MATRIX, name="plenty", cp_async_bytes=())
+PLENTY = replace(MMA, name="plenty", cp_async_bytes=())
 FEW = replace(PLENTY, name="few", registers=104)
 # One of the instructions takes as much of k as the other gives columns; here it takes half.
 SMALL_STEPS = replace(FEW, name="small steps", mma_shapes=(MmaShape(16, 8, 8, 16),))
@@ -96,5 +96,5 @@ def test_where_registers_suffice_loads_come_first() -> None:
 
 
 def test_where_copies_are_asynchronous_no_load_waits() -> None:
-    module = lowered(replace(FEW, cp_async_bytes=MATRIX.cp_async_bytes))
+    module = lowered(replace(FEW, cp_async_bytes=MMA.cp_async_bytes))
     assert not [op for op in body(module) if op.defn is memory.load]

@@ -11,7 +11,7 @@ from tile.simt.target import SimtTarget
 
 
 @pytest.mark.parametrize(
-    ("machine", "warps", "stages"), [("generic", 4, 2), ("matrix", 4, 3), ("group", 4, 3)]
+    ("machine", "warps", "stages"), [("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3)]
 )
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_is_missing_is_reported(name: str, machine: str, warps: int, stages: int) -> None:

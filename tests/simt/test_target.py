@@ -7,7 +7,7 @@ import pytest
 from tile.errors import ArgumentValueError
 from tile.ir.types import BF16, F16, F32, I8, I32
 from tile.simt.layouts.mma_fragments import MmaShape
-from tile.simt.target import GENERIC, MATRIX, TARGETS, WGMMA, SimtTarget
+from tile.simt.target import CP_ASYNC, GENERIC, MMA, TARGETS, WARP64, WGMMA, SimtTarget
 
 FIELDS = {"name": "x", "warp_size": 32, "shared_bytes": 1, "registers": 64, "max_threads": 256}
 
@@ -53,7 +53,12 @@ def test_targets_are_known_by_name() -> None:
         SimtTarget.parse("moon")
 
 
+def test_former_names_are_accepted() -> None:
+    former = [SimtTarget.parse(name) for name in ("async", "matrix", "group", "wide")]
+    assert former == [CP_ASYNC, MMA, WGMMA, WARP64]
+
+
 def test_what_groups_of_warps_multiply() -> None:
     assert WGMMA.has_wgmma(F16, F16) and WGMMA.has_wgmma(I8, I32)
     assert not WGMMA.has_wgmma(BF16, F16)
-    assert not MATRIX.has_wgmma(F16, F32)
+    assert not MMA.has_wgmma(F16, F32)

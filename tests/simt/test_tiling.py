@@ -13,7 +13,7 @@ from tile.ir.passes import PassManager
 from tile.simt import ops
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.pass_pipeline import lower, lowering
-from tile.simt.target import GENERIC, MATRIX, WIDE, SimtTarget
+from tile.simt.target import GENERIC, MMA, WARP64, SimtTarget
 
 
 def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
@@ -27,11 +27,11 @@ def laid_out(name: str, target: SimtTarget, **options: int) -> Module:
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_warps_share_rows_and_columns(rows: int) -> None:
-    module = laid_out("matmul_f16", MATRIX, num_warps=8, warp_rows=rows)
+    module = laid_out("matmul_f16", MMA, num_warps=8, warp_rows=rows)
     (dot,) = (op for op in module.walk() if op.defn is ops.mma.mma_dot)
     assert dot["warps"] == (rows, 8 // rows)
     kernel = KERNELS["matmul_f16"]
-    for machine in ("matrix", "generic"):
+    for machine in ("mma", "generic"):
         found = run(kernel, f"interp:{machine}", num_warps=8, warp_rows=rows)
         agree(kernel, found, run(kernel, "interp"))
 
@@ -71,5 +71,5 @@ def test_an_option_that_no_pass_has() -> None:
 def test_more_threads_than_the_machine_has() -> None:
     module = KERNELS["softmax"].compile("interp").artifact.module.clone()
     with pytest.raises(OutOfResourcesError, match=r"2048 threads.*num_warps = 16 fits") as refused:
-        lower(module, WIDE, num_warps=32)
+        lower(module, WARP64, num_warps=32)
     assert refused.value.loc is not None

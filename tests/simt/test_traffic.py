@@ -12,8 +12,8 @@ from benchmarks.traffic import EXAMPLES, SMALL, as_markdown, measure
 
 # Those whose warps hand each other tiles of many layouts, on each kind of machine.
 PRODUCTS = ("matmul", "matmul_nt", "attention", "shift_conv")
-CASES = [("matrix", name) for name in SMALL]
-CASES += [(machine, name) for machine in ("generic", "async") for name in PRODUCTS]
+CASES = [("mma", name) for name in SMALL]
+CASES += [(machine, name) for machine in ("generic", "cp_async") for name in PRODUCTS]
 
 # The second row of an array of odd length; images of 8 x 8 that are shifted by one.
 UNALIGNED = {"vector_add", "shift_conv"}
@@ -30,7 +30,7 @@ def test_accesses_of_examples_cost_the_least(machine: str, name: str) -> None:
             assert counters.global_total().efficiency == 1.0, kernel
 
 
-@pytest.mark.parametrize("machine", ["matrix", "generic", "async"])
+@pytest.mark.parametrize("machine", ["mma", "generic", "cp_async"])
 @pytest.mark.parametrize("name", ["matmul", "matmul_nt"])
 def test_rows_of_any_length_have_no_conflicts(name: str, machine: str) -> None:
     """Copies then are word by word, or there are none."""

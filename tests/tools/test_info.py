@@ -44,9 +44,9 @@ def test_parts_are_found_or_missing(name: str) -> None:
         pytest.skip(missing.message)
     assert isinstance(backend, Surveyable)
     findings = backend.survey()
-    assert all(bool(finding.found) != bool(finding.missing) for finding in findings)
+    assert all(bool(finding.lines) != bool(finding.missing) for finding in findings)
     lines = list(info.report(name))
-    assert len(lines) == 1 + sum(max(1, len(finding.found)) for finding in findings)
+    assert len(lines) == 1 + sum(max(1, len(finding.lines)) for finding in findings)
 
 
 def test_the_device_that_is_set_is_shown(

@@ -36,7 +36,7 @@ class PointsTo:
     def __or__(self, other: PointsTo) -> PointsTo:
         return PointsTo(self.parameters | other.parameters, self.unknown or other.unknown)
 
-    def meets(self, other: PointsTo) -> bool:
+    def may_alias(self, other: PointsTo) -> bool:
         """Return True if both have a parameter in common, or one of them is unknown."""
         return self.unknown or other.unknown or not self.parameters.isdisjoint(other.parameters)
 
@@ -87,13 +87,13 @@ class Alias:
         """Return the memory that an operation may write, its regions excluded."""
         return _accessed(op, Effect.WRITE, self.facts, self.callees)
 
-    def named(self, where: PointsTo) -> PointsTo:
+    def with_aliases(self, where: PointsTo) -> PointsTo:
         """Extend a points-to set by the parameters that may alias it."""
         return where.through(self.names)
 
     def may_alias(self, x: Value, y: Value) -> bool:
         """Return True if two pointers may reach the same memory."""
-        return self.named(self.facts[x]).meets(self.facts[y])
+        return self.with_aliases(self.facts[x]).may_alias(self.facts[y])
 
 
 def alias(function: Function, callees: Summaries | None = None) -> Alias:
@@ -151,9 +151,9 @@ def _propagate_to_callees(
 def _aliasing_arguments(caller: Alias, call: Operation) -> list[PointsTo]:
     """Return, for each argument of a call, the positions of the pointers that may alias it."""
     pointers = {i: caller.of(v) for i, v in enumerate(call.inputs) if _is_pointer(v.type)}
-    named = {index: caller.named(fact) for index, fact in pointers.items()}
+    named = {index: caller.with_aliases(fact) for index, fact in pointers.items()}
     return [
-        PointsTo(frozenset(j for j in pointers if i in named and named[i].meets(pointers[j])))
+        PointsTo(frozenset(j for j in pointers if i in named and named[i].may_alias(pointers[j])))
         for i in range(len(call.inputs))
     ]
 

@@ -73,7 +73,7 @@ class Forward(Generic[F]):
         """Return the fact of a result of an `if`."""
         return self.join(then, orelse)
 
-    def leave(self, op: Operation, index: int, fact: F) -> F:
+    def loop_result(self, op: Operation, index: int, fact: F) -> F:
         """Return the fact of a loop's result, from that of the last carried value."""
         return fact
 
@@ -161,7 +161,7 @@ class Forward(Generic[F]):
 
         following = self.fixpoint(op, inits, walk)
         last = [self.join(i, f) for i, f in zip(inits, following, strict=True)]
-        return [self.leave(op, index, fact) for index, fact in enumerate(last)]
+        return [self.loop_result(op, index, fact) for index, fact in enumerate(last)]
 
     def while_(self, op: Operation) -> Sequence[F]:
         test, body = op.regions
@@ -180,7 +180,7 @@ class Forward(Generic[F]):
         self.fixpoint(op, inits, walk)
         with self.assuming(condition, False):
             last = [self.facts[value] for value in test.args]
-        return [self.leave(op, index, fact) for index, fact in enumerate(last)]
+        return [self.loop_result(op, index, fact) for index, fact in enumerate(last)]
 
     def fixpoint(
         self, op: Operation, inits: Sequence[F], walk: Callable[[list[F]], list[F]]

@@ -124,8 +124,8 @@ class _ExitDependences:
         """
         if op.defn is not memory.load or op["volatile"] or op["cache"] is CacheModifier.CV:
             return False
-        read = self.alias.named(self.alias.of(op["ptr"]))
-        return not any(read.meets(self.alias.named(written)) for written in self.written)
+        read = self.alias.with_aliases(self.alias.of(op["ptr"]))
+        return not any(read.may_alias(self.alias.with_aliases(written)) for written in self.written)
 
     def following(self, value: Value) -> Value | None:
         """Return the value that the body yields for an argument of one of the loop's regions."""

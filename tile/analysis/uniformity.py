@@ -119,7 +119,7 @@ class _Uniformity(Forward[Variation]):
             return then
         return self.fact(op, 0) | then | orelse
 
-    def leave(self, op: Operation, index: int, fact: Variation) -> Variation:
+    def loop_result(self, op: Operation, index: int, fact: Variation) -> Variation:
         return fact | self.exit(op)
 
     def exit(self, op: Operation) -> Variation:

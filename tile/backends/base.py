@@ -159,11 +159,11 @@ class Artifact:
     """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
 
     `parameters` are those of the kernel's function, and `written` those through which it writes
-    memory. `facts` is further data for `Backend.load`, serializable as JSON, so that an artifact
-    can be cached on disk; `inputs` are the files, besides those of packages, that the artifact
-    depends on. `stops` is True if the kernel has a `breakpoint()`. `module` is the last IR, for
-    backends that run it, and `code` their translation of it, so that `Backend.load` need not
-    repeat it.
+    memory. `launch_metadata` is further data for `Backend.load`, serializable as JSON, so that an
+    artifact can be cached on disk; `inputs` are the files, besides those of packages, that the
+    artifact depends on. `stops` is True if the kernel has a `breakpoint()`. `module` is the last
+    IR, for backends that run it, and `code` their translation of it, so that `Backend.load` need
+    not repeat it.
     """
 
     kernel: str
@@ -172,7 +172,7 @@ class Artifact:
     stages: dict[str, str | bytes]
     parameters: tuple[str, ...]
     written: frozenset[str] = field(default_factory=frozenset)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    launch_metadata: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Path, ...] = ()
     stops: bool = False
     module: Module | None = None
@@ -346,7 +346,7 @@ class Requirement(NamedTuple):
     """A requirement of a backend: what is present, or else how to install it."""
 
     part: str
-    found: tuple[str, ...] = ()  # one line per item
+    lines: tuple[str, ...] = ()  # one line per item
     missing: str = ""
 
 

@@ -132,7 +132,7 @@ class _BatchEvaluator:
         leaf = self.frame.variables.get(node.id)
         if not isinstance(leaf, Leaf):
             raise NotVectorizableError
-        if leaf.variable.known is not None or leaf.variable.missing is not None:
+        if leaf.variable.text is not None or leaf.variable.reason is not None:
             return self.frame.reader.value(leaf)
         ty = leaf.type
         if ty is None or ty.shape or ty.element.is_ptr():

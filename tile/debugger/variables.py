@@ -184,10 +184,10 @@ class Reader:
         Raises `MissingError`.
         """
         variable = leaf.variable
-        if variable.missing is not None:
-            raise MissingError(f"`{variable.name}` has no value here: {variable.missing}")
-        if variable.known is not None:
-            return _compile_time_value(variable.known)
+        if variable.reason is not None:
+            raise MissingError(f"`{variable.name}` has no value here: {variable.reason}")
+        if variable.text is not None:
+            return _compile_time_value(variable.text)
         if len(leaf.values) > 1:
             return self.descriptor(leaf)
         return self.one(leaf.values[0].type, leaf.registers[0])

@@ -355,7 +355,7 @@ class DifferentialRun:
 
     # -- as an observer
 
-    def ran(
+    def launch_done(
         self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
         """Record what a launch wrote."""
@@ -383,7 +383,7 @@ class DifferentialRun:
         final.restore()
         return kernel
 
-    def tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
+    def launch_tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
         """Launch with every configuration, and last with the first again, whose effects stay."""
         tally = self.findings.tallies.setdefault((name, "of all configurations"), LaunchCount())
         tally.launches += 1
@@ -420,7 +420,7 @@ class DifferentialRun:
         function = attempt.function
         try:
             for name in attempt.written(variation.constants):
-                initial.keep(name, attempt.named[name])
+                initial.save(name, attempt.named[name])
         except TileError as error:  # it does not compile with these constants
             self._report(
                 Dependence(
@@ -499,5 +499,5 @@ def _contents(attempt: PendingLaunch[Any]) -> Snapshot:
     """Return a snapshot of the arrays that a launch writes."""
     snapshot = Snapshot()
     for name in attempt.written({}):
-        snapshot.keep(name, attempt.named[name])
+        snapshot.save(name, attempt.named[name])
     return snapshot

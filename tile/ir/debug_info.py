@@ -42,8 +42,8 @@ class Variable:
 
     name: str
     values: int = 0
-    known: str | None = None
-    missing: str | None = None
+    text: str | None = None
+    reason: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Variable:
@@ -57,13 +57,13 @@ class Variable:
             if not rest.isdecimal():
                 raise ValueError(f"`{name}` takes a number of values, not `{rest}`")
             return cls(name, int(rest))
-        return cls(name, known=rest) if separator == " = " else cls(name, missing=rest)
+        return cls(name, text=rest) if separator == " = " else cls(name, reason=rest)
 
     def __str__(self) -> str:
-        if self.known is not None:
-            return f"{self.name} = {self.known}"
-        if self.missing is not None:
-            return f"{self.name} ! {self.missing}"
+        if self.text is not None:
+            return f"{self.name} = {self.text}"
+        if self.reason is not None:
+            return f"{self.name} ! {self.reason}"
         return self.name if self.values == 1 else f"{self.name} @ {self.values}"
 
 

@@ -424,7 +424,7 @@ class Descriptor(Type):
         return Tile(self.dims, self.of)
 
     @property
-    def parts(self) -> tuple[Scalar | Pointer, ...]:
+    def component_types(self) -> tuple[Scalar | Pointer, ...]:
         """The types of its components: base, extents, and all strides but the last, which is 1.
 
         Extents and strides are in elements.
@@ -433,7 +433,7 @@ class Descriptor(Type):
         return (Pointer(self.of), *[I32] * rank, *[I64] * (rank - 1))
 
     @property
-    def multiple(self) -> int:
+    def stride_multiple(self) -> int:
         """The number of elements that divides every stride but the last."""
         return self.ALIGNMENT // self.of.itemsize
 

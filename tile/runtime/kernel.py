@@ -253,7 +253,7 @@ class CompiledKernel:
         observer = active_observer()
         if observer is not None:
             written = {label: arguments[index] for index, label in self._written}
-            observer.ran(self, grid, dict(reachable_arrays(written)))
+            observer.launch_done(self, grid, dict(reachable_arrays(written)))
 
     def _foreign_device_arrays(self, arguments: Sequence[Any]) -> list[DeviceArray]:
         """Return the arrays in the memory of devices that the backend does not run on."""

@@ -41,7 +41,7 @@ def key(
 
     The cache is also not used while the output of passes is requested (TILE_DUMP and similar).
     """
-    if current_cache() is None or config.watching:
+    if current_cache() is None or config.observes_compiler:
         return None
     identity = backend.identity(target)
     compiler = _compiler()
@@ -51,7 +51,15 @@ def key(
     if digest is None:
         return None
     return "\n".join(
-        ["kernel", compiler, config.deciding, identity, str(target), repr(options), digest]
+        [
+            "kernel",
+            compiler,
+            config.cache_key_settings,
+            identity,
+            str(target),
+            repr(options),
+            digest,
+        ]
     )
 
 
@@ -123,7 +131,7 @@ def load_kernel(name: str) -> Artifact | None:
         },
         parameters=tuple(facts["parameters"]),
         written=frozenset(facts["written"]),
-        facts=facts["facts"],
+        launch_metadata=facts["launch_metadata"],
         inputs=tuple(map(Path, facts["inputs"])),
     )
 
@@ -140,7 +148,7 @@ def store_kernel(name: str, artifact: Artifact) -> None:
         "stages": {stage: isinstance(text, str) for stage, text in artifact.stages.items()},
         "parameters": artifact.parameters,
         "written": sorted(artifact.written),
-        "facts": dict(artifact.facts),
+        "launch_metadata": dict(artifact.launch_metadata),
         "inputs": {str(path): _current_stamp(path) for path in artifact.inputs},
     }
     parts = {

@@ -79,10 +79,10 @@ class Observer(Protocol):
         The arrays hold the results of the launch when this returns.
         """
 
-    def tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
+    def launch_tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
         """Launch a tuned kernel; the final results are those of the first alternative."""
 
-    def ran(
+    def launch_done(
         self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
         """Handle the end of a run; `outputs` are the arrays that it may write, by label."""

@@ -5,11 +5,12 @@ the SIMT simulator, which runs code for any of them.
 
     plain     warps of 32, and nothing else: no shuffles, async copies, or mma instructions
     generic   with shuffles
-    async     with shuffles, asynchronous copies to shared memory, and f16 arithmetic
-    matrix    with those, mma, ldmatrix and stmatrix, and more bf16 arithmetic
-    group     with those, wgmma (warpgroup mma from shared memory), and TMA
-    wide      with shuffles, and warps of 64 lanes
+    cp_async  with shuffles, asynchronous copies to shared memory, and f16 arithmetic
+    mma       with those, mma, ldmatrix and stmatrix, and more bf16 arithmetic
+    wgmma     with those, wgmma (warpgroup mma from shared memory), and TMA
+    warp64    with shuffles, and warps of 64 lanes
 
+The former names of the last four, `async`, `matrix`, `group` and `wide`, are accepted as well.
 `atomic_vector_width` decides how many elements one vector atomic addition takes.
 """
 
@@ -80,7 +81,7 @@ class SimtTarget:
                     f"{name} of target {self.name} take warps of 32, not of {self.warp_size}"
                 )
 
-    def multiplies(self, shape: MmaShape, element: Scalar) -> bool:
+    def has_mma(self, shape: MmaShape, element: Scalar) -> bool:
         """Return True if there is an mma instruction of a shape for operands of an element."""
         fitting = shape in self.mma_shapes and shape.bits == element.bits
         return fitting and element in dict(self.mma_types).get(shape, (element,))
@@ -118,9 +119,10 @@ class SimtTarget:
     @classmethod
     def parse(cls, text: str) -> SimtTarget:
         """Return the target of a name, as in textual pass pipelines."""
-        if text not in TARGETS:
+        name = FORMER_NAMES.get(text, text)
+        if name not in TARGETS:
             raise ArgumentValueError(f"no target is named {text!r}; there are {', '.join(TARGETS)}")
-        return TARGETS[text]
+        return TARGETS[name]
 
     def __str__(self) -> str:
         return self.name
@@ -149,16 +151,16 @@ WGMMA_ACCUMULATOR_BITS = tuple((element, 13) for element in FP8)
 
 PLAIN = SimtTarget("plain", 32, 48 << 10, 255, 1024)
 GENERIC = replace(PLAIN, name="generic", shuffles=True)
-ASYNC = replace(
+CP_ASYNC = replace(
     GENERIC,
-    name="async",
+    name="cp_async",
     shared_bytes=96 << 10,
     cp_async_bytes=(4, 8, 16),
     narrow_arithmetic=(F16,),
 )
-MATRIX = replace(
-    ASYNC,
-    name="matrix",
+MMA = replace(
+    CP_ASYNC,
+    name="mma",
     shared_bytes=160 << 10,
     mma_shapes=(
         MmaShape(16, 8, 16, 16),
@@ -183,17 +185,18 @@ MATRIX = replace(
     vector_atomics=((F32, 4), (F16, 8), (BF16, 8)),
 )
 WGMMA = replace(
-    MATRIX,
-    name="group",
+    MMA,
+    name="wgmma",
     shared_bytes=224 << 10,
     wgmma_shapes=tuple(wgmma_shapes(8, 16, 32)),
     wgmma_types=WGMMA_TYPES,
     wgmma_accumulator_bits=WGMMA_ACCUMULATOR_BITS,
     has_tma=True,
 )
-WIDE = replace(GENERIC, name="wide", warp_size=64)
+WARP64 = replace(GENERIC, name="warp64", warp_size=64)
 
-TARGETS = {target.name: target for target in (PLAIN, GENERIC, ASYNC, MATRIX, WGMMA, WIDE)}
+TARGETS = {target.name: target for target in (PLAIN, GENERIC, CP_ASYNC, MMA, WGMMA, WARP64)}
+FORMER_NAMES = {"async": "cp_async", "matrix": "mma", "group": "wgmma", "wide": "warp64"}
 
 
 def atomic_vector_width(op: Operation, target: SimtTarget) -> int:

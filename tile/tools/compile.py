@@ -152,7 +152,7 @@ def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
         "arguments": [{"name": p.name, "type": p.spelling} for p in parameters],
         "constants": {n: repr(value) for n, value in kernel.constants.items()},
         "written": sorted(kernel.written),
-        "launch": kernel.artifact.facts,
+        "launch": kernel.artifact.launch_metadata,
     }
     return {**files, "json": json.dumps(launch, indent=2) + "\n"}
 

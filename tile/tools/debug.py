@@ -169,7 +169,7 @@ def interruptible(debugger: Debugger) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: types.FrameType | None) -> None:
-        if debugger.talking or debugger.session.interrupted:
+        if debugger.in_command_loop or debugger.session.interrupted:
             signal.default_int_handler(number, frame)
         debugger.session.interrupted = True
 

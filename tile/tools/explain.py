@@ -4,7 +4,7 @@ Lower a kernel for a machine, run it on the SIMT simulator, and report the cost 
 Arrays are filled with random numbers.
 
   tile explain softmax.py:softmax_kernel x=fp32[8,1000] out=fp32[8,1000] n=1000 BLOCK=1024 --grid 8
-  tile explain ... --target matrix --num-warps 8 --num-stages 4
+  tile explain ... --target mma --num-warps 8 --num-stages 4
   tile explain ... --draw layouts/       a picture of each layout: which thread holds which element
   tile explain ... --show q              print the layout of the value `q`
   tile explain ... --ir                  print the IR, laid out and of threads
@@ -46,7 +46,7 @@ from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.pass_pipeline import lowering
-from tile.simt.target import TARGETS, SimtTarget
+from tile.simt.target import FORMER_NAMES, TARGETS, SimtTarget
 from tile.tools.command import load_kernel, parse_arguments, parse_grid, table
 
 
@@ -230,7 +230,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("kernel", help="as in kernel.py:function")
     add("arguments", nargs="*", metavar="NAME=VALUE", help="the kernel's arguments")
     add("--grid", default="1", help="as in 8, 4,2 or cdiv(n, BLOCK)")
-    add("--target", default="generic", choices=list(TARGETS), help="the machine")
+    add("--target", default="generic", choices=[*TARGETS, *FORMER_NAMES], help="the machine")
     add("--num-warps", type=int, default=Options.num_warps, help="warps of a program")
     add("--num-stages", type=int, default=Options.num_stages, help="stages of pipelined loops")
     add("--thread-tile", type=int, default=Options.thread_tile, help="edge of a thread's sub-tile")

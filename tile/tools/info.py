@@ -56,7 +56,7 @@ def _lines(finding: Requirement) -> Iterator[str]:
     if finding.missing:
         yield f"  {finding.part}: missing: {finding.missing}"
         return
-    first, *rest = finding.found or ("there",)
+    first, *rest = finding.lines or ("there",)
     yield f"  {finding.part}: {first}"
     for line in rest:
         yield f"    {line}"

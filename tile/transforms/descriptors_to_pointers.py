@@ -33,7 +33,7 @@ from tile.transforms.licm import licm
 
 @dataclass(frozen=True)
 class Components:
-    """The components of a descriptor; see `Descriptor.parts`."""
+    """The components of a descriptor; see `Descriptor.component_types`."""
 
     type: Descriptor
     values: Sequence[Value]
@@ -197,7 +197,7 @@ class _Expansion:
             if not isinstance(value.type, Descriptor):
                 arguments.append(value)
                 continue
-            components = [Value(ty, block, 0) for ty in value.type.parts]
+            components = [Value(ty, block, 0) for ty in value.type.component_types]
             arguments.extend(components)
             self.bind(value, components)
         for index, value in enumerate(arguments):
@@ -236,7 +236,7 @@ class _Expansion:
         results = iter(new.results)
         for value in op.results:
             if isinstance(value.type, Descriptor):
-                self.bind(value, [next(results) for _ in value.type.parts])
+                self.bind(value, [next(results) for _ in value.type.component_types])
                 if op.defn is control.call:
                     self.components[value] = _with_hints(Builder.before(op), self.components[value])
             else:
@@ -260,7 +260,9 @@ class _Expansion:
 
     def poison(self, op: Operation, build: Builder) -> None:
         assert isinstance(op.result.type, Descriptor)
-        self.bind(op.result, [build(arith.poison, result=ty) for ty in op.result.type.parts])
+        self.bind(
+            op.result, [build(arith.poison, result=ty) for ty in op.result.type.component_types]
+        )
 
     def make(self, op: Operation, build: Builder) -> None:
         self.bind(op.result, op.inputs)
@@ -347,7 +349,7 @@ class _Expansion:
 
 def _with_hints(build: Builder, components: Components) -> Components:
     """Return the components with hints of the alignment that descriptors guarantee."""
-    rank, multiple = len(components.type.dims), components.type.multiple
+    rank, multiple = len(components.type.dims), components.type.stride_multiple
     base = _multiple(build, components.base, Descriptor.ALIGNMENT)
     *extents, last = components.values[1 : 1 + rank]
     strides = components.values[1 + rank :]
@@ -379,7 +381,7 @@ def _flat_types(types: Sequence[Type]) -> tuple[Type, ...]:
     """Return the types, with component types in place of descriptors."""
     flat: list[Type] = []
     for ty in types:
-        flat.extend(ty.parts if isinstance(ty, Descriptor) else (ty,))
+        flat.extend(ty.component_types if isinstance(ty, Descriptor) else (ty,))
     return tuple(flat)
 
 

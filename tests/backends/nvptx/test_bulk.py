@@ -95,7 +95,7 @@ def test_blocks_are_copied_in_tma_boxes(
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
     assert ptx.count(COPY) == 2 * count
-    metadata = LaunchMetadata.of(artifact.facts)
+    metadata = LaunchMetadata.of(artifact.launch_metadata)
     assert tuple(one.box_dim for one in metadata.maps[:2]) == boxes
     assert [one.swizzle for one in metadata.maps] == [2 * one.box_dim[1] for one in metadata.maps]
     assemble(ptx, "sm_90a")
@@ -105,7 +105,7 @@ def test_maps_are_of_parameters_and_constants() -> None:
     sizes = {"BM": 64, "BN": 64, "BK": 32}
     artifact = tile.compile(product, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
     assert artifact.parameters == ("a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "pitch")
-    first, second, third = LaunchMetadata.of(json.loads(json.dumps(artifact.facts))).maps
+    first, second, third = LaunchMetadata.of(json.loads(json.dumps(artifact.launch_metadata))).maps
     m, n, k, pitch = (LaunchValue(at, 0) for at in range(3, 7))
     assert first == TensorMap(0, (m, k), (pitch,), "f16", (64, 32), 64)
     assert second == TensorMap(1, (k, n), (LaunchValue(None, 128),), "f16", (32, 64), 128)
@@ -299,7 +299,10 @@ def test_a_map_is_that_of_the_array_as_it_is(launching: Launching, maps: Maps) -
     out, draw = Tensor(aligned(64 * 64)), random.Random(1)
     a, b = (tile.TensorDescriptor(bases[0], (64, 64), (64, 1), [64, 64]) for _ in "ab")
     artifact = described.warmup(a, b, out, B=64).artifact
-    launching.count, launching.maps = len(artifact.parameters), len(artifact.facts["maps"])
+    launching.count, launching.maps = (
+        len(artifact.parameters),
+        len(artifact.launch_metadata["maps"]),
+    )
     assert launching.maps == 2
     for _ in range(600):
         one, name = draw.choice([a, b]), draw.choice(["base", "base", *CHANGES])

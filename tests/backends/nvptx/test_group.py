@@ -43,19 +43,19 @@ def kernel(
         layout = operand_layout_in_shared(
             (m, k), 8 * itemsize, along[0], k if along[0] == 1 else shape.m
         )
-        left = f"%a = local_alloc {{at = 0}} : shared<{m}x{k}x{ty}, {layout}>"
-    how = f"shape = {tuple(shape)}, groups = (1, 1), input_precision = tf32"
+        left = f"%a = local_alloc {{offset = 0}} : shared<{m}x{k}x{ty}, {layout}>"
+    how = f"shape = {tuple(shape)}, warpgroups = (1, 1), input_precision = tf32"
     return f"""
 kernel @k(%out: ptr<{into}>, %n: i32) {{
   {left}
-  %b = local_alloc {{at = {size}}} : shared<{k}x{n}x{other}, {right}, stages = 3>
+  %b = local_alloc {{offset = {size}}} : shared<{k}x{n}x{other}, {right}, stages = 3>
   %z = const {{value = {zero}}} : frag<{count}x{into}>
   %zero = const {{value = 0}} : i32
   %one = const {{value = 1}} : i32
   fence_proxy_async
   barrier
   %v = for %i = %zero to %n step %one iter(%acc = %z) : frag<{count}x{into}> {{
-    %s = local_subview %b, %i {{shift = 1}} : shared<{k}x{n}x{other}, {right}>
+    %s = local_subview %b, %i {{stage_offset = 1}} : shared<{k}x{n}x{other}, {right}>
     %r = wgmma %a, %s, %acc {{{how}}} : frag<{count}x{into}>
     %w = wgmma_wait %r {{pending = 1}} : frag<{count}x{into}>
     yield %w

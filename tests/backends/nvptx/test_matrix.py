@@ -51,7 +51,7 @@ def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
     target = architecture(arch)
     for shape in target.simt.mma_shapes:
         for element in FACTORS[shape.bits]:
-            if not target.simt.multiplies(shape, element):
+            if not target.simt.has_mma(shape, element):
                 continue
             for acc in ACCUMULATORS[element]:
                 more = {"input_precision": Precision.TF32} if element is F32 else {}
@@ -89,7 +89,7 @@ STEPS = """
 #r = #linear{register = [[256]], lane = [[8],[16],[32],[64],[128]], warp = [] -> dim0 = 512}
 #s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256]] -> dim0 = 512}
 kernel @steps(%p: ptr<f32>, %x: f16) {
-  %m = local_alloc {at = 0} : shared<512xf16, #s>
+  %m = local_alloc {offset = 0} : shared<512xf16, #s>
   %i = layout_index {layout = #i} : frag<1xi32>
   %j = layout_index {layout = #r} : frag<2xi32>
   %f = frag_splat %x {count = 1} : frag<1xf16>
@@ -124,7 +124,7 @@ ALONE = """
 #i = #linear{register = [[36],[72]], lane = [[4],[8],[16],[32],[64]], warp = [[128],[256]] -> dim0 = 1024}
 #s = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}
 kernel @alone(%o: ptr<f32>, %n: i32, %x: f32) {
-  %m = local_alloc {at = 0} : shared<1024xf32, #s>
+  %m = local_alloc {offset = 0} : shared<1024xf32, #s>
   %i = layout_index {layout = #i} : frag<4xi32>
   %a = frag_splat %x {count = ROWS} : frag<ROWSxf32>
   %zero = const {value = 0} : i32

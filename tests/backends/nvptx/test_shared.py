@@ -30,7 +30,7 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
       %xf = frag_splat %x {{count = 16}} : frag<16xptr<{element}>>
       %p = addptr %xf, %i {{stride = {element.itemsize}}} : frag<16xptr<{element}>>
       %v = load %p : frag<16x{element}>
-      %m0 = local_alloc {{at = 1024}} : shared<2048x{element}, {offsets(2048)}>
+      %m0 = local_alloc {{offset = 1024}} : shared<2048x{element}, {offsets(2048)}>
       %s = frag_shuffle %i {{registers = ({", ".join(str(v * vector) for v in range(vectors))}{"," if vectors == 1 else ""})}} : frag<{vectors}xi32>
       %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
       %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
@@ -65,17 +65,17 @@ kernel @copy(%x: ptr<f32>, %o: ptr<f32>, %n: i32) {{
   %i = layout_index {{layout = {layout}}} : frag<4xi32>
   %xf = frag_splat %x {{count = 4}} : frag<4xptr<f32>>
   %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
-  %m0 = local_alloc {{at = 0}} : shared<512xf32, {offsets}, stages = 3>
+  %m0 = local_alloc {{offset = 0}} : shared<512xf32, {offsets}, stages = 3>
   %s = frag_shuffle %i {{registers = ({picked})}} : frag<{vectors}xi32>
   %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
   %m = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
   %zero = const {{value = 0}} : i32
   %one = const {{value = 1}} : i32
-  %first = local_subview %m0, %zero {{shift = 4}} : shared<512xf32, {offsets}>
+  %first = local_subview %m0, %zero {{stage_offset = 4}} : shared<512xf32, {offsets}>
   shared_cp_async %first, %s, %p, %m {{vector = {vector}}}
   cp_async_commit_group
   %end = for %k = %zero to %n step %one iter(%turn = %zero) : i32 {{
-    %next = local_subview %m0, %turn {{shift = 1}} : shared<512xf32, {offsets}>
+    %next = local_subview %m0, %turn {{stage_offset = 1}} : shared<512xf32, {offsets}>
     shared_cp_async %next, %s, %p {{vector = {vector}}}
     cp_async_commit_group
     cp_async_wait_group {{pending = 1}}
@@ -113,7 +113,7 @@ kernel @copy(%x: ptr<f32>, %n: i32, %who: i1) {{
   %i = layout_index {{layout = {layout}}} : frag<4xi32>
   %xf = frag_splat %x {{count = 4}} : frag<4xptr<f32>>
   %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<f32>>
-  %m = local_alloc {{at = 0}} : shared<512xf32, {offsets}>
+  %m = local_alloc {{offset = 0}} : shared<512xf32, {offsets}>
   %s = frag_shuffle %i {{registers = ({picked})}} : frag<{vectors}xi32>
   %nf = frag_splat %n {{count = {vectors}}} : frag<{vectors}xi32>
   %c = cmp %s, %nf {{predicate = lt}} : frag<{vectors}xi1>
@@ -155,7 +155,7 @@ def test_hints_of_copies(vector: int, hints: str, expected: str, arch: str) -> N
 def test_counts(arch: str) -> None:
     text = f"""
     kernel @count(%x: ptr<i32>, %c: i1) {{
-      %m = local_alloc {{at = 0}} : shared<512xi32, {offsets(512)}>
+      %m = local_alloc {{offset = 0}} : shared<512xi32, {offsets(512)}>
       %i = layout_index {{layout = {layout(4)}}} : frag<4xi32>
       %b = frag_splat %c {{count = 4}} : frag<4xi1>
       shared_atomic_inc %m, %i
@@ -169,7 +169,7 @@ def test_counts(arch: str) -> None:
 def test_the_launch_gives_what_the_buffers_take() -> None:
     text = f"""
     kernel @use(%x: ptr<f32>) {{
-      %m = local_alloc {{at = 256}} : shared<512xf32, {offsets(512)}, stages = 2>
+      %m = local_alloc {{offset = 256}} : shared<512xf32, {offsets(512)}, stages = 2>
       return
     }}
     """
@@ -186,7 +186,7 @@ def test_more_than_the_machine_has_is_refused() -> None:
 
 MATRICES = """
 kernel @load(%x: ptr<ELEMENT>, %o: ptr<ELEMENT>) {
-  %m = local_alloc {at = 1024} : shared<4096xELEMENT, FLAT>
+  %m = local_alloc {offset = 1024} : shared<4096xELEMENT, FLAT>
   %s = layout_index {layout = ROWS} : frag<2xi32>
   %w = ldmatrix %m, %s {matrices = COUNT, transposed = FLIPPED} : frag<RESULTxELEMENT>
   %i = layout_index {layout = PLACES} : frag<RESULTxi32>

@@ -185,12 +185,12 @@ def runs_elsewhere(elsewhere: Words, name: str, called: str, **options: int) -> 
     """A kernel, which calls such a function, gives what the interpreter gives."""
     kernel = KERNELS[name]
     artifact = kernel.compile("opencl:nvidia", **options).artifact
-    emitted = elsewhere(LaunchMetadata.of(artifact.facts))
+    emitted = elsewhere(LaunchMetadata.of(artifact.launch_metadata))
     assert (
         emitted.assembly == 0 and "__asm__" not in emitted.numbered and called in emitted.numbered
     )
     found, wanted = kernel.arguments(), kernel.arguments()
-    BACKEND.load(replace(artifact, facts=emitted.data())).launch(kernel.grid, found)
+    BACKEND.load(replace(artifact, launch_metadata=emitted.data())).launch(kernel.grid, found)
     kernel.compile("interp").executable.launch(kernel.grid, wanted)
     agree(kernel, results(found), results(wanted))
 

@@ -35,8 +35,8 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def copy(**changes: object) -> tuple[Artifact, np.ndarray]:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    changed = replace(LaunchMetadata.of(artifact.facts), **changes)
-    return replace(artifact, facts=changed.data()), np.arange(64, dtype=np.float32)
+    changed = replace(LaunchMetadata.of(artifact.launch_metadata), **changes)
+    return replace(artifact, launch_metadata=changed.data()), np.arange(64, dtype=np.float32)
 
 
 def refused(artifact: Artifact, array: np.ndarray, error: type, message: str) -> None:

@@ -70,10 +70,10 @@ def test_what_is_known_of_a_program_can_be_kept() -> None:
         "%s = cast", "%ok = cmp %pid, %n {predicate = lt} : i1\n  %s = cast"
     )
     artifact = BACKEND.compile(parse_module(text), Target.parse("opencl:amd"), Options())
-    emitted = LaunchMetadata.of(artifact.facts)
+    emitted = LaunchMetadata.of(artifact.launch_metadata)
     assert emitted.reports and emitted.assertions[0].message == "small"
     assert LaunchMetadata.of(emitted.data()) == emitted
-    assert artifact.facts["threads"] == emitted.threads == 256
+    assert artifact.launch_metadata["threads"] == emitted.threads == 256
 
 
 def test_classes_differ_by_what_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:

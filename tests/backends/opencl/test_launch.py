@@ -119,7 +119,7 @@ def test_copies_keep_overlaps_together() -> None:
 def test_a_program_that_the_runtime_refuses() -> None:
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options())
     wrong = replace(
-        LaunchMetadata.of(artifact.facts),
+        LaunchMetadata.of(artifact.launch_metadata),
         numbered='#line 7 "kernel.py"\nint f(void) { return undefined; }\n',
     )
     with pytest.raises(BackendError, match=r"(?s)refuses the program of `copy`.*kernel\.py:7"):
@@ -237,7 +237,7 @@ def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_binaries_are_cached_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process builds from them; damaged or refused ones are made again."""
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
-    device, metadata = devices.chosen(), LaunchMetadata.of(artifact.facts)
+    device, metadata = devices.chosen(), LaunchMetadata.of(artifact.launch_metadata)
     texts = []
     build = program_build._build_text
     monkeypatch.setattr(program_build, "_build_text", lambda *a: texts.append(a) or build(*a))

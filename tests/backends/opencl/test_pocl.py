@@ -45,5 +45,5 @@ def test_barriers_in_branches_are_not_optimized(pocl: None, number: int, sizes: 
     target = backends.get("opencl").resolve(Target("opencl", "pocl"))
     artifact = backends.get("opencl").compile(exact(drawn.case.module), target, drawn.options)
     assert devices.all_devices()[devices.index_of("pocl")].platform.name == POCL
-    options = artifact.facts["build_options"]
+    options = artifact.launch_metadata["build_options"]
     assert ("-cl-opt-disable" in options) == (number in BRANCHES)

@@ -38,7 +38,7 @@ kernel @factors(%x: ptr<f32>, %n: i32) {
   %half = shl %bit, %nine : i32
   %halves = frag_splat %half {count = 16} : frag<16xi32>
   %at = xor %i, %halves : frag<16xi32>
-  %mem = local_alloc {at = 0} : shared<1024xf32, #m>
+  %mem = local_alloc {offset = 0} : shared<1024xf32, #m>
   %a = shared_load %mem, %at : frag<16xf32>
   BETWEEN
   %f = load %x : f32
@@ -87,7 +87,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
     ("between", "behind", "still"),
     [
         ("", "", True),
-        ("%other = local_alloc {at = 4096} : shared<1024xf32, #m>", "", True),
+        ("%other = local_alloc {offset = 4096} : shared<1024xf32, #m>", "", True),
         ("%other = shared_load %mem, %i : frag<16xf32>", "", True),
         ("barrier", "", False),  # behind it another thread may write
         ("shared_store %mem, %at, %a", "", False),

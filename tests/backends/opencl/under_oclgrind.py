@@ -31,9 +31,9 @@ def main(name: str, left_out: str | None = None) -> None:
     kernel = KERNELS[name]
     artifact = kernel.compile("opencl:oclgrind", num_warps=2, num_stages=2).artifact
     if left_out is not None:
-        emitted = LaunchMetadata.of(artifact.facts)
+        emitted = LaunchMetadata.of(artifact.launch_metadata)
         changed = replace(emitted, numbered=without(emitted.numbered, int(left_out)))
-        artifact = replace(artifact, facts=changed.data())
+        artifact = replace(artifact, launch_metadata=changed.data())
     arguments = kernel.arguments()
     BACKEND.load(artifact).launch(kernel.grid, arguments)
     if left_out is None:

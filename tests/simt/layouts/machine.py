@@ -34,10 +34,10 @@ def shuffle(plan: ShufflePlan, values: Any, result: Any) -> None:
     lane, warp = np.arange(lanes)[:, None], np.arange(warps)
     send, source, receive, turn = (
         next(iter(layout.table().values()))
-        for layout in (plan.send, plan.source, plan.receive, plan.turn)
+        for layout in (plan.send, plan.source, plan.receive, plan.coset)
     )
-    for step in plan.rounds:
-        chosen = turn == step.turn
+    for step in plan.steps:
+        chosen = turn == step.coset
         for sent, filled in plan.packed:
             word = values[send ^ step.send ^ sent, lane, warp]
             got = word[source ^ step.source, warp]

@@ -77,9 +77,9 @@ def test_lanes_are_shuffled(shape: list[int], bits: int, data: Any) -> None:
     check(plan, src, dst)
     if isinstance(plan, ShufflePlan):
         # A lane fills a register, or a word of packed ones, in each round: no fewer would do.
-        assert len(plan.rounds) * len(plan.packed) == distinct(dst)
+        assert len(plan.steps) * len(plan.packed) == distinct(dst)
         assert len(plan.packed) <= max(1, 32 // bits)
-        assert plan.turn.out_bits("turn") == 0
+        assert plan.coset.out_bits("coset") == 0
     without = plan_conversion(src, dst, bits, shuffles=False)
     assert isinstance(without, Renaming | SharedConversion)
     check(without, src, dst)
@@ -95,7 +95,7 @@ def test_a_tile_held_several_times_is_shuffled(shape: list[int], bits: int, data
     check(plan, src, dst)
     if isinstance(plan, ShufflePlan):
         # No fewer can do; where lanes hold copies, it is not always so few.
-        assert len(plan.rounds) * len(plan.packed) >= distinct(dst)
+        assert len(plan.steps) * len(plan.packed) >= distinct(dst)
 
 
 @EXAMPLES
@@ -174,7 +174,7 @@ def test_rows_of_pairs_are_swapped_in_a_butterfly() -> None:
     plan = plan_conversion(src, dst, 32)
     assert isinstance(plan, ShufflePlan)
     assert plan.is_butterfly
-    assert [step.source for step in plan.rounds] == [0, 1]
+    assert [step.source for step in plan.steps] == [0, 1]
     assert plan.shuffles == 1
     check(plan, src, dst)
 
@@ -200,7 +200,7 @@ def test_sums_of_rows_spread_over_a_warp() -> None:
     assert isinstance(back, ShufflePlan)
     check(back, dst, src)
     assert (distinct(src), distinct(dst)) == (32, 2)
-    assert (len(plan.rounds), len(back.rounds)) == (2, 32)
+    assert (len(plan.steps), len(back.steps)) == (2, 32)
 
 
 def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
@@ -208,7 +208,7 @@ def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
     dst = LinearLayout.of({"register": [], "lane": [[0], [4], [8], [1], [2]]}, [16])
     plan = plan_conversion(src, dst, 32)
     assert isinstance(plan, ShufflePlan)
-    assert len(plan.rounds) == 1
+    assert len(plan.steps) == 1
     one_warp = LinearLayout.of({"warp": []}, [16])
     check(plan, src.concat_ins(one_warp), dst.concat_ins(one_warp))
 
@@ -233,7 +233,7 @@ def test_senders_of_one_register_serve_a_warp_in_turns() -> None:
     )
     plan = plan_conversion(src, dst, 32)
     assert isinstance(plan, ShufflePlan)
-    assert len(plan.rounds) == 4
+    assert len(plan.steps) == 4
     check(plan, src, dst)
 
 

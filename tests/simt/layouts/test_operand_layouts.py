@@ -31,7 +31,7 @@ def test_vectors_are_reordered_by_the_bits_of_their_address() -> None:
         assert strips.row_bytes == min(128, piece * bits // 8)
         offsets = layout.invert().table()["offset"].reshape(shape)
         rows, columns = np.indices(shape)
-        place = np.vectorize(strips.place)(rows, columns)
+        place = np.vectorize(strips.offset_of)(rows, columns)
         # Bits 4 to 6 of the address are changed by bits 7 to 9, as many as a row has vectors.
         wanted = place ^ (place >> 3 & strips.row_bytes - 16)
         np.testing.assert_array_equal(

@@ -44,7 +44,9 @@ class SharedMemory:
     def slot(self, op: Operation) -> Any:
         def run(batch: Any, mem: Any, iteration: Any) -> Any:
             buffer = int(mem[0, 0])
-            return np.array([[buffer, (int(iteration[0]) + op["shift"]) % self.stages[buffer]]])
+            return np.array(
+                [[buffer, (int(iteration[0]) + op["stage_offset"]) % self.stages[buffer]]]
+            )
 
         return run
 

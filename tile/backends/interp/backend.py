@@ -117,7 +117,7 @@ class InterpreterBackend:
 
     def diagnostics(self, artifact: Artifact) -> Diagnostics:
         """Return the supported diagnostics: all checks on tiles, only the basic ones on threads."""
-        if artifact.facts.get(STEPS):
+        if artifact.launch_metadata.get(STEPS):
             return _STEPPED
         return _ON_THREADS if artifact.target.arch else _ON_TILES
 
@@ -129,7 +129,7 @@ class InterpreterBackend:
         """Load a kernel."""
         _keep_heap()
         assert artifact.module is not None
-        if artifact.facts.get(STEPS):
+        if artifact.launch_metadata.get(STEPS):
             return SteppedKernel(artifact.module, RULES, artifact.options.checks)
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
@@ -150,7 +150,7 @@ def _compile_with_steps(module: Module, target: Target, options: Options) -> Art
         stages={"tile": print_module(module)},
         parameters=tuple(value.name for value in module.kernel.args),
         written=written_arguments(module, module.kernel),
-        facts={STEPS: True},
+        launch_metadata={STEPS: True},
         module=module,
     )
 

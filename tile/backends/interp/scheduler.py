@@ -166,6 +166,6 @@ class Scheduler:
                 program=launch.coordinates(first),
                 loc=frame.instruction.op.loc,
                 notes=tuple(notes),
-                spread=program_fault_extent(waiting, launch.grid),
+                extent=program_fault_extent(waiting, launch.grid),
             )
         )

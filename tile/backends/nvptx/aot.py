@@ -83,7 +83,7 @@ def header(
     ptx: str,
 ) -> str:
     """Return the text of the header: the image, and functions that load, launch and unload it."""
-    metadata = LaunchMetadata.of(artifact.facts)
+    metadata = LaunchMetadata.of(artifact.launch_metadata)
     name = re.sub(r"\W", "_", name)
     guard = f"TILE_{name.upper()}_H"
     arguments = [f"{c_type(p.type)} {_c_name(p.name)}" for p in parameters]

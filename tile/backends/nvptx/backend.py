@@ -86,14 +86,16 @@ class NvptxBackend:
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Return the kernel, for any device that it is launched on."""
         return LoadedKernel(
-            artifact, LaunchMetadata.of(artifact.facts), lambda: self.load(without_maps(artifact))
+            artifact,
+            LaunchMetadata.of(artifact.launch_metadata),
+            lambda: self.load(without_maps(artifact)),
         )
 
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:
         """Return a cubin, if ptxas is installed, and a C header that needs no tensor maps."""
-        if LaunchMetadata.of(artifact.facts).maps:
+        if LaunchMetadata.of(artifact.launch_metadata).maps:
             artifact = without_maps(artifact)
         return files(artifact, name, parameters)
 

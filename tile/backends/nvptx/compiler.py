@@ -170,7 +170,7 @@ def compile_module(
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
-        facts=emitted.metadata.data(),
+        launch_metadata=emitted.metadata.data(),
         inputs=(libdevice(),) if emitted.libdevice_functions else (),
     )
 

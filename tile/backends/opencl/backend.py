@@ -71,7 +71,7 @@ class OpenclBackend:
         """Return the kernel. Its device is selected, and its program built, at the first launch."""
         return LoadedKernel(
             artifact.kernel,
-            LaunchMetadata.of(artifact.facts),
+            LaunchMetadata.of(artifact.launch_metadata),
             artifact.parameters,
             [name in artifact.written for name in artifact.parameters],
             artifact.target.arch,

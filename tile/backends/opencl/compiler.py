@@ -188,5 +188,5 @@ def compile_module(module: Module, target: Target, options: Options, can: Capabi
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
-        facts=launch_metadata.data(),
+        launch_metadata=launch_metadata.data(),
     )

@@ -41,7 +41,7 @@ class CommandBase(cmd.Cmd):
         self.described: object = None  # what `describe_program` described last
         self.main: str | None = None  # the file that `tile debug` runs
         self.error: BaseException | None = None
-        self.talking = False
+        self.in_command_loop = False
 
     # -- answering
 
@@ -101,7 +101,7 @@ class CommandBase(cmd.Cmd):
 
     def listen(self) -> None:
         """Read and run commands until one continues the programs."""
-        self.talking = True
+        self.in_command_loop = True
         try:
             while True:
                 try:
@@ -111,7 +111,7 @@ class CommandBase(cmd.Cmd):
                 else:
                     return
         finally:
-            self.talking = False
+            self.in_command_loop = False
 
     def print_stop(self) -> None:
         """Print the position of the selected frame, and the selected program if that changed."""

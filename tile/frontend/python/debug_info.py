@@ -44,7 +44,7 @@ def drop_variable(op: Operation, name: str, why: str) -> None:
     types = [value.type for value in op.inputs]
     for variable, own in distribute_values(op["variables"], types, op.inputs):
         dropped = variable.name == name or variable.name.startswith(f"{name}.")
-        variables.append(str(Variable(variable.name, missing=why) if dropped else variable))
+        variables.append(str(Variable(variable.name, reason=why) if dropped else variable))
         values += [] if dropped else own
     op.attributes["variables"] = tuple(variables)
     op.set_operands(values)
@@ -92,21 +92,21 @@ def _spelled(name: str, entry: Entry) -> Iterator[tuple[Variable, Value | None]]
         yield from _value(name, entry.value)
     elif isinstance(entry, Conflict):
         a, b = describe(entry.first.value), describe(entry.second.value)
-        yield Variable(name, missing=f"it is {a} on one path to here and {b} on another"), None
+        yield Variable(name, reason=f"it is {a} on one path to here and {b} on another"), None
     else:
-        yield Variable(name, missing=f"it is assigned {entry.where}"), None
+        yield Variable(name, reason=f"it is assigned {entry.where}"), None
 
 
 def _value(name: str, value: object) -> Iterator[tuple[Variable, Value | None]]:
     if isinstance(value, Tensor):
         ty = value.type
-        parts = len(ty.parts) if isinstance(ty, Descriptor) else 1
+        parts = len(ty.component_types) if isinstance(ty, Descriptor) else 1
         yield Variable(name, parts), value.value
     elif isinstance(value, tuple) and value:
         for part, item in zip(item_names(value), value, strict=True):
             yield from _value(f"{name}.{part}", item)
     else:
-        yield Variable(name, known=_text(value)), None
+        yield Variable(name, text=_text(value)), None
 
 
 def _text(value: object) -> str:

@@ -116,7 +116,7 @@ def const(*, value: bool | int | float, result: Type) -> Type:
 
 def _poison(*, result: Type) -> Any:
     if isinstance(result, Descriptor):
-        return np.zeros((1, len(result.parts)), np.int64)
+        return np.zeros((1, len(result.component_types)), np.int64)
     return semantics.constant(0, result.element).reshape((1,) * (1 + result.rank))
 
 

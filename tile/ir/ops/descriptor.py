@@ -87,7 +87,7 @@ def make_tensor_descriptor(
     )
     assert isinstance(base, Pointer) and isinstance(base.pointee, Scalar)
     desc = Descriptor(block, base.pointee, padding)
-    expected = desc.parts[1:]
+    expected = desc.component_types[1:]
     require(
         sizes == expected,
         f"a block of shape {list(block)} takes ({', '.join(map(str, expected))}) for extents "

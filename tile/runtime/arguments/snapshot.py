@@ -142,7 +142,7 @@ class Snapshot:
     def __init__(self) -> None:
         self._saved: dict[str, list[tuple[_Access, Any, Any]]] = {}
 
-    def keep(self, name: str, value: Any) -> None:
+    def save(self, name: str, value: Any) -> None:
         """Copy the arrays of the argument `name`, unless they are copied already.
 
         Raises `ArgumentTypeError` if `value` is neither an array nor a tuple of arrays.

@@ -171,7 +171,7 @@ def _maps(method: str) -> bool:
 def _restored(values: Array, written: Array | None) -> EmptyArray:
     if written is None:
         return values.view(EmptyArray)
-    result = uninitialised(values)
+    result = uninitialized(values)
     mask = result.written
     assert mask is not None
     mask[...] = written
@@ -248,7 +248,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
     """
     try:
         plain = np.zeros(shape, dtype)
-        return uninitialised(plain)
+        return uninitialized(plain)
     except MemoryError as error:
         raise ArgumentValueError(f"tile.empty: out of memory: {error}") from None
     except TypeError as error:
@@ -257,7 +257,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> EmptyArray:
         raise ArgumentValueError(f"tile.empty: {error}") from None
 
 
-def uninitialised(array: Array) -> EmptyArray:
+def uninitialized(array: Array) -> EmptyArray:
     """Return a view of an array whose elements count as uninitialized, as in `tile.empty`.
 
     The contents do not change. Raises `ArgumentTypeError` for an object that is not a NumPy array
@@ -266,12 +266,12 @@ def uninitialised(array: Array) -> EmptyArray:
     """
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(
-            f"tile.uninitialised takes a NumPy array, not a {type(array).__name__}; for a tensor, "
+            f"tile.uninitialized takes a NumPy array, not a {type(array).__name__}; for a tensor, "
             "pass x.numpy()"
         )
     if not array.flags.c_contiguous:
         raise ArgumentValueError(
-            f"tile.uninitialised takes a contiguous array; this one has strides {array.strides}"
+            f"tile.uninitialized takes a contiguous array; this one has strides {array.strides}"
         )
     plain = array.view(np.ndarray)
     result = plain.view(EmptyArray)

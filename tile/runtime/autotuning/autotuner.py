@@ -181,7 +181,7 @@ class Autotuner(KernelWrapper):
             return self._compile(self._pruned(call), call)
         observer = active_observer()
         if observer is not None and len(self.configs) > 1:
-            return observer.tuned(self.__name__, self._alternatives(call))
+            return observer.launch_tuned(self.__name__, self._alternatives(call))
         config = self.configs[0] if len(self.configs) == 1 else self._best(call)
         return self._launch_chosen(call, config)
 
@@ -393,7 +393,7 @@ class Autotuner(KernelWrapper):
     def _save(snapshot: Snapshot, name: str, call: Call) -> None:
         value = call.named.get(name)
         if value is not None:
-            snapshot.keep(name, value)
+            snapshot.save(name, value)
 
     def _time(self, trial: _Trial) -> list[float]:
         if self._do_bench is not None:
@@ -497,7 +497,7 @@ def _set_blocks(config: Config, call: Call, kernel: str) -> None:
     snapshot = Snapshot()
     for name, value in call.named.items():
         if _has_data(value):
-            snapshot.keep(name, value)
+            snapshot.save(name, value)
     try:
         _prepare(config, call, kernel)
     finally:

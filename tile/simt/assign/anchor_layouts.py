@@ -178,7 +178,7 @@ class _Search:
         # A small tile has at most one element per thread; its layout is chosen later.
         self.small = {op: layout for op, layout in accesses.items() if self.is_small(op)}
         needs = {op: self.each(op, x) for op, x in accesses.items() if op not in self.small}
-        needs |= {op: [*dot.factors, dot.result] for op, dot in dots.items()}
+        needs |= {op: [*dot.operands, dot.result] for op, dot in dots.items()}
         self.preferred = preferred_layouts(function, needs)
         for value in function.args:
             self.settle(value, self.own_layout(value))

@@ -145,7 +145,7 @@ class TileAccess:
     vector: int  # contiguous elements along the first axis, aligned, under one mask value
     run: int  # contiguous elements along it, at any alignment
     itemsize: int  # bytes of an element
-    tied: int = field(default=0, compare=False)  # equal for connected accesses
+    connected: int = field(default=0, compare=False)  # equal for connected accesses
     combined: frozenset[int] = frozenset()  # axes along which tiles of the shape are combined
 
     def __str__(self) -> str:
@@ -269,7 +269,7 @@ def coalesced_layout(
     # Group by block: an access outside of a loop does not narrow one inside.
     groups: dict[Hashable, list[TileAccess]] = {}
     for op, each in accesses.items():
-        groups.setdefault((op.block, each.shape, order(each), each.tied), []).append(each)
+        groups.setdefault((op.block, each.shape, order(each), each.connected), []).append(each)
     widths = {
         key: vector_width_of(
             [ContiguousRun(access.itemsize, access.run, access.vector) for access in group],
@@ -280,7 +280,7 @@ def coalesced_layout(
     }
     layouts = {}
     for op, each in accesses.items():
-        width = widths[op.block, each.shape, order(each), each.tied]
+        width = widths[op.block, each.shape, order(each), each.connected]
         threads = target.warp_size, num_warps
         layouts[op] = distributed_layout(each.shape, order(each), width, *threads, each.combined)
     return layouts

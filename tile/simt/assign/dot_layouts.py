@@ -61,7 +61,7 @@ def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
     fitting = [
         shape
         for shape in target.mma_shapes
-        if target.multiplies(shape, element)
+        if target.has_mma(shape, element)
         and (m >= shape.m and n >= shape.n and k >= shape.k)
         and Operand.RIGHT in FRAGMENTS[shape]
     ]
@@ -148,7 +148,7 @@ class DotLayouts:
     An operand of None may have any layout.
     """
 
-    factors: tuple[LinearLayout | None, LinearLayout | None]
+    operands: tuple[LinearLayout | None, LinearLayout | None]
     result: LinearLayout
 
 
@@ -207,7 +207,7 @@ def _of_f16(op: Operation) -> Operation:
 
 
 def _by_groups(
-    op: Operation, shape: MmaShape, groups: tuple[int, int], target: SimtTarget
+    op: Operation, shape: MmaShape, warpgroups: tuple[int, int], target: SimtTarget
 ) -> dict[Operation, DotLayouts]:
     """Replace the dot by a wgmma and an immediate wait for it.
 
@@ -216,12 +216,12 @@ def _by_groups(
     """
     b = Builder.before(op)
     a, right, acc = op.inputs
-    how = {"shape": shape, "groups": groups, "input_precision": op["input_precision"]}
+    how = {"shape": shape, "warpgroups": warpgroups, "input_precision": op["input_precision"]}
     apart = is_imprecise(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
     begun = b.op(wgmma, a, right, b.constant(0, acc.type) if apart else acc, **how)
     done = b(wgmma_wait, begun.result, pending=0)
     op.replace_by([b(arith.add, acc, done) if apart else done])
-    layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, groups)
+    layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, warpgroups)
     return {begun: DotLayouts((None, None), layout)}
 
 

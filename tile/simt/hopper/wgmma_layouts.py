@@ -15,7 +15,7 @@ row, it is divided into *strips* of the width of a row, which follow each other.
     >>> layout = operand_layout_in_shared((64, 64), 16, along=1, extent=64)
     >>> strips_of(layout, 16)
     OperandStrips(along=1, row_bytes=128, bytes=8192, itemsize=2)
-    >>> strips_of(layout, 16).place(row=3, column=16)
+    >>> strips_of(layout, 16).offset_of(row=3, column=16)
     416
 """
 
@@ -55,7 +55,7 @@ class OperandStrips:
     bytes: int
     itemsize: int
 
-    def place(self, row: int, column: int) -> int:
+    def offset_of(self, row: int, column: int) -> int:
         """Return the byte offset of the element (row, column) before swizzling.
 
         At multiples of a 16-byte vector and of 8 rows this is the start address for an
@@ -228,4 +228,4 @@ def stays_in_registers(dot: Operation) -> bool:
 def a_operand_layout(dot: Operation, extents: Sequence[int]) -> LinearLayout:
     """Return the layout in which a `wgmma` takes its `a` operand from registers."""
     shape = MmaShape(*dot["shape"])
-    return cached_matrix_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["groups"]))
+    return cached_matrix_layout(tuple(extents), shape, Operand.LEFT, tuple(dot["warpgroups"]))

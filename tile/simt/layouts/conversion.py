@@ -161,10 +161,10 @@ def through_shared_by_ldmatrix(
     plans = []
     for asked in address_layouts(dst, element_bits):
         both = min(len(head), asked.row)
-        if (*head[:both],) != asked.units[:both]:
+        if (*head[:both],) != asked.row_images[:both]:
             continue
         if len(head) < asked.row:
-            free = conflict_free(asked.layout, src, element_bits, banks, asked.units)
+            free = conflict_free(asked.layout, src, element_bits, banks, asked.row_images)
         else:
             free = conflict_free(src, asked.layout, element_bits, banks, head)
         for layout in (*_rows(asked, element_bits, banks), free):
@@ -186,11 +186,11 @@ def _rows(asked: AddressLayout, element_bits: int, banks: Banks) -> Iterator[Lin
     shape = asked.layout.shape
     if len(shape) != 2:
         return
-    axis = 1 if asked.units[0] == 1 else 0
+    axis = 1 if asked.row_images[0] == 1 else 0
     at = bit_positions(asked.layout.outs)[axis_name(axis)]
     vector, line = 1 << asked.row, banks.line_bits // element_bits
     in_row = vector <= shape[axis]
-    if not in_row or asked.units != tuple(1 << at + bit for bit in range(asked.row)):
+    if not in_row or asked.row_images != tuple(1 << at + bit for bit in range(asked.row)):
         return
     phases = min(shape[axis], line) // vector
     yield swizzled(shape, vector, max(1, line // shape[axis]), phases, (axis, 1 - axis))

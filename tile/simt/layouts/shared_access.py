@@ -167,7 +167,7 @@ class AddressLayout:
     transposed: bool
 
     @property
-    def units(self) -> tuple[int, ...]:
+    def row_images(self) -> tuple[int, ...]:
         """The images of a row's bits."""
         return self.layout.images(REGISTER)[: self.row]
 

@@ -20,10 +20,10 @@ Two lanes that swap half of their registers take two steps, and in the first kee
     >>> plan = by_shuffles(src, dst, element_bits=32)
     >>> plan.send                                   # lane 1 begins with its register 1
     #linear{lane = [[1]], warp = [] -> register = 2}
-    >>> plan.rounds[0]
-    ShuffleStep(send=0, source=0, receive=0, turn=0)
-    >>> plan.rounds[1]
-    ShuffleStep(send=1, source=1, receive=1, turn=0)
+    >>> plan.steps[0]
+    ShuffleStep(send=0, source=0, receive=0, coset=0)
+    >>> plan.steps[1]
+    ShuffleStep(send=1, source=1, receive=1, coset=0)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ShuffleStep:
     send: int
     source: int
     receive: int
-    turn: int
+    coset: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ShufflePlan:
     """A conversion by several shuffles, each of 32 bits for every lane.
 
     All layouts are of (lane, warp). In a step a lane sends the register `send`, reads the one that
-    lane `source` sends, and writes it to its register `receive`, provided that `turn` is 0, each
+    lane `source` sends, and writes it to its register `receive`, provided that `coset` is 0, each
     after XOR with the step's own constant. 32 bits hold several registers if `packed` has several
     pairs: the XOR to `send`, and to `receive`, for each register in it. Last, a register that holds
     a copy of another takes its value: `copies` has such pairs.
@@ -63,8 +63,8 @@ class ShufflePlan:
     send: LinearLayout
     source: LinearLayout
     receive: LinearLayout
-    turn: LinearLayout
-    rounds: tuple[ShuffleStep, ...]
+    coset: LinearLayout
+    steps: tuple[ShuffleStep, ...]
     packed: tuple[tuple[int, int], ...]
     copies: tuple[tuple[int, int], ...]
 
@@ -79,7 +79,7 @@ class ShufflePlan:
     @property
     def shuffles(self) -> int:
         """The number of shuffles, of 32 bits each."""
-        return sum(not self.is_butterfly or r.source != 0 for r in self.rounds)
+        return sum(not self.is_butterfly or r.source != 0 for r in self.steps)
 
 
 class _Receivers:
@@ -185,16 +185,16 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
     # Each shuffle is a coset of the team. Cosets along threads are for the threads that remain
     # where a team cannot have all threads.
     steps = f2.extend([*team, *pack], to.registers + to.threads)
-    turns = [step for step in steps if not to.register(step)]
+    cosets = [step for step in steps if not to.register(step)]
 
-    in_team, turn, sent = f2.Elimination(), f2.Elimination(), f2.Elimination()
+    in_team, coset, sent = f2.Elimination(), f2.Elimination(), f2.Elimination()
     for member in team:
         in_team.define(member, member)
-        turn.define(member)
+        coset.define(member)
         sent.define(to.sender(member), to.sent(member))
     for step in [*pack, *steps]:
         in_team.define(step)
-        turn.define(step, 1 << turns.index(step) if step in turns else 0)
+        coset.define(step, 1 << cosets.index(step) if step in cosets else 0)
     for thread in to.threads:
         sent.define(thread)
 
@@ -210,14 +210,14 @@ def by_shuffles(src: LinearLayout, dst: LinearLayout, element_bits: int) -> Shuf
     def step_away(step: int) -> ShuffleStep:
         sender = to.sender(step)
         send = at(sent, sender) ^ to.sent(step)
-        return ShuffleStep(send, to.lane(sender), to.register(step), at(turn, step))
+        return ShuffleStep(send, to.lane(sender), to.register(step), at(coset, step))
 
     return ShufflePlan(
         send=to.of_thread(lambda thread: at(sent, thread), REGISTER, src.in_bits(REGISTER)),
         source=to.of_thread(source, LANE, src.in_bits(LANE)),
         receive=to.of_thread(receive, REGISTER, dst.in_bits(REGISTER)),
-        turn=to.of_thread(lambda thread: at(turn, thread), "turn", len(turns)),
-        rounds=tuple(map(step_away, _sums(steps))),
+        coset=to.of_thread(lambda thread: at(coset, thread), "coset", len(cosets)),
+        steps=tuple(map(step_away, _sums(steps))),
         packed=tuple([(to.sent(part), to.register(part)) for part in _sums(pack)]),
         copies=tuple(distinct_registers(dst)[1]),
     )

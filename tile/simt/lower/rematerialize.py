@@ -39,7 +39,7 @@ def rematerialize(module: Module) -> None:
         %p = addptr %q, %i {stride = 4}             %d = mma %a, %b, %c
         %r = for .. {                               yield %d
           %d = mma %a, %b, %c                     }
-          yield %d                                %i = layout_index {layout = #a, again = true}
+          yield %d                                %i = layout_index {layout = #a, no_cse = true}
         }                                         %p = addptr %q, %i {stride = 4}
         store %p, %r                              store %p, %r
     """
@@ -99,7 +99,7 @@ class _Behind:
         if value not in self.copies:
             new = clone(op, {operand: self.copy(operand, before) for operand in op.inputs})
             if op.defn in _POSITIONS:
-                new.attributes["again"] = True
+                new.attributes["no_cse"] = True
             assert before.block is not None
             before.block.insert(new, before)
             self.copies[value] = new.result

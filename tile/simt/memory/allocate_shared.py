@@ -46,12 +46,12 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     until its async copies have been waited for. Called functions have their buffers above those
     that are live at any call. Raises `OutOfResourcesError` if the target has less.
 
-        %m = local_alloc : shared<64x64xf32, #s>     %m = local_alloc {at = 0} : ...
-        %n = local_alloc : shared<64xi8, #t>         %n = local_alloc {at = 16384} : ...
+        %m = local_alloc : shared<64x64xf32, #s>     %m = local_alloc {offset = 0} : ...
+        %n = local_alloc : shared<64xi8, #t>         %n = local_alloc {offset = 16384} : ...
         local_store %m, %x                           local_store %m, %x
         local_store %n, %y                           local_store %n, %y
         %z = local_load %m : ...                     %z = local_load %m : ...
-        %k = local_alloc : shared<64x64xf16, #s>     %k = local_alloc {at = 0} : ...
+        %k = local_alloc : shared<64x64xf16, #s>     %k = local_alloc {offset = 0} : ...
     """
     bases: dict[Function, int] = {}
     graph = CallGraph(module)
@@ -62,7 +62,7 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
         if plan.peak > target.shared_bytes:
             _refuse(function, _allocate(buffers, base), base, target)
         for buffer, at in plan.offsets.items():
-            buffer.op.attributes["at"] = at
+            buffer.op.attributes["offset"] = at
         for op, end in _top_at(calls, plan, base):
             callee = graph.callee(op)
             if callee is not None:
@@ -74,12 +74,12 @@ def shared_bytes(module: Module) -> int:
     most = 0
     for op in module.walk():
         if op.defn is ops.shared.local_alloc:
-            if op["at"] < 0:
+            if op["offset"] < 0:
                 raise PassError(
                     "a buffer has no offset before the pass allocate-shared", loc=op.loc
                 )
             assert isinstance(op.result.type, Shared)
-            most = max(most, op["at"] + op.result.type.bytes)
+            most = max(most, op["offset"] + op.result.type.bytes)
     return most
 
 

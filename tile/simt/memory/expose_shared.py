@@ -190,7 +190,7 @@ def shuffle_cost(plan: ShufflePlan, bits: int) -> int:
     """
     words = max(1, bits // WORD_BITS)
     chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
-    selections = len(plan.rounds) * len(plan.packed) * words * chosen
+    selections = len(plan.steps) * len(plan.packed) * words * chosen
     return plan.shuffles * words + selections // SELECTIONS_PER_SHUFFLE
 
 

@@ -196,7 +196,7 @@ def _matrix_dot(op: Operation) -> Layouts:
 def _group_dot(op: Operation) -> Layouts:
     """Check the accumulator. Operands may have any layout: `expose-shared` stages them."""
     acc = op.inputs[2]
-    shape, groups = MmaShape(*op["shape"]), op["groups"]
+    shape, groups = MmaShape(*op["shape"]), op["warpgroups"]
     layout = matrix_layout(acc.type.shape, shape, Operand.ACCUMULATOR, groups)
     require(layout_of(acc) == layout, f"{op.name} adds to {layout}, not {layout_of(acc)}")
     return [layout]

@@ -41,13 +41,13 @@ def buffer(name: str, mem: Type) -> Shared:
 
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = local_alloc : shared<4xf32, {_ROW}>",))
-def local_alloc(*, at: int = -1, result: Type) -> Type:
-    """Allocate a buffer in shared memory. `at` is its offset in bytes; -1 before it is assigned.
+def local_alloc(*, offset: int = -1, result: Type) -> Type:
+    """Allocate a buffer in shared memory, at `offset` in bytes; -1 before it is assigned.
 
     Its initial contents are undefined.
     """
     require(isinstance(result, Shared), f"local_alloc gives a buffer, not {result}")
-    require(at >= -1, f"a buffer has an offset of 0 bytes or more, not {at}")
+    require(offset >= -1, f"a buffer has an offset of 0 bytes or more, not {offset}")
     return result
 
 
@@ -55,18 +55,20 @@ def local_alloc(*, at: int = -1, result: Type) -> Type:
     levels=LOWERED,
     examples=(
         f"%m: shared<4xf32, {_ROW}, stages = 3>, %i: i32 | "
-        f"%s = local_subview %m, %i {{shift = 1}} : shared<4xf32, {_ROW}>",
+        f"%s = local_subview %m, %i {{stage_offset = 1}} : shared<4xf32, {_ROW}>",
     ),
 )
-def local_subview(mem: Type, iteration: Type, *, shift: int = 0) -> Type:
-    """Return the subview of stage `(iteration + shift) mod stages`; iterations count from 0.
+def local_subview(mem: Type, iteration: Type, *, stage_offset: int = 0) -> Type:
+    """Return the subview of stage `(iteration + stage_offset) mod stages`; iterations count from 0.
 
     Two subviews of one iteration are thus different stages if their shifts are.
     """
     require(isinstance(mem, Shared), f"local_subview takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
     require(iteration == I32, f"local_subview takes an iteration of type i32, not {iteration}")
-    require(shift >= 0, f"local_subview takes a shift of 0 or more, not {shift}")
+    require(
+        stage_offset >= 0, f"local_subview takes a stage_offset of 0 or more, not {stage_offset}"
+    )
     return Shared(mem.dims, mem.of, mem.layout)
 
 

@@ -37,10 +37,10 @@ def fragment(name: str, x: Type) -> Fragment:
 
 
 @op(levels=THREAD, examples=("%t = thread_id : i32",))
-def thread_id(*, again: bool = False) -> Type:
+def thread_id(*, no_cse: bool = False) -> Type:
     """Return the number of this thread in its program: lane + lanes of a warp * warp.
 
-    With `again`, emitters do not reuse an earlier computation of it (no CSE).
+    With `no_cse`, emitters do not reuse an earlier computation of it (no CSE).
     """
     return I32
 
@@ -52,11 +52,11 @@ def thread_id(*, again: bool = False) -> Type:
         "-> dim0 = 8}} : frag<2xi32>",
     ),
 )
-def layout_index(*, layout: LinearLayout, again: bool = False) -> Type:
+def layout_index(*, layout: LinearLayout, no_cse: bool = False) -> Type:
     """Return the image of each register of this thread under a layout of (register, lane, warp).
 
     The outputs are packed in one number, the last one lowest (row-major). A layout of (lane, warp)
-    alone gives a scalar. `again` is as for `thread_id`.
+    alone gives a scalar. `no_cse` is as for `thread_id`.
     """
     dims = ("register", "lane", "warp")
     require(

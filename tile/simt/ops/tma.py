@@ -47,10 +47,10 @@ def _check_mbarriers(name: str, bars: Type) -> Shared:
     return bars
 
 
-def _check_iteration(name: str, iteration: Type, active: Type, shift: int) -> None:
+def _check_iteration(name: str, iteration: Type, active: Type, stage_offset: int) -> None:
     require(iteration == I32, f"{name} takes an iteration of type i32, not {iteration}")
     require(active == I1, f"{name} takes a predicate of type i1, not {active}")
-    require(shift >= 0, f"{name} takes a shift of 0 or more, not {shift}")
+    require(stage_offset >= 0, f"{name} takes a stage_offset of 0 or more, not {stage_offset}")
 
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_init %b",))
@@ -74,18 +74,18 @@ def mbarrier_inval(bars: Type) -> None:
     levels=LOWERED,
     examples=(
         f"%b: {_MBARRIERS}, %t: i32, %c: i1 | mbarrier_arrive_expect_tx %b, %t, %c "
-        f"{{size = 512, shift = 1}}",
+        f"{{size = 512, stage_offset = 1}}",
     ),
 )
 def mbarrier_arrive_expect_tx(
-    bars: Type, iteration: Type, active: Type, *, size: int, shift: int = 0
+    bars: Type, iteration: Type, active: Type, *, size: int, stage_offset: int = 0
 ) -> None:
-    """Arrive on the mbarrier of `iteration + shift` and expect `size` bytes of TMA loads.
+    """Arrive on the mbarrier of `iteration + stage_offset` and expect `size` bytes of TMA loads.
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
     _check_mbarriers("mbarrier_arrive_expect_tx", bars)
-    _check_iteration("mbarrier_arrive_expect_tx", iteration, active, shift)
+    _check_iteration("mbarrier_arrive_expect_tx", iteration, active, stage_offset)
     require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
@@ -94,13 +94,13 @@ def mbarrier_arrive_expect_tx(
     levels=LOWERED,
     examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
 )
-def mbarrier_wait(bars: Type, iteration: Type, *, shift: int = 0) -> None:
-    """Wait in every thread until all bytes expected for `iteration + shift` have arrived.
+def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
+    """Wait in every thread until all bytes expected for `iteration + stage_offset` have arrived.
 
     The data may then be read by the thread, and by wgmmas that it issues later.
     """
     _check_mbarriers("mbarrier_wait", bars)
-    _check_iteration("mbarrier_wait", iteration, I1, shift)
+    _check_iteration("mbarrier_wait", iteration, I1, stage_offset)
 
 
 @op(
@@ -112,18 +112,25 @@ def mbarrier_wait(bars: Type, iteration: Type, *, shift: int = 0) -> None:
     ),
 )
 def tma_load(
-    mem: Type, bars: Type, iteration: Type, active: Type, ptr: Type, *numbers: Type, shift: int = 0
+    mem: Type,
+    bars: Type,
+    iteration: Type,
+    active: Type,
+    ptr: Type,
+    *numbers: Type,
+    stage_offset: int = 0,
 ) -> None:
-    """Begin a TMA load of a descriptor block, arriving on the mbarrier of `iteration + shift`.
+    """Begin a TMA load of a descriptor block.
 
-    The array is at `ptr`, of rank 2: `numbers` are its extents (i32), its first stride in elements
-    (i64; the last one is 1), and the index of the block's first element (i32), which may be
-    negative. Elements outside of the array are filled with zeros, and count as arrived bytes. The
-    address and the stride in bytes are multiples of 16, and the buffer has a `byte_swizzled` layout
-    along the last axis. The first thread issues it, if the iteration is `active`.
+    It arrives on the mbarrier of `iteration + stage_offset`. The array is at `ptr`, of rank 2:
+    `numbers` are its extents (i32), its first stride in elements (i64; the last one is 1), and the
+    index of the block's first element (i32), which may be negative. Elements outside of the array
+    are filled with zeros, and count as arrived bytes. The address and the stride in bytes are
+    multiples of 16, and the buffer has a `byte_swizzled` layout along the last axis. The first
+    thread issues it, if the iteration is `active`.
     """
     _check_mbarriers("tma_load", bars)
-    _check_iteration("tma_load", iteration, active, shift)
+    _check_iteration("tma_load", iteration, active, stage_offset)
     _check_block("tma_load", mem, ptr, numbers)
 
 

@@ -29,18 +29,18 @@ WARPGROUP_THREADS = 32 * WARPGROUP_WARPS
 _SHAPE = MmaShape(64, 8, 16, 16)
 _LEFT, _ACC = (matrix_fragment(_SHAPE, o) for o in (Operand.LEFT, Operand.ACCUMULATOR))
 _RIGHT = byte_swizzled([16, 8], 16, 32, (0, 1))
-_SIZES = "{shape = (64, 8, 16, 16), groups = (1, 1)}"
+_SIZES = "{shape = (64, 8, 16, 16), warpgroups = (1, 1)}"
 
 
-def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
+def _check_sizes(a: Type, b: Type, acc: Type, warpgroups: Sequence[int]) -> None:
     """Raise for operands and accumulators of sizes that do not fit together."""
     k, n = b.shape
-    threads = WARPGROUP_THREADS * groups[0] * groups[1]
+    threads = WARPGROUP_THREADS * warpgroups[0] * warpgroups[1]
     m = a.shape[0]
     if isinstance(a, Fragment):
         require(isinstance(acc, Fragment), f"wgmma adds to a fragment, not to {acc}")
         m = acc.shape[0] * threads // n
-        held = m * k // (WARPGROUP_THREADS * groups[0])
+        held = m * k // (WARPGROUP_THREADS * warpgroups[0])
         require(a.count == held, f"wgmma takes {held} registers of its `a` operand, not {a}")
     else:
         require(a.shape[1] == k, f"wgmma multiplies no {a} by {b}")
@@ -50,7 +50,7 @@ def _check_sizes(a: Type, b: Type, acc: Type, groups: Sequence[int]) -> None:
 
 @op(
     effect=Effect.SHARED,
-    semantics=lambda a, b, acc, *, shape, groups, input_precision: semantics.dot(
+    semantics=lambda a, b, acc, *, shape, warpgroups, input_precision: semantics.dot(
         a, b, acc, input_precision
     ),
     levels=LOWERED,
@@ -67,22 +67,22 @@ def wgmma(
     acc: Type,
     *,
     shape: tuple[int, ...],
-    groups: tuple[int, ...],
+    warpgroups: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
 ) -> Type:
     """Issue `a @ b + acc` by wgmma instructions of a `shape` (m, n, k, bits), each of a warpgroup.
 
-    `groups` are how many warpgroups share the rows and the columns; the accumulator has the layout
-    that `matrix_layout` gives for these. `b` is a buffer with a `byte_swizzled` layout, in either
-    major order for elements of 16 bits and K-major for others, and so is `a`, or it is a tile in
-    the layout of `matrix_layout`. An `a` that is a tile of any other layout, and a `b` that is a
-    tile, become buffers in `expose-shared`.
+    `warpgroups` are how many warpgroups share the rows and the columns; the accumulator has the
+    layout that `matrix_layout` gives for these. `b` is a buffer with a `byte_swizzled` layout, in
+    either major order for elements of 16 bits and K-major for others, and so is `a`, or it is a
+    tile in the layout of `matrix_layout`. An `a` that is a tile of any other layout, and a `b` that
+    is a tile, become buffers in `expose-shared`.
 
     All warps of a warpgroup take part. The result is complete after a `wgmma_wait`, and buffers are
     read until then. Writes of threads to these are made visible to wgmma by a `fence_proxy_async`.
     """
     require(len(shape) == 4, f"wgmma has a shape (m, n, k, bits), not {shape}")
-    require(len(groups) == 2, f"wgmma has groups along m and n, not {groups}")
+    require(len(warpgroups) == 2, f"wgmma has warpgroups along m and n, not {warpgroups}")
     require(isinstance(b, Shared | Tile), f"wgmma takes its `b` operand from memory, not {b}")
     for x in (a, b, acc):
         if isinstance(x, Shared):
@@ -91,7 +91,7 @@ def wgmma(
             require(len(x.shape) == 2, f"wgmma takes tiles of rank 2, not {x}")
     require(isinstance(acc, Tile | Fragment), f"wgmma adds to a tile or fragment, not to {acc}")
     check_elements("wgmma", a, b, acc)
-    _check_sizes(a, b, acc, groups)
+    _check_sizes(a, b, acc, warpgroups)
     return acc
 
 
@@ -99,7 +99,7 @@ def wgmma_sizes(op: Operation) -> tuple[int, int, int]:
     """Return the (m, n, k) of a whole `wgmma` at the THREAD level."""
     _, b, acc = (value.type for value in op.inputs)
     k, n = b.shape
-    rows, columns = op["groups"]
+    rows, columns = op["warpgroups"]
     return acc.shape[0] * WARPGROUP_THREADS * rows * columns // n, n, k
 
 

@@ -44,7 +44,7 @@ def thread_module(text: str) -> Module:
 def run(
     text: str,
     *arguments: Any,
-    target: str = "async",
+    target: str = "cp_async",
     warps: int = WARPS,
     grid: int = 1,
     counters: Counters | None = None,

@@ -49,8 +49,8 @@ BODY
   return
 }}
 """
-ALLOC = "%m = local_alloc {at = 0} : shared<16x16xf16, #b>\n"
-BARS = "%b = local_alloc {at = 512} : shared<1xi64, #ring, stages = 2>\n"
+ALLOC = "%m = local_alloc {offset = 0} : shared<16x16xf16, #b>\n"
+BARS = "%b = local_alloc {offset = 512} : shared<1xi64, #ring, stages = 2>\n"
 INIT = "mbarrier_init %b\n"
 FENCE = "fence_proxy_async\n"
 BARRIER = "barrier\n"
@@ -70,7 +70,7 @@ def array() -> np.ndarray:
 
 
 def result(
-    body: str, row: int = 0, column: int = 0, n: int = 3, target: str = "group"
+    body: str, row: int = 0, column: int = 0, n: int = 3, target: str = "wgmma"
 ) -> np.ndarray:
     """Return what a kernel stores, in the order of the buffer."""
     out = np.zeros(256, np.float16)
@@ -152,7 +152,7 @@ def test_access_before_the_wait() -> None:
 
 def test_wait_for_the_wrong_phase() -> None:
     """A wait for the other phase returns at once; one on the other mbarrier never completes."""
-    earlier = "mbarrier_wait %b, %zero {shift = 2}\n"
+    earlier = "mbarrier_wait %b, %zero {stage_offset = 2}\n"
     fails(CopyInFlightError, SENT + earlier + LOAD, "that an asynchronous copy still writes")
     other = "mbarrier_wait %b, %one\n"
     fails(MbarrierError, SENT + other, "whose phase never completes")
@@ -220,10 +220,12 @@ def test_all_threads_must_wait() -> None:
 
 
 def test_targets_and_buffers_without_tma() -> None:
-    fails(UnsupportedError, MADE, "target matrix has no TMA", target="matrix")
-    moved = SENT.replace("{at = 0}", "{at = 2048}").replace("{at = 512}", "{at = 0}")
+    fails(UnsupportedError, MADE, "target mma has no TMA", target="mma")
+    moved = SENT.replace("{offset = 0}", "{offset = 2048}").replace(
+        "{offset = 512}", "{offset = 0}"
+    )
     assert result(moved + WAIT + LOAD + OUT).any()
-    apart = SENT.replace("{at = 0}", "{at = 1040}")
+    apart = SENT.replace("{offset = 0}", "{offset = 1040}")
     fails(UnsupportedError, apart, "accepts no buffer at byte 1040")
     plain = "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}"
     other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {plain}>")
@@ -251,7 +253,7 @@ def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.nda
     buffer = np.random.default_rng(1).standard_normal(256).astype(np.float16)
     out = array().reshape(-1)
     numbers = map(np.int32, (3, row, column))
-    run(frame.replace("BODY", body), buffer, out, *numbers, target="group", warps=4)
+    run(frame.replace("BODY", body), buffer, out, *numbers, target="wgmma", warps=4)
     assert BLOCK is not None
     return out.reshape(ROWS, PITCH), buffer[BLOCK.invert().table()["offset"].reshape(16, 16)]
 

@@ -96,7 +96,7 @@ kernel @k(%step: i32, %n: i32) {
   %less = cmp %t, %n {predicate = lt} : i1
   %mask = frag_splat %less {count = 1} : frag<1xi1>
   %x = const {value = 1.0} : frag<1xf32>
-  %m = local_alloc {at = 0} : shared<1024xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}>
+  %m = local_alloc {offset = 0} : shared<1024xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}>
   shared_store %m, %o, %x, %mask
   return
 }
@@ -130,7 +130,7 @@ kernel @k() {
   %j = mul %t, %c : i32
   %o = frag_splat %j {count = 1} : frag<1xi32>
   %x = const {value = 1.0} : frag<4xf32>
-  %m = local_alloc {at = 0} : shared<256xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128]] -> dim0 = 256}>
+  %m = local_alloc {offset = 0} : shared<256xf32, #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128]] -> dim0 = 256}>
   shared_store %m, %o, %x {vector = 4}
   return
 }
@@ -142,7 +142,7 @@ kernel @k() {
 
 def test_a_copy_is_counted_at_both_ends() -> None:
     counters = Counters()
-    body = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_cp_async %m, %i, %p\n"
+    body = "%m = local_alloc {offset = 0} : shared<64xf32, #flat>\nshared_cp_async %m, %i, %p\n"
     run(framed(body), np.zeros(64, np.float32), np.zeros(64, np.float32), counters=counters)
     (copy,) = [op for op in counters.global_accesses if op.name == "shared_cp_async"]
     assert counters.global_accesses[copy] == GlobalCounts(2, 8, 8)
@@ -216,7 +216,7 @@ kernel @k(%p: ptr<f32>) {
 
 def test_buffers_take_no_registers() -> None:
     module = thread_module(
-        framed("%m = local_alloc {at = 0} : shared<64xf32, #flat>\nshared_store %m, %i, %x\n")
+        framed("%m = local_alloc {offset = 0} : shared<64xf32, #flat>\nshared_store %m, %i, %x\n")
     )
     counts = registers(module.kernel)
     (alloc,) = [op for op in counts if op.name == "local_alloc"]

@@ -39,7 +39,7 @@ def rows() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((5, 100)).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", ["plain", "generic", "async", "matrix", "group", "wide"])
+@pytest.mark.parametrize("target", ["plain", "generic", "cp_async", "mma", "wgmma", "warp64"])
 def test_kernel_on_every_target(target: str) -> None:
     x = rows()
     o = np.zeros_like(x)
@@ -66,21 +66,21 @@ def test_settings_choose_the_level_and_the_target(monkeypatch: pytest.MonkeyPatc
     found = [softmax[(5,)](x, o, 100, BLOCK=128)]
     monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")
     found.append(softmax[(5,)](x, o, 100, BLOCK=128))
-    monkeypatch.setenv("TILE_INTERP_TARGET", "wide")
+    monkeypatch.setenv("TILE_INTERP_TARGET", "warp64")
     found.append(softmax[(5,)](x, o, 100, BLOCK=128))
     monkeypatch.setenv("TILE_INTERP_LEVEL", "tile")
     with pytest.warns(
         RuntimeWarning, match="TILE_INTERP_TARGET has no effect on launches on interp"
     ):
         found.append(softmax[(5,)](x, o, 100, BLOCK=128))
-    assert [str(k.target) for k in found] == ["interp", "interp:generic", "interp:wide", "interp"]
+    assert [str(k.target) for k in found] == ["interp", "interp:generic", "interp:warp64", "interp"]
     assert found[0] is found[3]
     with config.scope(interp_level="thread"):
-        assert target_text([]) == "interp:wide"
+        assert target_text([]) == "interp:warp64"
         ahead = tile.compile(
             softmax, {"x_ptr": "*fp32", "o_ptr": "*fp32", "n": "i32"}, {"BLOCK": 8}
         )
-        assert str(ahead.target) == "interp:wide"
+        assert str(ahead.target) == "interp:warp64"
     assert target_text([]) == "interp"
 
 

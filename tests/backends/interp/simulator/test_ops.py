@@ -22,7 +22,7 @@ from tile.errors import (
     VectorAccessError,
 )
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
-from tile.simt.target import MATRIX, TARGETS
+from tile.simt.target import MMA, TARGETS
 
 OUT = "store %q, %y\n"
 
@@ -63,7 +63,7 @@ def test_a_layout_without_registers_gives_a_scalar() -> None:
 
 def test_layout_for_another_target_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"expected a layout for 64 lanes"):
-        result("", target="wide", warps=1)
+        result("", target="warp64", warps=1)
     with pytest.raises(UnsupportedError, match=r"expected a layout for 4 warps"):
         result("", warps=4)
 
@@ -310,7 +310,7 @@ kernel @k(%a: ptr<{ty}>, %b: ptr<{ty}>, %c: ptr<{acc}>, %o: ptr<{acc}>) {{
   return
 }}
 """
-    run(text, a, b, c, out, target="matrix")
+    run(text, a, b, c, out, target="mma")
     assert np.array_equal(out, a.astype(c.dtype) @ b.astype(c.dtype) + c)
 
 
@@ -324,11 +324,11 @@ kernel @k() {
   return
 }
 """
-    run(text.replace("COUNT", "4"), target="matrix")
-    with pytest.raises(UnsupportedError, match="target async has no mma m16n8k16"):
+    run(text.replace("COUNT", "4"), target="mma")
+    with pytest.raises(UnsupportedError, match="target cp_async has no mma m16n8k16"):
         run(text.replace("COUNT", "4"))
     with pytest.raises(UnsupportedError, match="take 4 registers, not frag<8xf16>"):
-        run(text.replace("COUNT", "8"), target="matrix")
+        run(text.replace("COUNT", "8"), target="mma")
 
 
 # -- global memory
@@ -467,7 +467,7 @@ def test_more_programs_than_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> No
     text = """
 kernel @k(%out: ptr<i32>) {
   %t = thread_id : i32
-  %m = local_alloc {at = 0} : shared<64xi32, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>
+  %m = local_alloc {offset = 0} : shared<64xi32, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>
   %i = frag_splat %t {count = 1} : frag<1xi32>
   shared_store %m, %i, %i
   barrier
@@ -500,7 +500,7 @@ kernel @k(%lock: ptr<i32>, %sum: ptr<i32>) {
   %first = cmp %t, %c0 {predicate = eq} : i1
   %fm = frag_splat %first {count = 1} : frag<1xi1>
   %z = frag_splat %c0 {count = 1} : frag<1xi32>
-  %m = local_alloc {at = 0} : shared<1xi32, #one>
+  %m = local_alloc {offset = 0} : shared<1xi32, #one>
   %r = while iter(%held = %c1) : i32 {
     %busy = cmp %held, %c0 {predicate = ne} : i1
     condition %busy
@@ -558,7 +558,7 @@ def test_buffers_without_an_offset() -> None:
 
 
 def test_too_much_shared_memory() -> None:
-    body = "%m = local_alloc {at = 49152} : shared<64xf32, #flat>\n"
+    body = "%m = local_alloc {offset = 49152} : shared<64xf32, #flat>\n"
     message = "target plain has at most 49152 bytes of shared memory; this one takes 49408"
     with pytest.raises(OutOfResourcesError, match=message):
         result(body, target="plain")
@@ -567,8 +567,8 @@ def test_too_much_shared_memory() -> None:
 def test_too_many_threads() -> None:
     module = thread_module("kernel @k() {\n  return\n}")
     with pytest.raises(OutOfResourcesError, match="at most 1024 threads; this one takes 2048"):
-        run_threads(module, TARGETS["wide"], 32, (1, 1, 1), [])
-    run_threads(module, MATRIX, 32, (1, 1, 1), [])
+        run_threads(module, TARGETS["warp64"], 32, (1, 1, 1), [])
+    run_threads(module, MMA, 32, (1, 1, 1), [])
 
 
 # -- ldmatrix and stmatrix
@@ -582,7 +582,7 @@ kernel @k(%in: ptr<TYPE>, %out: ptr<TYPE>) {
   %from = frag_splat %in {count = ROW} : frag<ROWxptr<TYPE>>
   %p = addptr %from, %i {stride = SIZE} : frag<ROWxptr<TYPE>>
   %x = load %p : frag<ROWxTYPE>
-  %m = local_alloc {at = 128} : shared<NUMBERxTYPE, #flat>
+  %m = local_alloc {offset = 128} : shared<NUMBERxTYPE, #flat>
   %first = frag_shuffle %i {registers = (0,)} : frag<1xi32>
   shared_store %m, %first, %x {vector = ROW}
   BARRIER
@@ -627,13 +627,13 @@ def matrices(
         text = text.replace(word, str(words[word]))
     stored = "stmatrix" in text
     out = np.zeros((64, row if stored else got), array.dtype)
-    run(text, array, out, **{"target": "matrix", **options})
+    run(text, array, out, **{"target": "mma", **options})
     return out
 
 
 # The end of another kernel: what was loaded, and one more, is stored where it came from.
 STORED = """
-  %n = local_alloc {at = 4224} : shared<NUMBERxTYPE, #flat>
+  %n = local_alloc {offset = 4224} : shared<NUMBERxTYPE, #flat>
   shared_store %n, %first, %x {vector = ROW}
   barrier
   %one = const {value = 1} : frag<GOTxTYPE>
@@ -679,7 +679,7 @@ def test_ldmatrix_without_a_barrier() -> None:
 def test_target_without_stmatrix(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.zeros((64, 8), np.float16)
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
-    target = dataclasses.replace(MATRIX, name="loads", has_stmatrix=False)
+    target = dataclasses.replace(MMA, name="loads", has_stmatrix=False)
     monkeypatch.setitem(TARGETS, "loads", target)
     with pytest.raises(UnsupportedError, match="target loads has no stmatrix"):
         matrices(array, 4, text=text.replace("{value = 1}", "{value = 1.0}"), target="loads")
@@ -715,8 +715,8 @@ def test_ldmatrix_of_another_warps_data_needs_a_barrier() -> None:
 
 
 def test_target_without_ldmatrix() -> None:
-    with pytest.raises(UnsupportedError, match="target async has no ldmatrix"):
-        matrices(np.zeros((64, 8), np.float16), 4, target="async")
+    with pytest.raises(UnsupportedError, match="target cp_async has no ldmatrix"):
+        matrices(np.zeros((64, 8), np.float16), 4, target="cp_async")
 
 
 # -- warp reductions
@@ -741,7 +741,7 @@ def test_lane_reduce(kind: str, combine: np.ufunc) -> None:
   %n = warp_reduce %m {{kind = {kind}}} : frag<1xi32>
 """
     wanted = combine.reduce(7 * np.arange(64).reshape(2, 32), axis=1)
-    assert np.array_equal(ints(body, target="matrix"), np.repeat(wanted, 32))
+    assert np.array_equal(ints(body, target="mma"), np.repeat(wanted, 32))
 
 
 def test_target_without_warp_reductions() -> None:
@@ -750,4 +750,4 @@ def test_target_without_warp_reductions() -> None:
   %n = warp_reduce %one {kind = sum} : frag<1xi32>
 """
     with pytest.raises(UnsupportedError, match="async has no warp reduction of i32 by sum"):
-        ints(body, target="async")
+        ints(body, target="cp_async")

@@ -68,14 +68,14 @@ def check(module: Module, target: str, arguments: list[Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize("target", ["plain", "generic", "wide"])
+@pytest.mark.parametrize("target", ["plain", "generic", "warp64"])
 def test_sorting_and_summing(target: str) -> None:
     x = np.random.default_rng(0).random(256).astype(np.float32)
     arguments = [x, np.zeros_like(x)]
     assert check(lowered(ranked, target, *arguments, BLOCK=256), target, arguments) >= 3
 
 
-@pytest.mark.parametrize("target", ["generic", "async", "matrix"])
+@pytest.mark.parametrize("target", ["generic", "cp_async", "mma"])
 def test_matmul(target: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.random((128, 128)).astype(np.float16) for _ in range(2))
@@ -99,8 +99,8 @@ def test_threads_that_copy_a_tile_smaller_than_the_program() -> None:
     )
     c = np.zeros((n, n), np.float32)
     arguments = [a, b, c, np.int32(n)]
-    module = lowered(matmul, "async", a, b, c, n, BM=block, BN=block, BK=block, num_warps=16)
-    run_threads(module, TARGETS["async"], 16, (2, 2, 1), arguments)
+    module = lowered(matmul, "cp_async", a, b, c, n, BM=block, BN=block, BK=block, num_warps=16)
+    run_threads(module, TARGETS["cp_async"], 16, (2, 2, 1), arguments)
     np.testing.assert_array_equal(c, a @ b)
     copies = [op for op in module.walk() if op.name == "shared_cp_async"]
     assert copies
@@ -110,4 +110,4 @@ def test_threads_that_copy_a_tile_smaller_than_the_program() -> None:
         assert op["active"] is not None
         op.set_operand(4, None)
         with pytest.raises(RaceError, match="copies to one shared-memory address from several"):
-            run_threads(planted, TARGETS["async"], 16, (1, 1, 1), arguments)
+            run_threads(planted, TARGETS["cp_async"], 16, (1, 1, 1), arguments)

@@ -48,18 +48,18 @@ BODY
   return
 }}
 """
-ALLOC = "%m = local_alloc {at = 0} : shared<16x16xf16, #b>\n"
+ALLOC = "%m = local_alloc {offset = 0} : shared<16x16xf16, #b>\n"
 STORE = "shared_store %m, %o, %x {vector = 2}\n"
 FENCE = "fence_proxy_async\n"
 BARRIER = "barrier\n"
-HOW = "{shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>\n"
+HOW = "{shape = (64, 16, 16, 16), warpgroups = (1, 1)} : frag<8xf32>\n"
 DOT = "%r = wgmma %a, %m, %z " + HOW
 WAIT = "%s = wgmma_wait %r {pending = 0} : frag<8xf32>\n"
 OUT = "store %q, %s\n"
 READY = ALLOC + STORE + FENCE + BARRIER
 
 
-def result(body: str, target: str = "group", warps: int = 4, n: int = 3) -> np.ndarray:
+def result(body: str, target: str = "wgmma", warps: int = 4, n: int = 3) -> np.ndarray:
     """Return what a kernel stores."""
     out = np.zeros((64, 16), np.float32)
     run(FRAME.replace("BODY", body), _operand(), out, np.int32(n), target=target, warps=warps)
@@ -96,7 +96,7 @@ def test_accumulate_into_a_wgmma_in_flight() -> None:
 def test_a_operand_in_shared_memory() -> None:
     body = (
         READY.replace(FENCE + BARRIER, "")
-        + "%l = local_alloc {at = 1024} : shared<64x16xf16, #a>\n"
+        + "%l = local_alloc {offset = 1024} : shared<64x16xf16, #a>\n"
         + "%ol = layout_index {layout = #linear{register = [], lane = [[8],[16],[32],[64],[128]], "
         + "warp = [[256],[512]] -> dim0 = 1024}} : frag<1xi32>\n"
         + "shared_store %l, %ol, %a {vector = 8}\n"
@@ -163,7 +163,7 @@ def test_operand_from_an_accumulator_in_flight() -> None:
 
 LOOP = """
   %v = for %i2 = %zero to %n step %one iter(%acc = %z) : frag<8xf32> {
-    %r = wgmma %a, %m, %acc {shape = (64, 16, 16, 16), groups = (1, 1)} : frag<8xf32>
+    %r = wgmma %a, %m, %acc {shape = (64, 16, 16, 16), warpgroups = (1, 1)} : frag<8xf32>
     %w = wgmma_wait %r {pending = 1} : frag<8xf32>
     yield %w
   }
@@ -209,9 +209,9 @@ def test_some_threads_of_a_warpgroup() -> None:
 @pytest.mark.parametrize(
     ("body", "text", "options"),
     [
-        (READY + DOT + WAIT, "target matrix has no wgmma", {"target": "matrix"}),
+        (READY + DOT + WAIT, "target mma has no wgmma", {"target": "mma"}),
         (
-            READY.replace("at = 0", "at = 256") + DOT + WAIT,
+            READY.replace("offset = 0", "offset = 256") + DOT + WAIT,
             "wgmma accepts no buffer at byte 256",
             {},
         ),
@@ -239,7 +239,7 @@ def other(element: str, along: int, into: str | None = None) -> str:
     line = f"register = [{','.join(register)}], lane = [{','.join(rest[:5])}], warp = [{','.join(rest[5:])}]"
     acc = into or ("i32" if element in ("i8", "u8") else "f32")
     one, zero = ("1", "0") if acc == "i32" else ("1.0", "0.0")
-    how = f"shape = (64, 16, {k}, {bits}), groups = (1, 1), input_precision = tf32"
+    how = f"shape = (64, 16, {k}, {bits}), warpgroups = (1, 1), input_precision = tf32"
     return f"""
 #b = {layout}
 #line = #linear{{{line} -> dim0 = {k * 16}}}
@@ -254,7 +254,7 @@ kernel @k(%in: ptr<{element}>, %out: ptr<{acc}>) {{
   %q = addptr %to, %at {{stride = {2 if acc == "f16" else 4}}} : frag<8xptr<{acc}>>
   %a = const {{value = {one}}} : frag<{k // 2}x{element}>
   %z = const {{value = {zero}}} : frag<8x{acc}>
-  %m = local_alloc {{at = 0}} : shared<{k}x16x{element}, #b>
+  %m = local_alloc {{offset = 0}} : shared<{k}x16x{element}, #b>
   shared_store %m, %i, %x {{vector = 1}}
   fence_proxy_async
   barrier
@@ -278,7 +278,7 @@ def test_other_element_types(element: str) -> None:
     operand = numbers.astype(dtype)
     acc = np.int32 if element in ("i8", "u8") else np.float32
     out = np.zeros((64, 16), acc)
-    run(other(element, 0), operand, out, target="group", warps=4)
+    run(other(element, 0), operand, out, target="wgmma", warps=4)
     whole = operand[layout.invert().table()["offset"].reshape(rows, 16)]
     if element == "f32":
         whole = semantics.truncate_mantissa(whole, 10)
@@ -292,7 +292,7 @@ def test_accumulators_of_8_bit_floats_have_few_bits() -> None:
     assert layout is not None
     operand[layout.invert().table()["offset"].reshape(32, 16)[5]] = 448
     out = np.zeros((64, 16), np.float32)
-    run(other("f8e4m3", 0), operand, out, target="group", warps=4)
+    run(other("f8e4m3", 0), operand, out, target="wgmma", warps=4)
     assert set(out.ravel()) == {448 + 31 / 64 - 31 / 64 % (1 / 32)}
 
 
@@ -302,7 +302,7 @@ def test_other_element_types_must_be_k_major() -> None:
             other("f32", 1),
             np.zeros(128, np.float32),
             np.zeros((64, 16), np.float32),
-            target="group",
+            target="wgmma",
             warps=4,
         )
 
@@ -311,4 +311,4 @@ def test_unsupported_accumulator_types() -> None:
     out = np.zeros((64, 16), np.float16)
     dtype = semantics.numpy_dtype(F8E4M3)
     with pytest.raises(UnsupportedError, match=r"no wgmma .* of f8e4m3 into f16"):
-        run(other("f8e4m3", 0, into="f16"), np.zeros(512, dtype), out, target="group", warps=4)
+        run(other("f8e4m3", 0, into="f16"), np.zeros(512, dtype), out, target="wgmma", warps=4)

@@ -18,7 +18,7 @@ from tile.errors import (
     VectorAccessError,
 )
 
-ALLOC = "%m = local_alloc {at = 0} : shared<64xf32, #flat>\n"
+ALLOC = "%m = local_alloc {offset = 0} : shared<64xf32, #flat>\n"
 STORE = "shared_store %m, %i, %x\n"
 # Each thread reads the element of the next one.
 NEXT = """
@@ -84,7 +84,7 @@ def test_one_store_of_one_value_by_many() -> None:
 
 def test_other_bytes_are_no_conflict() -> None:
     body = (
-        ALLOC + STORE + "%n = local_alloc {at = 256} : shared<64xf32, #flat>\n"
+        ALLOC + STORE + "%n = local_alloc {offset = 256} : shared<64xf32, #flat>\n"
         "shared_store %n, %i, %x\n"
         "barrier\n" + NEXT + "%y = shared_load %n, %j : frag<1xf32>\n" + OUT
     )
@@ -149,7 +149,7 @@ def test_one_store_of_different_values() -> None:
 def test_a_race_of_buffers_that_overlap() -> None:
     fails(
         RaceError,
-        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "%n = local_alloc {at = 0} : "
+        ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "%n = local_alloc {offset = 0} : "
         "shared<64xf32, #flat>\n"
         "shared_store %n, %i, %x\n",
         "read by thread 1 (warp 0, lane 1), by `shared_load` at line 7:",
@@ -198,7 +198,7 @@ def test_reading_unwritten_memory() -> None:
 
 def test_new_buffer_is_undefined() -> None:
     body = (
-        ALLOC + STORE + "barrier\n%n = local_alloc {at = 0} : shared<64xf32, #flat>\n"
+        ALLOC + STORE + "barrier\n%n = local_alloc {offset = 0} : shared<64xf32, #flat>\n"
         "%y = shared_load %n, %i : frag<1xf32>\n"
     )
     fails(UndefinedReadError, body)
@@ -207,7 +207,7 @@ def test_new_buffer_is_undefined() -> None:
 @pytest.mark.parametrize(("number", "shown"), [(64, "64"), (-1, "-1")])
 def test_out_of_bounds_of_the_buffer(number: int, shown: str) -> None:
     body = (
-        f"%m = local_alloc {{at = 256}} : shared<64xf32, #flat>\n"
+        f"%m = local_alloc {{offset = 256}} : shared<64xf32, #flat>\n"
         f"%o = const {{value = {number}}} : frag<1xi32>\nshared_store %m, %o, %x\n"
     )
     fails(
@@ -222,7 +222,7 @@ def test_out_of_bounds_of_the_buffer(number: int, shown: str) -> None:
 def test_out_of_bounds_of_the_stage() -> None:
     """The next stage exists, but is another buffer."""
     body = (
-        "%m = local_alloc {at = 0} : shared<64xf32, #flat, stages = 2>\n"
+        "%m = local_alloc {offset = 0} : shared<64xf32, #flat, stages = 2>\n"
         "%turn = const {value = 0} : i32\n%s = local_subview %m, %turn : shared<64xf32, #flat>\n"
         "%o = const {value = 64} : frag<1xi32>\nshared_store %s, %o, %x\n"
     )
@@ -297,10 +297,10 @@ def test_a_copy_of_no_group_is_not_waited_for() -> None:
 
 
 RING = """
-  %m = local_alloc {at = 0} : shared<64xf32, #flat, stages = 2>
+  %m = local_alloc {offset = 0} : shared<64xf32, #flat, stages = 2>
   %turn = const {value = 0} : i32
   %a = local_subview %m, %turn : shared<64xf32, #flat>
-  %b = local_subview %m, %turn {shift = 1} : shared<64xf32, #flat>
+  %b = local_subview %m, %turn {stage_offset = 1} : shared<64xf32, #flat>
   shared_cp_async %a, %i, %p
   cp_async_commit_group
   shared_cp_async %b, %i, %q
@@ -373,7 +373,7 @@ def test_a_thread_that_does_not_copy_writes_no_zeros() -> None:
 
 def test_counts_of_many_threads() -> None:
     body = """
-  %m = local_alloc {at = 0} : shared<64xi32, #flat>
+  %m = local_alloc {offset = 0} : shared<64xi32, #flat>
   %z = const {value = 0} : frag<1xi32>
   shared_store %m, %i, %z
   barrier
@@ -395,7 +395,7 @@ def test_counts_of_many_threads() -> None:
 def test_counts_where_another_thread_wrote_before_it_counted() -> None:
     body = (
         """
-  %m = local_alloc {at = 0} : shared<64xi32, #flat>
+  %m = local_alloc {offset = 0} : shared<64xi32, #flat>
   shared_store %m, %i, %i
   shared_atomic_inc %m, %i
 """

@@ -292,7 +292,7 @@ def fault_at(
         element=location.element,
         count=spread.count,
         notes=(*notes, launch.element(location.element, location.row)),
-        spread=spread,
+        extent=spread,
         **details,
     )
 
@@ -401,7 +401,7 @@ def _bounds_fault(
     )
     bounds = bounds_fault(batch, site.verb, fault, site.dtype.itemsize)
     spread = spread_in(batch, site.shape, wrong, whole)
-    return replace(bounds, count=spread.count, spread=spread)
+    return replace(bounds, count=spread.count, extent=spread)
 
 
 def _strayed_fault(

@@ -192,7 +192,7 @@ def describe_buffer(op: Operation, byte: int | None = None) -> str:
         return f"the buffer is a {buffer_of(op)}"
     buffer = alloc.result.type
     assert isinstance(buffer, Shared)
-    first, last = alloc["at"], alloc["at"] + buffer.bytes - 1
+    first, last = alloc["offset"], alloc["offset"] + buffer.bytes - 1
     return f"the buffer is bytes {first} to {last}, {buffer}, by {_at(alloc)}"
 
 
@@ -203,7 +203,7 @@ def _where(op: Operation, byte: int) -> str:
 def _contains(alloc: Operation, byte: int | None) -> bool:
     buffer = alloc.result.type
     assert isinstance(buffer, Shared)
-    return byte is None or alloc["at"] <= byte < alloc["at"] + buffer.bytes
+    return byte is None or alloc["offset"] <= byte < alloc["offset"] + buffer.bytes
 
 
 def outside(

@@ -91,13 +91,13 @@ def _end(alloc: Operation) -> int:
     buffer = alloc.result.type
     assert isinstance(buffer, Shared)
     with stamp(alloc.loc):
-        if alloc["at"] < 0:
+        if alloc["offset"] < 0:
             raise UnsupportedError(
                 f"{buffer} has no offset yet; the pass allocate-shared assigns it"
             )
-        if alloc["at"] % buffer.of.itemsize:
+        if alloc["offset"] % buffer.of.itemsize:
             raise UnsupportedError(f"{buffer} cannot begin at byte {alloc['at']}")
-    return int(alloc["at"]) + buffer.bytes
+    return int(alloc["offset"]) + buffer.bytes
 
 
 def _fits(target: SimtTarget, shared: int, threads: int) -> None:
@@ -116,7 +116,7 @@ def _granule(module: Module) -> int:
     sizes = [GRANULE]
     for op in module.walk():
         if op.defn is ops.shared.local_alloc:
-            sizes.append(op["at"])
+            sizes.append(op["offset"])
         elif op.defn in VECTORS:
             mem = op.inputs[0].type
             sizes.append(mem.element.itemsize * op.attributes.get("vector", 1))

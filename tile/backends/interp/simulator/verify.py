@@ -102,12 +102,12 @@ def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = op.inputs[0].type.element
     assert isinstance(element, Scalar)
     # Operands of f32 may also be rounded to types of fewer bits (tf32).
-    supported = shape.bits < element.bits or target.multiplies(shape, element)
+    supported = shape.bits < element.bits or target.has_mma(shape, element)
     _require(supported, f"target {target} has no mma {shape} for {element}")
 
 
 def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     _require(shape in target.wgmma_shapes, f"target {target} has no wgmma {shape}")
     element, into = op.inputs[0].type.element, op.inputs[2].type.element
     assert isinstance(element, Scalar) and isinstance(into, Scalar)
@@ -136,7 +136,7 @@ def _wgmma_operand(op: Operation, mem: Value) -> None:
 def _aligned(op: Operation, mem: Value) -> None:
     alloc = allocation(mem)
     if alloc is not None:
-        at = alloc["at"]
+        at = alloc["offset"]
         aligned = at % SWIZZLE_ALIGNMENT == 0
         _require(aligned, f"{op.name} accepts no buffer at byte {at}")
 

@@ -49,7 +49,7 @@ def warp_index(builder: FunctionBuilder, threads: int) -> str:
 
 def thread_id(builder: FunctionBuilder, op: Operation) -> None:
     """The number of the thread, which every function reads at its top."""
-    builder.set(op, [opaque_thread(builder) if op["again"] else THREAD])
+    builder.set(op, [opaque_thread(builder) if op["no_cse"] else THREAD])
 
 
 def opaque_thread(builder: FunctionBuilder) -> str:
@@ -110,7 +110,7 @@ def layout_index(builder: FunctionBuilder, op: Operation) -> None:
     contributions become constant offsets of one address.
     """
     layout: LinearLayout = op["layout"]
-    thread = opaque_thread(builder) if op["again"] else THREAD
+    thread = opaque_thread(builder) if op["no_cse"] else THREAD
     builder.set(op, layout_index_of(builder, layout, thread))
 
 

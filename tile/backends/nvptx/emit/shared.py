@@ -38,12 +38,12 @@ DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align {_ALIGNM
 
 def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """A buffer is at the offset that `allocate-shared` chose."""
-    if op["at"] < 0:
+    if op["offset"] < 0:
         raise CompilationError(
             "a buffer has no place in shared memory: allocate-shared was not run"
         )
     builder.module.declare(MEMORY, DECLARATION)
-    builder.buffers[op.result] = SharedAddress("0", op["at"])
+    builder.buffers[op.result] = SharedAddress("0", op["offset"])
 
 
 def local_subview(builder: FunctionBuilder, op: Operation) -> None:
@@ -52,7 +52,7 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     ty = mem.type
     assert isinstance(ty, Shared)
     address, number = builder.buffers[mem], builder.scalar(iteration)
-    builder.buffers[op.result] = stage_address(builder, address, number, op["shift"], ty)
+    builder.buffers[op.result] = stage_address(builder, address, number, op["stage_offset"], ty)
 
 
 def stage_address(

@@ -73,7 +73,7 @@ def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
 def _mbarrier(builder: FunctionBuilder, op: Operation) -> SharedAddress:
     """Return the address of the mbarrier of an iteration."""
     address, iteration = builder.buffers[op["bars"]], builder.scalar(op["iteration"])
-    return stage_address(builder, address, iteration, op["shift"], _buffer(op))
+    return stage_address(builder, address, iteration, op["stage_offset"], _buffer(op))
 
 
 def _pointer(builder: FunctionBuilder, address: SharedAddress) -> str:
@@ -94,7 +94,9 @@ def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Retry until the phase has completed; each try suspends the thread for a while by itself."""
     address = _mbarrier(builder, op)
-    parity = parity_of(builder, builder.scalar(op["iteration"]), op["shift"], _buffer(op).stages)
+    parity = parity_of(
+        builder, builder.scalar(op["iteration"]), op["stage_offset"], _buffer(op).stages
+    )
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
@@ -142,7 +144,7 @@ def _boxes(
     lines = []
     for j in range(0, columns, width):
         for i in range(0, rows, height):
-            at = address.offset + strips.place(i, j)
+            at = address.offset + strips.offset_of(i, j)
             x, y = (f"${len(operands) + number}" for number in (0, 1))
             operands += [("i32", _plus(builder, column, j)), ("i32", _plus(builder, row, i))]
             lines.append(text.format(at=at, x=x, y=y))

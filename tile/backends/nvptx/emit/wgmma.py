@@ -62,7 +62,7 @@ class _SharedOperand:
         """Return the offset of a tile's descriptor at a step of k from that of the first."""
         element = [0, 0]
         element[1 - self.axis] = k * self.depth
-        return (tile * self.step + self.strips.place(*element)) // UNIT
+        return (tile * self.step + self.strips.offset_of(*element)) // UNIT
 
 
 def _shared_operand(
@@ -70,14 +70,14 @@ def _shared_operand(
 ) -> _SharedOperand:
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     strips = strips_of(ty.layout, 8 * ty.of.itemsize)
     assert strips is not None, f"{ty} has a layout that wgmma does not read"
     left = operand is Operand.LEFT
     axis, count = (0, rows) if left else (1, columns)
     second_tile = [0, 0]
     second_tile[axis] = shape.m if left else shape.n
-    tile_bytes = strips.place(*second_tile)
+    tile_bytes = strips.offset_of(*second_tile)
     address = builder.buffers[mem]
     start = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
     if address.base != "0":
@@ -126,7 +126,7 @@ def _descriptor_constant(strips: OperandStrips, offset: int, transposed: bool) -
 def wgmma(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an asm statement for each tile of the accumulator; the last commits the wgmma group."""
     a, b, acc = op.inputs
-    shape, (rows, columns) = MmaShape(*op["shape"]), op["groups"]
+    shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     m, n, k = wgmma_sizes(op)
     right = _shared_operand(builder, op, b, Operand.RIGHT)
     left = _shared_operand(builder, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None

@@ -30,13 +30,13 @@ SHARED = "shared"
 
 def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a buffer at the offset that shared-memory allocation assigned."""
-    if op["at"] < 0:
+    if op["offset"] < 0:
         raise CompilationError(
             "a buffer has no offset in shared memory: allocate-shared was not run"
         )
     kind = builder.source.stored(op.result.type.element)
     name = builder.names.new(op.result.name or "buffer")
-    at = f"({SHARED} + {op['at']})" if op["at"] else SHARED
+    at = f"({SHARED} + {op['offset']})" if op["offset"] else SHARED
     builder.line(f"{LOCAL} {kind} *{name} = ({LOCAL} {kind} *){at};")
     builder.set(op, [name])
 
@@ -49,7 +49,7 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     if ty.stages == 1:
         builder.set(op, builder.of(mem))
         return
-    number, shift = builder.scalar(iteration), op["shift"]
+    number, shift = builder.scalar(iteration), op["stage_offset"]
     if is_literal(number):
         stage = str((value_of(number) + shift) % ty.stages)
     else:

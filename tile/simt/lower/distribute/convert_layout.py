@@ -60,7 +60,7 @@ def convert_layout(ctx: Context, op: Operation) -> Sequence[Value]:
 class ShuffleGroup:
     """The shuffles with one `source`: the registers that they send, and those that they fill."""
 
-    turn: int
+    coset: int
     source: int
     sent: Registers
     filled: Registers
@@ -68,31 +68,31 @@ class ShuffleGroup:
 
 @lru_cache(maxsize=1024)
 def shuffle_groups(plan: ShufflePlan) -> tuple[ShuffleGroup, ...]:
-    """Return the shuffles of a plan by turn and source.
+    """Return the shuffles of a plan by coset and source.
 
     Registers that are packed into one 32-bit register are adjacent.
     """
     by_source: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for step in plan.rounds:
-        moved = by_source.setdefault((step.turn, step.source), [])
+    for step in plan.steps:
+        moved = by_source.setdefault((step.coset, step.source), [])
         for sent, filled in plan.packed:
             moved.append((step.send ^ sent, step.receive ^ filled))
     return tuple(
-        ShuffleGroup(turn, source, *(tuple(numbers) for numbers in zip(*moved, strict=True)))
-        for (turn, source), moved in sorted(by_source.items())
+        ShuffleGroup(coset, source, *(tuple(numbers) for numbers in zip(*moved, strict=True)))
+        for (coset, source), moved in sorted(by_source.items())
     )
 
 
 def _shuffled(ctx: Context, x: Value, plan: ShufflePlan) -> Value:
     """Build all shuffles of a plan."""
     sent = permuted(ctx, x, plan.send)
-    by_turn: dict[int, list[tuple[Value, Registers]]] = {}
+    by_coset: dict[int, list[tuple[Value, Registers]]] = {}
     for group in shuffle_groups(plan):
         got = _sent(ctx, ctx.pick(sent, registers=group.sent), plan, group.source)
-        by_turn.setdefault(group.turn, []).append((got, group.filled))
-    filled = [_assembled(ctx, by_turn[turn]) for turn in range(len(by_turn))]
-    for bit in range(plan.turn.out_bits("turn")):
-        is_second = _bit(plan.turn, 1 << bit)
+        by_coset.setdefault(group.coset, []).append((got, group.filled))
+    filled = [_assembled(ctx, by_coset[coset]) for coset in range(len(by_coset))]
+    for bit in range(plan.coset.out_bits("coset")):
+        is_second = _bit(plan.coset, 1 << bit)
         pairs = zip(filled[::2], filled[1::2], strict=True)
         filled = [_either(ctx, is_second, second, first) for first, second in pairs]
     return permuted(ctx, filled[0], plan.receive)

@@ -10,7 +10,7 @@ accesses its own elements; nor do accesses through parameters that do not alias 
 `tile/analysis/alias.py`).
 
 *Stages of multi-buffers* are known relative to each other and from one iteration of a loop to the
-next. `local_subview %m, %t {shift = s}` is the stage `(%t + s) mod stages`, so stages of one
+next. `local_subview %m, %t {stage_offset = s}` is the stage `(%t + s) mod stages`, so stages of one
 iteration number %t differ by their shifts. A loop that carries %t and yields `add %t, 1` renames it
 at its back edge: the stage (%t, 2) of one iteration is the stage (%t, 1) of the next one.
 
@@ -78,7 +78,7 @@ class MemoryAccess:
 
     def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]) -> bool:
         """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
-        if mode == self.mode != WRITE or not self.named.meets(where):
+        if mode == self.mode != WRITE or not self.named.may_alias(where):
             return False
         if self.pointer is None or pointers != {self.pointer}:
             return True
@@ -97,7 +97,7 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
         op,
         _mode(op, mode),
         where,
-        alias.named(where),
+        alias.with_aliases(where),
         pointer,
         _is_distinct(pointer),
         _releases(op),
@@ -109,7 +109,7 @@ def memory_access_through(
 ) -> MemoryAccess:
     """Return a callee's access as its caller sees it, given what the arguments point to."""
     where = access.where.through(arguments)
-    return replace(access, where=where, named=alias.named(where), pointer=None)
+    return replace(access, where=where, named=alias.with_aliases(where), pointer=None)
 
 
 def _mode(op: Operation, mode: Mode) -> Mode:
@@ -325,14 +325,14 @@ def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) 
     stage: Stage = FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.local_subview:
-            stage = stage_of(mem.op["iteration"]).later(mem.op["shift"])
+            stage = stage_of(mem.op["iteration"]).later(mem.op["stage_offset"])
         mem = mem.op["mem"]
     alloc = mem.op
-    if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["at"] < 0:
+    if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["offset"] < 0:
         raise PassError("a buffer has no offset before the pass allocate-shared", loc=op.loc)
     ty = mem.type
     assert isinstance(ty, Shared)
-    begin = alloc["at"]
+    begin = alloc["offset"]
     return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, stage, layout)
 
 

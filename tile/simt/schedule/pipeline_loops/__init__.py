@@ -50,7 +50,7 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
           %x = load %p                            // prologue: copies for the first two iterations
           %y = convert_layout %x                  for %i = %a to %n step %c iter(%k = %0) {
           ..                                        cp_async_wait_group {pending = 1}
-          yield                                     %later = local_subview %m, %k {shift = 2}
+          yield                                     %later = local_subview %m, %k {stage_offset = 2}
         }                                           local_cp_async %later, %q, %exists
                                                     cp_async_commit_group
                                                     %now = local_subview %m, %k
@@ -77,7 +77,7 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
           ..                                        %now = local_subview %m, %k
           yield                                     %y = local_load %now
         }                                           ..
-                                                    %later = local_subview %m, %k {shift = 1}
+                                                    %later = local_subview %m, %k {stage_offset = 1}
                                                     local_store %later, %z
                                                     yield %next
                                                   } {num_stages = 1}

@@ -73,6 +73,6 @@ def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, iteratio
         buffer = outside(shared.local_alloc, result=buffer_type)
     buffer.name = value.name
     build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
-    stage = build(shared.local_subview, buffer, iteration, shift=0)
+    stage = build(shared.local_subview, buffer, iteration, stage_offset=0)
     build.op(shared.local_store, stage, value)
     return stage

@@ -59,7 +59,7 @@ class MultiBuffer:
         """Return the stage of the iteration that is `stage_offset` after `iteration`."""
         if self.stages == 1:
             return self.buffer
-        return build(shared.local_subview, self.buffer, iteration, shift=stage_offset)
+        return build(shared.local_subview, self.buffer, iteration, stage_offset=stage_offset)
 
     def replace_load(self, iteration: Value) -> None:
         """Make the users of the load read the buffer: one local load for each layout they take.

@@ -1,7 +1,7 @@
 """TMA loads of descriptor blocks, some iterations ahead, and the mbarriers that they complete on.
 
-mbarrier_arrive_expect_tx %b, %iteration, %exists {size = 16384, shift = 2}
-tma_load %later, %b, %iteration, %exists, %base, ... {shift = 2}
+mbarrier_arrive_expect_tx %b, %iteration, %exists {size = 16384, stage_offset = 2}
+tma_load %later, %b, %iteration, %exists, %base, ... {stage_offset = 2}
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TmaLoads:
             iteration,
             exists,
             size=self.bytes,
-            shift=stage_offset,
+            stage_offset=stage_offset,
         )
         for buffer in self.buffers:
             self._load(buffer, view, iteration, exists, stage_offset)
@@ -87,7 +87,7 @@ class TmaLoads:
                 exists,
                 base,
                 *coordinates,
-                shift=stage_offset,
+                stage_offset=stage_offset,
             )
 
     def wait(self, build: LayoutBuilder, iteration: Value) -> None:

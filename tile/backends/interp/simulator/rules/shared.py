@@ -35,7 +35,7 @@ ROW_BYTES = 16  # of a matrix that a warp loads
 
 @rule(ops.shared.local_alloc)
 def alloc(op: Operation) -> Run:
-    at, buffer = op["at"], op.result.type
+    at, buffer = op["offset"], op.result.type
     assert isinstance(buffer, Shared)
     size = buffer.bytes
 
@@ -48,7 +48,7 @@ def alloc(op: Operation) -> Run:
 
 @rule(ops.shared.local_subview)
 def local_subview(op: Operation) -> Run:
-    buffer, shift = buffer_of(op), op["shift"]
+    buffer, shift = buffer_of(op), op["stage_offset"]
     stage = buffer.numel * buffer.of.itemsize
 
     def run(batch: ProgramBatch, mem: RunValue, iteration: RunValue) -> Array:

@@ -241,7 +241,7 @@ def _stage_of(
 ) -> tuple[MbarrierUse, Array]:
     """Return a use of the mbarrier of an iteration, and the parity of its phase."""
     require_whole_programs(batch, op)
-    number = _by_program(batch, iteration).astype(np.int64) + op["shift"]
+    number = _by_program(batch, iteration).astype(np.int64) + op["stage_offset"]
     phase, stage = np.divmod(number, _mbarriers_of(op).stages)
     return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1
 

@@ -101,7 +101,7 @@ class _RegisterOperand:
 
     def __init__(self, op: Operation, index: int, shape: tuple[int, int]) -> None:
         operand = tuple(Operand)[index]
-        layout = _layout(shape, MmaShape(*op["shape"]), operand, tuple(op["groups"]))
+        layout = _layout(shape, MmaShape(*op["shape"]), operand, tuple(op["warpgroups"]))
         self.indices = index_table(layout)
         self.shape = shape
 
@@ -133,7 +133,7 @@ class _SharedOperand:
         self.size = mem.of.itemsize
         self.offsets = _offsets(mem.layout)
         self.vectors = _vectors(
-            mem.layout, MmaShape(*op["shape"]), operand, tuple(op["groups"]), self.size
+            mem.layout, MmaShape(*op["shape"]), operand, tuple(op["warpgroups"]), self.size
         )
 
     def touch(self, batch: ProgramBatch, mem: RunValue) -> Touch:
