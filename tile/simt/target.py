@@ -21,13 +21,50 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.core import Operation
-from tile.ir.ops import memory
+from tile.ir.core import OpDef, Operation
+from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
+
+NARROW = (F16, BF16)  # floats below 32 bits that are computed with
+
+
+@dataclass(frozen=True, eq=False)
+class EmittedOps:
+    """The ops that an emitter has rules for, as `legalize` asks.
+
+    `rules` are the ops of its table, None for the SIMT simulator, which has all. `narrow` has the
+    elements of `NARROW` that the rule of an op takes; any other rule takes all that its op accepts.
+    """
+
+    rules: frozenset[OpDef] | None = None
+    narrow: Mapping[OpDef, tuple[Scalar, ...]] = field(default_factory=dict)
+
+    def has(self, defn: OpDef) -> bool:
+        """Return True if there is a rule for an op."""
+        return self.rules is None or defn in self.rules
+
+    def computes_in_f32(self, op: Operation) -> bool:
+        """Return True if the rule of an operation takes f32 but not its operands' element."""
+        takes = self.narrow.get(op.defn, NARROW)
+        if takes == NARROW:
+            return False
+        element = op.inputs[0].type.element
+        return element in NARROW and element not in takes
+
+
+def narrow_rules(
+    arithmetic: tuple[Scalar, ...] = (), comparison: tuple[Scalar, ...] = ()
+) -> dict[OpDef, tuple[Scalar, ...]]:
+    """Return `EmittedOps.narrow` of a machine with such arithmetic and comparison; none divides."""
+    return {
+        **dict.fromkeys((arith.add, arith.sub, arith.mul, arith.fma), arithmetic),
+        **dict.fromkeys((arith.cmp, arith.min_, arith.max_), comparison),
+        **dict.fromkeys((arith.div, arith.div_rn, arith.rem), ()),
+    }
 
 
 @dataclass(frozen=True)
@@ -56,8 +93,7 @@ class SimtTarget:
     has_tma: bool = False  # TMA: descriptor blocks move to and from shared memory as a whole
     has_ldmatrix: bool = False  # ldmatrix: a warp of 32 loads matrices with rows of 16 bytes
     has_stmatrix: bool = False  # stmatrix: a warp of 32 stores them
-    narrow_arithmetic: tuple[Scalar, ...] = ()  # floats below 32 bits with add, mul and fma
-    narrow_comparison: tuple[Scalar, ...] = ()  # floats below 32 bits with cmp, min and max
+    ops: EmittedOps = EmittedOps(narrow=narrow_rules())
     # Reductions over all lanes of a warp that take one instruction, by element.
     warp_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # Contiguous elements that one vector atomic addition covers, by element.
@@ -156,7 +192,7 @@ CP_ASYNC = replace(
     name="cp_async",
     shared_bytes=96 << 10,
     cp_async_bytes=(4, 8, 16),
-    narrow_arithmetic=(F16,),
+    ops=EmittedOps(narrow=narrow_rules(arithmetic=(F16,))),
 )
 MMA = replace(
     CP_ASYNC,
@@ -179,8 +215,7 @@ MMA = replace(
     ),
     has_ldmatrix=True,
     has_stmatrix=True,
-    narrow_arithmetic=(F16, BF16),
-    narrow_comparison=(F16, BF16),
+    ops=EmittedOps(narrow=narrow_rules(NARROW, NARROW)),
     warp_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     vector_atomics=((F32, 4), (F16, 8), (BF16, 8)),
 )

@@ -16,6 +16,7 @@ import tile.simt.ops as simt_ops
 from tile.backends.base import Options
 from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.compiler import to_ptx
+from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
@@ -96,7 +97,7 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedMo
         module = parse_module(module)
     verify(module, Level.THREAD)
     chosen = architecture(arch)
-    legalize(module, target=chosen.simt)
+    legalize(module, target=lowering_target(chosen))
     emitted = emit_module(module, chosen, Options(**options))
     return emitted, to_ptx(emitted, chosen)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from llvmlite import binding as llvm
 
 from tile.backends.base import Artifact, Options, Target
+from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.emit.module import DATA_LAYOUT, TRIPLE
 from tile.backends.nvptx.target import Architecture, architecture
@@ -157,7 +158,9 @@ def compile_module(
     arch = architecture(target.arch)
     tiles = optimize(module)
     stages = tiles.stages
-    simt = arch.simt if use_tma else replace(arch.simt, has_tma=False)
+    simt = lowering_target(arch)
+    if not use_tma:
+        simt = replace(simt, has_tma=False)
     lower(module, simt, **options.lowering)
     stages["thread"] = print_module(module)
     emitted = emit_module(module, arch, options)

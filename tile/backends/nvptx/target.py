@@ -81,6 +81,11 @@ class Architecture:
         return self.capability == 89 or self.capability >= 120
 
     @property
+    def native_floats(self) -> tuple[Scalar, ...]:
+        """The floats below 32 bits that instructions add, multiply and compare."""
+        return (F16, BF16) if self.capability >= 90 else (F16,)
+
+    @property
     def simt(self) -> SimtTarget:
         """The target as the lowering sees it."""
         return _simt(self)
@@ -131,6 +136,4 @@ def _simt(arch: Architecture) -> SimtTarget:
         has_stmatrix=arch.capability >= 90,
         warp_reductions=tuple(_warp_reductions(arch)),
         vector_atomics=_VECTOR_ATOMICS[arch.capability >= 90],
-        narrow_arithmetic=(F16, BF16) if arch.capability >= 90 else (F16,),
-        narrow_comparison=(F16, BF16) if arch.capability >= 90 else (F16,),
     )

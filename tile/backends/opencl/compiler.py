@@ -6,7 +6,7 @@ import linecache
 from pathlib import Path
 
 from tile.backends.base import Artifact, Options, Target
-from tile.backends.opencl.emit import RULES
+from tile.backends.opencl.emit import RULES, lowering_target
 from tile.backends.opencl.emit.control import ending, return_, synchronizing, types_of
 from tile.backends.opencl.emit.function_builder import FunctionBuilder
 from tile.backends.opencl.emit.module import Line, Source
@@ -177,7 +177,7 @@ def compile_module(module: Module, target: Target, options: Options, can: Capabi
     """Lower a TILE module to OpenCL C, modifying it. See `OpenclBackend.compile`."""
     tiles = optimize(module)
     stages = tiles.stages
-    lower(module, can.simt, **options.lowering)
+    lower(module, lowering_target(can), **options.lowering)
     stages["thread"] = print_module(module)
     text, launch_metadata = emit_module(module, can, options)
     stages["opencl"] = text

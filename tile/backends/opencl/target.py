@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tile.errors import BackendError
-from tile.ir.types import F16, I32, U32
+from tile.ir.types import I32, U32
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
 
@@ -119,7 +119,6 @@ class Capabilities:
             shuffles=self.shuffles,
             cp_async_bytes=(4, 8, 16) if self.copies else (),
             warp_reductions=_INTEGERS if self.assembly >= LANE_REDUCTIONS else (),
-            narrow_arithmetic=(F16,) if self.fp16 else (),
             vector_bits=self.vector_bits,
             simd_width=self.simd_width,
             banks=self.banks,

@@ -1,28 +1,27 @@
-"""Legalize arithmetic that a target lacks."""
+"""Legalize operations that a target's emitter has no rule for."""
 
 from __future__ import annotations
 
-from tile.ir.builder import Builder
-from tile.ir.core import Module, Operation
-from tile.ir.ops import arith
-from tile.ir.passes import module_pass
-from tile.ir.types import BF16, F16, F32, Scalar
-from tile.simt.target import GENERIC, SimtTarget
+from collections.abc import Callable
 
-NARROW = (F16, BF16)
-# No target divides narrow floats.
-_QUOTIENTS = {arith.div, arith.div_rn, arith.rem}
-_ARITHMETIC = {arith.add, arith.sub, arith.mul, arith.fma}
-_COMPARISON = {arith.cmp, arith.min_, arith.max_}
+from tile.ir.builder import Builder
+from tile.ir.core import Module, OpDef, Operation, Value
+from tile.ir.ops import arith, math
+from tile.ir.passes import module_pass
+from tile.ir.types import F32, I1, Scalar
+from tile.simt.target import GENERIC, NARROW, SimtTarget
 
 
 @module_pass("legalize", before=None)
 def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
-    """Compute in f32 what the target cannot compute in narrow floats, and round the result.
+    """Replace operations that the target's emitter has no rule for (`SimtTarget.ops`).
 
-    A sum, product, or quotient of narrow floats computed so equals the correctly rounded one, since
-    f32 has more than twice their significand bits (Figueroa, "When is double rounding innocuous?",
-    1995); `fma` is within its permitted error of one unit in the last place.
+    An operation without a rule is expanded (`EXPANSIONS`), or left for the emitter to refuse at the
+    user's line. One whose rule does not take the narrow floats of its operands is computed in f32,
+    and its result rounded. A sum, product, or quotient of narrow floats computed so equals the
+    correctly rounded one, since f32 has more than twice their significand bits (Figueroa, "When is
+    double rounding innocuous?", 1995); `fma` is within its permitted error of one unit in the last
+    place.
 
         %z = add %x, %y : frag<8xbf16>    %a = cast %x {to = f32} : frag<8xf32>
                                           %b = cast %y {to = f32} : frag<8xf32>
@@ -30,21 +29,34 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                           %z = cast %c {to = bf16} : frag<8xbf16>
     """
     for op in list(module.walk()):
-        if _is_lacking(op, target):
+        expand = EXPANSIONS.get(op.defn)
+        if expand is not None and not target.ops.has(op.defn):
+            op.replace_by([expand(Builder.before(op), op)])
+            op.erase()
+    for op in list(module.walk()):
+        if target.ops.computes_in_f32(op):
             _in_f32(op)
 
 
-def _is_lacking(op: Operation, target: SimtTarget) -> bool:
-    if op.defn in _QUOTIENTS:
-        own: tuple[Scalar, ...] = ()
-    elif op.defn in _ARITHMETIC:
-        own = target.narrow_arithmetic
-    elif op.defn in _COMPARISON:
-        own = target.narrow_comparison
-    else:
-        return False
-    element = op.inputs[0].type.element
-    return element in NARROW and element not in own
+def _complement(build: Builder, op: Operation) -> Value:
+    (x,) = op.inputs
+    element = x.type.element
+    assert isinstance(element, Scalar)
+    ones = True if element is I1 else -1 if element.signed else element.max_value
+    return build(arith.xor, x, build(arith.const, value=ones, result=x.type))
+
+
+def _rsqrt(build: Builder, op: Operation) -> Value:
+    (x,) = op.inputs
+    one = build(arith.const, value=1.0, result=x.type)
+    return build(arith.div_rn, one, build(math.sqrt_rn, x))
+
+
+# How operations are computed by others, which may be expanded or legalized in turn.
+EXPANSIONS: dict[OpDef, Callable[[Builder, Operation], Value]] = {
+    arith.not_: _complement,
+    math.rsqrt: _rsqrt,
+}
 
 
 def _in_f32(op: Operation) -> None:

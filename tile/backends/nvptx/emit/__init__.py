@@ -22,6 +22,9 @@ objects, and compile time is time that users wait for.
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 from tile.backends.nvptx.emit import (
     arith,
     control,
@@ -37,7 +40,9 @@ from tile.backends.nvptx.emit import (
     wgmma,
 )
 from tile.backends.nvptx.emit.function_builder import Rule
+from tile.backends.nvptx.target import Architecture
 from tile.ir.core import OpDef
+from tile.simt.target import EmittedOps, SimtTarget
 
 _FAMILIES = (
     arith,
@@ -57,3 +62,9 @@ _FAMILIES = (
 RULES: dict[OpDef, Rule] = {
     defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()
 }
+
+
+@functools.cache
+def lowering_target(arch: Architecture) -> SimtTarget:
+    """Return the target description that the lowering uses: the architecture's, with `RULES`."""
+    return replace(arch.simt, ops=EmittedOps(frozenset(RULES), arith.narrow_floats(arch)))

@@ -18,7 +18,7 @@ from tile.backends.nvptx.emit.types import (
     llvm_type,
     number_of,
 )
-from tile.backends.nvptx.target import REGISTERS
+from tile.backends.nvptx.target import REGISTERS, Architecture
 from tile.ir.core import OpDef, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
@@ -212,14 +212,6 @@ def _takes_most_registers(op: Operation) -> bool:
     return 2 * count_of(accumulator) * accumulator.element.bits > 32 * REGISTERS
 
 
-def complement(builder: FunctionBuilder, op: Operation) -> None:
-    """Invert all bits."""
-    element = element_of(op)
-    ty = llvm_type(element)
-    ones = "true" if element is I1 else "-1"
-    each(builder, op, lambda x: builder.new(f"xor {ty} {x}, {ones}"))
-
-
 def negate(builder: FunctionBuilder, op: Operation) -> None:
     """Negate: integers wrap, floats change their sign, NaNs too."""
     element = element_of(op)
@@ -350,7 +342,6 @@ RULES: dict[OpDef, Rule] = {
     arith.and_: bitwise,
     arith.or_: bitwise,
     arith.xor: xor,
-    arith.not_: complement,
     arith.neg: negate,
     arith.shl: shift,
     arith.shr: shift,
@@ -360,3 +351,16 @@ RULES: dict[OpDef, Rule] = {
     arith.cmp: compare,
     arith.select: select,
 }
+
+# Rules that take f32 and f64 only, and rules that take the narrow floats of the architecture.
+_WIDE = (division, division_rn, remainder)
+_NATIVE = (arithmetic, fma, extremum, compare)
+
+
+def narrow_floats(arch: Architecture) -> dict[OpDef, tuple[Scalar, ...]]:
+    """Return the narrow floats that rules take, by op, where these are not all."""
+    return {
+        defn: arch.native_floats if rule in _NATIVE else ()
+        for defn, rule in RULES.items()
+        if rule in _NATIVE + _WIDE
+    }

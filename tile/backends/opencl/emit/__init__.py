@@ -22,6 +22,9 @@ that depends on the sign casts its operands: `(int)x < (int)y`.
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
+
 from tile.backends.opencl.emit import (
     arith,
     control,
@@ -34,7 +37,10 @@ from tile.backends.opencl.emit import (
     shuffle,
 )
 from tile.backends.opencl.emit.function_builder import Rule
+from tile.backends.opencl.target import Capabilities
 from tile.ir.core import OpDef
+from tile.ir.types import F16
+from tile.simt.target import EmittedOps, SimtTarget, narrow_rules
 
 RULES: dict[OpDef, Rule] = {
     **arith.RULES,
@@ -47,3 +53,10 @@ RULES: dict[OpDef, Rule] = {
     **registers.RULES,
     **shared.RULES,
 }
+
+
+@functools.cache
+def lowering_target(device: Capabilities) -> SimtTarget:
+    """Return the target description that the lowering uses: the device's, with `RULES`."""
+    narrow = narrow_rules(arithmetic=(F16,) if device.fp16 else ())
+    return replace(device.simt, ops=EmittedOps(frozenset(RULES), narrow))
