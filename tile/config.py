@@ -92,24 +92,30 @@ class CompileEffect(Enum):
     NONE = "it does not concern the compiler"
 
 
+DECIDES, WATCHES, NONE = CompileEffect
+
+
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """One environment variable, as a descriptor.
 
     Its value is the override if there is one, else the environment's, else the default. `effect`
-    defaults to the safe choice: kernels are compiled again if the variable differs.
+    defaults to the safe choice: kernels are compiled again if the variable differs. `parse` may be
+    left out for flags and text, and `name` if it is `TILE_` and the attribute's name.
     """
 
-    name: str
-    parse: Callable[[str], T]
     default: T
     doc: str
-    effect: CompileEffect = CompileEffect.DECIDES
+    effect: CompileEffect = DECIDES
+    parse: Callable[[str], T] | None = None
+    name: str = ""
     _key: object = field(init=False, repr=False, compare=False)
     _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_key", os.environ.encodekey(self.name))
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        name = self.name or f"TILE_{attribute.upper()}"
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "_key", os.environ.encodekey(name))
 
     def __get__(self, config: Config | None, owner: type) -> T:
         overrides = None if config is None else config.own.get(None)
@@ -150,8 +156,9 @@ class Variable(Generic[T]):
         return functools.partial(texts.get, self._key)
 
     def _read(self, text: str) -> T:
+        parse: Callable[[str], Any] = _flag if isinstance(self.default, bool) else str
         try:
-            return self.parse(text)
+            return (self.parse or parse)(text)
         except ValueError as error:
             raise ArgumentValueError(
                 f"environment variable {self.name}={text!r} cannot be read: {error}",
@@ -162,137 +169,92 @@ class Variable(Generic[T]):
 class Config:
     """The current settings, one attribute for each variable."""
 
-    backend = Variable(
-        "TILE_BACKEND", str, "", "backend to run on: interp, nvptx or opencl", CompileEffect.NONE
-    )
+    backend = Variable("", "backend to run on: interp, nvptx or opencl", NONE)
     cache = Variable(
-        "TILE_CACHE",
-        _flag,
         True,
         "cache compiled kernels on disk for other processes (0: neither store nor look up)",
-        CompileEffect.NONE,
+        NONE,
     )
-    cache_dir = Variable(
-        "TILE_CACHE_DIR",
-        str,
-        "",
-        "folder of the disk cache (default: the system's cache folder)",
-        CompileEffect.NONE,
-    )
+    cache_dir = Variable("", "folder of the disk cache (default: the system's cache folder)", NONE)
     cache_limit = Variable(
-        "TILE_CACHE_LIMIT",
-        _bytes,
         1 << 30,
         "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
-        CompileEffect.NONE,
+        NONE,
+        parse=_bytes,
     )
     chunk_bytes = Variable(
-        "TILE_INTERP_CHUNK",
-        _positive,
         1 << 21,
         "bytes of one tile value over a batch of programs (interp)",
-        CompileEffect.NONE,
+        NONE,
+        parse=_positive,
+        name="TILE_INTERP_CHUNK",
     )
     interp_order = Variable(
-        "TILE_INTERP_ORDER",
-        _order,
         None,
         "order in which the programs of a grid start: reverse, or the seed of a random order "
         "(interp; default: ascending)",
-        CompileEffect.NONE,
+        NONE,
+        parse=_order,
     )
     interp_level = Variable(
-        "TILE_INTERP_LEVEL",
-        _one_of("tile", "thread", "steps"),
         "tile",
         "level at which the interpreter runs: tile, thread (the SIMT simulator), or steps "
         "(statement by statement, for a debugger)",
+        parse=_one_of("tile", "thread", "steps"),
     )
     interp_target = Variable(
-        "TILE_INTERP_TARGET",
-        str,
         "generic",
         "target that TILE_INTERP_LEVEL=thread compiles for, such as generic, mma or wgmma",
     )
     interp_races = Variable(
-        "TILE_INTERP_RACES",
-        _flag,
         False,
         "also check for global-memory races between threads of one program (interp, level thread)",
     )
+    # a cached kernel records the libdevice that it was linked to
     cuda_path = Variable(
-        "CUDA_PATH",
-        str,
         "",
         "root folder of a CUDA toolkit, to find libdevice and ptxas that no wheel brings",
-        CompileEffect.NONE,  # a cached kernel records the libdevice that it was linked to
+        NONE,
+        name="CUDA_PATH",
     )
     cuda_home = Variable(
-        "CUDA_HOME", str, "", "the same as CUDA_PATH, which takes precedence", CompileEffect.NONE
+        "", "the same as CUDA_PATH, which takes precedence", NONE, name="CUDA_HOME"
     )
     python_breakpoint = Variable(
-        "PYTHONBREAKPOINT",
-        str,
-        "",
-        "as for Python: 0 makes kernels ignore `breakpoint()`",
-        CompileEffect.NONE,
+        "", "as for Python: 0 makes kernels ignore `breakpoint()`", NONE, name="PYTHONBREAKPOINT"
     )
+    # it concerns runs, and the interpreter's code is not cached
     sanitize = Variable(
-        "TILE_SANITIZE",
-        parse_checks,
         ALWAYS,
         "checks of the interpreter: all, none, or some of bounds, race, undef, overflow, assume, "
         "deadlock",
-        CompileEffect.NONE,  # it concerns runs, and the interpreter's code is not cached
+        NONE,
+        parse=parse_checks,
     )
     opencl_device = Variable(
-        "TILE_OPENCL_DEVICE",
-        str,
         "",
         "OpenCL device to run on: its index, or part of its name (default: a GPU, else a CPU)",
-        CompileEffect.NONE,
+        NONE,
     )
     print_after = Variable(
-        "TILE_PRINT_AFTER",
-        _names,
-        _NOTHING,
-        "passes after which the IR is printed to stderr, or `all`",
-        CompileEffect.WATCHES,
+        _NOTHING, "passes after which the IR is printed to stderr, or `all`", WATCHES, parse=_names
     )
     dump = Variable(
-        "TILE_DUMP",
-        str,
         "",
         "folder for IR dumps: one subfolder for each compiled kernel, one file after every pass",
-        CompileEffect.WATCHES,
+        WATCHES,
     )
     verify = Variable(
-        "TILE_VERIFY",
-        _flag,
         False,
         "verify the IR after every pass, not only before the first and after the last",
-        CompileEffect.WATCHES,
+        WATCHES,
     )
-    timings = Variable(
-        "TILE_TIMINGS",
-        _flag,
-        False,
-        "print the time that each pass took to stderr",
-        CompileEffect.WATCHES,
-    )
-    full_traceback = Variable(
-        "TILE_FULL_TRACEBACK",
-        _flag,
-        False,
-        "keep the frames of this package in tracebacks",
-        CompileEffect.NONE,
-    )
+    timings = Variable(False, "print the time that each pass took to stderr", WATCHES)
+    full_traceback = Variable(False, "keep the frames of this package in tracebacks", NONE)
     print_autotuning = Variable(
-        "TILE_PRINT_AUTOTUNING",
-        _flag,
         False,
         "print the timings of each autotuning run, and the skipped configurations, to stderr",
-        CompileEffect.NONE,
+        NONE,
     )
 
     def __init__(self) -> None:

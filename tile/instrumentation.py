@@ -1,4 +1,4 @@
-"""Active fault reports and traces of the current thread or task, which launches write to.
+"""Values of the current thread or task: the active fault reports and traces that launches write to.
 
 This module is separate from `tile.faults` and `tile.trace_data`, so that a
 process that neither checks nor traces does not import those.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tile.faults import LaunchKey
 
@@ -17,57 +17,37 @@ if TYPE_CHECKING:
     from tile.faults import FaultLog
     from tile.trace_data import TraceData
 
-_COLLECTING: ContextVar[FaultLog | None] = ContextVar("tile_report", default=None)
-_COVERING: ContextVar[tuple[FaultLog, ...]] = ContextVar("tile_covering", default=())
-_TRACING: ContextVar[TraceData | None] = ContextVar("tile_trace", default=None)
+T = TypeVar("T")
 
 
-def active_report() -> FaultLog | None:
-    """Return the report that collects faults, or None if the first fault is raised."""
-    return _COLLECTING.get()
+class Scoped(Generic[T]):
+    """A value of the current thread or task, which `with` blocks set. A call returns it."""
+
+    def __init__(self, name: str, default: T) -> None:
+        self._variable: ContextVar[T] = ContextVar(name, default=default)
+
+    def __call__(self) -> T:
+        return self._variable.get()
+
+    @contextmanager
+    def scope(self, value: T) -> Iterator[None]:
+        """Set the value inside the `with` block."""
+        token = self._variable.set(value)
+        try:
+            yield
+        finally:
+            self._variable.reset(token)
 
 
-@contextmanager
-def collect_faults(report: FaultLog | None) -> Iterator[None]:
-    """Collect faults in `report` inside the `with` block; None raises them instead."""
-    token = _COLLECTING.set(report)
-    try:
-        yield
-    finally:
-        _COLLECTING.reset(token)
-
-
-def coverage_reports() -> tuple[FaultLog, ...]:
-    """Return the reports that count launches, outermost first."""
-    return _COVERING.get()
-
-
-@contextmanager
-def cover_launches(*reports: FaultLog) -> Iterator[None]:
-    """Count the launches inside the `with` block in these reports only."""
-    token = _COVERING.set(reports)
-    try:
-        yield
-    finally:
-        _COVERING.reset(token)
+# The report that collects faults, or None if the first fault is raised.
+active_report: Scoped[FaultLog | None] = Scoped("tile_report", None)
+# The reports that count launches, outermost first.
+coverage_reports: Scoped[tuple[FaultLog, ...]] = Scoped("tile_covering", ())
+# The trace that records launches, or None.
+active_trace: Scoped[TraceData | None] = Scoped("tile_trace", None)
 
 
 def count_launch(launched: LaunchKey) -> None:
     """Count a launch in all active reports."""
     for report in coverage_reports():
         report.coverage.add(launched)
-
-
-def active_trace() -> TraceData | None:
-    """Return the trace that records launches, or None."""
-    return _TRACING.get()
-
-
-@contextmanager
-def record_trace(trace: TraceData) -> Iterator[None]:
-    """Record the launches inside the `with` block in `trace`."""
-    token = _TRACING.set(trace)
-    try:
-        yield
-    finally:
-        _TRACING.reset(token)

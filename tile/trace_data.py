@@ -360,8 +360,3 @@ def _summary(use: KernelUse) -> Iterator[str]:
 def percentage(part: int, whole: int) -> str:
     """Return `part` of `whole` as a percentage."""
     return f"{part / whole:.0%}" if whole else "0%"
-
-
-def counts_from_json(entry: Mapping[str, Any]) -> Counts:
-    """Return the counts of an entry of the JSON data."""
-    return Counts(**{name: entry[name] for name in vars(Counts())})

@@ -17,7 +17,7 @@ from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.stepping import NullWatcher, SteppedKernel, SteppedLaunch, watched
+from tile.backends.interp.stepping import NullWatcher, SteppedKernel, SteppedLaunch, watcher
 from tile.debugger.frames import KernelFrame, kernel_frames
 from tile.debugger.variables import MissingError, whole
 from tile.frontend.python.code_generator import compile_function
@@ -102,7 +102,7 @@ def debugged_lines(text: str, flag: bool) -> dict[int, list[Event]]:
         if op.defn is memory.store:
             op.erase()
     recorder = Recorder()
-    with watched(recorder):
+    with watcher.scope(recorder):
         arguments = [np.zeros(1, np.int32), *(np.int32(0),) * 3]
         SteppedKernel(module, RULES, frozenset()).launch((len(INPUTS), 1, 1), arguments)
     return recorder.events

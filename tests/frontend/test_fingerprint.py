@@ -10,8 +10,13 @@ import tile.language as tl
 from tests.frontend.building import INTS, stored
 from tile.errors import CompilationError
 from tile.frontend.python.constexpr_function import constexpr_function
-from tile.frontend.python.fingerprint import fingerprint, snapshot, spell
+from tile.frontend.python.fingerprint import exact_digest
 from tile.frontend.python.source import DeviceFunction
+
+
+def fingerprint(function: DeviceFunction) -> str | None:
+    return exact_digest(function, ())
+
 
 FACTOR = tl.constexpr(2)
 settings = types.ModuleType("settings")
@@ -57,11 +62,11 @@ def of_the_language(out, a):
 
 def test_it_is_the_same_whether_names_of_the_language_were_used_before_or_not(monkeypatch):
     """A process finds on disk what another process stored that had used other names."""
-    used = fingerprint(of_the_language), snapshot(of_the_language)
+    used = fingerprint(of_the_language)
     for name in ("store", "load", "math", "float32"):
         assert getattr(tl, name) is not None
         monkeypatch.delattr(tl, name)
-    assert fingerprint(of_the_language) == used[0] and used[1].holds()
+    assert fingerprint(of_the_language) == used
     assert not {"store", "load", "math", "float32"} & vars(tl).keys(), "nothing was imported"
 
 
@@ -87,20 +92,19 @@ def test_it_differs_between_functions_and_flags():
     ],
 )
 def test_it_follows_captured_values(function, owner, name, value, monkeypatch):
-    before = snapshot(function)
-    assert before.holds()
+    before = fingerprint(function)
+    assert before is not None
     monkeypatch.setitem(owner, name, value)
-    assert not before.holds()
-    assert fingerprint(function) != before.digest
+    assert fingerprint(function) not in (None, before)
     monkeypatch.undo()
-    assert before.holds() and fingerprint(function) == before.digest
+    assert fingerprint(function) == before
 
 
 def test_it_does_not_follow_what_is_not_used(monkeypatch):
-    before = snapshot(kernel)
+    before = fingerprint(kernel)
     monkeypatch.setattr(settings, "unrelated", 6)
     monkeypatch.setitem(globals(), "ping", None)
-    assert before.holds() and fingerprint(kernel) == before.digest
+    assert fingerprint(kernel) == before
 
 
 def test_it_follows_closures_and_defaults():
@@ -128,11 +132,10 @@ def test_it_follows_functions_that_run_at_compile_time(monkeypatch):
 
     monkeypatch.setitem(globals(), "tripled", doubled)
     monkeypatch.setitem(globals(), "base", 2)
-    before = snapshot(uses)
+    before = fingerprint(uses)
     assert stored(uses.fn) == [6]
     monkeypatch.setitem(globals(), "base", 3)
-    assert not before.holds()
-    assert fingerprint(uses) != before.digest
+    assert fingerprint(uses) not in (None, before)
 
 
 def test_it_ends_for_functions_that_call_each_other():
@@ -161,6 +164,6 @@ def test_values_have_distinct_texts():
         helper,
         kernel,
     ]
-    assert len({spell(value) for value in values}) == len(values)
-    assert spell(0.1) != spell(0.1 + 1e-17 + 1e-16)
+    assert len({exact_digest(kernel, value) for value in values}) == len(values)
+    assert exact_digest(kernel, 0.1) != exact_digest(kernel, 0.1 + 1e-17 + 1e-16)
     assert INTS is not None

@@ -240,7 +240,14 @@ def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
 # All that a process imports of these packages if it finds its kernels on disk.
 WARM: dict[str, set[str]] = {
     "tile.language": {
-        *("core", "core.builtin", "core.constexpr", "core.static_args", "core.tensor"),
+        *(
+            "_functions",
+            "core",
+            "core.builtin",
+            "core.constexpr",
+            "core.static_args",
+            "core.tensor",
+        ),
     },
     "tile.frontend": {
         *("python", "python.fingerprint", "python.source", "python.constexpr_function"),

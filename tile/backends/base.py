@@ -50,6 +50,14 @@ class DeviceMemory(Protocol):
 LaunchArgument = np.ndarray[Any, np.dtype[Any]] | np.generic | DeviceMemory
 
 
+def footprint(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Return the bytes [low, high) that an array covers, relative to its first element."""
+    if 0 in shape:
+        return 0, 0
+    reach = [stride * (extent - 1) for stride, extent in zip(strides, shape, strict=True)]
+    return sum(n for n in reach if n < 0), sum(n for n in reach if n > 0) + itemsize
+
+
 @dataclass(frozen=True)
 class Target:
     """A compilation target: a backend, and for some an architecture, as in `nvptx:sm_90a`."""

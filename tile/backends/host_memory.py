@@ -9,21 +9,14 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
+from tile.backends.base import footprint
+
 Array = npt.NDArray[Any]
-
-
-def footprint(array: Array) -> tuple[int, int]:
-    """Return the bytes [low, high) that an array covers, relative to its first element."""
-    if array.size == 0:
-        return 0, 0
-    extents = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    low = sum(step for step in extents if step < 0)
-    return low, sum(step for step in extents if step > 0) + array.itemsize
 
 
 def span(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and of the end of its last one."""
-    low, high = footprint(array)
+    low, high = footprint(array.shape, array.strides, array.itemsize)
     return array.ctypes.data + low, array.ctypes.data + high
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from tile.config import Config, Origin, config
 from tile.errors import TileError
 from tile.faults import ALL, NONE, Checks, FaultGroup, FaultLog, LaunchKey
-from tile.instrumentation import collect_faults, cover_launches
+from tile.instrumentation import active_report, coverage_reports
 from tile.ir import semantics
 from tile.location import Loc, describe
 from tile.runtime.arguments.snapshot import Snapshot
@@ -29,7 +29,6 @@ from tile.runtime.launch_hooks import (
     PendingLaunch,
     TunedLaunch,
     active_observer,
-    use_observer,
 )
 from tile.runtime.target_selection import interpreted
 
@@ -339,9 +338,9 @@ class DifferentialRun:
         with (
             interpreted("tile"),
             config.scope(sanitize=self.plan.checks),
-            collect_faults(self.findings.report),
-            cover_launches(self.findings.report),
-            use_observer(self),
+            active_report.scope(self.findings.report),
+            coverage_reports.scope((self.findings.report,)),
+            active_observer.scope(self),
             on_launch(self._launched),
         ):
             yield self.findings
@@ -468,7 +467,7 @@ class DifferentialRun:
         """Do not repeat launches inside the `with` block; faults go to `report`."""
         self._relaunching = True
         try:
-            with collect_faults(report), cover_launches():
+            with active_report.scope(report), coverage_reports.scope(()):
                 yield
         finally:
             self._relaunching = False

@@ -14,7 +14,7 @@ from tile._lazy import lazy_import
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.faults import FaultLog, parse_checks
-from tile.instrumentation import collect_faults, cover_launches, coverage_reports
+from tile.instrumentation import active_report, coverage_reports
 
 if TYPE_CHECKING:
     from tile.diagnostics.pages import write_page
@@ -86,7 +86,7 @@ def sanitize(checks: str | Iterable[str] = "all", *, collect: bool = False) -> I
     report = Report()
     with (
         config.scope(sanitize=chosen),
-        collect_faults(report if collect else None),
-        cover_launches(*coverage_reports(), report),
+        active_report.scope(report if collect else None),
+        coverage_reports.scope((*coverage_reports(), report)),
     ):
         yield report

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
-from tile.instrumentation import record_trace
+from tile.instrumentation import active_trace
 from tile.runtime.target_selection import interpreted
 from tile.trace_data import TraceData
 
@@ -62,5 +62,5 @@ def trace() -> Iterator[Trace]:
     arrays of a launch plus a constant.
     """
     recorded = Trace()
-    with interpreted("tile"), record_trace(recorded):
+    with interpreted("tile"), active_trace.scope(recorded):
         yield recorded

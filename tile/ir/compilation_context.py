@@ -18,11 +18,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
 from tile.config import config
 from tile.errors import ArgumentValueError
+from tile.instrumentation import Scoped
 
 ALL = "all"  # in TILE_PRINT_AFTER: every pass
 _DIGITS = 8  # of the digest
@@ -89,25 +89,22 @@ class Compilation:
             )
 
 
-_COMPILATION: ContextVar[Compilation | None] = ContextVar("tile_compilation", default=None)
+_COMPILATION: Scoped[Compilation | None] = Scoped("tile_compilation", None)
 
 
 @contextmanager
 def compilation(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
     """Begin a compilation, to which the passes inside the `with` block belong."""
     current = Compilation(kernel, describe)
-    token = _COMPILATION.set(current)
-    try:
+    with _COMPILATION.scope(current):
         yield current
         current.end()
-    finally:
-        _COMPILATION.reset(token)
 
 
 @contextmanager
 def compiling(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]:
     """Use the compilation in progress, or begin one."""
-    current = _COMPILATION.get()
+    current = _COMPILATION()
     if current is not None:
         yield current
         return

@@ -16,7 +16,7 @@ import numpy as np
 
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.frontend.python.source import REQUIRED, Parameter
+from tile.frontend.python.source import REQUIRED, Parameter, spell_parameters
 from tile.ir.types import F32, Kind, Pointer, Scalar, numpy_dtype
 from tile.language.core.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, adapt
@@ -87,18 +87,6 @@ class Binder:
         if unknown:
             notes.append(f"options of a launch are {', '.join(sorted(OPTIONS))}")
         return ArgumentTypeError(f"{self.name}() {', '.join(problems)}", notes=notes)
-
-
-def spell_parameters(name: str, parameters: Sequence[Parameter]) -> str:
-    """Return the text of a kernel's signature, without types."""
-    words = []
-    for parameter in parameters:
-        word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
-        if not parameter.required:
-            equals = " = " if parameter.is_constexpr else "="
-            word += f"{equals}{short_repr(parameter.default)}"
-        words.append(word)
-    return f"{name}({', '.join(words)})"
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError
-from tile.frontend.python.source import DeviceFunction, Parameter
+from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
 from tile.ir.types import Padding, Scalar
 from tile.language.core.tensor import DescriptorParts
 from tile.runtime import kernel_cache
@@ -19,7 +19,7 @@ from tile.runtime.arguments.tensor_descriptor import (
     signature_parts,
     spell_descriptor,
 )
-from tile.runtime.binding import quoted, spell_parameters, unknown_names
+from tile.runtime.binding import quoted, unknown_names
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
 from tile.runtime.specialize import Constant, Leaf, constant, descriptor_leaf, spell_leaf

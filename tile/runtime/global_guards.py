@@ -6,15 +6,12 @@ identity before each launch, which is cheap: most kernels capture only the langu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
-from tile.frontend.python.source import DeviceFunction
+from tile.frontend.python.source import DeviceFunction, cell_contents, names_read
 
 Watch = tuple[dict[str, Any], str, object]
-
-ABSENT = object()
 
 
 class Captures:
@@ -31,7 +28,7 @@ class Captures:
         for names, name, value in self._names:
             if names.get(name) is not value:
                 return False
-        return not self._cells or all(_contents(cell) is value for cell, value in self._cells)
+        return not self._cells or all(cell_contents(cell) is value for cell, value in self._cells)
 
     @property
     def watching(self) -> bool:
@@ -43,10 +40,10 @@ class Captures:
             return
         self._seen.add(function)
         fn = function.fn
-        used = set(_names(fn.__code__))
+        used = set(names_read(fn.__code__))
         for cell in fn.__closure__ or ():
-            self._cells.append((cell, _contents(cell)))
-            self._follow(_contents(cell), used)
+            self._cells.append((cell, cell_contents(cell)))
+            self._follow(cell_contents(cell), used)
         for name in sorted(used & fn.__globals__.keys()):
             self._watch(fn.__globals__, name, used)
 
@@ -71,17 +68,3 @@ def _is_fixed(value: object) -> bool:
     """Return True for modules whose names are assumed constant: the language and some others."""
     name = value.__name__ if isinstance(value, ModuleType) else ""
     return name.partition(".")[0] in ("tile", "math", "numpy", "torch")
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _contents(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the name is not bound yet
-        return ABSENT

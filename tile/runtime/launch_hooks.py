@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from tile.backends.base import Target
-from tile.frontend.python.source import Parameter
-from tile.location import Loc
+from tile.frontend.python.source import DeviceFunction
+from tile.instrumentation import Scoped
 
 Constants = Mapping[str, Any]
-
-
-class LaunchedFunction(Protocol):
-    """The protocol of jitted functions, as far as observers read them."""
-
-    @property
-    def name(self) -> str:
-        """The name of the Python function."""
-
-    @property
-    def loc(self) -> Loc:
-        """The location of its definition."""
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters, constexprs included, in order."""
 
 
 class LaunchedKernel(Protocol):
@@ -56,7 +38,7 @@ class PendingLaunch(NamedTuple, Generic[Kernel]):
     fixed_grid: True if the grid is not a function, and so does not depend on the constants.
     """
 
-    function: LaunchedFunction
+    function: DeviceFunction
     named: Mapping[str, Any]
     fixed_grid: bool
     run: Callable[[Constants], Kernel]
@@ -88,19 +70,5 @@ class Observer(Protocol):
         """Handle the end of a run; `outputs` are the arrays that it may write, by label."""
 
 
-_OBSERVER: ContextVar[Observer | None] = ContextVar("tile_observer", default=None)
-
-
-def active_observer() -> Observer | None:
-    """Return the active observer of launches, if any."""
-    return _OBSERVER.get()
-
-
-@contextmanager
-def use_observer(observer: Observer | None) -> Iterator[None]:
-    """Let an observer make the launches inside the `with` block; None disables observation."""
-    token = _OBSERVER.set(observer)
-    try:
-        yield
-    finally:
-        _OBSERVER.reset(token)
+# The active observer of launches; None disables observation.
+active_observer: Scoped[Observer | None] = Scoped("tile_observer", None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from tile import backends
 from tile.backends.base import Target
 from tile.config import config
 from tile.errors import ArgumentTypeError, BackendError
+from tile.instrumentation import Scoped
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.short_repr import short_repr
 
@@ -21,7 +21,7 @@ BACKEND_OF_DEVICE = {"cuda": "nvptx", "opencl": "opencl"}
 OPENCL = "opencl"  # this backend has several devices, so its targets name the device
 
 
-_INTERPRETED: ContextVar[bool] = ContextVar("tile_interpreted", default=False)
+_INTERPRETED = Scoped("tile_interpreted", default=False)
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def backend(name: str) -> Iterator[None]:
             f"tile.backend takes a name such as 'interp', not {short_repr(name)}"
         )
     backends.require(Target.parse(name).backend)
-    if _INTERPRETED.get():
+    if _INTERPRETED():
         yield
         return
     with config.scope(backend=name):
@@ -47,12 +47,8 @@ def backend(name: str) -> Iterator[None]:
 @contextmanager
 def interpreted(level: str) -> Iterator[None]:
     """Run kernels on the interpreter inside the `with` block, overriding `backend`."""
-    token = _INTERPRETED.set(True)
-    try:
-        with config.scope(backend=DEFAULT, interp_level=level):
-            yield
-    finally:
-        _INTERPRETED.reset(token)
+    with _INTERPRETED.scope(True), config.scope(backend=DEFAULT, interp_level=level):
+        yield
 
 
 def target_text(values: Iterable[Any]) -> str:

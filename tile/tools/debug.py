@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile.backends.interp.stepping import watched
+from tile.backends.interp.stepping import watcher
 from tile.config import config
 from tile.debugger.commands import Debugger
 from tile.debugger.commands.command_base import QuitError
@@ -119,7 +119,7 @@ def run_once(program: Program, main: str, debugger: Debugger, checks: Checks) ->
         interruptible(debugger),
         interpreted("steps"),
         config.scope(sanitize=checks),
-        watched(session),
+        watcher.scope(session),
         outcome,
     ):
         # Use the absolute path, since the program may change the working directory.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tile.faults import Coverage, FaultLog
-from tile.instrumentation import cover_launches, coverage_reports
+from tile.instrumentation import coverage_reports
 
 KEY = "tile_coverage"
 
@@ -17,7 +17,7 @@ class CheckSummary:
 
     def __init__(self) -> None:
         self.report = FaultLog()
-        self._counting = cover_launches(*coverage_reports(), self.report)
+        self._counting = coverage_reports.scope((*coverage_reports(), self.report))
         self._counting.__enter__()
 
     def stop(self) -> None:

@@ -10,8 +10,6 @@ which may inspect any state and returns when the programs are to continue. A wat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -33,7 +31,7 @@ from tile.backends.interp.values import Array
 from tile.config import config
 from tile.errors import DeadlockError, TileError
 from tile.faults import Check, Checks, FaultLog
-from tile.instrumentation import active_report
+from tile.instrumentation import Scoped, active_report
 from tile.ir.core import Block, Module, OpDef, Operation
 from tile.ir.ops import arith, debug
 
@@ -293,19 +291,5 @@ class NullWatcher:
     def end(self, launch: SteppedLaunch) -> None: ...
 
 
-_WATCHER: ContextVar[Watcher | None] = ContextVar("tile_watcher", default=None)
-
-
-def watcher() -> Watcher | None:
-    """Return the watcher of all launches in this context, if there is one."""
-    return _WATCHER.get()
-
-
-@contextmanager
-def watched(by: Watcher) -> Iterator[None]:
-    """Install a watcher of all launches of kernels with steps inside the `with` block."""
-    token = _WATCHER.set(by)
-    try:
-        yield
-    finally:
-        _WATCHER.reset(token)
+# The watcher of all launches of kernels with steps in this context, if there is one.
+watcher: Scoped[Watcher | None] = Scoped("tile_watcher", None)

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tile.backends.host_memory import footprint
+from tile.backends.base import footprint
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.errors import ArgumentValueError
@@ -270,7 +270,7 @@ class Memory:
 
         Raises `ArgumentValueError` if the array exceeds a window, or no window is left.
         """
-        low, high = footprint(array)
+        low, high = footprint(array.shape, array.strides, array.itemsize)
         self._check_limits(name, high - low)
         base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
         buffer = Buffer(name, array, base, base + low, base + high)

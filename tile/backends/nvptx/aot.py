@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
 
 from tile.backends.base import Artifact, ExportedParameter
 from tile.backends.nvptx import ptxas
@@ -14,8 +18,6 @@ from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
 from tile.tracebacks import warn
-
-_WORDS_PER_LINE = 4  # 64-bit words of the image per line
 
 # Names that parameters cannot have in C: its keywords, and names that the header uses.
 _KEYWORDS = """
@@ -75,6 +77,22 @@ def files(
     return contents
 
 
+@functools.cache
+def _template() -> jinja2.Template:
+    """Return `kernel.h.jinja`, with variables as `@x@` and statements as `/*% if x %*/`."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        variable_start_string="@",
+        variable_end_string="@",
+        block_start_string="/*%",
+        block_end_string="%*/",
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("kernel.h.jinja")
+
+
 def header(
     artifact: Artifact,
     name: str,
@@ -85,188 +103,41 @@ def header(
     """Return the text of the header: the image, and functions that load, launch and unload it."""
     metadata = LaunchMetadata.of(artifact.launch_metadata)
     name = re.sub(r"\W", "_", name)
-    guard = f"TILE_{name.upper()}_H"
-    arguments = [f"{c_type(p.type)} {_c_name(p.name)}" for p in parameters]
-    addresses = ", ".join([*(f"&{_c_name(p.name)}" for p in parameters), "NULL"])
+    names = [_c_name(p.name) for p in parameters]
+    arguments = [f"{c_type(p.type)} {n}" for p, n in zip(parameters, names, strict=True)]
     cooperative = artifact.options.launch_cooperative_grid
     capability = architecture(artifact.target.arch).capability
-    cluster = artifact.options.num_ctas if has_clusters(capability) else 1
-    text = _HEADER
-    replacements = {  # in this order: replacements contain further words to replace
-        "@clusters@": _CLUSTERS if cluster > 1 else "",
-        "@allow@": _ALLOW if cluster > PORTABLE_CLUSTER else "",
-        "@launch@": _CLUSTERED if cluster > 1 else _PLAIN,
-        "@cooperative@": _COOPERATIVE if cooperative else "",
-        "@guard@": guard,
-        "@NAME@": name.upper(),
-        "@name@": name,
-        "@symbol@": metadata.kernel,
-        "@arch@": artifact.target.arch,
-        "@threads@": str(metadata.threads),
-        "@shared@": str(metadata.shared_bytes),
-        "@remarks@": "\n".join(f" *   {_remark(p)}" for p in parameters) or " *   (none)",
-        "@asserts@": _ASSERTS if metadata.assertions else "",
-        "@cluster@": str(cluster),
-        "@images@": "\n".join(_images(name, cubin, ptx)),
-        "@first@": f"{name}_{'cubin' if cubin is not None else 'ptx'}",
-        "@second@": f"{name}_ptx",
-        "@arguments@": "".join(f",\n    {argument}" for argument in arguments),
-        "@addresses@": addresses,
-        "@call@": "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel",
-        "@extra@": "" if cooperative else ", NULL",
-    }
-    for word, replacement in replacements.items():
-        text = text.replace(word, replacement)
-    return text
-
-
-def _images(name: str, cubin: bytes | None, ptx: str) -> Iterator[str]:
+    other = "PTX, which the driver compiles for other architectures"
+    images = [("ptx", other, _words(ptx.encode() + b"\0"))]
     if cubin is not None:
-        yield _array(f"{name}_cubin", cubin, "machine code for the architecture")
-    yield _array(
-        f"{name}_ptx",
-        ptx.encode() + b"\0",
-        "PTX, which the driver compiles for other architectures",
+        images.insert(0, ("cubin", "machine code for the architecture", _words(cubin)))
+    return _template().render(
+        name=name,
+        NAME=name.upper(),
+        guard=f"TILE_{name.upper()}_H",
+        symbol=metadata.kernel,
+        arch=artifact.target.arch,
+        threads=metadata.threads,
+        shared=metadata.shared_bytes,
+        remarks=list(map(_remark, parameters)),
+        asserts=bool(metadata.assertions),
+        cluster=artifact.options.num_ctas if has_clusters(capability) else 1,
+        portable=PORTABLE_CLUSTER,
+        images=images,
+        declarations="".join(f",\n    {argument}" for argument in arguments),
+        addresses=", ".join([*(f"&{n}" for n in names), "NULL"]),
+        cooperative=cooperative,
+        call="cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel",
+        extra="" if cooperative else ", NULL",
     )
 
 
-def _array(name: str, data: bytes, remark: str) -> str:
-    """Return an image as an array of 64-bit words, to align it, in the hosts' byte order."""
-    padded = data.ljust(-(-len(data) // 8) * 8, b"\0")
-    words = [f"{word:#x}," for (word,) in struct.iter_unpack("<Q", padded)]
-    rows = [
-        "  " + " ".join(words[at : at + _WORDS_PER_LINE])
-        for at in range(0, len(words), _WORDS_PER_LINE)
-    ]
-    return "\n".join([f"/* {remark} */", f"static const uint64_t {name}[] = {{", *rows, "};"])
+def _words(image: bytes) -> list[str]:
+    """Return an image as 64-bit words, which align it, in the hosts' byte order."""
+    padded = image.ljust(-(-len(image) // 8) * 8, b"\0")
+    return [f"{word:#x}," for (word,) in struct.iter_unpack("<Q", padded)]
 
 
 def _c_name(name: str) -> str:
     """Return a parameter's name, with an underscore appended if C or the header reserves it."""
     return f"{name}_" if name in _RESERVED else name
-
-
-_ASSERTS = """\
- *
- * It was compiled with its assertions: a thread for which one is false ends without a report.
-"""
-
-_CLUSTERS = """\
- * Every @cluster@ consecutive programs along x form a cluster: they run at the same time on nearby
- * multiprocessors. If grid_x is not a multiple of that, there are no clusters.
-"""
-
-_ALLOW = """\
-  if (status == CUDA_SUCCESS)
-    status = cuFuncSetAttribute(kernel->function,
-        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-"""
-
-_PLAIN = """\
-  return @call@(kernel->function, grid_x, grid_y, grid_z, @NAME@_THREADS, 1, 1,
-      @NAME@_SHARED_BYTES, stream, arguments@extra@);
-"""
-
-_CLUSTERED = """\
-  CUlaunchAttribute attributes[2];
-  CUlaunchConfig config;
-  config.gridDimX = grid_x;
-  config.gridDimY = grid_y;
-  config.gridDimZ = grid_z;
-  config.blockDimX = @NAME@_THREADS;
-  config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = @NAME@_SHARED_BYTES;
-  config.hStream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 0;
-  if (grid_x % @cluster@ == 0) {
-    attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attributes[0].value.clusterDim.x = @cluster@;
-    attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
-    config.numAttrs = 1;
-  }
-@cooperative@  return cuLaunchKernelEx(&config, kernel->function, arguments, NULL);
-"""
-
-_COOPERATIVE = """\
-  attributes[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-  attributes[config.numAttrs].value.cooperative = 1;
-  config.numAttrs++;
-"""
-
-_HEADER = """\
-/* The kernel `@symbol@`, compiled for @arch@ ahead of time by tile. A program that has a current
- * context (cuInit, cuDevicePrimaryCtxRetain, cuCtxSetCurrent) uses it like this; link with -lcuda.
- *
- *   @name@_kernel kernel;
- *   CUresult status = @name@_load(&kernel);
- *   if (status == CUDA_SUCCESS)
- *     status = @name@_launch(&kernel, programs, 1, 1, stream, ...);
- *   ...
- *   @name@_unload(&kernel);
- *
- * The grid is the number of programs along x (up to 2^31 - 1), y and z (up to 65535 each). A
- * program has @threads@ threads and @shared@ bytes of shared memory. A grid with an extent of 0
- * launches nothing. The launch does not wait for the kernel.
-@clusters@ * Arguments:
- *
-@remarks@
-@asserts@ */
-#ifndef @guard@
-#define @guard@
-
-#include <cuda.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-enum { @NAME@_THREADS = @threads@, @NAME@_SHARED_BYTES = @shared@ };
-
-@images@
-
-typedef struct {
-  CUmodule module;
-  CUfunction function;
-} @name@_kernel;
-
-/* Unloads the kernel. */
-static inline CUresult @name@_unload(@name@_kernel *kernel) {
-  return cuModuleUnload(kernel->module);
-}
-
-/* Loads the kernel into the current context. */
-static inline CUresult @name@_load(@name@_kernel *kernel) {
-  CUresult status = cuModuleLoadData(&kernel->module, @first@);
-  if (status == CUDA_ERROR_NO_BINARY_FOR_GPU)
-    status = cuModuleLoadData(&kernel->module, @second@);
-  if (status != CUDA_SUCCESS)
-    return status;
-  status = cuModuleGetFunction(&kernel->function, kernel->module, "@symbol@");
-  if (status == CUDA_SUCCESS && @NAME@_SHARED_BYTES > 0)
-    status = cuFuncSetAttribute(kernel->function,
-        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, @NAME@_SHARED_BYTES);
-@allow@  if (status != CUDA_SUCCESS)
-    @name@_unload(kernel);
-  return status;
-}
-
-/* Launches the kernel on a grid of programs, in a stream; 0 is the default stream. */
-static inline CUresult @name@_launch(
-    const @name@_kernel *kernel,
-    unsigned grid_x,
-    unsigned grid_y,
-    unsigned grid_z,
-    CUstream stream@arguments@) {
-  if (grid_x == 0 || grid_y == 0 || grid_z == 0)
-    return CUDA_SUCCESS;
-  void *arguments[] = {@addresses@};
-@launch@}
-
-#ifdef __cplusplus
-}
-#endif
-#endif
-"""

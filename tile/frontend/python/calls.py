@@ -12,7 +12,7 @@ from tile.errors import CompilationError, TileError
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.global_names import STATIC_BUILTINS, is_callable_now
 from tile.frontend.python.lowering_context import Lowering
-from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter
+from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter, spell_parameters
 from tile.frontend.python.value_trees import compile_time_only, describe, leaves, rebuild, transform
 from tile.ir.builder import Builder
 from tile.ir.core import Symbol
@@ -205,17 +205,5 @@ def argument_error(function: DeviceFunction, problem: str) -> CompilationError:
     """Return the error for arguments that do not match the parameters of a jitted function."""
     return CompilationError(
         f"`{function.name}` {problem}",
-        notes=[f"it is {function.name}({spell(function.parameters)})"],
+        notes=[f"it is {spell_parameters(function.name, function.parameters)}"],
     )
-
-
-def spell(parameters: Sequence[Parameter]) -> str:
-    """Return the text of a parameter list, as in the function's definition."""
-    words = []
-    for parameter in parameters:
-        word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
-        equals = " = " if parameter.is_constexpr else "="
-        words.append(
-            word if parameter.required else f"{word}{equals}{short_repr(parameter.default)}"
-        )
-    return ", ".join(words)

@@ -19,27 +19,10 @@ import numpy as np
 
 from tile._lazy import is_lazy_reexport
 from tile.frontend.python.constexpr_function import StaticFunction
-from tile.frontend.python.source import DeviceFunction
+from tile.frontend.python.source import ABSENT, DeviceFunction, cell_contents, names_read
 from tile.ir.types import Type
 from tile.language.core.builtin import Bound, Builtin
 from tile.language.core.constexpr import constexpr
-
-
-def fingerprint(function: DeviceFunction) -> str:
-    """Return a hash that changes when the function, a callee or a captured value changes.
-
-    The hash includes file and line, since compiled kernels name them in reports. Raises
-    `CompilationError` if a source cannot be read.
-    """
-    return snapshot(function).digest
-
-
-def snapshot(function: DeviceFunction) -> Snapshot:
-    """Return the fingerprint with the variables to compare to see if it still holds."""
-    walk = _Walk()
-    walk.function(function)
-    text = "\n".join(walk.lines)
-    return Snapshot(hashlib.sha256(text.encode()).hexdigest(), tuple(walk.watched))
 
 
 def exact_digest(function: DeviceFunction, constants: object) -> str | None:
@@ -56,37 +39,6 @@ def exact_digest(function: DeviceFunction, constants: object) -> str | None:
     return hashlib.sha256("\n".join(walk.lines).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A fingerprint with the variables it covers: their owners, names and values."""
-
-    digest: str
-    watched: tuple[tuple[dict[str, Any] | types.CellType, str, object], ...]
-
-    def holds(self) -> bool:
-        """Return True if every captured variable is unchanged; costs one lookup per variable."""
-        return all(_current(owner, name) is value for owner, name, value in self.watched)
-
-
-def spell(value: object) -> str:
-    """Return text for a compile-time value that differs if the value differs."""
-    walk = _Walk()
-    walk.lines.append(walk.spell(value))
-    return "\n".join(walk.lines)
-
-
-_MISSING = object()
-
-
-def _current(owner: dict[str, Any] | types.CellType, name: str) -> object:
-    if isinstance(owner, dict):
-        return owner.get(name, _MISSING)
-    try:
-        return owner.cell_contents
-    except ValueError:
-        return _MISSING
-
-
 @dataclass
 class _Walk:
     """Collects text about functions, each function once.
@@ -96,7 +48,6 @@ class _Walk:
 
     inexact: bool = False
     lines: list[str] = field(default_factory=list)
-    watched: list[tuple[dict[str, Any] | types.CellType, str, object]] = field(default_factory=list)
     seen: dict[object, int] = field(default_factory=dict)
     open: list[object] = field(default_factory=list)  # the enclosing collections
 
@@ -129,15 +80,12 @@ class _Walk:
         self.lines.append(f"python {number} {text}")
         defaults = (fn.__defaults__, fn.__kwdefaults__)
         self.lines.append(f"defaults = {self.spell(defaults)}")
-        used = sorted(set(_names(fn.__code__)))
-        variables: list[tuple[dict[str, Any] | types.CellType, str]] = [
-            *zip(fn.__closure__ or (), fn.__code__.co_freevars, strict=True),
-            *((fn.__globals__, name) for name in used),
-        ]
-        for owner, name in variables:
-            value = _current(owner, name)
-            if value is not _MISSING:
-                self.watched.append((owner, name, value))
+        used = sorted(set(names_read(fn.__code__)))
+        cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+        variables = [(name, cell_contents(cell)) for name, cell in cells]
+        variables += [(name, fn.__globals__.get(name, ABSENT)) for name in used]
+        for name, value in variables:
+            if value is not ABSENT:
                 self.lines.append(f"{name} = {self.spell(value)}")
                 self.module_attributes(name, value, used)
         return number
@@ -147,11 +95,10 @@ class _Walk:
         if not isinstance(value, types.ModuleType) or _is_versioned(value.__name__):
             return
         for attribute in used:
-            member = vars(value).get(attribute, _MISSING)
-            if member is not _MISSING and not isinstance(member, types.ModuleType):
-                self.watched.append((vars(value), attribute, member))
+            member = vars(value).get(attribute, ABSENT)
+            if member is not ABSENT and not isinstance(member, types.ModuleType):
                 self.lines.append(f"{name}.{attribute} = {self.spell(member)}")
-            elif member is not _MISSING and not _is_versioned(str(getattr(member, "__name__", ""))):
+            elif member is not ABSENT and not _is_versioned(str(getattr(member, "__name__", ""))):
                 self.inexact = True  # a module in a module: rare, and not followed
 
     def captured(self, function: DeviceFunction) -> Iterator[str]:
@@ -164,7 +111,7 @@ class _Walk:
             *(p.name for p in function.parameters),
         }
         for chain in name_chains(function.source.node, own):
-            exists, value = self.watch(function, chain[0])
+            exists, value = function.outside(chain[0])
             if not exists:
                 continue
             name, text = chain[0], ""
@@ -176,20 +123,8 @@ class _Walk:
                     break
                 if not hasattr(value, attribute):
                     break
-                owner, value, name = value, getattr(value, attribute), f"{name}.{attribute}"
-                self.watched.append((vars(owner), attribute, vars(owner).get(attribute, _MISSING)))
+                value, name = getattr(value, attribute), f"{name}.{attribute}"
             yield f"{name} = {text or self.spell(value)}"
-
-    def watch(self, function: DeviceFunction, name: str) -> tuple[bool, object]:
-        exists, value = function.outside(name)
-        fn = function.fn
-        free = fn.__code__.co_freevars
-        if name in free and fn.__closure__ is not None:
-            cell = fn.__closure__[free.index(name)]
-            self.watched.append((cell, name, _current(cell, name)))
-        else:
-            self.watched.append((fn.__globals__, name, fn.__globals__.get(name, _MISSING)))
-        return exists, value
 
     def spell(self, value: object) -> str:
         if isinstance(value, constexpr):
@@ -220,7 +155,7 @@ class _Walk:
             return f"{type(value).__qualname__} {value.__qualname__}{of}"
         if isinstance(value, np.generic):
             return f"{value.dtype} {value.tobytes().hex()}"
-        is_exact = isinstance(value, _EXACT) or value is _MISSING or value is Ellipsis
+        is_exact = isinstance(value, _EXACT) or value is ABSENT or value is Ellipsis
         if is_exact or (type(value).__module__ == "torch" and type(value).__name__ == "dtype"):
             return f"{type(value).__qualname__} {value!r}"
         self.inexact = True
@@ -283,14 +218,6 @@ def _is_versioned_function(value: types.FunctionType) -> bool:
 
 def _is_code(member: object) -> bool:
     return callable(member) or isinstance(member, property | classmethod | staticmethod)
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    """Yield the global and attribute names that Python code reads, inner functions included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
 
 
 def name_chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ import linecache
 import textwrap
 import tokenize
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from tile.pickling import PickledByName
 from tile.short_repr import short_repr
 
 REQUIRED = inspect.Parameter.empty
+ABSENT = object()  # the value of a name that is not bound
 
 
 @dataclass(frozen=True)
@@ -161,18 +162,40 @@ class DeviceFunction(PickledByName):
         fn = self.fn
         free = fn.__code__.co_freevars
         if name in free and fn.__closure__ is not None:
-            try:
-                return True, fn.__closure__[free.index(name)].cell_contents
-            except ValueError:
-                return False, None
-        if name in fn.__globals__:
-            return True, fn.__globals__[name]
-        if hasattr(builtins, name):
-            return True, getattr(builtins, name)
-        return False, None
+            value = cell_contents(fn.__closure__[free.index(name)])
+        else:
+            value = fn.__globals__.get(name, getattr(builtins, name, ABSENT))
+        return value is not ABSENT, None if value is ABSENT else value
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__module__}.{self.__qualname__}>"
+
+
+def cell_contents(cell: types.CellType) -> Any:
+    """Return the value of a closure variable, or `ABSENT` if it is not bound yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def spell_parameters(name: str, parameters: Iterable[Parameter]) -> str:
+    """Return the text of a function's signature, without types."""
+    words = []
+    for parameter in parameters:
+        word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
+        equals = " = " if parameter.is_constexpr else "="
+        default = "" if parameter.required else equals + short_repr(parameter.default)
+        words.append(word + default)
+    return f"{name}({', '.join(words)})"
+
+
+def names_read(code: types.CodeType) -> Iterator[str]:
+    """Yield the global and attribute names that code reads, inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_read(constant)
 
 
 def is_constexpr_annotation(annotation: Any) -> bool:

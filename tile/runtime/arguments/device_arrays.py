@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import SCALAR_OF_DTYPE, Pointer, Scalar, numpy_dtype
 
@@ -86,14 +87,8 @@ class DeviceArray:
     @property
     def span(self) -> tuple[int, int]:
         """The address range: that of the first byte, and one past the last byte."""
-        if self.size == 0:
-            return self.address, self.address
-        reach = [
-            stride * (extent - 1) for stride, extent in zip(self.strides, self.shape, strict=True)
-        ]
-        low = self.address + sum(step for step in reach if step < 0)
-        high = self.address + sum(step for step in reach if step > 0)
-        return low, high + self.dtype.itemsize
+        low, high = footprint(self.shape, self.strides, self.dtype.itemsize)
+        return self.address + low, self.address + high
 
     def once(self) -> tuple[slice, ...]:
         """Return the index that selects every element once: one along each axis of stride 0."""
@@ -193,13 +188,9 @@ def _addresses(pointers: Array) -> Array:
 def _target(targets: Sequence[Array], address: int) -> tuple[int, int]:
     """Return the index of the array that contains or precedes an address, and the byte offset."""
     for index, target in enumerate(targets):
-        steps = [
-            stride * (extent - 1)
-            for stride, extent in zip(target.strides, target.shape, strict=True)
-        ]
         offset = address - target.ctypes.data
-        low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-        if low <= offset <= high + target.itemsize:
+        low, high = footprint(target.shape, target.strides, target.itemsize)
+        if low <= offset <= high:
             return index, offset
     raise pickle.PicklingError(
         f"a pointer to address {address:#x}, outside the arrays of tile.pointers, is not valid in "

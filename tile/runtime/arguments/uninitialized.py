@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.arguments.device_arrays import Array
 
@@ -30,9 +31,8 @@ class WrittenMap:
             return None
         first = (array.ctypes.data - self.memory.ctypes.data) // size
         steps = [stride // size for stride in array.strides]
-        reach = [step * (n - 1) for step, n in zip(steps, array.shape, strict=True)]
-        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
-        if first + low < 0 or first + high >= len(self.written):
+        low, high = footprint(array.shape, steps, 1)
+        if first + low < 0 or first + high > len(self.written):
             return None
         return as_strided(self.written[first:], array.shape, steps)
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -71,13 +72,13 @@ class _Trial:
 
     def before(self) -> None:
         self.snapshot.restore()
-        for name in self.tuner.reset_to_zero:
+        for name in self.tuner.options.reset_to_zero:
             if self.call.named.get(name) is not None:
                 fill_zero(name, self.call.named[name])
         _prepare(self.config, self.call, self.tuner.__name__)
-        if self.tuner.pre_hook is not None:
+        if self.tuner.options.pre_hook is not None:
             with self._hook("pre_hook"):
-                self.tuner.pre_hook(_arguments(self.call, self.config))
+                self.tuner.options.pre_hook(_arguments(self.call, self.config))
 
     def launch(self) -> None:
         try:
@@ -90,11 +91,11 @@ class _Trial:
         self._post(None)
 
     def _post(self, error: Exception | None) -> None:
-        if self.tuner.post_hook is None:
+        if self.tuner.options.post_hook is None:
             return
         with self._hook("post_hook"):
             try:
-                self.tuner.post_hook(_arguments(self.call, self.config), exception=error)
+                self.tuner.options.post_hook(_arguments(self.call, self.config), exception=error)
             except Exception as raised:
                 if raised is not error:  # re-raising its argument is not an error of the hook
                     raise
@@ -112,6 +113,22 @@ class _Trial:
             raise
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """The options of a tuner; see `autotune`."""
+
+    prune: Pruning
+    reset_to_zero: Sequence[str]
+    restore_value: Sequence[str]
+    pre_hook: Callable[..., object] | None
+    post_hook: Callable[..., object] | None
+    warmup_ms: float
+    rep_ms: float
+    do_bench: Callable[..., Any] | None
+    store: AutotuneCache | None
+    executor: Executor | None
+
+
 class Autotuner(KernelWrapper):
     """A kernel whose configuration is chosen by benchmarking, once per key.
 
@@ -124,42 +141,21 @@ class Autotuner(KernelWrapper):
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        configs: Sequence[Config],
-        key: Sequence[str],
-        *,
-        prune: Pruning,
-        reset_to_zero: Sequence[str] = (),
-        restore_value: Sequence[str] = (),
-        pre_hook: Callable[..., object] | None = None,
-        post_hook: Callable[..., object] | None = None,
-        warmup_ms: float = 25,
-        rep_ms: float = 100,
-        use_cuda_graph: bool = False,
-        do_bench: Callable[..., Any] | None = None,
-        store: AutotuneCache | None = None,
-        executor: Executor | None = None,
+        self, kernel: Kernel, configs: Sequence[Config], key: Sequence[str], options: Tuning
     ) -> None:
         super().__init__(kernel)
         self.configs = list(configs) or [Config({})]
         self.keys = self.check_names("key", key)
-        self.reset_to_zero = self.check_names("reset_to_zero", reset_to_zero)
-        self.restore_value = self.check_names("restore_value", restore_value)
-        self.pre_hook = pre_hook
-        self.post_hook = post_hook
-        self.use_cuda_graph = use_cuda_graph
-        self.executor = executor
+        self.options = replace(
+            options,
+            reset_to_zero=self.check_names("reset_to_zero", options.reset_to_zero),
+            restore_value=self.check_names("restore_value", options.restore_value),
+        )
         self.cache: dict[Key, Config] = {}
         self.best_config: Config | Any = None  # None before the first launch
         self.configs_timings: dict[Config, list[float]] = {}
         self.skipped: dict[Config, str] = {}
         self.bench_time = 0.0
-        self._pruning = prune
-        self._warmup_ms = warmup_ms
-        self._rep_ms = rep_ms
-        self._do_bench = do_bench
-        self._store = store
         self._tuning = threading.RLock()
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         self._parameter_defaults = {
@@ -193,7 +189,7 @@ class Autotuner(KernelWrapper):
 
     def _pruned(self, call: Call) -> list[Config]:
         """Return the configurations to try, after pruning."""
-        return self._pruning(self.configs, call, self.__name__)
+        return self.options.prune(self.configs, call, self.__name__)
 
     def _alternatives(self, call: Call) -> list[TunedLaunch]:
         """Return every configuration that can run, each with a launch on the current arguments."""
@@ -201,7 +197,7 @@ class Autotuner(KernelWrapper):
         configs = self._pruned(call)
         written, skipped = self._written(configs, call)
         self.skipped = skipped.reasons
-        for name in {*written, *self.restore_value}:
+        for name in {*written, *self.options.restore_value}:
             self._save(snapshot, name, call)
 
         def launch(config: Config) -> Any:
@@ -219,19 +215,8 @@ class Autotuner(KernelWrapper):
 
         It includes neither the executor nor the tuning results.
         """
-        options = {
-            "prune": self._pruning,
-            "reset_to_zero": self.reset_to_zero,
-            "restore_value": self.restore_value,
-            "pre_hook": self.pre_hook,
-            "post_hook": self.post_hook,
-            "warmup_ms": self._warmup_ms,
-            "rep_ms": self._rep_ms,
-            "use_cuda_graph": self.use_cuda_graph,
-            "do_bench": self._do_bench,
-            "store": self._store,
-        }
-        return True, (_tuner, (self.kernel, self.configs, self.keys, options))
+        options = replace(self.options, executor=None)
+        return True, (Autotuner, (self.kernel, self.configs, self.keys, options))
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
         """Run the wrapped kernel on `call` with `config`, without hooks."""
@@ -337,8 +322,8 @@ class Autotuner(KernelWrapper):
         if settings.print_autotuning:
             sys.stderr.write(self._report(key, skipped))
         skipped.check_some_run(configs)
-        if self._store is not None:
-            self._store.save(
+        if self.options.store is not None:
+            self.options.store.save(
                 key,
                 {str(config): times for config, times in timings.items()},
                 {str(config): reason for config, reason in self.skipped.items()},
@@ -347,7 +332,7 @@ class Autotuner(KernelWrapper):
 
     def _use_stored(self, key: Key, configs: list[Config]) -> bool:
         """Use the cached result of an earlier process; return False if there is none."""
-        stored = None if self._store is None else self._store.load(key)
+        stored = None if self.options.store is None else self.options.store.load(key)
         if stored is None or not all(str(config) in stored.timings for config in configs):
             return False
         timings = {config: stored.timings[str(config)] for config in configs}
@@ -368,7 +353,7 @@ class Autotuner(KernelWrapper):
         """
         self._compile_ahead(configs, call, skipped)
         snapshot = Snapshot()
-        for name in (*self.restore_value, *self.reset_to_zero):
+        for name in (*self.options.restore_value, *self.options.reset_to_zero):
             self._save(snapshot, name, call)
         timings: dict[Config, list[float]] = {}
         for config in dict.fromkeys(configs):
@@ -383,10 +368,10 @@ class Autotuner(KernelWrapper):
                     timings[config] = self._time(_Trial(self, config, call, snapshot))
             finally:
                 snapshot.restore()
-        if self.pre_hook is not None and len(skipped) < len(timings):
+        if self.options.pre_hook is not None and len(skipped) < len(timings):
             best = _fastest(timings)
             with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
-                self.pre_hook(_arguments(call, best), reset_only=True)
+                self.options.pre_hook(_arguments(call, best), reset_only=True)
         return timings
 
     @staticmethod
@@ -396,12 +381,12 @@ class Autotuner(KernelWrapper):
             snapshot.save(name, value)
 
     def _time(self, trial: _Trial) -> list[float]:
-        if self._do_bench is not None:
-            return self._benchmark(trial, self._do_bench)
+        if self.options.do_bench is not None:
+            return self._benchmark(trial, self.options.do_bench)
         samples = measure(
             trial.launch,
-            warmup=self._warmup_ms,
-            rep=self._rep_ms,
+            warmup=self.options.warmup_ms,
+            rep=self.options.rep_ms,
             before=trial.before,
             after=trial.after,
         )
@@ -437,7 +422,7 @@ class Autotuner(KernelWrapper):
 
         Do nothing if configurations change the arguments for which kernels are specialized.
         """
-        if self.executor is None or any(_sets_blocks(config, call) for config in configs):
+        if self.options.executor is None or any(_sets_blocks(config, call) for config in configs):
             return
         overrides = {
             name: settings.overrides[variable.name]
@@ -445,7 +430,7 @@ class Autotuner(KernelWrapper):
             if variable.name in settings.overrides
         }
         futures = {
-            config: self.executor.submit(
+            config: self.options.executor.submit(
                 _compile_one, self.kernel, overrides, call.args, call.with_config(config)
             )
             for config in dict.fromkeys(configs)
@@ -535,12 +520,6 @@ def _compile_one(
         kernel.run(*args, grid=(1,), warmup=True, **kwargs)
 
 
-def _tuner(
-    kernel: Kernel, configs: Sequence[Config], key: Sequence[str], options: Mapping[str, Any]
-) -> Autotuner:
-    return Autotuner(kernel, configs, key, **options)
-
-
 def _array_type(value: Any) -> Key | None:
     """Return the dtype and device of an array, or of each of a tuple; None for other values."""
     if isinstance(value, tuple):
@@ -621,10 +600,7 @@ def autotune(
         if cache_results is not False:
             folder = default_folder() if cache_results is True else Path(cache_results)
             store = AutotuneCache(folder, kernel.fn, [str(config) for config in configs])
-        return Autotuner(
-            kernel,
-            configs,
-            key,
+        options = Tuning(
             prune=pruning(prune_configs_by),
             reset_to_zero=reset_to_zero or (),
             restore_value=restore_value or (),
@@ -632,11 +608,11 @@ def autotune(
             post_hook=post_hook,
             warmup_ms=25 if warmup is None else warmup,
             rep_ms=100 if rep is None else rep,
-            use_cuda_graph=use_cuda_graph,
             do_bench=do_bench,
             store=store,
             executor=executor,
         )
+        return Autotuner(kernel, configs, key, options)
 
     return decorate
 
