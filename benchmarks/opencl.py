@@ -432,7 +432,8 @@ def main() -> int:
         device = devices.chosen()
         unrolled = 1 << 16 if options.whole else options.unrolled
         if unrolled is not None:
-            can = replace(device.capabilities, unrolled=unrolled)
+            can = device.capabilities
+            can = replace(can, tuning=replace(can.tuning, unrolled=unrolled))
             object.__setattr__(device, "capabilities", can)
         print(f"{device.name}, {device.raw.version}\n")
         if options.builds:

@@ -26,6 +26,7 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import check_distributed, layout_of
 from tile.simt.ops.mma import mma_dot
 from tile.simt.target import GENERIC, MMA, TARGETS, SimtTarget
+from tile.simt.tuning import TUNING
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -187,5 +188,5 @@ def test_only_what_renames_registers_is_free(shape: tuple[int, int], data: st.Da
         distributed_layout(shape, data.draw(orders), data.draw(vectors), 32, 2) for _ in "ab"
     )
     ty = Tile(shape, F32)
-    if conversion_cost(ty, source, result) == 0:
+    if conversion_cost(ty, source, result, TUNING) == 0:
         assert isinstance(plan_conversion(source, result, 32), Renaming)

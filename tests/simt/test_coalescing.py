@@ -122,15 +122,14 @@ def test_no_layout_of_its_own_would_pay(runs: list[ContiguousRun]) -> None:
 
     def cost(run: ContiguousRun, width: int) -> float:
         apart = width if run.length > width else None
-        return share * access_cost(run.itemsize, min(run.vector, width), apart, 32)
+        return share * access_cost(run.itemsize, min(run.vector, width), apart, GENERIC)
 
     common = vector_width_of(runs, share, GENERIC)
     together = sum(cost(run, common) for run in runs)
     apart = sum(cost(run, vector_width_of([run], share, GENERIC)) for run in runs)
     tile = Tile((128 * share,), I8 if 1 in (run.itemsize for run in runs) else F16)
-    converted = conversion_cost(
-        tile, distributed_layout((128 * share,), (0,), 1, 32, 4), default(tile)
-    )
+    single = distributed_layout((128 * share,), (0,), 1, 32, 4)
+    converted = conversion_cost(tile, single, default(tile), GENERIC.tuning)
     assert together <= apart + converted
 
 

@@ -16,7 +16,6 @@ from tile.ir.passes import run_pipeline
 from tile.ir.types import F16, F32, F64, I1, I8, Tile, with_layout
 from tile.ir.verifier import verify
 from tile.simt import ops
-from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.conversion import Renaming, plan_conversion, through_shared
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -100,7 +99,7 @@ def test_many_shuffles_give_way_to_shared_memory() -> None:
     plan = plan_conversion(columns, rows, 32)
     instead = through_shared(columns, rows, 32)
     assert isinstance(plan, ShufflePlan)
-    assert shared_cost(instead, 32, BANKS) < shuffle_cost(plan, 32)
+    assert shared_cost(instead, 32, GENERIC) < shuffle_cost(plan, 32, GENERIC)
     assert plan_tile_conversion(columns, rows, 32, GENERIC) == instead
     small = replace(GENERIC, shared_bytes=4096)
     assert plan_tile_conversion(columns, rows, 32, small) == plan, (

@@ -28,6 +28,7 @@ from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
+from tile.simt.tuning import TUNING, TuningConstants
 
 NARROW = (F16, BF16)  # floats below 32 bits that are computed with
 
@@ -100,6 +101,8 @@ class SimtTarget:
     vector_atomics: tuple[tuple[Scalar, int], ...] = ()
     simd_width: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
     banks: Banks = field(default=BANKS)
+    # Not hashed: targets that differ by it alone are rare, and caches hash targets often.
+    tuning: TuningConstants = field(default=TUNING, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("warp_size", "max_threads", "vector_bits", "simd_width"):

@@ -26,7 +26,8 @@ from tile.backends.opencl.emit import helper_functions
 from tile.backends.opencl.emit.helper_functions import Entry
 from tile.backends.opencl.launch import LoadedKernel
 from tile.backends.opencl.launch_metadata import LaunchMetadata
-from tile.backends.opencl.target import FEW, NAMED
+from tile.backends.opencl.target import NAMED
+from tile.backends.opencl.tuning import SIMD_CPU
 from tile.errors import UnsupportedError
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.parser import parse_module
@@ -285,6 +286,6 @@ def test_copies_fill_what_is_multiplied(
     elsewhere: Words, monkeypatch: pytest.MonkeyPatch, name: str, warps: int, called: str
 ) -> None:
     """With loops over registers, since Intel's runtime takes half a minute for all of them."""
-    short = replace(NAMED["nvidia"], unrolled=FEW, loops="unroll 1")
+    short = replace(NAMED["nvidia"], tuning=SIMD_CPU, loops="unroll 1")
     monkeypatch.setitem(NAMED, "nvidia", short)
     runs_elsewhere(elsewhere, name, called, num_warps=warps, num_stages=3)

@@ -15,6 +15,7 @@ from tile.backends.opencl import BACKEND
 from tile.backends.opencl.compiler import emit_module
 from tile.backends.opencl.emit.module import Names
 from tile.backends.opencl.target import NAMED
+from tile.backends.opencl.tuning import SIMD_CPU
 from tile.errors import BackendError, OutOfResourcesError, UnsupportedError
 from tile.ir.parser import parse_module
 
@@ -208,7 +209,8 @@ kernel @powers(%x: ptr<f32>) {
 def test_functions_of_many_variables_have_arrays(
     unrolled: int, variables: int, arrays: bool
 ) -> None:
-    can = replace(NAMED["generic"], unrolled=unrolled, variables=variables)
+    tuning = replace(SIMD_CPU, unrolled=unrolled, variables=variables)
+    can = replace(NAMED["generic"], tuning=tuning)
     text, _ = emit_module(parse_module(POWERS), can, Options())
     assert ("float b[8];" in text) == arrays
     assert ("b_7 = " in text) != arrays

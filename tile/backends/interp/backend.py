@@ -27,6 +27,7 @@ from tile.backends.interp.descriptor_rules import RULES as DESCRIPTOR_RULES
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES as BASE_RULES
 from tile.backends.interp.translate import translate
+from tile.backends.interp.tuning import TUNING
 from tile.config import config
 from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace
@@ -61,9 +62,6 @@ _ORDER = frozenset({"interp_level", "interp_order", "chunk_bytes"})
 _ON_TILES = Diagnostics(ALL, collects=True, traces=True, settings=_ORDER)
 _ON_THREADS = Diagnostics(ALWAYS, settings=_ORDER | {"interp_target", "interp_races"})
 _STEPPED = Diagnostics(ALL, collects=True, settings=_ORDER)
-
-# Just below DEFAULT_MMAP_THRESHOLD_MAX of 64-bit glibc.
-_HEAP_RESERVE = (32 << 20) - (64 << 10)
 
 
 class InterpreterBackend:
@@ -173,7 +171,7 @@ def _keep_heap() -> None:
     freeing a block of nearly the largest size that glibc considers, without touching it, raises the
     threshold. With other allocators this has no effect.
     """
-    np.empty(_HEAP_RESERVE, np.uint8)
+    np.empty(TUNING.heap_reserve, np.uint8)
 
 
 class InterpretedKernel:

@@ -22,17 +22,13 @@ from tile.backends.interp.program_batch import (
 )
 from tile.backends.interp.scheduler import Scheduler
 from tile.backends.interp.spin_loops import ObservedAccesses, Wait, wait_of_observed
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same, take
 from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.core import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
-
-# A loop that reads memory yields to other batches after this many iterations since a program last
-# left it, and programs that did leave continue. Loops are checked for cycles as often. A power of
-# two.
-CHECK_INTERVAL = 64
 
 
 class Executor:
@@ -308,7 +304,7 @@ class Executor:
         batch.parked = self.find_wait(batch, loop, exits, next_values)
         if batch.parked is not None:
             return StepResult.PARK
-        if exits.reads and loop.iterations % CHECK_INTERVAL == 0:
+        if exits.reads and loop.iterations % TUNING.check_interval == 0:
             join = frame.join
             if join is not None and not join.broken and join.arrivals:
                 self.scheduler.close(join)
@@ -322,7 +318,7 @@ class Executor:
         """Return what a loop that is back in an earlier state waits for, or None.
 
         Each iteration of a loop that reads memory is compared with the previous one, as most spin
-        loops change nothing at all. Longer cycles are detected every `CHECK_INTERVAL` iterations,
+        loops change nothing at all. Longer cycles are detected every `check_interval` iterations,
         by comparison with checkpoints at doubling distances (Brent's algorithm).
         """
         memory, polls = batch.launch.memory, bool(exits.reads)
@@ -330,7 +326,7 @@ class Executor:
         if polls and memory.version == loop.version and _same_state(loop.entry_state, next_values):
             wait = Wait(memory.version)
         loop.version = memory.version
-        if loop.iterations % CHECK_INTERVAL == 0:
+        if loop.iterations % TUNING.check_interval == 0:
             unread = not polls or memory.version == loop.checkpoint_version
             if unread and _same_state(loop.checkpoint, next_values):
                 wait = Wait(memory.version if polls else None)
@@ -339,7 +335,7 @@ class Executor:
             )
             if loop.iterations & (loop.iterations - 1) == 0:
                 loop.checkpoint, loop.checkpoint_version = exits.state(next_values), memory.version
-        observes = polls and exits.exact and (loop.iterations + 1) % CHECK_INTERVAL == 0
+        observes = polls and exits.exact and (loop.iterations + 1) % TUNING.check_interval == 0
         loop.observed = ObservedAccesses() if observes else None
         return wait
 

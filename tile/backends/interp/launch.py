@@ -12,17 +12,11 @@ from tile.backends.interp.executor import Executor
 from tile.backends.interp.fault_report import error_of
 from tile.backends.interp.program_batch import Activation, Frame, LaunchContext, ProgramBatch
 from tile.backends.interp.scheduler import Scheduler
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Rows, RunValue
 from tile.config import config
 from tile.faults import Fault
 from tile.ir import semantics
-
-# Limit of programs in a chunk: enough to amortize the cost of an operation, and to bound memory.
-MAX_CHUNK = 1 << 16
-
-
-# Limit of batches that a grid is divided into only to run it in another order.
-MAX_REORDERED_BATCHES = 32
 
 
 def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
@@ -32,12 +26,12 @@ def reordered(programs: int, size: int, order: str | int) -> Iterator[Rows]:
     is divided into a random number of batches. Within a batch, as in all batches, rows ascend.
     """
     if order == "reverse":
-        sequence, batches = np.arange(programs)[::-1], MAX_REORDERED_BATCHES
+        sequence, batches = np.arange(programs)[::-1], TUNING.reordered_batches
     else:
         random = np.random.default_rng(int(order))
         sequence, batches = (
             random.permutation(programs),
-            int(random.integers(2, MAX_REORDERED_BATCHES + 1)),
+            int(random.integers(2, TUNING.reordered_batches + 1)),
         )
     batches = max(min(batches, programs), -(-programs // size))
     return map(np.sort, np.array_split(sequence, batches))
@@ -49,13 +43,12 @@ def reordered_runs(programs: int, size: int, order: str | int) -> Iterator[Rows]
     Like `reordered`, for the SIMT simulator, whose batches consist of consecutive programs.
     """
     if order == "reverse":
-        cuts = np.linspace(0, programs, min(programs, MAX_REORDERED_BATCHES) + 1).astype(np.int64)[
-            1:-1
-        ]
+        count = min(programs, TUNING.reordered_batches)
+        cuts = np.linspace(0, programs, count + 1).astype(np.int64)[1:-1]
         runs = np.split(np.arange(programs), cuts)[::-1]
     else:
         random = np.random.default_rng(int(order))
-        count = min(programs, int(random.integers(2, MAX_REORDERED_BATCHES + 1)))
+        count = min(programs, int(random.integers(2, TUNING.reordered_batches + 1)))
         cuts = np.sort(random.choice(np.arange(1, programs), count - 1, replace=False))
         parts = np.split(np.arange(programs), cuts)
         runs = [parts[index] for index in random.permutation(count)]
@@ -100,7 +93,7 @@ class Launch(LaunchContext):
 
     def chunks(self) -> Iterator[ProgramBatch]:
         """Yield the programs of the grid, in order, in batches whose tiles fit the cache."""
-        size = max(1, min(MAX_CHUNK, config.chunk_bytes // self.code.largest_value))
+        size = max(1, min(TUNING.chunk_programs, config.chunk_bytes // self.code.largest_value))
         order = config.interp_order
         if order is not None:
             yield from map(self.start, reordered(self.programs, size, order))

@@ -7,12 +7,10 @@ import sys
 
 import numpy as np
 
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array
 from tile.errors import ArgumentValueError
 
-# Arrays of at least this many bytes are mapped directly. Without a reservation of swap space, an
-# array may be larger than the machine's memory.
-DIRECT = 1 << 26
 NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE, which `mmap` defines from Python 3.13 on
 
 
@@ -22,7 +20,7 @@ def lazy_zeros(count: int, dtype: type[np.generic]) -> Array:
     Raises `ArgumentValueError` if this process has no address space for it.
     """
     size = count * np.dtype(dtype).itemsize
-    if size < DIRECT or sys.platform != "linux":
+    if size < TUNING.mapped_bytes or sys.platform != "linux":
         return np.zeros(count, dtype)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
     try:

@@ -18,12 +18,10 @@ from typing import Protocol
 import numpy as np
 
 from tile.backends.interp.program_batch import Join, LaunchContext, ProgramBatch, StepResult
+from tile.backends.interp.tuning import TUNING
 from tile.errors import TileError
 from tile.faults import Check, Fault
 from tile.heatmap import program_fault_extent
-
-# Consecutive yields with no other batch ready, after which a join is broken or a chunk starts.
-MAX_IDLE_YIELDS = 16
 
 
 class BatchExecutor(Protocol):
@@ -98,7 +96,7 @@ class Scheduler:
         if self.wake():
             return
         self.idle += 1
-        if self.idle >= MAX_IDLE_YIELDS:
+        if self.idle >= TUNING.idle_yields:
             self.idle = 0
             if not self.break_join():
                 self.start()

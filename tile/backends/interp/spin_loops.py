@@ -20,13 +20,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tile.analysis.exit_slice import ATOMICS, ExitSlice
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same
 from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
-
-# Limit of accesses of an iteration that are observed.
-MAX_OBSERVED = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +76,7 @@ class ObservedAccesses:
     full: bool = False  # True if there were more than the limit
 
     def add(self, access: ObservedAccess) -> None:
-        self.full = self.full or len(self.accesses) == MAX_OBSERVED
+        self.full = self.full or len(self.accesses) == TUNING.observed_accesses
         if not self.full:
             self.accesses.append(access)
 

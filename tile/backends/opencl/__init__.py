@@ -1,6 +1,7 @@
 """The OpenCL backend: emits OpenCL C from THREAD IR and launches it through the device's runtime.
 
 target           device capabilities, and named device classes
+tuning           limits of registers and unrolling, by kind of device
 emit             THREAD IR to OpenCL C
 backend          the backend's public interface
 compiler         lowers a module, and emits its functions and program

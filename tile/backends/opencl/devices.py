@@ -32,7 +32,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl import pocl_linker
+from tile.backends.opencl import pocl_linker, tuning
 from tile.backends.opencl.target import NAMED, SIMD_CPU, WARP, Capabilities
 from tile.config import config
 from tile.errors import BackendError
@@ -175,8 +175,7 @@ INSTALL = "pip install 'tile-compiler[opencl]' brings one that runs on the CPU"
 # - Optimized programs with a barrier in a branch are wrong all the same (8 of 5,440 random kernels;
 #   unoptimized, none), so they are built without optimization.
 _POCL_CPU: dict[str, Any] = {
-    "unrolled": 64,
-    "variables": 3500,
+    "tuning": tuning.POCL,
     "f16_by_bits": True,
     "inlines_kernels": True,
     "header_barriers": True,

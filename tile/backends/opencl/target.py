@@ -16,13 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tile.backends.opencl import tuning
+from tile.backends.opencl.tuning import OpenclTuning
 from tile.errors import BackendError
 from tile.ir.types import I32, U32
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
 
 WARP = 32
-FEW = 4  # fragments of up to this many registers are variables on every device
 REGISTERS = 255
 # The compute capabilities (80 is 8.0) that introduced these PTX instructions: div.rn and sqrt.rn,
 # shfl.sync, cp.async, redux.sync.
@@ -32,10 +33,9 @@ COPIES = 80
 LANE_REDUCTIONS = 80
 _INTEGERS = tuple((element, REDUCTIONS) for element in (I32, U32))
 _NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
-# CPUs whose runtime vectorizes across work-items, as Intel's does. Fragments are arrays there where
-# GPUs have registers: a large program that is fully unrolled takes minutes to build.
+# CPUs whose runtime vectorizes across work-items, as Intel's does.
 SIMD_CPU: dict[str, Any] = {
-    "unrolled": FEW,
+    "tuning": tuning.SIMD_CPU,
     "loops": "unroll 1",
     "vector_bits": 8,
     "simd_width": 16,
@@ -63,8 +63,7 @@ class Capabilities:
     assembly: int = 0
     fixed_subgroups: bool = False  # intel_reqd_sub_group_size
     c_version: tuple[int, int] = (1, 2)
-    unrolled: int = 1 << 16  # a fragment of more registers than this is an array
-    variables: int = 1 << 20  # above this many register variables in a function, `unrolled` shrinks
+    tuning: OpenclTuning = tuning.GPU
     flags: tuple[str, ...] = ()  # additional build options
     simd_width: int = 1  # work-items that run in one vector instruction
     banked: bool = True  # True if local memory has banks, each of which serves one access at a time
@@ -136,7 +135,11 @@ NAMED = {
     c.name: c
     for c in (
         Capabilities(
-            "generic", local_bytes=32 << 10, max_threads=1024, atomics64=True, unrolled=FEW
+            "generic",
+            local_bytes=32 << 10,
+            max_threads=1024,
+            atomics64=True,
+            tuning=tuning.SIMD_CPU,
         ),
         Capabilities(
             "amd",

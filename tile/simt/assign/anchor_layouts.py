@@ -124,9 +124,6 @@ class LayoutOptions:
         return default_layout(ty, self.target, self.num_warps, order)
 
 
-# The registers per thread for a small tile, at most: several threads load the same elements.
-_FEW = 8
-
 # The layout in which an operation takes each operand; None for a scalar.
 Taken = list[LinearLayout | None]
 
@@ -166,6 +163,7 @@ class _Search:
     ) -> None:
         self.function = function
         self.machine = machine
+        self.tuning = machine.target.tuning
         self.anchors = AnchorLayouts()
         self.layouts = self.anchors.of
         self.ops = list(function.walk())
@@ -277,7 +275,7 @@ class _Search:
         for op, layout in self.small.items():
             if op.defn is memory.load and op not in self.anchors.taken:
                 preferred = self.preferred.get(op.result, layout)
-                few = preferred.in_size(REGISTER) <= _FEW
+                few = preferred.in_size(REGISTER) <= self.tuning.replicated_registers
                 self.anchor(op, self.each(op, preferred if few else layout))
         self.sweep()
         for op, layout in self.small.items():
@@ -327,15 +325,16 @@ class _Search:
     ) -> float:
         taken = layout if op is None else operand_layout(op, layout)
         assert isinstance(result.type, Tile)
-        total: float = 0.0 if op is None else op_cost(op, layout)
+        total: float = 0.0 if op is None else op_cost(op, layout, self.tuning)
         depth = self.depths[result.block]
         for value in operands:
             assert isinstance(value.type, Tile)
             # A conversion outside of a loop is executed once for many iterations.
             outside = max(0, depth - self.depths[value.block])
-            total += conversion_cost(value.type, self.layouts[value], taken) / 4**outside
+            cost = conversion_cost(value.type, self.layouts[value], taken, self.tuning)
+            total += cost / self.tuning.loop_weight**outside
         if result in self.preferred:
-            total += conversion_cost(result.type, layout, self.preferred[result])
+            total += conversion_cost(result.type, layout, self.preferred[result], self.tuning)
         return total
 
     # -- operations that are not flexible

@@ -23,24 +23,22 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import maybe_layout, operand_layout
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tuning import TuningConstants
 from tile.transforms.region_utils import conversion_loc
-
-# A value that takes up to this many operations, with those of its operands, is recomputed in
-# another layout rather than converted.
-REPEATED = 24
 
 # The operations whose attribute `result` is their result's type.
 _STATING = frozenset({arith.const, arith.poison})
 
 
-def insert_conversions(function: Function, anchors: AnchorLayouts) -> None:
+def insert_conversions(function: Function, anchors: AnchorLayouts, tuning: TuningConstants) -> None:
     """Give each value of a function its layout, and convert it where another is needed."""
-    _Insertion(function, anchors).run()
+    _Insertion(function, anchors, tuning).run()
 
 
 class _Insertion:
-    def __init__(self, function: Function, anchors: AnchorLayouts) -> None:
+    def __init__(self, function: Function, anchors: AnchorLayouts, tuning: TuningConstants) -> None:
         self.function = function
+        self.recomputed_ops = tuning.recomputed_ops
         self.layouts = anchors.of
         self.taken = anchors.taken
         self.ops = list(function.walk())
@@ -88,7 +86,7 @@ class _Insertion:
         for op in self.ops:
             if op not in self.taken:
                 own = 1 + sum(effort.get(value, 0) for value in op.inputs)
-                effort.update(dict.fromkeys(op.results, min(own, REPEATED + 1)))
+                effort.update(dict.fromkeys(op.results, min(own, self.recomputed_ops + 1)))
         return effort
 
     def arguments(self, block: Block) -> None:
@@ -127,7 +125,7 @@ class _Insertion:
         first, *others = self.needed[value]
         assert op.block is not None
         following = op.next
-        copies = others if effort <= REPEATED else []
+        copies = others if effort <= self.recomputed_ops else []
         for layout in copies:
             copy = clone(op, {})
             op.block.insert(copy, following)
@@ -189,4 +187,5 @@ def _lay_out(function: Function, machine: LayoutOptions, tiling: DotTiling) -> N
     properties = memory_accesses(function, axis_info(function), machine.target)
     layouts = coalesced_layout(properties, machine.target, machine.num_warps)
     dots = replace_dots(function, machine.target, machine.num_warps, tiling)
-    insert_conversions(function, find_anchors(function, machine, layouts, dots))
+    anchors = find_anchors(function, machine, layouts, dots)
+    insert_conversions(function, anchors, machine.target.tuning)

@@ -16,7 +16,7 @@ lead from the data that one reads to the data that another reads or writes: in a
 nothing between them has to be converted. The width of a layout is the number of contiguous elements
 per thread. A wide layout that suits an aligned access makes an unaligned one, which takes its
 elements one by one, stride across lanes; a narrow layout makes the aligned access take more
-instructions. The width with the least total cost (`layout_cost.access`) is chosen.
+instructions. The width with the least total cost (`layout_cost.access_cost`) is chosen.
 
     %x = load %p    // aligned                    width 4    width 1
     %y = load %q    // one off                       2.2        3
@@ -76,7 +76,7 @@ def vector_width_of(runs: Iterable[ContiguousRun], most: int, target: SimtTarget
 def _cost(run: ContiguousRun, width: int, target: SimtTarget) -> float:
     taken = min(run.vector, width)
     apart = width if run.length > width else None
-    return access_cost(run.itemsize, taken, apart, target.warp_size)
+    return access_cost(run.itemsize, taken, apart, target)
 
 
 def connected_accesses(function: Function, accesses: Iterable[Operation]) -> dict[Operation, int]:

@@ -13,41 +13,40 @@ from tile.ir.ops import arith
 from tile.ir.types import Tile
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.target import SimtTarget
+from tile.simt.tuning import TuningConstants
 
-# The fixed cost of a conversion, however small the tile: threads synchronize.
-SYNC = 32
-# The bytes of a sector, the smallest transfer of global memory, and its cost: per issued
-# instruction, L1 delivers four sectors to a warp and requests one from L2.
-SECTOR = 32
-SECTOR_COST = 0.5
-# Instructions of an operation on one element, where it is more than one.
-_LONG = 8
+SECTOR = 32  # bytes of a sector, the smallest transfer of global memory
 _LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
 
 
-def op_cost(op: Operation, layout: LinearLayout) -> int:
+def op_cost(op: Operation, layout: LinearLayout, tuning: TuningConstants) -> int:
     """Return the cost of an operation on a tile in a layout, replicated elements included."""
-    each = _LONG if op.defn.family == "math" or op.defn in _LONG_OPS else 1
-    return each << layout.in_bits(REGISTER)
+    is_long = op.defn.family == "math" or op.defn in _LONG_OPS
+    return (tuning.long_op_cost if is_long else 1) << layout.in_bits(REGISTER)
 
 
-def conversion_cost(ty: Tile, source: LinearLayout, result: LinearLayout) -> int:
+def conversion_cost(
+    ty: Tile, source: LinearLayout, result: LinearLayout, tuning: TuningConstants
+) -> int:
     """Return the cost of a conversion between two layouts of a tile."""
     if source == result:
         return 0
-    return SYNC * _moves(source, result) + _registers(source, result) * (max(8, ty.of.bits) // 8)
+    sync = tuning.conversion_sync_cost * _moves(source, result)
+    return sync + _registers(source, result) * (max(8, ty.of.bits) // 8)
 
 
-def access_cost(itemsize: int, taken: int, apart: int | None, lanes: int) -> float:
+def access_cost(itemsize: int, taken: int, apart: int | None, target: SimtTarget) -> float:
     """Return the cost of an access to global memory, for each element of a thread.
 
     Elements are of `itemsize` bytes. Each instruction accesses `taken` contiguous elements a lane;
     those of the next lane begin `apart` elements on, or anywhere (None). An instruction costs one
-    for its issue, and `SECTOR_COST` for each sector that its warp touches.
+    for its issue, and `sector_cost` for each sector that its warp touches.
     """
     alone = max(taken * itemsize, SECTOR)
     each = alone if apart is None else min(apart * itemsize, alone)
-    return (1 + SECTOR_COST * lanes * each / SECTOR) / taken
+    sectors = target.warp_size * each / SECTOR
+    return (1 + target.tuning.sector_cost * sectors) / taken
 
 
 @lru_cache(maxsize=4096)

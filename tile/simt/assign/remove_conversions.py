@@ -23,7 +23,6 @@ a truncation or a reduction, or where another conversion follows.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, field
 
 from tile.analysis.liveness import LOOPS
@@ -44,6 +43,7 @@ from tile.simt.ops.layout_inference import (
     result_layout,
 )
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tuning import TuningConstants
 from tile.transforms.dce import remove_dead
 from tile.transforms.region_utils import (
     CONTROL_FLOW_OPS,
@@ -113,13 +113,7 @@ def _merge(block: Block, converted: dict[tuple[Value, LinearLayout], Value]) -> 
             _merge(region, dict(converted))
 
 
-# The operations that are considered for one conversion.
-REACH = 32
-# How much less a conversion costs outside the loop: it is executed once for many iterations.
-OUTSIDE = 4
-
-
-def rematerialize_backward(function: Function) -> bool:
+def rematerialize_backward(function: Function, tuning: TuningConstants) -> bool:
     """Replace conversions of values that are cheaper to recompute; return True if there was one."""
     changed = False
     for op in reversed(conversions(function)):
@@ -127,8 +121,9 @@ def rematerialize_backward(function: Function) -> bool:
             continue
         value, layout = op.inputs[0], layout_of(op.result)
         assert op.block is not None
-        plan = RematerializationPlan(op.block, op)
-        if plan.cost(value, layout) < conversion_cost(_tile(value), layout_of(value), layout):
+        plan = RematerializationPlan(tuning, op.block, op)
+        converted = conversion_cost(_tile(value), layout_of(value), layout, tuning)
+        if plan.cost(value, layout) < converted:
             op.replace_by([plan.make(value, layout)])
             changed = True
     return changed
@@ -138,13 +133,17 @@ def rematerialize_backward(function: Function) -> bool:
 class RematerializationPlan:
     """A plan to obtain values in other layouts, for one conversion or in place of several."""
 
+    tuning: TuningConstants
     block: Block  # where they are used
     instead: Operation | None = None  # the conversion that is then gone
     available: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
-    reach: int = REACH
+    reach: int = field(init=False)  # operations that may still be considered
     # The operations that are to be done in a layout; other values are converted.
     chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
     made: dict[tuple[Value, LinearLayout], Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reach = self.tuning.rematerialized_ops
 
     def cost(self, value: Value, layout: LinearLayout) -> float:
         """Return the cost to obtain a value in a layout."""
@@ -166,8 +165,8 @@ class RematerializationPlan:
         )
 
     def converted(self, value: Value, layout: LinearLayout) -> float:
-        cost = conversion_cost(_tile(value), layout_of(value), layout)
-        return cost / OUTSIDE if self.block is not value.block else cost
+        cost = conversion_cost(_tile(value), layout_of(value), layout, self.tuning)
+        return cost / self.tuning.loop_weight if self.block is not value.block else cost
 
     def computed(self, value: Value, layout: LinearLayout) -> float | None:
         """Return the cost to compute a value in a layout; None where that is impossible."""
@@ -181,8 +180,9 @@ class RematerializationPlan:
         taken = operand_layout(op, layout)
         self.reach -= 1
         # A value without other users is computed in the other layout only.
-        before = op_cost(op, layout_of(value)) if len(value.uses) == 1 else 0
-        total: float = max(0, op_cost(op, layout) - before)
+        replaced = len(value.uses) == 1
+        before = op_cost(op, layout_of(value), self.tuning) if replaced else 0
+        total: float = max(0, op_cost(op, layout, self.tuning) - before)
         for operand in op.inputs:
             if isinstance(operand.type, Tile):
                 total += self.cost(operand, taken)
@@ -234,22 +234,22 @@ def _tile(value: Value) -> Tile:
     return value.type
 
 
-def relayout_carried(function: Function) -> bool:
+def relayout_carried(function: Function, tuning: TuningConstants) -> bool:
     """Carry values in the layouts with the least to convert; return True if any changed."""
     changed = False
     for op in list(function.walk()):
         if op.defn in CONTROL_FLOW_OPS:
             for group in carried_tiles(op):
-                changed |= _move(op, group)
+                changed |= _move(op, group, tuning)
     return changed
 
 
-def _move(op: Operation, group: CarriedTile) -> bool:
+def _move(op: Operation, group: CarriedTile, tuning: TuningConstants) -> bool:
     own = layout_of(group.result)
     candidates = dict.fromkeys([own, *_candidates(group)])
     if len(candidates) == 1:
         return False
-    best = min(candidates, key=lambda layout: _cost(op, group, layout))
+    best = min(candidates, key=lambda layout: _cost(op, group, layout, tuning))
     if best == own:
         return False
     _relocate(op, group, best)
@@ -268,12 +268,14 @@ def _converts(op: Operation) -> bool:
     return op.defn is convert_layout
 
 
-def _cost(op: Operation, group: CarriedTile, layout: LinearLayout) -> float:
+def _cost(
+    op: Operation, group: CarriedTile, layout: LinearLayout, tuning: TuningConstants
+) -> float:
     """Return the cost of the conversions if a value is carried in a layout."""
-    iterations = OUTSIDE if op.defn in LOOPS else 1
+    iterations = tuning.loop_weight if op.defn in LOOPS else 1
     available = frozenset((value, layout) for value in group.values)
     arriving = [
-        (use, RematerializationPlan(_block(use), available=available))
+        (use, RematerializationPlan(tuning, _block(use), available=available))
         for use in (*group.starts, *group.ends)
     ]
     total = 0.0
@@ -284,25 +286,23 @@ def _cost(op: Operation, group: CarriedTile, layout: LinearLayout) -> float:
     rematerialized = {
         value.op for _, plan in arriving for (value, _), done in plan.chosen.items() if done
     }
-    inside = sum(_leaving(value, layout, rematerialized) for value in group.arguments)
-    return total + iterations * inside + _leaving(group.result, layout, rematerialized)
+
+    def leaving(value: Value) -> float:
+        """Return the cost to use a value that has the layout."""
+        layouts = {
+            layout_of(user.result) if _converts(user) else layout_of(value)
+            for user in value.users
+            if user not in rematerialized
+        }
+        return sum(conversion_cost(_tile(value), layout, other, tuning) for other in layouts)
+
+    return total + iterations * sum(map(leaving, group.arguments)) + leaving(group.result)
 
 
 def _block(use: Use) -> Block:
     block = use[0].block
     assert block is not None
     return block
-
-
-def _leaving(value: Value, layout: LinearLayout, rematerialized: Set[Operation | None]) -> float:
-    """Return the cost to use a value that has a layout."""
-    layouts = {
-        layout_of(user.result) if _converts(user) else layout_of(value)
-        for user in value.users
-        if user not in rematerialized
-    }
-    assert isinstance(value.type, Tile)
-    return sum(conversion_cost(value.type, layout, other) for other in layouts)
 
 
 def _relocate(op: Operation, group: CarriedTile, layout: LinearLayout) -> None:
@@ -323,19 +323,16 @@ def _relocate(op: Operation, group: CarriedTile, layout: LinearLayout) -> None:
                 user.set_operand(index, back)
 
 
-# The operations after a conversion that are considered.
-STEPS = 16
-
 _REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_region})
 
 
-def sink_conversions(function: Function) -> bool:
+def sink_conversions(function: Function, tuning: TuningConstants) -> bool:
     """Sink conversions below operations where that costs less; return True if one moved."""
     changed = False
     for op in conversions(function):
-        path = _best(op)
+        path = _best(op, tuning)
         if path:
-            _move_before(op, path)
+            _move_before(op, path, tuning)
             changed = True
     return changed
 
@@ -349,34 +346,36 @@ class _Step:
     result: LinearLayout
 
 
-def _best(convert: Operation) -> list[_Step]:
+def _best(convert: Operation, tuning: TuningConstants) -> list[_Step]:
     """Return the operations that are cheaper to do before a conversion."""
+
+    def conversion(value: Value, source: LinearLayout, result: LinearLayout) -> int:
+        return conversion_cost(_tile(value), source, result, tuning)
+
     source = convert.inputs[0]
-    before = conversion_cost(_tile(source), layout_of(source), layout_of(convert.result))
-    plan = RematerializationPlan(source.block, convert)
+    before = conversion(source, layout_of(source), layout_of(convert.result))
+    plan = RematerializationPlan(tuning, source.block, convert)
     steps: list[_Step] = []
     best, least, spent = 0, float(before), 0.0
     value, layout = convert.result, layout_of(source)
-    while len(steps) < STEPS and (user := _only_user(value)) is not None:
+    while len(steps) < tuning.crossed_ops and (user := _only_user(value)) is not None:
         if user.defn is convert_layout:
             # The two conversions merge.
             end = layout_of(user.result)
-            saved = conversion_cost(_tile(value), layout_of(value), end)
-            if spent + conversion_cost(_tile(value), layout, end) - saved < least:
+            saved = conversion(value, layout_of(value), end)
+            if spent + conversion(value, layout, end) - saved < least:
                 best = len(steps)
             break
         if not _movable(user, value):
             break
         result = result_layout(user, layout)
         others = [v for v in user.inputs if v is not value and isinstance(v.type, Tile)]
-        spent += sum(plan.cost(v, layout) - _saved(v, layout) for v in others)
-        spent += op_cost(user, layout) - op_cost(user, layout_of(value))
+        spent += sum(plan.cost(v, layout) - _saved(v, layout, tuning) for v in others)
+        spent += op_cost(user, layout, tuning) - op_cost(user, layout_of(value), tuning)
         steps.append(_Step(user, layout, result))
         value, layout = user.results[0], result
         total = spent + sum(
-            conversion_cost(_tile(v), result, layout_of(v))
-            for v in user.results
-            if isinstance(v.type, Tile)
+            conversion(v, result, layout_of(v)) for v in user.results if isinstance(v.type, Tile)
         )
         if total < least:
             best, least = len(steps), total
@@ -385,13 +384,15 @@ def _best(convert: Operation) -> list[_Step]:
     return steps[:best]
 
 
-def _saved(value: Value, layout: LinearLayout) -> int:
+def _saved(value: Value, layout: LinearLayout, tuning: TuningConstants) -> int:
     """Return the cost of the conversion that gives a value for one use, if from `layout`."""
     op = value.op
     if op is None or op.defn is not convert_layout or len(value.uses) > 1:
         return 0
     source = layout_of(op.inputs[0])
-    return conversion_cost(_tile(value), source, layout_of(value)) if source == layout else 0
+    if source != layout:
+        return 0
+    return conversion_cost(_tile(value), source, layout_of(value), tuning)
 
 
 def _only_user(value: Value) -> Operation | None:
@@ -406,10 +407,10 @@ def _movable(op: Operation, value: Value) -> bool:
     return op.defn in _REDUCTIONS or is_flexible(op)
 
 
-def _move_before(convert: Operation, steps: list[_Step]) -> None:
+def _move_before(convert: Operation, steps: list[_Step], tuning: TuningConstants) -> None:
     """Do some operations before a conversion, which then follows the last of them."""
     value = convert.inputs[0]
-    plan = RematerializationPlan(value.block, convert)
+    plan = RematerializationPlan(tuning, value.block, convert)
     converted = convert.result
     for step in steps:
         for other in dict.fromkeys(step.op.inputs):
@@ -445,10 +446,6 @@ def _set_layouts(op: Operation, layout: LinearLayout, *, last: bool) -> None:
                 user.set_operand(index, back)
 
 
-# Sweeps over a function: each may enable more rewrites in the next.
-SWEEPS = 3
-
-
 @module_pass("remove-conversions", before=Level.LAID_OUT)
 def remove_conversions(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Remove layout conversions, and shrink those that remain.
@@ -465,21 +462,21 @@ def remove_conversions(module: Module, *, target: SimtTarget = GENERIC) -> None:
         %p = convert_layout %o : <..., #b>
     """
     for function in module:
-        for _ in range(SWEEPS):
+        for _ in range(target.tuning.conversion_sweeps):  # each may enable rewrites in the next
             if not any(op.defn is convert_layout for op in function.walk()):
                 break
-            if not _sweep(function):
+            if not _sweep(function, target.tuning):
                 break
 
 
-def _sweep(function: Function) -> bool:
+def _sweep(function: Function, tuning: TuningConstants) -> bool:
     """Apply every rewrite once; return True if a change may enable more."""
     fold(function)
     hoist(function)
     merge(function)
-    changed = relayout_carried(function)
-    changed |= rematerialize_backward(function)
-    changed |= sink_conversions(function)
+    changed = relayout_carried(function, tuning)
+    changed |= rematerialize_backward(function, tuning)
+    changed |= sink_conversions(function, tuning)
     if changed:
         fold(function)
         merge(function)

@@ -145,8 +145,6 @@ _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {
 }
 
 
-PARTS = 2
-
 _MULTIPLY = ops.mma.mma
 # Operations that read memory, which dots do not write.
 _READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.ldmatrix})
@@ -174,12 +172,15 @@ def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                  yield %d, %x
     """
     for function in module:
-        bodies = [_Body(op) for op in function.walk() if op.defn in LOOPS]
+        slices = target.tuning.dot_chain_slices
+        bodies = [_Body(op, slices) for op in function.walk() if op.defn in LOOPS]
         bodies = [each for each in bodies if each.can_be_split()]
         live = liveness(function) if bodies else None
         if live is not None:
             bodies = [
-                each for each in bodies if exceeds_registers(pressure(each.loop, live), target)
+                each
+                for each in bodies
+                if exceeds_registers(pressure(each.loop, live, target), target)
             ]
         for each in bodies:
             each.split()
@@ -188,12 +189,13 @@ def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
 class _Body:
     """A loop body, its dots that are `fed` by other dots, and the operations `between` them."""
 
-    def __init__(self, loop: Operation) -> None:
+    def __init__(self, loop: Operation, slices: int) -> None:
         self.loop = loop
+        self.slices = slices
         self.ops = list(loop.regions[-1])
         self.position = {op: position for position, op in enumerate(self.ops)}
         dots = [op for op in self.ops if op.defn is _MULTIPLY]
-        self.fed = [op for op in dots if op["repeats"][2] % PARTS == 0 and self._is_fed(op)]
+        self.fed = [op for op in dots if op["repeats"][2] % self.slices == 0 and self._is_fed(op)]
         self.between = self._between() if self.fed else set()
 
     def _is_fed(self, mma: Operation) -> bool:
@@ -243,9 +245,9 @@ class _Body:
         slices = FragmentSlices(Builder.before(last), self.between)
         loads = self.loads()
         sums = {op: op["acc"] for op in self.fed}
-        for part in range(PARTS):
+        for part in range(self.slices):
             for op in self.fed:
-                sums[op] = _part(op, part, sums[op], slices)
+                sums[op] = _part(op, (part, self.slices), sums[op], slices)
         final = sums[last].op
         assert final is not None and final.block is not None
         for op in loads:
@@ -278,10 +280,11 @@ def _serves(op: Operation, quiet: Container[Operation]) -> bool:
     return op.defn in (_MULTIPLY, ops.thread.frag_shuffle) or is_registerwise(op)
 
 
-def _part(op: Operation, part: int, total: Value, slices: FragmentSlices) -> Value:
-    """Return the dot of one k-slice, added to the accumulator `total`."""
+def _part(op: Operation, part: tuple[int, int], total: Value, slices: FragmentSlices) -> Value:
+    """Return the dot of k-slice `part`, its number and how many there are, added to `total`."""
     m, n, k = op["repeats"]
-    steps = range(part * k // PARTS, (part + 1) * k // PARTS)
+    number, count = part
+    steps = range(number * k // count, (number + 1) * k // count)
     a = slices.of(op["a"], instruction_registers(op["a"], (m, k), range(m), steps))
     b = slices.of(op["b"], instruction_registers(op["b"], (n, k), range(n), steps))
     attributes = {**op.attributes, "repeats": (m, n, len(steps))}

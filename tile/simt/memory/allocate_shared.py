@@ -33,9 +33,6 @@ ALIGNMENT = 16
 # wgmma and TMA swizzle by address bits up to this.
 SWIZZLE_ALIGNMENT = 1024
 _SWIZZLED = frozenset({ops.wgmma.wgmma, ops.tma.tma_load, ops.tma.tma_store})
-# A program can use one part in so many of the shared memory without lowering occupancy: about so
-# many programs are co-resident at most.
-RESIDENT_PROGRAMS = 16
 
 
 @module_pass("allocate-shared", before=Level.LAID_OUT)
@@ -58,7 +55,8 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     for function in reversed(graph.bottom_up()):
         base = bases.get(function, 0)
         buffers, calls = _in_order(function)
-        plan = _side_by_side(buffers, base, base + target.shared_bytes // RESIDENT_PROGRAMS)
+        spare = target.shared_bytes // target.tuning.resident_programs
+        plan = _side_by_side(buffers, base, base + spare)
         if plan.peak > target.shared_bytes:
             _refuse(function, _allocate(buffers, base), base, target)
         for buffer, at in plan.offsets.items():

@@ -93,13 +93,6 @@ def split_conversion(op: Operation, cut: TileSplit) -> list[Operation]:
     return halves
 
 
-# The cost of a barrier, in instructions that move 32 bits for every lane. A conversion through
-# shared memory takes two: one after the store, and one before the memory is reused.
-BARRIER_COST = 16
-# The number of register selections that take as long as one such instruction.
-SELECTIONS_PER_SHUFFLE = 4
-
-
 @module_pass("expose-shared", before=Level.LAID_OUT)
 def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
     """Replace operations that go through shared memory by buffers, stores and loads.
@@ -151,13 +144,16 @@ def plan_tile_conversion(
     )
     if not isinstance(plan, ShufflePlan):
         return plan
-    if (
-        tile_bytes(src, bits) > target.shared_bytes // 2
-        or shuffle_cost(plan, bits) <= 2 * BARRIER_COST
-    ):
+    cost = shuffle_cost(plan, bits, target)
+    if tile_bytes(src, bits) > conversion_limit(target) or cost <= 2 * target.tuning.barrier_cost:
         return plan
     instead = through_shared(src, dst, bits, banks, has_ldmatrix=loads, has_stmatrix=stores)
-    return instead if shared_cost(instead, bits, target.banks) < shuffle_cost(plan, bits) else plan
+    return instead if shared_cost(instead, bits, target) < cost else plan
+
+
+def conversion_limit(target: SimtTarget) -> int:
+    """Return the shared memory that one conversion may take, in bytes, if it can be sliced."""
+    return target.shared_bytes // target.tuning.conversion_share
 
 
 def conversion_bytes(op: Operation, target: SimtTarget) -> int:
@@ -167,7 +163,7 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     bits = element_bits(value.type.element)
     if not isinstance(plan_tile_conversion(src, dst, bits, target), SharedConversion):
         return 0
-    most, size = target.shared_bytes // 2, tile_bytes(src, bits)
+    most, size = conversion_limit(target), tile_bytes(src, bits)
     return size if size <= most or find_split(src, dst) is None else most
 
 
@@ -182,7 +178,7 @@ def tile_bytes(layout: LinearLayout, bits: int) -> int:
     return bits // 8 << sum(width for _, width in layout.outs)
 
 
-def shuffle_cost(plan: ShufflePlan, bits: int) -> int:
+def shuffle_cost(plan: ShufflePlan, bits: int, target: SimtTarget) -> int:
     """Return the instructions of a warp for shuffles, one per 32 bits, and register selections.
 
     A lane that sends one of 2**k registers, depending on its lane number, takes k selections for
@@ -191,14 +187,14 @@ def shuffle_cost(plan: ShufflePlan, bits: int) -> int:
     words = max(1, bits // WORD_BITS)
     chosen = f2.rank(plan.send.columns) + f2.rank(plan.receive.columns)
     selections = len(plan.steps) * len(plan.packed) * words * chosen
-    return plan.shuffles * words + selections // SELECTIONS_PER_SHUFFLE
+    return plan.shuffles * words + selections // target.tuning.selections_per_shuffle
 
 
-def shared_cost(plan: SharedConversion, bits: int, banks: Banks) -> int:
+def shared_cost(plan: SharedConversion, bits: int, target: SimtTarget) -> int:
     """Return the cost of the wavefronts of a warp to store and load, and of two barriers."""
-    cost = 2 * BARRIER_COST
+    cost = 2 * target.tuning.barrier_cost
     for access in (plan.store, plan.load):
-        together = banks.lanes_together(bits * access.vector)
+        together = target.banks.lanes_together(bits * access.vector)
         cost += len(access.registers) * max(1, access.offsets.in_size(LANE) // together)
     return cost
 
@@ -210,7 +206,7 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     plan = plan_tile_conversion(src, dst, bits, target)
     if not isinstance(plan, SharedConversion):
         return
-    cut = find_split(src, dst) if tile_bytes(src, bits) > target.shared_bytes // 2 else None
+    cut = find_split(src, dst) if tile_bytes(src, bits) > conversion_limit(target) else None
     if cut is None:
         _through(op, plan.layout)
         return

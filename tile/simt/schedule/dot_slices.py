@@ -5,14 +5,13 @@ registers than it has. So it loads one k-*slice* of both at a time from shared m
 these, and adds the result to its accumulator. Shared memory is bounded, too: of an operand in
 registers one *part*, several slices, is stored at a time.
 
-    registers          accumulators + slice * (rows + columns)     at most `REGISTER_SHARE` of all
-    shared memory      part * the operand's other extents          at most 1 / `SHARED_SHARE` of all
+    registers        accumulators + slice * (rows + columns)    `slice_register_share` at most
+    shared memory    part * the operand's other extents         1 / `slice_shared_share` at most
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container
-from fractions import Fraction
 from functools import lru_cache
 
 from tile.ir.core import Operation, Value
@@ -26,10 +25,6 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.target import SimtTarget
 
-# The remaining registers are for addresses and the rest of the kernel.
-REGISTER_SHARE = Fraction(3, 4)
-# Two operands thus take at most half of the shared memory.
-SHARED_SHARE = 4
 WORD_BITS = 32
 
 # The axis of k of the `a` and the `b` operand, counted from the right.
@@ -40,19 +35,31 @@ def slice_extent(op: Operation, target: SimtTarget) -> int:
     """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
     a, b, acc = op.inputs
     return _slice_extent(
-        layout_of(acc), a.type.shape[-1], _words(a), _words(b), _words(acc), target.registers
+        layout_of(acc),
+        a.type.shape[-1],
+        _words(a),
+        _words(b),
+        _words(acc),
+        target.registers,
+        int(target.registers * target.tuning.slice_register_share),
     )
 
 
 @lru_cache(maxsize=1024)
 def _slice_extent(
-    acc: LinearLayout, k: int, a_words: int, b_words: int, acc_words: int, registers: int
+    acc: LinearLayout,
+    k: int,
+    a_words: int,
+    b_words: int,
+    acc_words: int,
+    registers: int,
+    sliced_registers: int,
 ) -> int:
     rows, columns = (layout.in_size(REGISTER) for layout in fma_operand_layouts(acc, 1))
     accumulators, each = acc.in_size(REGISTER) * acc_words, rows * a_words + columns * b_words
     if accumulators + k * each <= registers:
         return k
-    most = int(registers * REGISTER_SHARE) - accumulators
+    most = sliced_registers - accumulators
     while k > 1 and k * each > most:
         k //= 2
     return k
@@ -73,7 +80,7 @@ def is_sliced(op: Operation, target: SimtTarget) -> bool:
 def stored_extent(op: Operation, operands: Collection[int], target: SimtTarget) -> int:
     """Return the extent of k that is in shared memory at a time, for operands stored there."""
     extent, k = slice_extent(op, target), op.inputs[0].type.shape[-1]
-    most = target.shared_bytes // SHARED_SHARE
+    most = target.shared_bytes // target.tuning.slice_shared_share
     largest = max((_bytes(op.inputs[index]) for index in operands), default=0)
     while k > extent and largest > most:
         k, largest = k // 2, largest // 2

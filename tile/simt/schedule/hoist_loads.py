@@ -11,6 +11,7 @@ from tile.ir.types import Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
+from tile.simt.target import GENERIC, SimtTarget
 
 # Operations that exchange values between lanes and warps: a thread waits for the slowest.
 WAITS = frozenset(
@@ -28,13 +29,10 @@ WAITS = frozenset(
 # Effects that a load does not move across, besides operations with regions: it may read what these
 # write, and what they order, print or reject comes first.
 STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
-# The bytes of registers per thread that hoisted loads of a block may hold: more would cost more in
-# occupancy than the overlap gains.
-HELD_BYTES = 32
 
 
 @module_pass("hoist-loads", before=Level.LAID_OUT)
-def hoist_loads(module: Module) -> None:
+def hoist_loads(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Move loads, and the address computations they need, above reductions, scans and the like.
 
     Memory latency then overlaps with the synchronization. A load stays below the operations that it
@@ -47,19 +45,23 @@ def hoist_loads(module: Module) -> None:
         %y = load %q : tile<256xf32, #a>       %s = reduce %x {kind = sum}
     """
     for function in module:
-        _Hoisting(function.body).run()
+        _Hoisting(function.body, target.tuning.hoisted_load_bytes).run()
 
 
 class _Hoisting:
-    """One walk over a block whose operations are numbered."""
+    """One walk over a block whose operations are numbered.
 
-    def __init__(self, block: Block) -> None:
+    The moved loads take up to `most` bytes of a thread's registers: more would cost more in
+    occupancy than the overlap gains.
+    """
+
+    def __init__(self, block: Block, most: int) -> None:
         self.block = block
         self.ops = list(block)
         self.number = {op: number for number, op in enumerate(self.ops)}
         self.waits: list[Operation] = []  # since the last operation that loads do not pass
         self.after: dict[Operation, int] = {}  # the last operation that must precede each
-        self.left = HELD_BYTES
+        self.left = most
 
     def run(self) -> None:
         for op in self.ops:

@@ -22,13 +22,6 @@ from tile.simt.ops.layout_inference import layout_of
 from tile.simt.schedule.pipeline_loops.address_slices import registers
 from tile.simt.target import SimtTarget
 
-# Registers of a thread besides accumulators and operands: pointers, masks, counters.
-_ADDRESS_REGISTERS = 32
-# Further registers of a thread for what it computes while wgmmas are in flight.
-_OVERLAP_REGISTERS = 8
-# With this many co-resident programs, one of them always has a wgmma in flight.
-_ENOUGH_PROGRAMS = 6
-
 
 def overlap_keeps_occupancy(
     dots: Sequence[Operation], shared_bytes: int, target: SimtTarget
@@ -40,12 +33,13 @@ def overlap_keeps_occupancy(
     accumulators = sum(registers(dot.result) for dot in dots)
     in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
     computed = [registers(value) for value in in_registers if value.block is dots[0].block]
-    waiting = accumulators + _ADDRESS_REGISTERS
-    overlapped = waiting + max(computed, default=0) + _OVERLAP_REGISTERS
+    tuning = target.tuning
+    waiting = accumulators + tuning.address_registers
+    overlapped = waiting + max(computed, default=0) + tuning.overlap_registers
     if overlapped > target.registers:
         return False
     threads = target.warp_size * layout_of(dots[0].result).in_size(WARP)
-    limit = min(_ENOUGH_PROGRAMS, target.shared_bytes // max(1, shared_bytes))
+    limit = min(tuning.enough_programs, target.shared_bytes // max(1, shared_bytes))
     occupancy_waiting, occupancy_overlapped = (
         min(limit, target.register_file // (threads * count)) for count in (waiting, overlapped)
     )

@@ -22,12 +22,6 @@ from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.target import SimtTarget
 
-# Registers per thread besides those of tiles, for addresses, masks and counters: comfortably, and
-# at least. A 128 x 128 x 64 dot by 4 warps, with 224 registers of tiles, fits in 255.
-OTHER_REGISTERS = 64
-LEAST_OTHER_REGISTERS = 24
-# The bytes along k of an operand loaded from shared memory that are live at a time.
-LIVE_K_BYTES = 32
 WORD_BITS = 32
 
 _PRODUCTS = frozenset({dot_ops.dot, mma_dot, ops.mma.mma})
@@ -41,10 +35,10 @@ _READS = frozenset({convert_layout, ops.thread.ldmatrix})
 
 def exceeds_registers(tiles: int, target: SimtTarget) -> bool:
     """Return True if a thread that needs `tiles` registers for tiles would spill."""
-    return tiles + LEAST_OTHER_REGISTERS > target.registers
+    return tiles + target.tuning.least_other_registers > target.registers
 
 
-def pressure(loop: Operation, live: Liveness) -> int:
+def pressure(loop: Operation, live: Liveness, target: SimtTarget) -> int:
     """Estimate the peak number of 32-bit registers that a thread needs for tiles in a loop.
 
     The loop is one of laid-out tiles, before it is pipelined, or of fragments.
@@ -65,7 +59,7 @@ def pressure(loop: Operation, live: Liveness) -> int:
                 add(span.start, _end(value, live), tile_registers(value))
             for dot, index in dots:
                 at = live.start(dot)
-                add(at, at + 1, _at_once(value, dot, index))
+                add(at, at + 1, _at_once(value, dot, index, target.tuning.live_k_bytes))
     return max(accumulate(changes))
 
 
@@ -123,13 +117,15 @@ def _uses(value: Value) -> Iterator[tuple[Operation, int]]:
             yield user, index
 
 
-def _at_once(value: Value, dot: Operation, index: int) -> int:
-    """Return the registers of the slice of a dot operand that is live at a time."""
+def _at_once(value: Value, dot: Operation, index: int, live_bytes: int) -> int:
+    """Return the registers of the slice of a dot operand that is live at a time.
+
+    live_bytes: the bytes of the slice along k.
+    """
     ty = value.type
     if isinstance(ty, Tile):
         extent = ty.shape[K_AXES[index]]
     else:
         extent = dot["shape"][2] * dot["repeats"][2]
-    return max(
-        1, tile_registers(value) * LIVE_K_BYTES // max(extent * ty.element.itemsize, LIVE_K_BYTES)
-    )
+    whole = max(extent * ty.element.itemsize, live_bytes)
+    return max(1, tile_registers(value) * live_bytes // whole)

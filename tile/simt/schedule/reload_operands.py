@@ -14,11 +14,8 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
-from tile.simt.schedule.register_pressure import OTHER_REGISTERS, pressure, tile_registers
+from tile.simt.schedule.register_pressure import pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
-
-# The iterations of the loop whose loads for its dots shared memory is reserved for.
-ITERATIONS = 1
 
 
 @module_pass("reload-operands", before=Level.LAID_OUT)
@@ -87,9 +84,13 @@ class _Reloading:
         """Store the operands that fit in shared memory, if registers do not suffice for all."""
         loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
         ahead = 0 if self.target.cp_async_bytes else sum(map(tile_registers, loads))
-        if pressure(loop, live) + ahead + OTHER_REGISTERS <= self.target.registers:
+        tuning = self.target.tuning
+        if (
+            pressure(loop, live, self.target) + ahead + tuning.other_registers
+            <= self.target.registers
+        ):
             return
-        self.left -= ITERATIONS * sum(map(_bytes, loads))
+        self.left -= tuning.reserved_iterations * sum(map(_bytes, loads))
         for op in conversions:
             size = _bytes(op.result)
             if size <= self.left:

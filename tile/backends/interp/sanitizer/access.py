@@ -23,6 +23,7 @@ from tile.backends.interp.fault_report import (
 )
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.virtual_memory import Buffer, BufferLanes, FaultError, Memory, Strided
 from tile.faults import Check, Fault, FaultAddress
@@ -31,9 +32,6 @@ from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
 from tile.ir.types import Pointer, Scalar
-
-# Elements sampled per cell to estimate which share of it belongs to a view.
-SAMPLED = 256
 
 
 def spread_in(
@@ -71,7 +69,7 @@ def inside_of(buffer: Buffer) -> Array:
     raster = view.raster(MARGIN)
     if buffer.gaps is None:
         return raster.covered(0, view.high - view.low).astype(np.float64)
-    points = raster.sample_points(SAMPLED)
+    points = raster.sample_points(TUNING.sampled_elements)
     points = points[(points >= 0) & (points < view.high - view.low)]
     cells = raster.cell(points)
     size = raster.cells[0] * raster.cells[1]

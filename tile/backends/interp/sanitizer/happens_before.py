@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array
-
-# Limit of vector clocks that are cached, one a program.
-MAX_CACHED_VIEWS = 64
 
 
 def _times() -> array[int]:
@@ -126,7 +124,7 @@ class HappensBefore:
             return np.zeros(programs.shape, np.bool_)
         view = self._views.get(observer)
         if view is None:
-            if len(self._views) >= MAX_CACHED_VIEWS:
+            if len(self._views) >= TUNING.cached_views:
                 self._views.clear()
             view = self._views[observer] = VectorView(self.programs, acquires)
         while True:

@@ -43,14 +43,12 @@ from tile.backends.interp.sanitizer.access import (
     locate_first,
 )
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import Buffer, Memory, Strided
 from tile.faults import Check, Checks, Fault, RacingAccess
 from tile.ir.core import Operation
 from tile.tracebacks import warn
-
-# Limit of reads kept per region, at sixteen bytes each.
-MAX_EXTRA_READERS = 1 << 20
 
 
 class ExtraReaders:
@@ -63,7 +61,7 @@ class ExtraReaders:
 
     def add(self, cells: Array, records: Array) -> bool:
         """Keep reads; return False if they exceed the limit."""
-        if self._count + cells.size > MAX_EXTRA_READERS:
+        if self._count + cells.size > TUNING.extra_readers:
             return False
         self._count += cells.size
         self._cells.append(cells)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import Code
-from tile.backends.interp.launch import MAX_CHUNK, Launch, reordered_runs
+from tile.backends.interp.launch import Launch, reordered_runs
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightWgmma, Mbarriers
 from tile.backends.interp.simulator.counters import Counters
@@ -23,6 +23,7 @@ from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.verify import check_accumulators, check_supported
 from tile.backends.interp.translate import Rules, translate
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Rows
 from tile.config import config
 from tile.errors import OutOfResourcesError, UnsupportedError, stamp
@@ -123,10 +124,6 @@ def _granule(module: Module) -> int:
     return math.gcd(*sizes)
 
 
-# Limit of the shared memory of all programs of a chunk, with its records, in bytes.
-MAX_SHARED = 1 << 26
-
-
 class Chunk:
     """Programs that start together: their threads, shared memory and operations in flight."""
 
@@ -171,8 +168,8 @@ class ThreadLaunch(Launch):
     def chunks(self) -> Iterator[ProgramBatch]:
         """Yield the programs of the grid in batches of whole programs, in the configured order."""
         code = self.threads_code
-        rows = min(MAX_CHUNK, config.chunk_bytes // code.code.largest_value)
-        size = max(1, min(rows // self.threads, MAX_SHARED // code.shared_cost))
+        rows = min(TUNING.chunk_programs, config.chunk_bytes // code.code.largest_value)
+        size = max(1, min(rows // self.threads, TUNING.chunk_shared_bytes // code.shared_cost))
         order = config.interp_order
         runs = (
             np.split(np.arange(self.programs), range(size, self.programs, size))

@@ -43,11 +43,8 @@ def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
         builder.set(op, sums)
 
 
-SUMS = 8  # sums in a block
-
-
 def dot_in_loops(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a dot as loops over blocks of up to `SUMS` sums, kept in registers."""
+    """Emit a dot as loops over blocks of up to `block_sums` sums, kept in registers."""
     a, b, acc = op.inputs
     batch, m, n, k = op["sizes"]
     left, right, accumulator = (
@@ -59,7 +56,7 @@ def dot_in_loops(builder: FunctionBuilder, op: Operation) -> None:
     name = builder.names.new(op.result.name or "sums")
     builder.array(builder.carrier(op.result), name, batch * m * n)
     result = stored_array(name, batch * m * n)
-    rows = min(m, max(1, SUMS // n))
+    rows = min(m, max(1, builder.tuning.block_sums // n))
     with _maybe_loop(builder, batch, "p") as p, _maybe_loop(builder, m // rows, "i") as i:
         sums = builder.names.new("sum")
         builder.array(kind.ty, sums, rows * n)

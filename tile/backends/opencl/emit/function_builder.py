@@ -27,7 +27,6 @@ Registers = Sequence[str]
 Rule = Callable[["FunctionBuilder", Operation], None]
 
 WIDTH = 100
-SHORT = 16  # loops of up to this many iterations may be unrolled: short arrays become registers
 
 
 class FunctionBuilder:
@@ -47,7 +46,10 @@ class FunctionBuilder:
         self.values: dict[Value, Registers] = {}
         self.depth = 1
         self.known_bits = KnownBits()
-        self._selection = ArraySelection(most_unrolled(function, source.device))
+        self.tuning = source.device.tuning
+        self._selection = ArraySelection(
+            most_unrolled(function, source.device), self.tuning.recomputed_ops
+        )
         # The variables of expressions that this C block, or one around it, has computed.
         self._computed: ChainMap[tuple[object, ...], str] = ChainMap()
         self._loc: Loc | None = None
@@ -129,7 +131,7 @@ class FunctionBuilder:
         """
         variable = self.names.loop(hint)
         head, start = f"{FOR_EACH}({variable}, {count})", len(self.lines)
-        if unroll or count <= SHORT:
+        if unroll or count <= self.tuning.short_loop:
             head = f"for (uint {variable} = 0; {variable} < {count}; {variable}++)"
         self.open(head)
         yield Index.of(variable, count, step)

@@ -1,7 +1,7 @@
 """Register arrays: the registers of a long fragment, indexed by an expression of loop variables.
 
 The registers of a long fragment are the elements of an array instead of variables, and an operation
-on them is a loop. A fragment with more registers than the device's limit (`Capabilities.unrolled`)
+on them is a loop. A fragment with more registers than the device's limit (`OpenclTuning.unrolled`)
 is a register array. So is a shorter fragment that a loop over a long one indexes: the offsets of a
 long load, or the operand of a `frag_shuffle` with a long result. `ArraySelection` decides this, and
 which operations are computed at their uses.
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from tile.backends.opencl.emit.types import count_of
-from tile.backends.opencl.target import FEW, Capabilities
+from tile.backends.opencl.target import Capabilities
 from tile.codegen.unroll_fragments import terms
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
@@ -212,7 +212,6 @@ _CHEAP = frozenset(
         memory.addptr,
     }
 )
-_MOST = 8  # an expression of up to this many cheap operations is recomputed instead of stored
 _SIMPLE = re.compile(r"\w+(\[\w+\])?|-?[\w.]+")
 
 
@@ -227,17 +226,23 @@ def most_unrolled(function: Function, device: Capabilities) -> int:
     It is the device's limit, halved until the function has few enough register variables.
     """
     counts = [count_of(value.type) for op in function.walk() for value in op.results]
-    most = device.unrolled
-    while most > FEW and sum(n for n in counts if n <= most) > device.variables:
+    tuning = device.tuning
+    most = tuning.unrolled
+    while most > tuning.least_unrolled and sum(n for n in counts if n <= most) > tuning.variables:
         most //= 2
     return most
 
 
 @dataclass
 class ArraySelection:
-    """The decisions for one function. Fragments of up to `unrolled` registers are variables."""
+    """The decisions for one function.
+
+    Fragments of up to `unrolled` registers are variables. An expression of up to `recomputed_ops`
+    cheap operations is recomputed instead of stored.
+    """
 
     unrolled: int
+    recomputed_ops: int
     _arrays: dict[Value, bool] = field(default_factory=dict)
 
     def is_array(self, value: Value) -> bool:
@@ -271,7 +276,7 @@ class ArraySelection:
         users = list(op.result.users)
         if any(user.defn.terminator for user in users):
             return False  # its operands may be loop-carried variables, which the loop overwrites
-        if op.defn in _CHEAP and _is_integral(op) and cost <= _MOST:
+        if op.defn in _CHEAP and _is_integral(op) and cost <= self.recomputed_ops:
             return True
         return (
             len(op.result.uses) == 1

@@ -34,10 +34,6 @@ from tile.simt.ops.layout_inference import (
     without_register_copies,
 )
 
-# The number of register bits that a thread may have when partial results are gathered in them;
-# further bits go to lanes that hold copies, if there are any.
-GATHERED_BITS = 3
-
 
 @dataclass(frozen=True)
 class AxisOwners:
@@ -126,12 +122,13 @@ def in_register_order(layout: LinearLayout, axis: int) -> LinearLayout:
 
 
 @lru_cache(maxsize=1024)
-def nearer(layout: LinearLayout, axis: int, shuffles: bool) -> LinearLayout:
+def nearer(layout: LinearLayout, axis: int, shuffles: bool, gathered_bits: int) -> LinearLayout:
     """Return the layout with at least some of the bits of an axis near; all of them are far before.
 
     Other axes keep their owners, and threads with the same elements of those have the same elements
-    of the axis. The axis's bits go first to registers, then to lanes that hold copies. Without
-    shuffles bits in lanes are still far, so the rest stays there, or in warps, for the next call.
+    of the axis. The axis's bits go first to registers, up to `gathered_bits` of a thread, then to
+    lanes that hold copies. Without shuffles bits in lanes are still far, so the rest stays there,
+    or in warps, for the next call.
     """
     shift, bits = span(layout, axis)
     mask = _axis_mask(layout, axis)
@@ -139,7 +136,7 @@ def nearer(layout: LinearLayout, axis: int, shuffles: bool) -> LinearLayout:
     idle = [(LANE, index) for index, column in enumerate(ins[LANE]) if not column]
     if not shuffles:
         idle += [(WARP, index) for index, column in enumerate(ins[WARP]) if not column]
-    in_registers = min(bits, max(1, GATHERED_BITS - len(ins[REGISTER])))
+    in_registers = min(bits, max(1, gathered_bits - len(ins[REGISTER])))
     in_registers = max(in_registers, bits - len(idle))
     new = [unit << shift for unit in units(bits)]
     ins[REGISTER][:0] = new[:in_registers]

@@ -185,7 +185,8 @@ def _reduce(
         cut = 1 << len(far), 1 << len(near)
         xs = [permute_and_split(b, x, axis, (*near, *far), cut) for x in xs]
         xs = b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
-    gathered = nearer(layout_of(xs[0]), axis, target.shuffles)
+    gathered_bits = target.tuning.gathered_bits
+    gathered = nearer(layout_of(xs[0]), axis, target.shuffles, gathered_bits)
     return _reduce([b.convert(x, gathered) for x in xs], axis, region, b, target)
 
 
@@ -222,6 +223,7 @@ class _Scan:
         self.region = region
         self.reverse = reverse
         self.shuffles = target.shuffles
+        self.gathered_bits = target.tuning.gathered_bits
 
     def scan_along(self, xs: Sequence[Value], axis: int) -> list[Value]:
         """Return the scan along an axis, in any layout."""
@@ -242,7 +244,7 @@ class _Scan:
 
     def gathered(self, xs: Sequence[Value], axis: int) -> list[Value]:
         """Scan along an axis whose bits are all far, after making some of them near."""
-        layout = nearer(layout_of(xs[0]), axis, self.shuffles)
+        layout = nearer(layout_of(xs[0]), axis, self.shuffles, self.gathered_bits)
         return self.scan_along([self.b.convert(x, layout) for x in xs], axis)
 
     def runs(self, xs: Sequence[Value], axis: int, cut: tuple[int, int]) -> list[Value]:

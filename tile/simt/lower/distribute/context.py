@@ -210,10 +210,6 @@ def bits_of_element(ty: Type) -> int:
 
 REGISTER_BITS = 32
 
-# A tile of more registers than the machine has can be spilled, slowly; one that is larger than this
-# many times all registers is a mistake.
-MAX_OVERSUBSCRIPTION = 4
-
 # The accumulators of these stay in registers from one to the next: if there were more than
 # registers, each iteration of a loop would spill and reload nearly all of them.
 _ACCUMULATING = frozenset({ops.wgmma.wgmma, ops.mma.mma_dot})
@@ -235,7 +231,8 @@ def check_fits(ctx: Context, op: Operation) -> None:
 
 
 def _limit(ctx: Context, op: Operation) -> int:
-    return ctx.target.registers * (1 if op.defn in _ACCUMULATING else MAX_OVERSUBSCRIPTION)
+    oversubscription = 1 if op.defn in _ACCUMULATING else ctx.target.tuning.max_oversubscription
+    return ctx.target.registers * oversubscription
 
 
 def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError:

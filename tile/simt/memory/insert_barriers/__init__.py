@@ -22,13 +22,15 @@ from tile.ir.printer import print_function
 from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Structure, structure
 from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
 from tile.simt.ops import tma, wgmma
+from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tuning import TuningConstants
 
 # Operations that access shared memory through the async proxy, after a proxy fence.
 _ASYNC_PROXY = frozenset({wgmma.wgmma, tma.mbarrier_arrive_expect_tx, tma.tma_load, tma.tma_store})
 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
-def insert_barriers(module: Module) -> None:
+def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Insert a barrier before each access that could race with another thread's access.
 
     Needs the offsets that `allocate-shared` assigns. No barrier is needed between accesses in which
@@ -54,7 +56,7 @@ def insert_barriers(module: Module) -> None:
     summaries: dict[str, Summary] = {}
     for function in CallGraph(module).bottom_up():
         control_flow = structure(function, aliases[function.name])
-        solver = Solver(control_flow, summaries)
+        solver = Solver(control_flow, summaries, target.tuning)
         needed = solver.run()
         summaries[function.name] = solver.summary
         has_async_proxy = bool(control_flow.async_proxy_buffers)
@@ -115,7 +117,8 @@ def print_pending(module: Module) -> None:
     summaries: dict[str, Summary] = {}
     notes: dict[Function, _RecordingSolver] = {}
     for function in CallGraph(module).bottom_up():
-        solver = _RecordingSolver(structure(function, aliases[function.name]), summaries)
+        control_flow = structure(function, aliases[function.name])
+        solver = _RecordingSolver(control_flow, summaries, GENERIC.tuning)
         solver.run()
         summaries[function.name] = solver.summary
         notes[function] = solver
@@ -126,8 +129,10 @@ def print_pending(module: Module) -> None:
 class _RecordingSolver(Solver):
     """The walk, which records what was pending before each access in any iteration."""
 
-    def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
-        super().__init__(structure, callees)
+    def __init__(
+        self, structure: Structure, callees: Mapping[str, Summary], tuning: TuningConstants
+    ) -> None:
+        super().__init__(structure, callees, tuning)
         self.seen: dict[Operation, set[Operation]] = {}
         self.copies: dict[Operation, set[Operation]] = {}
         self.modes: dict[Operation, set[str]] = {}

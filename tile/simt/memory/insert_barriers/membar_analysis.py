@@ -46,6 +46,7 @@ from tile.simt.memory.insert_barriers.memory_effects import (
     StageIndex,
     memory_access_through,
 )
+from tile.simt.tuning import TuningConstants
 
 # An access with its stage, by the names at the current point.
 StagedAccess = tuple[Access, Stage]
@@ -250,10 +251,6 @@ def _within(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) ->
     )
 
 
-# The trip count that loops are taken to have when barriers inside and outside are compared.
-TRIP_COUNT_ESTIMATE = 8
-
-
 @dataclass
 class Summary:
     """The effects of a call: accesses that may precede any barrier, and what is pending after."""
@@ -283,17 +280,16 @@ class _LoopResult:
     needed: Needed
     after: Pending
 
-    @property
-    def cost(self) -> int:
-        return sum(TRIP_COUNT_ESTIMATE**need.depth for need in self.needed if need.barrier)
-
 
 class Solver:
     """The walk over one function, given the summaries of those that it calls."""
 
-    def __init__(self, structure: Structure, callees: Mapping[str, Summary]) -> None:
+    def __init__(
+        self, structure: Structure, callees: Mapping[str, Summary], tuning: TuningConstants
+    ) -> None:
         self.structure = structure
         self.callees = callees
+        self.trip_count = tuning.barrier_trip_count
         self.summary = Summary()
         self.depth = 0
         self.needed: Needed = []
@@ -429,17 +425,22 @@ class Solver:
         self.needed += result.needed
         return result.after.copy()
 
+    def cost(self, result: _LoopResult) -> int:
+        """Return the number of barriers that threads execute, at the estimated trip count."""
+        return sum(self.trip_count**need.depth for need in result.needed if need.barrier)
+
     def cheapest(self, loop: Loop, state: Pending) -> _LoopResult:
         """Solve a loop, with a barrier before it if that saves barriers inside."""
         plain = self.fixed_point(loop, state)
-        if not plain.cost or not (state.shared or state.memory):
+        cost = self.cost(plain)
+        if not cost or not (state.shared or state.memory):
             return plain
         after_barrier = state.copy()
         after_barrier.barrier()
         result = self.fixed_point(loop, after_barrier)
         needed = [self.barrier_before(loop.op, state), *result.needed]
         guarded = _LoopResult(needed, result.after)
-        return guarded if guarded.cost < plain.cost else plain
+        return guarded if self.cost(guarded) < cost else plain
 
     def fixed_point(self, loop: Loop, state: Pending) -> _LoopResult:
         """Solve a loop: iterate until the state at its head does not grow any more."""
@@ -458,7 +459,7 @@ class Solver:
         if not head <= lower:
             better, end = self.iteration(loop, lower)
             back = end.renamed(loop.back, stage_bases, loop.blocks)
-            if back <= lower and better.cost < result.cost:
+            if back <= lower and self.cost(better) < self.cost(result):
                 result = better
         after = result.after.renamed(loop.exit, stage_bases)
         if not loop.always_runs:

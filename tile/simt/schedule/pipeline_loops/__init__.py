@@ -148,7 +148,8 @@ def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
     if len(dots) < 2 or not prefetched:
         return None
     live = liveness(plan.loop.function)
-    return dots[-1] if exceeds_registers(pressure(plan.loop, live) + prefetched, target) else None
+    needed = pressure(plan.loop, live, target) + prefetched
+    return dots[-1] if exceeds_registers(needed, target) else None
 
 
 def _sources(loop: Operation, loads: Sequence[Operation]) -> BackwardSlice:

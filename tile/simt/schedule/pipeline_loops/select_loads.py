@@ -33,9 +33,6 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
 from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
 
-# Prefetched tiles may take one in `REGISTER_SHARE` of a thread's registers.
-REGISTER_SHARE = 3
-
 
 @dataclass(frozen=True)
 class LoopPlan:
@@ -280,7 +277,7 @@ class LoopPlanner:
 
     def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
         """Return the first of the loads, as many as there are registers for."""
-        left = self.target.registers // REGISTER_SHARE
+        left = self.target.registers // self.target.tuning.prefetch_register_share
         affordable = []
         for load in loads:
             left -= registers(load.result)

@@ -1,0 +1,116 @@
+"""Tuning constants of the SIMT lowering: numbers by which passes choose among correct programs.
+
+They are data of a target (`SimtTarget.tuning`), apart from what the machine can do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.measured import constant
+
+
+@dataclass(frozen=True)
+class TuningConstants:
+    """The constants of the SIMT lowering.
+
+    Costs are in instructions of a thread, unless another unit is named.
+    """
+
+    # -- layouts
+
+    # Fixed cost of a layout conversion between threads, however small the tile: they synchronize.
+    conversion_sync_cost: int = constant(32)
+    # Cost of a sector of global memory, where the issue of an access costs 1: for each instruction
+    # L1 delivers four sectors to a warp and requests one from L2.
+    sector_cost: float = constant(0.5, "docs/results/traffic.md: vector_add 49.5 to 92.3 %")
+    # Cost of a division, a remainder or a mathematical function on one element.
+    long_op_cost: int = constant(8)
+    # A conversion outside a loop costs this many times less than one inside: its trip count.
+    loop_weight: int = constant(4)
+    # A tile with at most this many registers a thread is loaded in the layout of its users,
+    # although several threads then load the same elements.
+    replicated_registers: int = constant(8)
+    # A value that takes up to this many operations, with those of its operands, is recomputed in
+    # another layout rather than converted when layouts are assigned.
+    recomputed_ops: int = constant(24)
+    # Operations that `remove-conversions` considers to recompute for one conversion, operations
+    # that it considers to move above one, and its sweeps over a function. They bound compile time.
+    rematerialized_ops: int = constant(32)
+    crossed_ops: int = constant(16)
+    conversion_sweeps: int = constant(3)
+
+    # -- shared memory
+
+    # Cost of a barrier, in instructions that move 32 bits for every lane. A conversion through
+    # shared memory takes two: one after the store, one before the memory is reused.
+    barrier_cost: int = constant(16)
+    # Register selections that take as long as one such instruction.
+    selections_per_shuffle: int = constant(4)
+    # A conversion takes at most 1 / `conversion_share` of shared memory, in slices if necessary.
+    conversion_share: int = constant(2)
+    # Buffers are placed side by side, which saves barriers, up to 1 / `resident_programs` of shared
+    # memory: with so little, about so many programs are co-resident anyway.
+    resident_programs: int = constant(16)
+    # Trip count of a loop when barriers inside and outside of it are compared.
+    barrier_trip_count: int = constant(8)
+
+    # -- registers
+
+    # Register bits in which a thread gathers partial results of a reduction; further bits go to
+    # lanes that hold copies, if there are any.
+    gathered_bits: int = constant(3)
+    # A tile of more than this many times all registers of a thread is refused as a mistake. One
+    # that is smaller spills.
+    max_oversubscription: int = constant(4)
+    # Registers of a thread besides those of tiles, for addresses, masks and counters: comfortably,
+    # and at least.
+    other_registers: int = constant(64, "docs/results/registers.md#spills")
+    least_other_registers: int = constant(
+        24,
+        "docs/results/registers.md#spills: a 128 x 128 x 64 dot by 4 warps, with 224 registers of "
+        "tiles, fits in 255 (ptxas 13.5)",
+    )
+    # Bytes along k of an operand loaded from shared memory that are live at a time: one k-step of
+    # mma.
+    live_k_bytes: int = constant(
+        32, "docs/notes/register-pressure.md#the-emitter: 16 registers of an operand live, not 64"
+    )
+    # Bytes of registers per thread that the hoisted loads of a block may take.
+    hoisted_load_bytes: int = constant(
+        32, "docs/results/registers.md#layer-norm: H200, 2026-11-21, 32 against 64"
+    )
+    # Slices of dots that feed dots, where registers are short.
+    dot_chain_slices: int = constant(
+        2,
+        "docs/notes/register-pressure.md#passes: ptxas 13.5, sm_75, 2026-11-22: 116 bytes of "
+        "spills with 2 slices, 920 with 4",
+    )
+    # Iterations whose loads for dots keep their shared memory when `reload-operands` takes some.
+    reserved_iterations: int = constant(1, "docs/notes/register-pressure.md#passes")
+    # An FMA dot is sliced along k so that accumulators and operands take at most this share of the
+    # registers of a thread, and each operand at most 1 / `slice_shared_share` of shared memory.
+    slice_register_share: float = constant(
+        0.75, "docs/results/registers.md#fma-dots: with and without slices, not the share"
+    )
+    slice_shared_share: int = constant(4)
+    # Tiles that are prefetched to registers take at most 1 / `prefetch_register_share` of them.
+    prefetch_register_share: int = constant(3)
+
+    # -- occupancy (`overlap_keeps_occupancy`)
+
+    # Registers of a thread besides accumulators and operands, and further ones for what it computes
+    # while wgmmas are in flight.
+    address_registers: int = constant(
+        32, "tile/simt/schedule/occupancy.py: estimated and allocated by ptxas, 2026-11-21"
+    )
+    overlap_registers: int = constant(
+        8, "tile/simt/schedule/occupancy.py: estimated and allocated by ptxas, 2026-11-21"
+    )
+    # With this many co-resident programs, one of them always has a wgmma in flight.
+    enough_programs: int = constant(
+        6, "docs/notes/attention.md: H200, 2026-11-21: of 3 programs each counts; 6 is not measured"
+    )
+
+
+TUNING = TuningConstants()
