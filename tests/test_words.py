@@ -21,6 +21,13 @@ PRIVATE = frozenset(
     """.split()
 )
 ALLOWED = {
+    "__slots__": "Python's name",
+    "ArrivalError": "the old name of an error, for users' code",
+    "MAX_FACTOR": "a factor of a product of numbers",
+    "ProductInFlightError": "the old name of an error, for users' code",
+    "ROUNDS": "rounds of the Philox cipher",
+    "cuda_home": "CUDA_HOME, NVIDIA's environment variable",
+    "hits": "pdb counts the hits of a breakpoint",
     "_product": "a product of numbers",
     "_product_bound": "a product of numbers",
     "_product_error": "the rounding error of a product of numbers",
@@ -46,13 +53,17 @@ OPENERS = re.compile(r"(What|Whether|How|Of|Where)\b")
 
 
 def names(path: Path) -> Iterator[str]:
-    """Yield the names of a file, its functions and classes, and their parameters."""
+    """Yield the names of a file, its functions, classes, parameters, attributes and variables."""
     yield path.stem
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.arg):
             yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def private_words(name: str) -> set[str]:

@@ -328,8 +328,8 @@ class FaultLog:
 
     def paragraphs(self) -> list[str]:
         """Return the numbers of faults and places, then a paragraph for each line and check."""
-        places = len(self._groups)
-        head = f"{len(self)} fault{'s' * (len(self) != 1)} at {places} place{'s' * (places != 1)}"
+        groups = len(self._groups)
+        head = f"{len(self)} fault{'s' * (len(self) != 1)} at {groups} place{'s' * (groups != 1)}"
         return [head, *map(str, self.groups)]
 
     def as_dict(self) -> dict[str, Any]:

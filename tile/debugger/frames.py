@@ -267,7 +267,7 @@ def groups(launch: SteppedLaunch) -> Iterator[ProgramGroup]:
                 batch.rows, batch, f"wait for a change of memory, at {line_of(batch)}"
             )
     for join in scheduler.joins:
-        if join.arrivals:
+        if join.waiting:
             rows = join.batch.rows[join.arrived()]
             active.append(rows)
             yield ProgramGroup(

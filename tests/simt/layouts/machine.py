@@ -32,12 +32,12 @@ def shuffle(plan: ShufflePlan, values: Any, result: Any) -> None:
     """Round by round: each lane sends one word, and reads the word that one lane sends."""
     _, lanes, warps = values.shape
     lane, warp = np.arange(lanes)[:, None], np.arange(warps)
-    send, source, receive, turn = (
+    send, source, receive, coset = (
         next(iter(layout.table().values()))
         for layout in (plan.send, plan.source, plan.receive, plan.coset)
     )
     for step in plan.steps:
-        chosen = turn == step.coset
+        chosen = coset == step.coset
         for sent, filled in plan.packed:
             word = values[send ^ step.send ^ sent, lane, warp]
             got = word[source ^ step.source, warp]

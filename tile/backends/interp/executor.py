@@ -306,7 +306,7 @@ class Executor:
             return StepResult.PARK
         if exits.reads and loop.iterations % TUNING.check_interval == 0:
             join = frame.join
-            if join is not None and not join.broken and join.arrivals:
+            if join is not None and not join.broken and join.waiting:
                 self.scheduler.close(join)
                 self.release(join)
             return StepResult.YIELD

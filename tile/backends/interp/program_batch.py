@@ -242,24 +242,24 @@ class Join:
 
     batch: ProgramBatch
     instruction: Instruction
-    arrivals: list[tuple[Rows, list[RegisterValue]]] = field(default_factory=list)
+    waiting: list[tuple[Rows, list[RegisterValue]]] = field(default_factory=list)
     count: int = 0
     broken: bool = False
 
     def arrive(self, programs: Rows, values: list[RegisterValue]) -> bool:
         """Take the results of some programs; return True if they were the last."""
         rows = np.searchsorted(self.batch.rows, programs)
-        self.arrivals.append((rows, values))
+        self.waiting.append((rows, values))
         self.count += len(programs)
         return self.count == len(self.batch)
 
     def results(self) -> list[RegisterValue]:
         """Return the results of all programs that arrived, in order of program."""
-        rows = np.concatenate([r for r, _ in self.arrivals])
+        rows = np.concatenate([r for r, _ in self.waiting])
         rank = np.argsort(np.argsort(rows))
         parts = []
         start = 0
-        for r, values in self.arrivals:
+        for r, values in self.waiting:
             parts.append((rank[start : start + len(r)], values))
             start += len(r)
         return [
@@ -269,4 +269,4 @@ class Join:
 
     def arrived(self) -> Rows:
         """Return the rows of the waiting batch that arrived."""
-        return np.sort(np.concatenate([r for r, _ in self.arrivals]))
+        return np.sort(np.concatenate([r for r, _ in self.waiting]))

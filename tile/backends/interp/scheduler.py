@@ -125,7 +125,7 @@ class Scheduler:
     def break_join(self) -> bool:
         """Break the youngest join at which programs wait; return False if there is none."""
         for join in reversed(self.joins):
-            if join.arrivals:
+            if join.waiting:
                 self.close(join)
                 self.executor.release(join)
                 return True

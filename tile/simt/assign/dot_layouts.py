@@ -33,7 +33,7 @@ from tile.simt.ops.wgmma import wgmma, wgmma_wait
 from tile.simt.target import SimtTarget
 
 _matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
-_thread_factors = lru_cache(maxsize=1024)(fma_operand_layouts)
+_fma_operand_layouts = lru_cache(maxsize=1024)(fma_operand_layouts)
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ def square_grid(extents: Sequence[int], least: Sequence[int], count: int) -> tup
 
     A sub-tile has at least `least` elements along each axis; excess workers go to the first axis.
     """
-    pieces = list(extents)
-    grid = [1] * len(pieces)
+    sub_tile = list(extents)
+    grid = [1] * len(sub_tile)
     for _ in range(count.bit_length() - 1):
-        wide = [axis for axis, size in enumerate(pieces) if size > least[axis]]
-        axis = max(wide, key=lambda axis: (pieces[axis], -axis), default=0)
-        pieces[axis] //= 2
+        wide = [axis for axis, size in enumerate(sub_tile) if size > least[axis]]
+        axis = max(wide, key=lambda axis: (sub_tile[axis], -axis), default=0)
+        sub_tile[axis] //= 2
         grid[axis] *= 2
     return tuple(grid)
 
@@ -229,7 +229,7 @@ def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTi
     result = fma_accumulator_layout(
         op.result.type.shape, target.warp_size, num_warps, tiling, target.simd_width
     )
-    return DotLayouts(_thread_factors(result, op.inputs[0].type.shape[-1]), result)
+    return DotLayouts(_fma_operand_layouts(result, op.inputs[0].type.shape[-1]), result)
 
 
 def _chained(function: Function) -> set[Operation]:

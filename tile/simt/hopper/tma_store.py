@@ -66,14 +66,14 @@ def _layout(op: Operation, through: IsThroughShared) -> LinearLayout | None:
 
 def _store(op: Operation, layout: LinearLayout) -> None:
     build = LayoutBuilder.before(op)
-    conversion, box = op["value"].op, op["ptr"].op
+    conversion, pointers = op["value"].op, op["ptr"].op
     (value,) = conversion.inputs
     assert isinstance(value.type, Tile)
     mem = build(ops.shared.local_alloc, result=Shared(value.type.dims, value.type.of, layout))
     mem.name = value.name
     build.op(ops.shared.local_store, mem, value)
-    build.op(ops.tma.tma_store, mem, *box.inputs[1:])
+    build.op(ops.tma.tma_store, mem, *pointers.inputs[1:])
     op.erase()
     conversion.erase()
-    if not box.result.uses:
-        box.erase()
+    if not pointers.result.uses:
+        pointers.erase()

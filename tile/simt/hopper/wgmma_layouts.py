@@ -166,8 +166,8 @@ def wgmma_buffer_layout(
     name = operand.value[along]
     if bits not in MN_MAJOR_BITS and name != "k":
         return None
-    piece = ty.shape[along] if name == "k" else getattr(shape, name)
-    return operand_layout_in_shared(tuple(ty.shape), bits, along, piece)
+    extent = ty.shape[along] if name == "k" else getattr(shape, name)
+    return operand_layout_in_shared(tuple(ty.shape), bits, along, extent)
 
 
 def contiguous_axis(layout: LinearLayout) -> int:

@@ -44,8 +44,8 @@ from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 def slice_axis(parent: LinearLayout, axis: int) -> LinearLayout:
     """Return the layout after a reduction along an axis: holders of a partial sum hold the sum."""
-    kept = [name for name in parent.out_dims if name != _axis(parent, axis)]
-    return _numbered(parent.select_outs(*kept))
+    outs = [name for name in parent.out_dims if name != _axis(parent, axis)]
+    return _numbered(parent.select_outs(*outs))
 
 
 def expand_axis(layout: LinearLayout, axis: int) -> LinearLayout:

@@ -10,7 +10,7 @@ from tile.ir.types import Fragment
 from tile.simt import ops
 
 # Dots whose operands and accumulators take a thread's registers.
-_PRODUCTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
+_DOTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
 # The thread's position in its program, from which it computes its indices.
 _POSITIONS = frozenset({ops.thread.thread_id, ops.thread.layout_index})
 _CHEAP = _POSITIONS | {
@@ -46,7 +46,7 @@ def rematerialize(module: Module) -> None:
     for function in module:
         for loop in [op for op in function.walk() if op.defn in LOOPS]:
             outermost = not any(outer.defn in LOOPS for outer in loop.ancestors())
-            if outermost and any(op.defn in _PRODUCTS for op in loop.walk()):
+            if outermost and any(op.defn in _DOTS for op in loop.walk()):
                 _Behind(loop).run()
 
 

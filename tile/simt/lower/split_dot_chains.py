@@ -55,7 +55,7 @@ class FragmentSlices:
     def __init__(self, build: Builder, apart: Container[Operation]) -> None:
         self.build = build
         self.apart = apart
-        self._known: dict[tuple[Value, Registers], Value] = {}
+        self._taken: dict[tuple[Value, Registers], Value] = {}
 
     def of(self, value: Value, registers: Registers) -> Value:
         """Return a fragment of some registers of a fragment, in this order."""
@@ -78,10 +78,10 @@ class FragmentSlices:
         if registers == tuple(range(count_of(value))):
             return value
         key = value, registers
-        if key not in self._known:
+        if key not in self._taken:
             with self.build.at(value.op.loc if value.op is not None else self.build.loc):
-                self._known[key] = self._made(value, registers)
-        return self._known[key]
+                self._taken[key] = self._made(value, registers)
+        return self._taken[key]
 
     def _made(self, value: Value, registers: Registers) -> Value:
         op = value.op
@@ -237,8 +237,8 @@ class _Body:
         """Return True if dots only feed other dots, and their sums are not used before the last."""
         users = [user for op in self.fed for user in op.result.users]
         end = self.position[self.fed[-1]] if self.fed else 0
-        late = all(self.position.get(user, 0) > end for user in users)
-        return late and any(op.defn is _MULTIPLY for op in self.between)
+        is_after = all(self.position.get(user, 0) > end for user in users)
+        return is_after and any(op.defn is _MULTIPLY for op in self.between)
 
     def split(self) -> None:
         last = self.fed[-1]

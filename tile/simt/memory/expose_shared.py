@@ -57,9 +57,9 @@ def find_split(src: LinearLayout, dst: LinearLayout) -> TileSplit | None:
         if column & (column - 1) == 0:
             extents, axis = _cut_at(src.shape, column.bit_length() - 1)
             order = (*(a for a in range(len(extents)) if a != axis), axis)
-            halves = [split_layout(_seen(layout, extents, order)) for layout in (src, dst)]
-            if halves[0] is not None and halves[1] is not None:
-                return TileSplit(extents, order, halves[1])
+            layouts = [split_layout(_seen(layout, extents, order)) for layout in (src, dst)]
+            if layouts[0] is not None and layouts[1] is not None:
+                return TileSplit(extents, order, layouts[1])
     return None
 
 
@@ -83,14 +83,14 @@ def split_conversion(op: Operation, cut: TileSplit) -> list[Operation]:
     build = LayoutBuilder.before(op)
     seen = build(shape.trans, build(shape.reshape, value, shape=cut.extents), order=cut.order)
     parts = build.op(shape.split, seen).results
-    halves = [
+    converted = [
         build.op(convert_layout, part, result=with_layout(part.type, cut.half)) for part in parts
     ]
-    pairs = build(shape.join, *(half.result for half in halves))
+    pairs = build(shape.join, *(half.result for half in converted))
     back = tuple(cut.order.index(axis) for axis in range(len(cut.order)))
     whole = build(shape.reshape, build(shape.trans, pairs, order=back), shape=value.type.shape)
     op.replace_by([build.convert(whole, layout_of(op.result))])
-    return halves
+    return converted
 
 
 @module_pass("expose-shared", before=Level.LAID_OUT)

@@ -105,9 +105,9 @@ def split_layout(layout: LinearLayout) -> LinearLayout | None:
     others = [c for name, columns in layout.ins for c in columns if c & 1 and c != column]
     if column not in registers or others:
         return None
-    kept = tuple(c >> 1 for c in registers if c != column)
+    remaining = tuple(c >> 1 for c in registers if c != column)
     rest = tuple((name, tuple(c >> 1 for c in columns)) for name, columns in layout.ins[1:])
-    return LinearLayout(((REGISTER, kept), *rest), layout.outs[:-1])
+    return LinearLayout(((REGISTER, remaining), *rest), layout.outs[:-1])
 
 
 def canonical_order(layout: LinearLayout, rank: int) -> LinearLayout:

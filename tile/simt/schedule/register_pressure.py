@@ -24,7 +24,7 @@ from tile.simt.target import SimtTarget
 
 WORD_BITS = 32
 
-_PRODUCTS = frozenset({dot_ops.dot, mma_dot, ops.mma.mma})
+_DOTS = frozenset({dot_ops.dot, mma_dot, ops.mma.mma})
 # Operations whose results take no registers, or those of another tile.
 _FILLED = frozenset(
     {arith.const, shape.splat, shape.broadcast, ops.thread.frag_splat, ops.thread.frag_shuffle}
@@ -93,9 +93,9 @@ def _is_filled(value: Value) -> bool:
 
 def _is_sum(value: Value) -> bool:
     """Return True if a value is the result or the accumulator operand of a dot."""
-    if value.op is not None and value.op.defn in _PRODUCTS:
+    if value.op is not None and value.op.defn in _DOTS:
         return True
-    return any(user.defn in _PRODUCTS for user, _ in value.uses)
+    return any(user.defn in _DOTS for user, _ in value.uses)
 
 
 def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
@@ -104,7 +104,7 @@ def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
     if op is None or op.defn not in _READS or op.block is not loop.regions[0]:
         return []
     uses = list(_uses(value))
-    only_operand = all(user.defn in _PRODUCTS and index < len(K_AXES) for user, index in uses)
+    only_operand = all(user.defn in _DOTS and index < len(K_AXES) for user, index in uses)
     return uses if only_operand else []
 
 

@@ -215,7 +215,7 @@ def _loop(
     body = Block([I32, acc.type], ["piece", acc.name])
     with build.into(body):
         build.op(control.yield_, next_acc(*body.args))
-    wishes = {"num_stages": 1}
-    loop = create(control.for_, [first, end, step, acc], wishes, [body], build.loc)
+    attributes = {"num_stages": 1}
+    loop = create(control.for_, [first, end, step, acc], attributes, [body], build.loc)
     loop.result.type = acc.type
     return build.block.insert(loop, build.anchor).result

@@ -323,8 +323,8 @@ def _other_bits(count: int, bits: Sequence[int]) -> list[int]:
 def _is_in_order(layout: LinearLayout, axis: int, images: Sequence[int]) -> bool:
     """Return True if `images` are all the bits of a position along an axis, in order."""
     mask = axis_mask(layout, axis)
-    moving = sum(bool(column & mask) for column in layout.columns)
-    return moving == len(images) and list(images) == [1 << bit for bit in range(moving)]
+    nonzero = sum(bool(column & mask) for column in layout.columns)
+    return nonzero == len(images) and list(images) == [1 << bit for bit in range(nonzero)]
 
 
 RULES: dict[OpDef, Rule] = {
