@@ -12,10 +12,11 @@ from tile.ir.types import F32, Scalar, Tile, with_shape
 from tile.language.core.builtin import builtin
 from tile.language.core.dtypes import spelled
 from tile.language.core.promotion import constant, describe
-from tile.language.core.static_args import compile_time, compile_time_bool, compile_time_int
+from tile.language.core.static_args import choice, compile_time, compile_time_bool, compile_time_int
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
-from tile.short_repr import short_repr
+
+PRECISIONS = {precision.value: precision for precision in Precision}
 
 
 @builtin
@@ -99,9 +100,6 @@ def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
     if name is None:
         enabled = tf32 is not None and compile_time_bool(tf32, "the allow_tf32 of tl.dot")
         return Precision.TF32 if enabled else Precision.IEEE
-    if not isinstance(name, str) or name.lower() not in list(Precision):
-        choices = ", ".join(f'"{precision.value}"' for precision in Precision)
-        raise CompilationError(
-            f"the input_precision of tl.dot is one of {choices}, not {short_repr(name)}"
-        )
-    return Precision(name.lower())
+    if isinstance(name, str):
+        name = name.lower()
+    return choice(name, "the input_precision of tl.dot", PRECISIONS, "ieee")

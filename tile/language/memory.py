@@ -13,7 +13,7 @@ from tile.ir.core import Value
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
 from tile.ir.types import Pointer, Scalar, Type, with_element
-from tile.language.core.builtin import builtin, member
+from tile.language.core.builtin import Builtin, builtin, member
 from tile.language.core.promotion import (
     Operand,
     as_number,
@@ -24,9 +24,8 @@ from tile.language.core.promotion import (
     describe,
     to_tensor,
 )
-from tile.language.core.static_args import compile_time, compile_time_bool
+from tile.language.core.static_args import choice, compile_time, compile_time_bool
 from tile.language.core.tensor import Tensor
-from tile.short_repr import short_repr
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:
@@ -77,31 +76,43 @@ def check_scalar(name: str, pointer: Tensor, **arguments: Any) -> None:
             )
 
 
-def check_shapes(name: str, pointer: Tensor, **arguments: Any) -> None:
-    """Raise `CompilationError` if an argument does not broadcast to the shape of the pointers."""
-    for parameter, x in arguments.items():
+def write_operands(
+    build: Builder, name: str, pointer: Tensor, mask: Operand | None, **values: Any
+) -> list[Value | None]:
+    """Return the pointer, the values and the mask of a write as operands.
+
+    Values are cast to the element type; they and the mask are broadcast to the pointers' shape.
+    Raises `CompilationError` if that is not possible.
+    """
+    element = pointee(name, pointer)
+    guard = as_mask(build, name, mask)
+    if not pointer.shape:
+        check_scalar(name, pointer, **values, mask=guard)
+    for parameter, x in {**values, "mask": guard}.items():
         if isinstance(x, Tensor) and common_shape(pointer.shape, x.shape) != pointer.shape:
             raise CompilationError(
                 f"{name} through pointers of shape {list(pointer.shape)} takes a {parameter} of "
-                "that shape, "
-                f"not {list(x.shape)}"
+                f"that shape, not {list(x.shape)}"
             )
+    ty = with_element(pointer.type, element)
+    tensors = [cast_to(build, x, ty, f"the {n} of {name}") for n, x in values.items()]
+    return [pointer.value, *(x.value for x in tensors), mask_operand(build, guard, pointer)]
 
 
-LOAD_CACHES = (CacheModifier.NONE, CacheModifier.CA, CacheModifier.CG, CacheModifier.CV)
-STORE_CACHES = (
-    CacheModifier.NONE,
-    CacheModifier.WB,
-    CacheModifier.CG,
-    CacheModifier.CS,
-    CacheModifier.WT,
-)
+def _caches(*modifiers: CacheModifier) -> dict[str, CacheModifier]:
+    return {"": CacheModifier.NONE, **{f".{modifier}": modifier for modifier in modifiers}}
+
+
+LOAD_CACHES = _caches(CacheModifier.CA, CacheModifier.CG, CacheModifier.CV)
+STORE_CACHES = _caches(CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModifier.WT)
 EVICTIONS = {
     "": Eviction.NONE,
     "evict_normal": Eviction.NONE,
     "evict_first": Eviction.FIRST,
     "evict_last": Eviction.LAST,
 }
+ORDERS = {order.value: order for order in Order}
+SCOPES = {scope.value: scope for scope in Scope}
 
 
 @builtin
@@ -144,7 +155,7 @@ def load(
         if other is not None and guard is not None
         else None,
         cache=_cache("tl.load", cache_modifier, LOAD_CACHES),
-        eviction=_eviction("tl.load", eviction_policy),
+        eviction=choice(eviction_policy, "the eviction_policy of tl.load", EVICTIONS, ""),
         volatile=compile_time_bool(volatile, "the volatile of tl.load"),
     )
     return Tensor(loaded)
@@ -168,86 +179,60 @@ def store(
     the pointers.
     """
     _no_boundary("tl.store", boundary_check, "")
-    element = pointee("tl.store", pointer)
-    guard = as_mask(build, "tl.store", mask)
-    if not pointer.shape:
-        check_scalar("tl.store", pointer, value=value, mask=guard)
-    check_shapes("tl.store", pointer, value=value, mask=guard)
     build.op(
         ops.store,
-        pointer.value,
-        cast_to(build, value, with_element(pointer.type, element), "the value of tl.store").value,
-        mask_operand(build, guard, pointer),
+        *write_operands(build, "tl.store", pointer, mask, value=value),
         cache=_cache("tl.store", cache_modifier, STORE_CACHES),
-        eviction=_eviction("tl.store", eviction_policy),
+        eviction=choice(eviction_policy, "the eviction_policy of tl.store", EVICTIONS, ""),
     )
 
 
 def _no_boundary(name: str, boundary_check: Any, padding_option: Any) -> None:
     if boundary_check or padding_option:
         raise CompilationError(
-            f"{name} through plain pointers does not know the bounds of the array, so it "
-            "takes neither "
-            f"`boundary_check` nor `padding_option`; give a `mask`"
+            f"{name} through plain pointers does not know the bounds of the array, so it takes "
+            "neither `boundary_check` nor `padding_option`; give a `mask`"
         )
 
 
-def _cache(name: str, modifier: Any, allowed: tuple[CacheModifier, ...]) -> CacheModifier:
-    text = compile_time(modifier, f"the cache_modifier of {name}") or ""
-    for choice in allowed:
-        if text in (f".{choice.value}", choice.value):
-            return choice
-    choices = ", ".join(f'".{choice.value}"' for choice in allowed if choice.value)
-    raise CompilationError(f'the cache_modifier of {name} is "", {choices}, not {short_repr(text)}')
+def _cache(name: str, modifier: Any, choices: dict[str, CacheModifier]) -> CacheModifier:
+    subject = f"the cache_modifier of {name}"
+    text = compile_time(modifier, subject) or ""
+    return choice(f".{text}" if f".{text}" in choices else text, subject, choices, "")
 
 
-def _eviction(name: str, policy: Any) -> Eviction:
-    text = compile_time(policy, f"the eviction_policy of {name}") or ""
-    if text not in EVICTIONS:
-        choices = ", ".join(f'"{choice}"' for choice in EVICTIONS)
-        raise CompilationError(
-            f"the eviction_policy of {name} is one of {choices}, not {short_repr(text)}"
+def _atomic(kind: RMWKind, doc: str) -> Builtin[..., Tensor]:
+    """Declare the atomic update of memory by a value of the given kind."""
+    name = f"atomic_{kind}"
+
+    def update(
+        build: Builder,
+        pointer: Tensor,
+        val: Operand,
+        mask: Operand | None = None,
+        sem: str | None = None,
+        scope: str | None = None,
+    ) -> Tensor:
+        operands = write_operands(build, f"tl.{name}", pointer, mask, val=val)
+        return Tensor(
+            build(ops.atomic_rmw, *operands, kind=kind, **_ordering(f"tl.{name}", sem, scope))
         )
-    return EVICTIONS[text]
+
+    update.__name__ = update.__qualname__ = name
+    update.__doc__ = doc
+    return member(update)
 
 
-def _update(
-    build: Builder,
-    kind: RMWKind,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None,
-    sem: str | None,
-    scope: str | None,
-) -> Tensor:
-    """Emit an atomic update of memory with `val`, cast and broadcast, where `mask` is true."""
-    name = f"tl.atomic_{kind}"
-    element = pointee(name, pointer)
-    guard = as_mask(build, name, mask)
-    if not pointer.shape:
-        check_scalar(name, pointer, val=val, mask=guard)
-    check_shapes(name, pointer, val=val, mask=guard)
-    old = build(
-        ops.atomic_rmw,
-        pointer.value,
-        cast_to(build, val, with_element(pointer.type, element), f"the val of {name}").value,
-        mask_operand(build, guard, pointer),
-        kind=kind,
-        order=_order(name, sem),
-        scope=_scope(name, scope),
-    )
-    return Tensor(old)
+def _ordering(name: str, sem: Any, scope: Any) -> dict[str, Any]:
+    """Return the memory order and the scope of an atomic operation, as attributes."""
+    return {
+        "order": choice(sem, f"the sem of {name}", ORDERS, Order.ACQ_REL),
+        "scope": choice(scope, f"the scope of {name}", SCOPES, Scope.DEVICE),
+    }
 
 
-@member
-def atomic_add(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
+atomic_add = _atomic(
+    RMWKind.ADD,
     """Add `val` to memory atomically, and return the old value.
 
     Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
@@ -256,86 +241,26 @@ def atomic_add(
     order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
     with respect to which it is atomic: "cta", "gpu" (the default) or "sys". Raises
     `CompilationError` or `TypeRuleError` for other arguments.
-    """
-    return _update(build, RMWKind.ADD, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_max(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
-    return _update(build, RMWKind.MAX, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_min(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
-    return _update(build, RMWKind.MIN, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_and(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
-    return _update(build, RMWKind.AND, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_or(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
-    return _update(build, RMWKind.OR, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_xor(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
-    return _update(build, RMWKind.XOR, pointer, val, mask, sem, scope)
-
-
-@member
-def atomic_xchg(
-    build: Builder,
-    pointer: Tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> Tensor:
-    """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
-    return _update(build, RMWKind.XCHG, pointer, val, mask, sem, scope)
+    """,
+)
+atomic_max = _atomic(
+    RMWKind.MAX, "Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."
+)
+atomic_min = _atomic(
+    RMWKind.MIN, "Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."
+)
+atomic_and = _atomic(
+    RMWKind.AND, "Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."
+)
+atomic_or = _atomic(
+    RMWKind.OR, "Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."
+)
+atomic_xor = _atomic(
+    RMWKind.XOR, "Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."
+)
+atomic_xchg = _atomic(
+    RMWKind.XCHG, "Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."
+)
 
 
 @member
@@ -353,42 +278,5 @@ def atomic_cas(
     the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
     """
     name = "tl.atomic_cas"
-    result = with_element(pointer.type, pointee(name, pointer))
-    if not pointer.shape:
-        check_scalar(name, pointer, cmp=cmp, val=val)
-    check_shapes(name, pointer, cmp=cmp, val=val)
-    old = build(
-        ops.atomic_cas,
-        pointer.value,
-        cast_to(build, cmp, result, f"the cmp of {name}").value,
-        cast_to(build, val, result, f"the val of {name}").value,
-        order=_order(name, sem),
-        scope=_scope(name, scope),
-    )
-    return Tensor(old)
-
-
-def _order(name: str, sem: Any) -> Order:
-    text = compile_time(sem, f"the sem of {name}")
-    if text is None:
-        return Order.ACQ_REL
-    if text not in list(Order):
-        raise CompilationError(
-            f"the sem of {name} is one of {_choices(Order)}, not {short_repr(text)}"
-        )
-    return Order(text)
-
-
-def _scope(name: str, scope: Any) -> Scope:
-    text = compile_time(scope, f"the scope of {name}")
-    if text is None:
-        return Scope.DEVICE
-    if text not in list(Scope):
-        raise CompilationError(
-            f"the scope of {name} is one of {_choices(Scope)}, not {short_repr(text)}"
-        )
-    return Scope(text)
-
-
-def _choices(names: type[Order] | type[Scope]) -> str:
-    return ", ".join(f'"{name.value}"' for name in names)
+    operands = write_operands(build, name, pointer, None, cmp=cmp, val=val)
+    return Tensor(build(ops.atomic_cas, *operands, **_ordering(name, sem, scope)))

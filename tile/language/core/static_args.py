@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from tile.errors import CompilationError
 from tile.ir.effects import constant_of
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import Tensor
 from tile.short_repr import short_repr
+
+T = TypeVar("T")
 
 
 def constant_value(x: Any) -> Any:
@@ -85,6 +88,19 @@ def compile_time_int(x: Any, subject: str) -> int:
 def compile_time_bool(x: Any, subject: str) -> bool:
     """Return the truth value of a compile-time value; raise `CompilationError` for others."""
     return static_truth(compile_time(x, subject), subject)
+
+
+def choice(x: Any, subject: str, choices: Mapping[str, T], default: Any) -> T:
+    """Return the choice that a compile-time text names; None names `default`.
+
+    Raises `CompilationError`, naming `subject` and the choices, for anything else.
+    """
+    value = compile_time(x, subject)
+    text = default if value is None else value
+    if not isinstance(text, str) or text not in choices:
+        words = ", ".join(f'"{word}"' for word in choices)
+        raise CompilationError(f"{subject} is one of {words}, not {short_repr(text)}")
+    return choices[text]
 
 
 def compile_time_shape(shape: Any, subject: str) -> tuple[int, ...]:
