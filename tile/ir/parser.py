@@ -14,7 +14,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -145,10 +145,17 @@ class _Parser:
         self.position += matches
         return matches
 
-    def expect(self, text: str) -> _Token:
-        if not self.at(text):
-            self.fail(f"expected `{text}`, found `{self.token.text}`")
-        return self.take()
+    def expect(self, *texts: str) -> None:
+        for text in texts:
+            if not self.accept(text):
+                self.fail(f"expected `{text}`, found `{self.token.text}`")
+
+    def until(self, close: str) -> Iterator[None]:
+        """Iterate over the items of a list with commas, up to and including `close`."""
+        while not self.accept(close):
+            yield
+            if not self.at(close):
+                self.expect(",")
 
     def expect_kind(self, kind: str, description: str) -> _Token:
         if self.token.kind != kind:
@@ -198,8 +205,7 @@ class _Parser:
         self.expect(",")
         layout, stages = self.layout(), 1
         if self.accept(","):
-            self.expect("stages")
-            self.expect("=")
+            self.expect("stages", "=")
             stages = self.integer()
         self.expect(">")
         return Shared(dims, element, layout, stages)
@@ -304,10 +310,8 @@ class _Parser:
             return self.affine_map()
         self.expect("(")
         values = []
-        while not self.accept(")"):
+        for _ in self.until(")"):
             values.append(self.attribute(annotation))
-            if not self.at(")"):
-                self.expect(",")
         return tuple(values)
 
     def affine_map(self) -> tuple[int, ...]:
@@ -316,8 +320,8 @@ class _Parser:
         if not self.at("linear"):
             offset = self.integer()
             self.expect("^")
-        start = self.expect("linear")
-        self.expect("[")
+        start = self.token
+        self.expect("linear", "[")
         images = [self.integer()]
         while self.accept(","):
             images.append(self.integer())
@@ -331,15 +335,13 @@ class _Parser:
         attributes: dict[str, Any] = {}
         if not self.accept("{"):
             return attributes
-        while not self.accept("}"):
+        for _ in self.until("}"):
             token = self.expect_kind("word", "an attribute's name")
             spec = defn.attributes.get(token.text)
             if spec is None:
                 self.fail(f"{defn.name} has no attribute `{token.text}`", token)
             self.expect("=")
             attributes[token.text] = self.attribute(spec.annotation)
-            if not self.at("}"):
-                self.expect(",")
         return attributes
 
     def location(self, start: _Token) -> Loc | None:
@@ -431,13 +433,11 @@ class _Parser:
         names: list[_Token] = []
         arg_types: list[Type] = []
         arguments: list[Argument] = []
-        while not self.accept(")"):
+        for _ in self.until(")"):
             names.append(self.expect_kind("value", "a parameter, such as %x"))
             self.expect(":")
             arg_types.append(self.type_())
             arguments.append(self.argument())
-            if not self.at(")"):
-                self.expect(",")
         results: list[Type] = []
         if self.accept("->"):
             self.expect("(")
@@ -456,8 +456,7 @@ class _Parser:
     def argument(self) -> Argument:
         if not self.accept("{"):
             return Argument()
-        self.expect("divisible")
-        self.expect("=")
+        self.expect("divisible", "=")
         token = self.token
         divisible = self.integer()
         if divisible < 1:
@@ -535,12 +534,10 @@ class _Parser:
         names: list[_Token] = []
         arg_types: list[Type] = []
         self.expect("(")
-        while not self.accept(")"):
+        for _ in self.until(")"):
             names.append(self.expect_kind("value", "an argument, such as %a"))
             self.expect(":")
             arg_types.append(self.type_())
-            if not self.at(")"):
-                self.expect(",")
         return names, arg_types
 
     def carried(self) -> tuple[list[_Token], list[Value]]:
@@ -548,12 +545,10 @@ class _Parser:
         inits: list[Value] = []
         if self.accept("iter"):
             self.expect("(")
-            while not self.accept(")"):
+            for _ in self.until(")"):
                 names.append(self.expect_kind("value", "a carried value, such as %a"))
                 self.expect("=")
                 inits.append(self.required())
-                if not self.at(")"):
-                    self.expect(",")
         return names, inits
 
     def region(self, names: Sequence[_Token], arg_types: Sequence[Type]) -> Block:

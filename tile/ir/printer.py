@@ -186,9 +186,9 @@ class _Printer:
 
     def op(self, op: Operation, depth: int) -> None:
         results = f"{self.list(op.results)} = " if op.results else ""
-        sugar = {"for": self.for_, "while": self.while_, "if": self.if_}.get(op.name)
-        if sugar is not None:
-            sugar(op, results, depth)
+        custom = {"for": self.for_, "while": self.while_, "if": self.if_}.get(op.name)
+        if custom is not None:
+            self.custom(op, results, depth, *custom(op))
             return
         operands = list(op.operands)
         while operands and operands[-1] is None:
@@ -233,40 +233,35 @@ class _Printer:
         pairs = (f"{self.name(a)} = {self.name(i)}" for a, i in zip(args, inits, strict=True))
         return f" iter({', '.join(pairs)})"
 
-    def region_end(self, op: Operation, depth: int) -> None:
+    def custom(
+        self, op: Operation, results: str, depth: int, head: str, regions: dict[str, Block]
+    ) -> None:
+        """Print an operation with custom syntax; `regions` by the keyword before their brace."""
+        text = f"{results}{head}{self.types(op)} {{{self.noted(op)}"
+        for keyword, region in regions.items():
+            self.put(depth, f"}} {keyword} {{" if keyword else text)
+            self.block(region, depth + 1)
         self.put(depth, "}" + self.attributes(op) + self.loc(op.loc))
 
-    def for_(self, op: Operation, results: str, depth: int) -> None:
-        body = op.regions[0]
+    def for_(self, op: Operation) -> tuple[str, dict[str, Block]]:
+        (body,) = op.regions
         lower, upper, step, *inits = op.operands
         bounds = f"{self.name(lower)} to {self.name(upper)} step {self.name(step)}"
-        head = f"{results}for {self.name(body.args[0])} = {bounds}"
-        head += self.carried(body.args[1:], inits)
-        self.put(depth, f"{head}{self.types(op)} {{{self.noted(op)}")
-        self.block(body, depth + 1)
-        self.region_end(op, depth)
+        head = f"for {self.name(body.args[0])} = {bounds}{self.carried(body.args[1:], inits)}"
+        return head, {"": body}
 
-    def while_(self, op: Operation, results: str, depth: int) -> None:
+    def while_(self, op: Operation) -> tuple[str, dict[str, Block]]:
         test, body = op.regions
+        head = f"while{self.carried(test.args, op.operands)}"
         # Both regions take the carried values; the text names them once for both.
-        head = f"{results}while{self.carried(test.args, op.operands)}{self.types(op)}"
-        self.put(depth, f"{head} {{{self.noted(op)}")
-        self.block(test, depth + 1)
         for outer, inner in zip(test.args, body.args, strict=True):
             self.names[inner] = self.names[outer]
-        self.put(depth, "} do {")
-        self.block(body, depth + 1)
-        self.region_end(op, depth)
+        return head, {"": test, "do": body}
 
-    def if_(self, op: Operation, results: str, depth: int) -> None:
+    def if_(self, op: Operation) -> tuple[str, dict[str, Block]]:
         then, orelse = op.regions
-        head = f"{results}if {self.list(op.operands)}{self.types(op)}"
-        self.put(depth, f"{head} {{{self.noted(op)}")
-        self.block(then, depth + 1)
-        if len(list(orelse)) > 1 or (orelse.last is not None and orelse.last.inputs):
-            self.put(depth, "} else {")
-            self.block(orelse, depth + 1)
-        self.region_end(op, depth)
+        empty = orelse.last is None or (orelse.first is orelse.last and not orelse.last.inputs)
+        return f"if {self.list(op.operands)}", {"": then} if empty else {"": then, "else": orelse}
 
 
 def _types(types: Iterable[Type]) -> str:
