@@ -151,6 +151,29 @@ def test_unknown_classes_of_devices(runtime: None) -> None:
         emitted(SCALE.format("f32", 4), "opencl:vax")
 
 
+# The lowering makes the constant masks, after canonicalization has erased stores with such a mask.
+MASKED_OFF = """
+kernel @masked_off(%x: ptr<i32>, %n: i32) {
+  %i = arange {start = 0, end = 1024} : tile<1024xi32>
+  %p = splat %x {shape = (1024)} : tile<1024xptr<i32>>
+  %q = addptr %p, %i {stride = 4} : tile<1024xptr<i32>>
+  %v = splat %n {shape = (1024)} : tile<1024xi32>
+  %c = cmp %i, %v {predicate = lt} : tile<1024xi1>
+  %f = const {value = false} : tile<1024x2xi1>
+  %m, %o = split %f : tile<1024xi1>, tile<1024xi1>
+  %w = select %m, %c, %o : tile<1024xi1>
+  store %q, %v, %m
+  store %q, %v, %w
+  return
+}
+"""
+
+
+def test_a_store_with_a_false_mask_leaves_no_loop() -> None:
+    text = emitted(MASKED_OFF)
+    assert text.endswith("uint thread = get_local_id(0);\n}\n"), text
+
+
 def test_names_never_collide() -> None:
     names = Names()
     assert names.new("x") == "x"

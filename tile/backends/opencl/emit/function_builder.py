@@ -45,6 +45,7 @@ class FunctionBuilder:
         self.lines: list[Line] = []
         self.values: dict[Value, Registers] = {}
         self.depth = 1
+        self._declaring = 0  # the lines so far that only declare variables
         self.known_bits = KnownBits()
         self.tuning = source.device.tuning
         self._selection = ArraySelection(
@@ -126,11 +127,13 @@ class FunctionBuilder:
     ) -> Iterator[Index]:
         """Emit a loop of `count` iterations; yield its variable times `step`.
 
-        The loop is one line if it fits. The runtime may unroll it if `unroll` is set or the loop is
-        short; otherwise the device's pragma (`Capabilities.loops`) decides.
+        A loop that only declares variables is dropped: the mask of its store is the literal
+        `false`. The loop is one line if it fits. The runtime may unroll it if `unroll` is set or
+        the loop is short; otherwise the device's pragma (`Capabilities.loops`) decides.
         """
         variable = self.names.loop(hint)
         head, start = f"{FOR_EACH}({variable}, {count})", len(self.lines)
+        declaring = self._declaring
         if unroll or count <= self.tuning.short_loop:
             head = f"for (uint {variable} = 0; {variable} < {count}; {variable}++)"
         self.open(head)
@@ -138,7 +141,11 @@ class FunctionBuilder:
         self._leave()
         self.names.done(variable)
         statements = self.lines[start + 1 :]
-        one_line = f"{'  ' * self.depth}{head} {statements[0].text.strip()}" if statements else ""
+        if len(statements) == self._declaring - declaring:
+            del self.lines[start:]
+            self._declaring = declaring
+            return
+        one_line = f"{'  ' * self.depth}{head} {statements[0].text.strip()}"
         if len(statements) == 1 and len(one_line) <= WIDTH:
             self.lines[start:] = [Line(one_line, statements[0].loc)]
         else:
@@ -246,7 +253,9 @@ class FunctionBuilder:
             parts = [star + name for name in names]
         else:
             parts = [f"{star}{name} = {value}" for name, value in zip(names, values, strict=True)]
+        start = len(self.lines)
         self.join_parts(base + " ", parts, ", ", ";")
+        self._declaring += len(self.lines) - start
 
     def join_parts(self, start: str, parts: Iterable[str], between: str, end: str) -> None:
         """Emit statements of several parts, as many parts per line as fit."""
