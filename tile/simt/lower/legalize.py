@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from tile.ir.builder import Builder
 from tile.ir.core import Module, OpDef, Operation, Value
+from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I1, Scalar
+from tile.ir.types import F32, I1, Scalar, with_element
 from tile.simt.target import GENERIC, NARROW, SimtTarget
 
 
@@ -61,9 +62,17 @@ EXPANSIONS: dict[OpDef, Callable[[Builder, Operation], Value]] = {
 
 def _in_f32(op: Operation) -> None:
     build = Builder.before(op)
-    wide = [build(arith.cast, value, to=F32) for value in op.inputs]
+    wide = [_widened(build, value) for value in op.inputs]
     result = build(op.defn, *wide, **op.attributes)
     if op.result.type.element in NARROW:
         result = build(arith.cast, result, to=op.result.type.element)
     op.replace_by([result])
     op.erase()
+
+
+def _widened(build: Builder, value: Value) -> Value:
+    """Extend a value to f32, which is exact; a constant stays one."""
+    number = constant_of(value)
+    if number is None:
+        return build(arith.cast, value, to=F32)
+    return build(arith.const, value=number, result=with_element(value.type, F32))
