@@ -42,7 +42,6 @@ ALLOWED = {
     "_boxes": "boxDim of TMA",
     "box_dim": "boxDim of TMA",
     "KnownBits": "LLVM's term",
-    "known_bits": "LLVM's term",
     "factor": "the factor by which a loop is unrolled",
     "loop_unroll_factor": "Triton's name",
     "Mark": "triton.testing.Mark",

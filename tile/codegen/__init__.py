@@ -1,4 +1,5 @@
 """Helpers that emitters of all backends share.
 
 unroll_fragments    fragments as lists of registers
+operand_loads       loads that stand beside the dots that use them
 """

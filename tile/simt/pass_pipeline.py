@@ -11,9 +11,11 @@ from tile.simt.lower import (
     distribute,
     guard_division,
     legalize,
+    reassociate_xor,
     rematerialize,
     split_dot_chains,
     strength_reduce_pointers,
+    xor_to_add,
 )
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
 from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
@@ -35,9 +37,11 @@ DECLARING = (
     distribute,
     guard_division,
     legalize,
+    reassociate_xor,
     rematerialize,
     split_dot_chains,
     strength_reduce_pointers,
+    xor_to_add,
     tile_pipeline,
 )
 
@@ -52,6 +56,8 @@ THREADS = (
     "split-dot-chains",
     "rematerialize",
     "strength-reduce-pointers",
+    "reassociate-xor",
+    "xor-to-add",
     "cse",
     "dce",
 )
@@ -64,7 +70,8 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
     Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
     for an option that no pass has.
     """
-    chosen = {"target": target, "keep_blocks": target.has_tma, **options}
+    chosen = {"target": target, "keep_blocks": target.has_tma, "simd_width": target.simd_width}
+    chosen |= options
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

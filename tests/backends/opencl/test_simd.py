@@ -14,13 +14,13 @@ import tile.language as tl
 from tests.backends.opencl.conftest import REASON
 from tile.backends.base import Options
 from tile.backends.opencl.compiler import emit_module
-from tile.backends.opencl.emit.known_bits import ANY, KnownBits
-from tile.backends.opencl.emit.shared import is_dot_operand
 from tile.backends.opencl.target import NAMED, SIMD_CPU
+from tile.codegen.operand_loads import is_operand_load
 from tile.ir.core import Operation
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
 from tile.simt import ops
+from tile.simt.lower.xor_to_add import ANY, KnownBits, xor_to_add
 
 CPU = replace(NAMED["generic"], name="cpu", **SIMD_CPU)
 
@@ -63,7 +63,9 @@ def factors(between: str = "", behind: str = "") -> str:
 
 
 def emitted(text: str) -> str:
-    return emit_module(parse_module(text), CPU, Options(num_warps=1))[0]
+    module = parse_module(text)
+    xor_to_add(module, simd_width=CPU.simd_width)
+    return emit_module(module, CPU, Options(num_warps=1))[0]
 
 
 def test_neighbours_differ_by_what_is_added() -> None:
@@ -98,7 +100,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
 def test_what_can_be_read_in_place(between: str, behind: str, still: bool) -> None:
     module = parse_module(factors(between, behind))
     (load,) = (op for op in module.walk() if op.defn is ops.thread.shared_load and _is(op, "a"))
-    assert is_dot_operand(load) == still
+    assert is_operand_load(load) == still
 
 
 def _is(op: Operation, name: str) -> bool:

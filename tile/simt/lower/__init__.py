@@ -8,4 +8,6 @@ split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
+reassociate_xor     one register for indices that differ by constants, where registers are short
+xor_to_add          sums instead of XORs, for compilers that vectorize
 """

@@ -18,13 +18,12 @@ from tile.backends.nvptx.emit.types import (
     llvm_type,
     number_of,
 )
-from tile.backends.nvptx.target import REGISTERS, Architecture
+from tile.backends.nvptx.target import Architecture
 from tile.ir.core import OpDef, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
-from tile.simt import ops
 
 
 def each(builder: FunctionBuilder, op: Operation, compute: Callable[..., str]) -> None:
@@ -179,37 +178,18 @@ def bitwise(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def xor(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit `xor`; where registers are short, of indices that differ by constants the base first.
-
-    (base ^ constant) ^ y becomes (base ^ y) ^ constant. The indices then share one register until
-    they are XORed with something else, such as the iteration. It costs one more instruction where
-    ptxas unrolls the loop and knows the iteration.
-    """
+    """Emit `xor`, and remember the results that differ from another register by a constant."""
     ty = llvm_type(element_of(op))
-    registers_short = any(_takes_most_registers(other) for other in op.block or ())
 
     def compute(x: str, y: str) -> str:
-        partial, offset = builder.constant_offsets.get(x, (x, 0))
-        base, constant = builder.constant_xors.get(partial, (partial, 0))
-        if not registers_short or base == x or is_literal(y):
-            return builder.new(f"xor {ty} {x}, {y}")
-        shared = builder.new(f"xor {ty} {base}, {y}")
-        result = builder.new(f"xor {ty} {shared}, {constant | offset}")
-        builder.constant_xors[result] = shared, constant | offset
+        if y == "0":
+            return x
+        result = builder.new(f"xor {ty} {x}, {y}")
+        if is_literal(y) and ty == "i32" and int(y) > 0:
+            builder.constant_xors[result] = x, int(y)
         return result
 
     each(builder, op, compute)
-
-
-def _takes_most_registers(op: Operation) -> bool:
-    """Return True for an fma_dot whose accumulator takes over half of a thread's registers.
-
-    A register has 32 bits.
-    """
-    if op.defn is not ops.mma.fma_dot:
-        return False
-    accumulator = op.result.type
-    return 2 * count_of(accumulator) * accumulator.element.bits > 32 * REGISTERS
 
 
 def negate(builder: FunctionBuilder, op: Operation) -> None:

@@ -21,15 +21,13 @@ from tile.backends.nvptx.emit.memory import (
 from tile.backends.nvptx.emit.stage_counters import stage_of
 from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.vectors import Element, pack, unpack
+from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError
-from tile.ir.core import Effect, OpDef, Operation, Value
-from tile.ir.effects import effects
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Shared
 from tile.simt import ops
-
-_READING = frozenset({ops.thread.shared_load, ops.thread.ldmatrix})
 
 MEMORY = "@tile_shared_memory"
 _ALIGNMENT = 1024  # bytes
@@ -185,7 +183,7 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
     trans = ".trans" if op["transposed"] else ""
     destination = braces(0, matrices) if matrices > 1 else "{$0}"
     name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"
-    deferred = _feeds_only_mma(op)
+    deferred = is_operand_load(op)
     registers: Registers = []
     for offset in builder.of(op.inputs[1]):
         pointer, constant = addresses.parts(offset)
@@ -198,26 +196,6 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
             builder.defer(before, loaded)
         registers += loaded
     builder.set(op, registers)
-
-
-def _feeds_only_mma(op: Operation) -> bool:
-    """Return True if all users are mma operations of this block, with no write in between."""
-    worklist, multiplies = [op.result], set()
-    while worklist:
-        for user, index in worklist.pop().uses:
-            if user.defn is ops.thread.frag_shuffle:
-                worklist.append(user.result)
-            elif user.defn is ops.mma.mma and index < 2 and user.block is op.block:
-                multiplies.add(user)
-            else:
-                return False
-    following = op.next
-    while multiplies and following is not None:
-        if following.defn not in _READING and effects(following) & ~Effect.READ:
-            return False
-        multiplies.discard(following)
-        following = following.next
-    return not multiplies
 
 
 def unpack_i32(builder: FunctionBuilder, element: Element, register: str) -> Registers:

@@ -10,7 +10,6 @@ A short fragment becomes one scalar variable per register, a long one an array.
     register_arrays   long fragments as register arrays, and loops over them
     registers         fragments and thread indices
     shuffle           shuffles within a warp
-    known_bits        known bits of integers, which turn XORs into sums
     memory, shared    accesses to global and local memory
     dot               `fma_dot`
     control           branches, loops, calls

@@ -123,17 +123,6 @@ def _bitwise(operator: str, on_bools: str) -> Rule:
     return rule
 
 
-_XOR = _bitwise("^", "!=")
-
-
-def xor(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit an XOR; on vectorizing CPUs, a sum if the operands have no bit in common."""
-    if builder.source.simd_width > 1 and builder.known_bits.disjoint(op):
-        each(builder, op, lambda x, y: f"{x} + {y}")
-    else:
-        _XOR(builder, op)
-
-
 def not_(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a bitwise not; on i1 a logical one."""
     ty = element_of(op)
@@ -383,7 +372,7 @@ RULES: dict[OpDef, Rule] = {
     arith.neg: neg,
     arith.and_: _bitwise("&", "&&"),
     arith.or_: _bitwise("|", "||"),
-    arith.xor: xor,
+    arith.xor: _bitwise("^", "!="),
     arith.not_: not_,
     arith.shl: shl,
     arith.shr: shr,

@@ -6,7 +6,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from tile.backends.opencl.emit.known_bits import KnownBits
 from tile.backends.opencl.emit.module import FOR_EACH, Line, Names, Source
 from tile.backends.opencl.emit.register_arrays import (
     ArraySelection,
@@ -46,7 +45,6 @@ class FunctionBuilder:
         self.values: dict[Value, Registers] = {}
         self.depth = 1
         self._declaring = 0  # the lines so far that only declare variables
-        self.known_bits = KnownBits()
         self.tuning = source.device.tuning
         self._selection = ArraySelection(
             most_unrolled(function, source.device), self.tuning.recomputed_ops

@@ -5,8 +5,6 @@ Asynchronous copies (PTX `cp.async`) from global to local memory are issued one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.memory import (
     LOCAL,
@@ -19,9 +17,9 @@ from tile.backends.opencl.emit.memory import (
 )
 from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
+from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import memory
 from tile.ir.types import Shared
 from tile.simt import ops
 
@@ -92,7 +90,7 @@ def _load_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
                 builder, ty, dereference(f"{buffer} + {signed(builder, offsets.at(index))}")
             )
 
-        if builder.source.device.dot_from_local and is_dot_operand(op):
+        if builder.source.device.dot_from_local and is_operand_load(op):
             builder.defer(op, element, cost=1)
         else:
             builder.compute(op, element, pure=False)
@@ -103,36 +101,6 @@ def _load_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
         return f"{buffer} + {signed(builder, offsets.at(index.down(vector)))}", "true"
 
     read_vectors(builder, op, LOCAL, step, address)
-
-
-# Operations that may stand between the load of an operand and the dot if the dot reads local memory
-# itself: they do not write, and are no barrier that makes other threads' writes visible.
-_READ_ONLY = frozenset(
-    {ops.shared.local_alloc, ops.shared.local_subview, ops.thread.shared_load, memory.load}
-)
-
-
-def is_dot_operand(op: Operation) -> bool:
-    """Return True if only dots use a loaded value, before the memory can be overwritten."""
-    users = list(_users(op))
-    if not all(user.defn is ops.mma.fma_dot for user in users):
-        return False
-    remaining, following = set(users), op.next
-    while remaining and following is not None:
-        remaining.discard(following)
-        if not (following.defn.pure or following.defn in _READ_ONLY) or following.regions:
-            break
-        following = following.next
-    return not remaining
-
-
-def _users(op: Operation) -> Iterator[Operation]:
-    """Yield the users of a fragment, also through `frag_shuffle`."""
-    for user in op.result.users:
-        if user.defn is ops.thread.frag_shuffle:
-            yield from _users(user)
-        else:
-            yield user
 
 
 def shared_store(builder: FunctionBuilder, op: Operation) -> None:

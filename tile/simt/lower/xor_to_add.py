@@ -1,19 +1,40 @@
-"""Known bits of integers: an XOR of operands without a common bit becomes a sum.
-
-A runtime that vectorizes across work-items recognizes contiguous accesses of adjacent work-items in
-a sum, but not in an XOR. Offsets in shared memory are XORs of linear maps, which mostly have
-disjoint bits.
-"""
+"""Known bits of integers: an XOR of operands without a common bit becomes a sum."""
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tile.codegen.unroll_fragments import image_bits
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.builder import Builder
+from tile.ir.core import Level, Module, OpDef, Operation, Value
 from tile.ir.ops import arith
+from tile.ir.passes import module_pass
 from tile.ir.types import I32, U32
 from tile.simt import ops
+
+
+@module_pass("xor-to-add", before=Level.THREAD)
+def xor_to_add(module: Module, *, simd_width: int = 1) -> None:
+    """Add operands of an XOR that have no bit in common, where lanes are those of SIMD vectors.
+
+    A compiler that vectorizes across lanes recognizes contiguous accesses of adjacent lanes in a
+    sum, but not in an XOR. Offsets in shared memory are XORs of linear maps, which mostly have
+    disjoint bits.
+
+        %j = and %n, %7 : i32                      %j = and %n, %7 : i32
+        %k = shl %j, %3 : i32                      %k = shl %j, %3 : i32
+        %i = layout_index {layout = #low} : i32    %i = layout_index {layout = #low} : i32
+        %x = xor %i, %k : i32                      %x = add %i, %k : i32
+    """
+    if simd_width == 1:
+        return
+    bits = KnownBits()
+    for op in [op for op in module.walk() if op.defn is arith.xor and bits.disjoint(op)]:
+        op.replace_by([Builder.before(op)(arith.add, *op.inputs)])
+        op.erase()
+
 
 ANY = (1 << 32) - 1
 # Operations whose result has no bits but those of their operands.
@@ -47,9 +68,9 @@ class KnownBits:
         if op.defn is arith.const:
             return int(op.attributes.get("value", 0)) & ANY
         if op.defn is ops.thread.layout_index:
-            return image_bits([image for _, images in op["layout"].ins for image in images])
+            return _union([image for _, images in op["layout"].ins for image in images])
         if op.defn in _UNIONS:
-            return image_bits([self.of(value, depth) for value in op.inputs])
+            return _union([self.of(value, depth) for value in op.inputs])
         if op.defn is arith.and_:
             return self.of(op.inputs[0], depth) & self.of(op.inputs[1], depth)
         if op.defn is arith.shl:
@@ -61,3 +82,7 @@ class KnownBits:
         if by.op is None or by.op.defn is not arith.const:
             return ANY
         return self.of(x, depth) << min(int(by.op["value"]) & ANY, 32) & ANY
+
+
+def _union(numbers: Iterable[int]) -> int:
+    return functools.reduce(operator.or_, numbers, 0)

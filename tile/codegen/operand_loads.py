@@ -1,0 +1,50 @@
+"""Loads of dot operands from shared memory, which emitters put beside the dots that use them.
+
+A load of a whole operand holds all of its registers until the last dot. Emitters therefore load a
+part of it where an instruction takes that part.
+"""
+
+from __future__ import annotations
+
+from tile.ir.core import Effect, Operation, Value
+from tile.ir.effects import effects
+from tile.simt import ops
+
+_DOTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
+# Operations with effects on shared memory that write none of it.
+_READ_ONLY = frozenset(
+    {ops.shared.local_alloc, ops.shared.local_subview, ops.thread.shared_load, ops.thread.ldmatrix}
+)
+
+
+def is_operand_load(load: Operation) -> bool:
+    """Return True if only dots of this block use a load, before the memory can be overwritten.
+
+    They use it as operands, also through `frag_shuffle`, and no operation between the load and the
+    last of them writes memory or is a barrier that makes other threads' writes visible.
+    """
+    dots, following = _dots(load.result), load.next
+    if dots is None:
+        return False
+    while dots and following is not None:
+        if following.defn not in _READ_ONLY and effects(following) & ~Effect.READ:
+            return False
+        dots.discard(following)
+        following = following.next
+    return not dots
+
+
+def _dots(value: Value) -> set[Operation] | None:
+    """Return the dots that take a value as an operand; None if anything else uses it."""
+    dots: set[Operation] = set()
+    for user, index in value.uses:
+        if user.defn is ops.thread.frag_shuffle:
+            through = _dots(user.result)
+            if through is None:
+                return None
+            dots |= through
+        elif user.defn in _DOTS and index < 2:
+            dots.add(user)
+        else:
+            return None
+    return dots
