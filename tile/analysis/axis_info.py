@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tile.analysis.axis_rules import RULES, AxisInfo, divisor, uniform, unknown
+from tile.analysis.axis_rules import AxisInfo, divisor, rule_of, uniform, unknown
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, OpDef, Operation, Value
@@ -139,7 +139,7 @@ class _AxisInfo(Conditional[AxisInfo]):
         )
 
     def transfer(self, op: Operation) -> Sequence[AxisInfo]:
-        rule = RULES.get(op.defn)
+        rule = rule_of(op.defn)
         if rule is None:
             return [unknown(value.type) for value in op.results]
         interval = self.ranges.of(op.results[0])

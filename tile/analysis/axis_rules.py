@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
 from tile.ir.core import OpDef, Operation
-from tile.ir.declare import OPS
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
@@ -547,7 +546,6 @@ def _poison(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
 
 
 RULES: dict[OpDef, Rule] = {
-    **{defn: _elementwise for defn in OPS if defn.elementwise},
     arith.const: _const,
     arith.add: _binary(_add),
     arith.sub: _binary(_sub),
@@ -580,3 +578,8 @@ RULES: dict[OpDef, Rule] = {
     shape.join: join,
     shape.split: split,
 }
+
+
+def rule_of(defn: OpDef) -> Rule | None:
+    """Return the rule of an operation; None for one whose result has no known properties."""
+    return RULES.get(defn, _elementwise if defn.elementwise else None)

@@ -27,6 +27,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tile.ir.core import NO_DEFAULT, AttributeSpec, Block, OpDef
@@ -55,6 +56,15 @@ class OpTable:
 
     def __iter__(self) -> Iterator[OpDef]:
         return iter(self._defns.values())
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget, after a `with` block, the operations that were declared inside of it."""
+        before = dict(self._defns)
+        try:
+            yield
+        finally:
+            self._defns = before
 
 
 OPS = OpTable()

@@ -20,6 +20,7 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -78,6 +79,15 @@ class PassTable:
 
     def __iter__(self) -> Iterator[PassDef]:
         return iter(self._defns.values())
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget, after a `with` block, the passes that were declared inside of it."""
+        before = dict(self._defns)
+        try:
+            yield
+        finally:
+            self._defns = before
 
 
 PASSES = PassTable()

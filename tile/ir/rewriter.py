@@ -6,9 +6,9 @@
         rewriter.replace(op, [value])
         return True
 
-A pattern is keyed by its root operation. It returns True if it changed the IR, and makes all
-changes through the `Rewriter`, which maintains the worklist. Patterns are tried on each operation
-in the order of their declaration, until none applies.
+A pattern is keyed by its root operation, or by a property of that. It returns True if it changed
+the IR, and makes all changes through the `Rewriter`, which maintains the worklist. Patterns are
+tried on each operation in the order of their declaration, until none applies.
 """
 
 from __future__ import annotations
@@ -28,26 +28,38 @@ MAX_REWRITES = 64
 
 
 class PatternSet:
-    """Patterns by root operation; those in `any` are tried on every operation."""
+    """Patterns by their root operations."""
 
     def __init__(self) -> None:
-        self.by_defn: dict[OpDef, list[Pattern]] = {}
-        self.any: list[Pattern] = []
+        self._declared: list[tuple[Callable[[OpDef], bool], Pattern]] = []
+        self._of: dict[OpDef, tuple[Pattern, ...]] = {}  # of the operations seen so far
 
-    def pattern(self, *defns: OpDef) -> Callable[[Pattern], Pattern]:
-        """Declare a pattern on these operations, or on every operation if none is named."""
+    def pattern(
+        self, *defns: OpDef, where: Callable[[OpDef], bool] | None = None
+    ) -> Callable[[Pattern], Pattern]:
+        """Declare a pattern on these operations and on those for which `where` holds.
+
+        Without either it is a pattern on every operation.
+        """
+        every = not defns and where is None
+
+        def matches(defn: OpDef) -> bool:
+            return every or defn in defns or (where is not None and where(defn))
 
         def declare(pattern: Pattern) -> Pattern:
-            for defn in defns:
-                self.by_defn.setdefault(defn, []).append(pattern)
-            if not defns:
-                self.any.append(pattern)
+            self._declared.append((matches, pattern))
+            self._of.clear()
             return pattern
 
         return declare
 
     def of(self, op: Operation) -> Sequence[Pattern]:
-        return (*self.any, *self.by_defn.get(op.defn, ()))
+        """Return the patterns to try on an operation, in the order of their declaration."""
+        patterns = self._of.get(op.defn)
+        if patterns is None:
+            patterns = tuple(pattern for matches, pattern in self._declared if matches(op.defn))
+            self._of[op.defn] = patterns
+        return patterns
 
 
 class Rewriter:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.ir.core import OpDef, Operation, Value
-from tile.ir.declare import OPS
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
 from tile.ir.ops import dot as dot_ops
@@ -80,7 +79,6 @@ ABSORBING: dict[OpDef, tuple[OfType, OfType]] = {
 IDEMPOTENT = (arith.and_, arith.or_, arith.min_, arith.max_)
 CANCELLING = (arith.sub, arith.xor)
 INVOLUTIONS = (arith.neg, arith.not_)
-COMMUTATIVE = tuple(defn for defn in OPS if defn.commutative)
 # Operations with (x op c) op d = x op (c op d).
 ASSOCIATIVE = (arith.add, arith.mul, arith.and_, arith.or_, arith.xor)
 EXACT: dict[OpDef, Callable[[int, int], int]] = {
@@ -102,7 +100,7 @@ def is_number(value: Value, number: Number) -> bool:
     return constant_number is not None and repr(constant_number) == repr(number)
 
 
-@CANONICAL.pattern(*COMMUTATIVE)
+@CANONICAL.pattern(where=lambda defn: defn.commutative)
 def constant_to_the_right(op: Operation, rewriter: Rewriter) -> bool:
     x, y = op.inputs
     if constant_of(x) is None or constant_of(y) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
-from tile.ir.declare import OPS
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, memory, shape
 from tile.ir.rewriter import Rewriter
@@ -11,7 +10,6 @@ from tile.ir.types import Tile
 from tile.transforms.canonicalize.patterns import CANONICAL, constant
 
 SHAPE_OPS = (shape.broadcast, shape.expand_dims, shape.flip, shape.reshape, shape.trans)
-ELEMENTWISE = (*(defn for defn in OPS if defn.elementwise), memory.addptr)
 
 
 @CANONICAL.pattern(shape.broadcast, shape.reshape)
@@ -107,7 +105,7 @@ def shape_op_of_splat(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(*ELEMENTWISE)
+@CANONICAL.pattern(memory.addptr, where=lambda defn: defn.elementwise)
 def elementwise_of_splats(op: Operation, rewriter: Rewriter) -> bool:
     """An elementwise operation on splats is a splat of the operation on the scalars."""
     ty = op.result.type

@@ -101,11 +101,15 @@ class Context(Builder):
             self.loc = op.loc
             check_fits(self, op)
             with stamp(op.loc):
-                results = self.rules.get(op.defn, not_lowered)(self, op)
+                results = self._rule(op.defn)(self, op)
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new
                 if not new.name:
                     new.name = old.name
+
+    def _rule(self, defn: OpDef) -> Rule:
+        """Return the rule of an operation; an elementwise one is cloned, if it has none."""
+        return self.rules.get(defn, Context.clone if defn.elementwise else not_lowered)
 
     def region(self, block: Block) -> Block:
         """Return a lowered region, with lowered arguments."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tile.ir.core import OpDef, Operation, Value
-from tile.ir.declare import OPS
 from tile.ir.ops import arith, debug, descriptor, memory, program, shape
 from tile.ir.ops.arith import Predicate
 from tile.simt import ops
@@ -140,7 +139,6 @@ def _count(op: Operation) -> int:
 
 
 RULES: dict[OpDef, Rule] = {
-    **{defn: clone for defn in OPS if defn.elementwise},
     arith.cmp: compare,
     arith.const: clone,
     arith.poison: clone,
