@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.ulp import ulp_distance
 from tile import backends
 from tile.backends.base import Options, Target
-from tile.ir import semantics
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 
@@ -41,7 +41,7 @@ def assert_close(actual: Array, expected: Array, ulp: float, what: str) -> None:
     assert actual.dtype == expected.dtype
     floats = actual.dtype.kind not in "iub"
     if ulp and floats:
-        distance = semantics.ulp_distance(actual, expected)
+        distance = ulp_distance(actual, expected)
         wrong = distance > ulp
     else:
         bits = f"u{actual.itemsize}"

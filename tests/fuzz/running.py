@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.fuzz.generate import Case
 from tests.fuzz.reference import evaluate
+from tests.ulp import ulp_distance
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.translate import translate
 from tile.config import config
 from tile.ir.core import Module
-from tile.ir.semantics import ulp_distance
 
 LOOSE_ULP = 64
 # Of sums of eight terms of up to 16 that cancel: each of seven additions rounds by 2^-24 of at most

@@ -240,18 +240,14 @@ def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
     if op not in "+-" or not _is_pointer(a) or not offset.dtype.is_int():
         refuse(op, a, b)
     if op == "-":
-        wide = convert(build, offset, _negatable(offset.dtype))
+        # a signed type that holds the negated values, as far as 64 bits allow
+        wide = convert(build, offset, I64 if offset.dtype in (U32, U64, I64) else I32)
         offset = Tensor(build(arith.neg, wide.value))
     elif offset.dtype.is_bool():
         offset = convert(build, offset, I32)
     pointer, offset = broadcast_together(build, a, offset)
     stride = pointer.dtype.pointee.itemsize if isinstance(pointer.dtype, Pointer) else 1
     return Tensor(build(memory.addptr, pointer.value, offset.value, stride=stride))
-
-
-def _negatable(ty: Scalar | Pointer) -> Scalar:
-    """Return a signed type that holds the negated values of `ty`, as far as 64 bits allow."""
-    return I64 if ty in (U32, U64, I64) else I32
 
 
 def _python(op: str, a: Any, b: Any) -> Any:

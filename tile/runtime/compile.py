@@ -158,12 +158,13 @@ def _check_names(
         for p in parameters
         if p.required and p.name not in typed and p.name not in constexprs
     ]
+    unknown = [name for name in dict.fromkeys([*signature, *constexprs]) if name not in names]
     messages = {
-        "it has no parameter {}": _unknown([*signature, *constexprs], names),
+        "it has no parameter {}": unknown_names(unknown, names),
         "the signature or constexprs must give {}": quoted(missing),
         "given both a type and a value: {}": quoted([n for n in typed if n in constexprs]),
         "values belong in constexprs, and the signature has types for {}": quoted(
-            _misplaced(parameters, typed)
+            [p.name for p in parameters if p.is_constexpr and p.name in typed]
         ),
     }
     problems = [text.format(listed) for text, listed in messages.items() if listed]
@@ -172,15 +173,6 @@ def _check_names(
             f"{function.name} cannot be compiled like this: {'; '.join(problems)}",
             notes=[f"it is {spell_parameters(function.name, parameters)}"],
         )
-
-
-def _unknown(names: list[str], parameters: list[str]) -> str:
-    unknown = [name for name in dict.fromkeys(names) if name not in parameters]
-    return unknown_names(unknown, parameters)
-
-
-def _misplaced(parameters: tuple[Parameter, ...], typed: Mapping[str, Any]) -> list[str]:
-    return [p.name for p in parameters if p.is_constexpr and p.name in typed]
 
 
 def _parse(name: str, text: Any) -> Leaf:

@@ -58,6 +58,51 @@ from tile.tracebacks import GENERATED, trim
 F32_MAX = float(np.finfo(np.float32).max)
 
 
+# The functions of a plan. Extents of the most frequent kind of grid are computed inline. Most calls
+# that leave the fast path pass all named arguments.
+_TEXT = """\
+def ~key({parameters}):
+    try:
+        {reads}
+        ~result = {key}
+        hash(~result)
+    except ~unreadable:
+        return None
+    return ~result
+
+def ~launch(~grid, {defaults}):
+    try:
+        if {guard}:
+            try:
+                {indented_reads}
+                ~entry = ~table.get({key})
+            except ~unreadable:
+                ~entry = None
+            if ~entry is not None:
+                ~repeat, ~kernel, ~constants = ~entry
+                if type(~grid) is not tuple and callable(~grid):
+                    ~grid = ~grid({{**~constants{constants}}})
+                if (
+                    type(~grid) is tuple and len(~grid) == 1
+                    and type(~grid[0]) is int and 1 <= ~grid[0] <= {most}
+                ):
+                    ~x, ~y, ~z = ~grid[0], 1, 1
+                else:
+                    ~x, ~y, ~z = ~grid_extents(~grid)
+                    if 0 in (~x, ~y, ~z):
+                        return ~kernel
+                if ~repeat(~x, ~y, ~z{values}):
+                    return ~kernel
+        if {all_here}:
+            return ~slow_path(~shape, ~grid, {passed})
+        ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
+        return ~slow_path(~shape, ~grid, *~args, **~named)
+    except Exception as ~error:
+        ~trim(~error)
+        raise
+"""
+
+
 class Writer:
     """Generates the functions of a plan for calls with given positional and named arguments.
 
@@ -152,55 +197,23 @@ class Writer:
         words = (*self.positional, *self.keywords)
         kinds = [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
         state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
-        guard = " and ".join([*kinds, *state, *(["~current()"] if watching else [])])
-        passed = "".join(f", {name!r}: {word}" for name, word in self.passed.items())
-        body = [
-            f"    if {guard}:",
-            "        try:",
-            *self._indented(12, self._reads),
-            f"            ~entry = ~table.get({self._key()})",
-            "        except ~unreadable:",
-            "            ~entry = None",
-            "        if ~entry is not None:",
-            "            ~repeat, ~kernel, ~constants = ~entry",
-            "            if type(~grid) is not tuple and callable(~grid):",
-            f"                ~grid = ~grid({{**~constants{passed}}})",
-            *self._extents(),
-            f"            if ~repeat({', '.join(['~x', '~y', '~z', *self._values])}):",
-            "                return ~kernel",
-            *self._slow_path(words),
-        ]
-        lines = [
-            f"def ~key({self._signature('')}):",
-            "    try:",
-            *self._indented(8, [*self._reads, *self._checks]),
-            f"        ~result = {self._key()}",
-            "        hash(~result)",
-            "    except ~unreadable:",
-            "        return None",
-            "    return ~result",
-            "",
-            f"def ~launch(~grid, {self._signature(' = ~absent')}):",
-            "    try:",
-            *self._indented(4, body),
-            "    except Exception as ~error:",
-            "        ~trim(~error)",
-            "        raise",
-        ]
-        return "\n".join(lines).replace("~", self.prefix)
-
-    def _slow_path(self, words: Sequence[str]) -> list[str]:
-        """Return the source that passes all arguments on; most calls pass all named ones."""
-        here = " and ".join(f"{word} is not ~absent" for word in words) or "True"
         passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
-        return [
-            f"    if {here}:",
-            f"        return ~slow_path(~shape, ~grid, {', '.join(passed)})",
-            f"    ~args = {_tuple(self.positional)}",
-            f"    ~named = {{{', '.join(f'{name!r}: {name}' for name in self.keywords)}}}",
-            "    ~args, ~named = ~merge(~args, ~rest, ~named, ~more)",
-            "    return ~slow_path(~shape, ~grid, *~args, **~named)",
-        ]
+        text = _TEXT.format(
+            parameters=self._signature(""),
+            defaults=self._signature(" = ~absent"),
+            reads="\n        ".join([*self._reads, *self._checks]) or "pass",
+            key=self._key(),
+            guard=" and ".join([*kinds, *state, *(["~current()"] if watching else [])]),
+            indented_reads="\n                ".join(self._reads) or "pass",
+            constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
+            most=LIMITS[0],
+            values="".join(f", {value}" for value in self._values),
+            all_here=" and ".join(f"{word} is not ~absent" for word in words) or "True",
+            passed=", ".join(passed),
+            positional=_tuple(self.positional),
+            named=", ".join(f"{name!r}: {name}" for name in self.keywords),
+        )
+        return text.replace("~", self.prefix)
 
     @property
     def prefix(self) -> str:
@@ -216,24 +229,6 @@ class Writer:
         named = [f"{word}{default}" for word in self.keywords]
         rest, more = (["*~rest"], ["**~more"]) if default else (["*"] if named else [], [])
         return ", ".join([*some, *(["/"] if some or default else []), *rest, *named, *more])
-
-    @staticmethod
-    def _indented(by: int, lines: Sequence[str]) -> list[str]:
-        return [" " * by + line for line in lines]
-
-    def _extents(self) -> list[str]:
-        """Return the source that computes the grid's extents, inline for the most frequent kind."""
-        return [
-            "            if (",
-            "                type(~grid) is tuple and len(~grid) == 1",
-            f"                and type(~grid[0]) is int and 1 <= ~grid[0] <= {LIMITS[0]}",
-            "            ):",
-            "                ~x, ~y, ~z = ~grid[0], 1, 1",
-            "            else:",
-            "                ~x, ~y, ~z = ~grid_extents(~grid)",
-            "                if 0 in (~x, ~y, ~z):",
-            "                    return ~kernel",
-        ]
 
     def _key(self) -> str:
         """Return the source of the key; usually one test shows that all addresses are aligned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
@@ -44,6 +45,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class JitOptions:
+    """The keyword arguments of `jit`."""
+
+    version: Any = None
+    repr: Callable[[Any], str] | None = None
+    launch_metadata: Callable[..., Any] | None = None
+    do_not_specialize: Sequence[str | int] | None = None
+    do_not_specialize_on_alignment: Sequence[str | int] | None = None
+    debug: bool | None = None
+    noinline: bool | None = None
+
+
 class JITFunction(DeviceFunction, Generic[P, R]):
     """A jitted function: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
@@ -53,46 +67,27 @@ class JITFunction(DeviceFunction, Generic[P, R]):
     `launch_metadata` are the arguments of `jit`.
     """
 
-    def __init__(
-        self,
-        fn: Callable[P, R],
-        *,
-        version: Any = None,
-        repr: Callable[[Any], str] | None = None,  # noqa: A002 - Triton's name
-        launch_metadata: Callable[..., Any] | None = None,
-        do_not_specialize: Sequence[str | int] | None = None,
-        do_not_specialize_on_alignment: Sequence[str | int] | None = None,
-        debug: bool | None = None,
-        noinline: bool | None = None,
-    ) -> None:
-        super().__init__(fn, noinline=bool(noinline))
-        if repr is not None and not callable(repr):
+    def __init__(self, fn: Callable[P, R], **options: Any) -> None:
+        settings = JitOptions(**options)
+        super().__init__(fn, noinline=bool(settings.noinline))
+        if settings.repr is not None and not callable(settings.repr):
             raise ArgumentTypeError(
-                f"repr of {self.name}() is a function that returns its name, not {short_repr(repr)}"
+                f"repr of {self.name}() is a function that returns its name, not "
+                f"{short_repr(settings.repr)}"
             )
-        self._options = {
-            "version": version,
-            "repr": repr,
-            "launch_metadata": launch_metadata,
-            "do_not_specialize": do_not_specialize,
-            "do_not_specialize_on_alignment": do_not_specialize_on_alignment,
-            "debug": debug,
-            "noinline": noinline,
-        }
-        self.version = version
-        self.repr = repr
-        self.launch_metadata = launch_metadata
-        self.debug = debug
+        self._options = options
+        self.version = settings.version
+        self.repr = settings.repr
+        self.launch_metadata = settings.launch_metadata
+        self.debug = settings.debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, LaunchPlan | None] = {}
         # The function that `kernel[grid]` calls, and the shape of calls that its plan handles.
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
-        self._unspecialized = self._chosen("do_not_specialize", do_not_specialize)
-        self._unaligned = self._chosen(
-            "do_not_specialize_on_alignment", do_not_specialize_on_alignment
-        )
+        self._unspecialized = self._chosen("do_not_specialize", settings)
+        self._unaligned = self._chosen("do_not_specialize_on_alignment", settings)
         if self._unspecialized or self._unaligned:
             self._rules  # noqa: B018 - unknown names raise at the decorator
 
@@ -140,8 +135,9 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             for p in self.parameters
         ]
 
-    def _chosen(self, option: str, chosen: object) -> tuple[str | int, ...]:
+    def _chosen(self, option: str, options: JitOptions) -> tuple[str | int, ...]:
         """Return names and positions of parameters, or raise `ArgumentTypeError`."""
+        chosen: object = getattr(options, option)
         if chosen is None:
             return ()
         if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):

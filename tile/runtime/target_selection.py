@@ -56,13 +56,10 @@ def target_text(values: Iterable[Any]) -> str:
 
     Raises `BackendError` if an array is in the memory of a device that no backend supports.
     """
-    inferred = next(filter(None, map(_backend_of, values)), "") if _is_open(config.backend) else ""
+    inferred = ""
+    if config.backend in ("", OPENCL):  # the arguments may decide
+        inferred = next(filter(None, map(_backend_of, values)), "")
     return qualified_target(inferred or config.backend or DEFAULT)
-
-
-def _is_open(target: str) -> bool:
-    """Return True if the arguments may decide where a launch runs."""
-    return target in ("", OPENCL)
 
 
 def target_of(values: Iterable[Any]) -> Target:

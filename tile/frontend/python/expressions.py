@@ -11,7 +11,7 @@ import builtins
 import functools
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from tile.errors import CompilationError, TileError
 from tile.frontend.python.branches import emit_if
@@ -24,6 +24,7 @@ from tile.frontend.python.lowering_context import (
     Lowering,
     Path,
     assigned_later,
+    refused,
     undefined,
 )
 from tile.frontend.python.source import DeviceFunction
@@ -323,15 +324,6 @@ def formatted(low: Lowering, node: ast.FormattedValue) -> str:
     except Exception as error:
         with low.errors_at(node.value):
             raise failed(f"{describe(value)} cannot be formatted as `{form}`", error) from error
-
-
-def refused(message: str) -> Expression:
-    """Return the rule for an expression that is not part of the language."""
-
-    def rule(low: Lowering, node: ast.expr) -> NoReturn:
-        low.fail(node, message)
-
-    return rule
 
 
 CONVERSIONS: Mapping[int, Callable[[object], str]] = {

@@ -227,7 +227,8 @@ def remove_arguments(block: Block, removed: set[Value]) -> None:
 def changed_type(c: Carried, end: Entry) -> CompilationError:
     """Return the error for a name whose type at the end of a loop's body differs from before."""
     if isinstance(end, Conflict):
-        end = end.second if same_types(end.first.value, c.init) else end.first
+        unchanged = describe(end.first.value) == describe(c.init)
+        end = end.second if unchanged else end.first
     if isinstance(end, Partial):
         return end.error(c.name, end.loc)
     before, after = describe(c.init), describe(end.value)
@@ -240,11 +241,6 @@ def changed_type(c: Carried, end: Entry) -> CompilationError:
             remedy(c.name, c.init, end.value),
         ],
     )
-
-
-def same_types(a: object, b: object) -> bool:
-    """Return True if messages describe two values alike."""
-    return describe(a) == describe(b)
 
 
 def remedy(name: str, before: object, after: object) -> str:

@@ -132,6 +132,15 @@ Expression = Callable[["Lowering", Any], object]
 Statement = Callable[["Lowering", Any], None]
 
 
+def refused(message: str) -> Callable[[Lowering, Any], NoReturn]:
+    """Return the rule for an expression or statement that is not part of the language."""
+
+    def rule(low: Lowering, node: ast.expr | ast.stmt) -> NoReturn:
+        low.fail(node, message)
+
+    return rule
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """The early exits that the path to this point may have taken: compile-time bools or i1 values.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NoReturn
 
 from tile.errors import CompilationError
 from tile.frontend.python.assignment import annotated, assign, augmented
@@ -13,7 +12,14 @@ from tile.frontend.python.branches import guard, if_else
 from tile.frontend.python.debug_info import emit_statement_step
 from tile.frontend.python.expressions import truth
 from tile.frontend.python.loops import for_, while_loop
-from tile.frontend.python.lowering_context import Binding, Flow, LiveOut, Lowering, Statement
+from tile.frontend.python.lowering_context import (
+    Binding,
+    Flow,
+    LiveOut,
+    Lowering,
+    Statement,
+    refused,
+)
 from tile.frontend.python.value_trees import compile_time_only, describe
 from tile.language import debug
 from tile.language.core.static_args import constant_value, static_truth
@@ -99,15 +105,6 @@ def assert_(low: Lowering, node: ast.Assert) -> None:
         message = None if node.msg is None else low.expression(node.msg)
         text = "" if message is None else f": {compile_time_only(message, 'a message')}"
         raise CompilationError(f"assertion failed{text}", loc=low.loc(node.test))
-
-
-def refused(message: str) -> Statement:
-    """Return the rule for a statement that is not part of the language."""
-
-    def rule(low: Lowering, node: ast.stmt) -> NoReturn:
-        low.fail(node, message)
-
-    return rule
 
 
 ASYNC = "`async` is not supported in a kernel: each program runs from start to end"

@@ -14,7 +14,6 @@ from tile.ir.semantics.arith import (
     absolute,
     add,
     and_,
-    clamp,
     cmp,
     div,
     maximum,
@@ -33,13 +32,11 @@ from tile.ir.semantics.arith import (
 )
 from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, widen
 from tile.ir.semantics.dot import dot, round_to_tf32, truncate_mantissa
-from tile.ir.semantics.dtype_tables import quiet, ulp_distance
+from tile.ir.semantics.dtype_tables import quiet
 from tile.ir.semantics.math import elementwise, erf_f32, erf_f64, fma, rsqrt
 from tile.ir.semantics.reduce import Combine, argreduce, reduce, reduce_region, scan, scan_region
 from tile.ir.semantics.shape import (
     arange,
-    broadcast_to,
-    expand_dims,
     flip,
     gather,
     histogram,
@@ -47,7 +44,6 @@ from tile.ir.semantics.shape import (
     permute,
     reshape,
     sort,
-    splat,
     split,
 )
 from tile.ir.types import Array, Dtype, numpy_dtype, scalar_of
@@ -62,9 +58,7 @@ __all__ = [
     "arange",
     "argreduce",
     "bitcast",
-    "broadcast_to",
     "cast",
-    "clamp",
     "cmp",
     "constant",
     "conversion",
@@ -73,7 +67,6 @@ __all__ = [
     "elementwise",
     "erf_f32",
     "erf_f64",
-    "expand_dims",
     "flip",
     "fma",
     "gather",
@@ -103,11 +96,9 @@ __all__ = [
     "shl",
     "shr",
     "sort",
-    "splat",
     "split",
     "sub",
     "truncate_mantissa",
-    "ulp_distance",
     "widen",
     "xor",
 ]

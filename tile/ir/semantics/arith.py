@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.semantics.cast import MANY, through_f32, widen
+from tile.ir.semantics.cast import MANY, same, through_f32, widen
 from tile.ir.semantics.dtype_tables import (
     BF16,
     BITS,
@@ -100,11 +100,6 @@ def maximum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
     return _MAX[propagate_nan][x.dtype](x, y)
 
 
-def clamp(x: Array, lo: Array, hi: Array, propagate_nan: bool = False) -> Array:
-    """Return minimum(maximum(x, lo), hi): `lo` for a NaN, or NaN with `propagate_nan`."""
-    return minimum(maximum(x, lo, propagate_nan), hi, propagate_nan)
-
-
 def mulhi(x: Array, y: Array) -> Array:
     """Return the high half of the double-width product of two integers."""
     return _MULHI[x.dtype](x, y)
@@ -141,10 +136,6 @@ def shr(x: Array, count: Array) -> Array:
     Any count outside 0..width-1 counts as the width and returns 0, or -1 for a negative `x`.
     """
     return _SHR[x.dtype](x, count)
-
-
-def _same(x: Array) -> Array:
-    return x
 
 
 def _div_signed(x: Array, y: Array) -> Array:
@@ -214,13 +205,13 @@ _DIV: ByDtype[Binary] = ByDtype(
 _REM: ByDtype[Binary] = ByDtype("rem", _numbers(np.fmod))
 _NEG: ByDtype[Unary] = ByDtype(
     "neg",
-    {BOOL: _same, **each(INTEGERS + WIDE, np.negative), **each(NARROW, _flip_sign)},
+    {BOOL: same, **each(INTEGERS + WIDE, np.negative), **each(NARROW, _flip_sign)},
 )
 _ABS: ByDtype[Unary] = ByDtype(
     "abs",
     {
-        BOOL: _same,
-        **each(UNSIGNED, _same),
+        BOOL: same,
+        **each(UNSIGNED, same),
         **each(SIGNED + WIDE, np.abs),
         **each(NARROW, _clear_sign),
     },

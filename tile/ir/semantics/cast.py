@@ -182,7 +182,7 @@ def conversion(source: Dtype, target: str, rounding: str = "rtne") -> Unary:
     if rounding == "rtz":
         return _towards_zero(source, to)
     if source == to:
-        return _same
+        return same
     if to == BOOL:
         return _nonzero
     if source in COUNTED and (to in COUNTED or to in (F32, F64)):
@@ -242,7 +242,8 @@ def _exact_array(number: int | float) -> Array:
         return np.array([np.inf if number > 0 else -np.inf], F64)
 
 
-def _same(x: Array) -> Array:
+def same(x: Array) -> Array:
+    """Return `x` itself."""
     return x
 
 

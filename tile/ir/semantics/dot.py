@@ -113,19 +113,6 @@ def _packed(x: Array) -> Array:
     return x if min(x.strides[-2:]) == x.itemsize else np.ascontiguousarray(x)
 
 
-def _dot_narrow(a: Array, b: Array, input_precision: str) -> Array:
-    """Multiply narrow floats in f32, which holds their products exactly."""
-    return _matmul(widen(a), widen(b))
-
-
-def _dot_f32(a: Array, b: Array, input_precision: str) -> Array:
-    return _F32_DOT[input_precision](a, b)
-
-
-def _dot_f64(a: Array, b: Array, input_precision: str) -> Array:
-    return _matmul(a, b)
-
-
 def _dot_int8(a: Array, b: Array, input_precision: str) -> Array:
     """Multiply in floats, as BLAS has no integers: f32 is exact up to 2^24, and f64 always is."""
     largest = a.shape[-1] * _magnitude(a) * _magnitude(b)
@@ -178,9 +165,10 @@ _F32_DOT: Choices[Binary] = Choices(
 _DOT: ByDtype[Callable[[Array, Array, str], Array]] = ByDtype(
     "dot",
     {
-        **each((F16, BF16, *FP8), _dot_narrow),
-        F32: _dot_f32,
-        F64: _dot_f64,
+        # f32 holds the products of narrow floats exactly
+        **each((F16, BF16, *FP8), lambda a, b, precision: _matmul(widen(a), widen(b))),
+        F32: lambda a, b, precision: _F32_DOT[precision](a, b),
+        F64: lambda a, b, precision: _matmul(a, b),
         **each(INT8, _dot_int8),
     },
 )

@@ -13,17 +13,6 @@ import numpy as np
 from tile.ir.types import Array
 
 
-def splat(x: Array, shape: Sequence[int]) -> Array:
-    """Broadcast scalars (P,) to tiles (P, *shape)."""
-    return np.broadcast_to(x.reshape(x.shape[0], *(1,) * len(shape)), (x.shape[0], *shape))
-
-
-def broadcast_to(x: Array, shape: Sequence[int]) -> Array:
-    """Broadcast axes of extent 1 of tiles (P, ...) to (P, *shape)."""
-    target = (x.shape[0], *shape)
-    return x if x.shape == target else np.broadcast_to(x, target)
-
-
 def reshape(x: Array, shape: Sequence[int]) -> Array:
     """Reshape tiles (P, ...) to (P, *shape), with elements in row-major order."""
     return x.reshape(x.shape[0], *shape)
@@ -32,12 +21,6 @@ def reshape(x: Array, shape: Sequence[int]) -> Array:
 def permute(x: Array, order: Sequence[int]) -> Array:
     """Permute the axes of tiles: axis i of the result is axis order[i] of `x`."""
     return x.transpose(0, *(axis + 1 for axis in order))
-
-
-def expand_dims(x: Array, axis: int) -> Array:
-    """Insert an axis of extent 1, which is axis `axis` < 0 of the result."""
-    at = x.ndim + 1 + axis
-    return x.reshape(*x.shape[:at], 1, *x.shape[at:])
 
 
 def arange(start: int, end: int) -> Array:

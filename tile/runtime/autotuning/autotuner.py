@@ -587,8 +587,9 @@ def autotune(
     that pass a parameter that the configurations set.
     """
     configs = _configs(configs)
-    for name, value in (("warmup", warmup), ("rep", rep)):
-        if value is not None and not _is_time(value):
+    times: tuple[tuple[str, object], ...] = (("warmup", warmup), ("rep", rep))
+    for name, value in times:
+        if value is not None and not (isinstance(value, int | float) and value >= 0):
             raise ArgumentValueError(
                 f"{name}={short_repr(value)} of autotune is a time in ms: zero or more"
             )
@@ -615,10 +616,6 @@ def autotune(
         return Autotuner(kernel, configs, key, options)
 
     return decorate
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and value >= 0
 
 
 def _configs(configs: object) -> list[Config]:
