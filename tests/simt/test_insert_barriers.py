@@ -11,8 +11,7 @@ import pytest
 from tests.simt.barrier_kernels import KERNELS, Kernel
 from tests.simt.random_buffers import CONDITIONS, COUNTS, Writer
 from tests.simt.shared_machine import Machine
-from tile.analysis.liveness import LOOPS
-from tile.ir.core import Level, Module, Operation
+from tile.ir.core import Level, Module, Operation, Trait
 from tile.ir.ops import memory
 from tile.ir.verifier import verify
 from tile.simt.memory.allocate_shared import allocate_shared
@@ -39,7 +38,7 @@ def barriers(module: Module) -> list[Operation]:
 
 
 def depth(op: Operation) -> int:
-    return sum(outer.defn in LOOPS for outer in op.ancestors())
+    return sum(outer.has_trait(Trait.LOOP) for outer in op.ancestors())
 
 
 def arguments(count: int, condition: bool) -> list[Any]:

@@ -27,13 +27,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tile.ir.core import Block, Effect, Operation, Value
-from tile.ir.ops import control, debug, memory
+from tile.ir.effects import accesses_global
+from tile.ir.ops import control, debug
 from tile.ir.types import Shared
 
 T = TypeVar("T")
-ATOMICS = frozenset({memory.atomic_rmw, memory.atomic_cas})
-# Accesses whose addresses and contents follow from their operands and results.
-EXACT = ATOMICS | {memory.load, memory.store}
 ACCESS = Effect.READ | Effect.WRITE
 
 
@@ -41,7 +39,8 @@ ACCESS = Effect.READ | Effect.WRITE
 class ExitSlice:
     """Positions of carried values, and operations that read memory; see the module docstring.
 
-    `exact` is True if all accesses of the loop are in `EXACT` and it calls no function.
+    `exact` is True if the addresses and contents of all accesses of the loop follow from their
+    operands and results, and it calls no function.
     """
 
     carried: tuple[int, ...]
@@ -80,7 +79,7 @@ def exit_slice(loop: Operation) -> ExitSlice:
         reads,
         tuple(sorted(walk.carried)),
         frozenset(walk.reads),
-        all(op.defn in EXACT for op in accesses),
+        all(map(accesses_global, accesses)),
     )
 
 
@@ -164,7 +163,7 @@ class _Slice:
 
     def target(self, op: Operation) -> None:
         """Add the address and mask of a write, and its control dependences."""
-        if op.defn not in EXACT:
+        if not accesses_global(op):
             self.whole(op)
             return
         mask = op["mask"]

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.core import Block, Function, Operation, Trait, Value
 from tile.ir.ops import control
-
-LOOPS = frozenset({control.for_, control.while_})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,7 +112,7 @@ def _last_use(
         for outer in op.ancestors():
             if outer is value.block.parent:
                 break
-            if outer.defn in LOOPS:
+            if outer.has_trait(Trait.LOOP):
                 last = max(last, ends[outer])
     return max(last, _passed_on(value, starts))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Block, Effect, Function, OpDef, Operation, Value
 from tile.ir.effects import constant_of, effects
-from tile.ir.ops import arith, control, descriptor, memory, program
+from tile.ir.ops import arith, control, memory, program
 from tile.ir.types import Scalar, Type
 
 
@@ -31,9 +31,6 @@ class Variation(enum.Enum):
 
     def __or__(self, other: Variation) -> Variation:
         return self if self is Variation.VARYING else other
-
-
-LOADS = frozenset({memory.load, descriptor.descriptor_load, descriptor.descriptor_gather})
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class _Uniformity(Forward[Variation]):
         return [self.result(op)] * len(op.results)
 
     def result(self, op: Operation) -> Variation:
-        unstable = op.defn in LOADS and (
+        unstable = op.defn.effect is Effect.READ and (
             op.attributes.get("volatile", False) or not self.stable_memory
         )
         if unstable or op.defn in self.members.sources:

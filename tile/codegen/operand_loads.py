@@ -6,15 +6,10 @@ part of it where an instruction takes that part.
 
 from __future__ import annotations
 
-from tile.ir.core import Effect, Operation, Value
-from tile.ir.effects import effects
+from tile.ir.core import Operation, Value
+from tile.ir.effects import only_reads
+from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.simt import ops
-
-_DOTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
-# Operations with effects on shared memory that write none of it.
-_READ_ONLY = frozenset(
-    {ops.shared.local_alloc, ops.shared.local_subview, ops.thread.shared_load, ops.thread.ldmatrix}
-)
 
 
 def is_operand_load(load: Operation) -> bool:
@@ -27,7 +22,7 @@ def is_operand_load(load: Operation) -> bool:
     if dots is None:
         return False
     while dots and following is not None:
-        if following.defn not in _READ_ONLY and effects(following) & ~Effect.READ:
+        if not (only_reads(following) or following.defn is ops.shared.local_alloc):
             return False
         dots.discard(following)
         following = following.next
@@ -43,7 +38,7 @@ def _dots(value: Value) -> set[Operation] | None:
             if through is None:
                 return None
             dots |= through
-        elif user.defn in _DOTS and index < 2:
+        elif takes_registers(user) and is_multiplied(user, index):
             dots.add(user)
         else:
             return None

@@ -66,6 +66,21 @@ class Effect(enum.Flag):
 PURE = Effect.NONE
 
 
+class Trait(enum.StrEnum):
+    """A property of operations that passes ask for, instead of listing operations."""
+
+    CONSTANT = "constant"  # all elements are known at compile time, or undefined
+    LOOP = "loop"  # its regions run any number of times
+    DIVISION = "division"  # of integers undefined for a divisor of 0, and slow
+    ATOMIC = "atomic"  # an atomic access through a pointer, with an `order` and a `scope`
+    COMBINE = "combine"  # combines or orders the elements along an `axis`: threads exchange values
+    READS_SHARED = "reads shared memory"  # and has no other effect
+    DOT = "dot"  # `a @ b + acc`, with operands of these names, the first three
+    TENSOR_CORE = "tensor core"  # a dot by instructions that a warp or warpgroup executes together
+    IN_FLIGHT = "in flight"  # a dot whose result is complete after a wait
+    ASYNC_PROXY = "async proxy"  # accesses shared memory by the async proxy, after a proxy fence
+
+
 class Symbol(str):
     """The name of a function, as an attribute."""
 
@@ -97,7 +112,7 @@ class OpDef:
     which an axis of extent 1 stands for a value that is constant along that axis (elementwise
     operations do so by broadcasting). `accepts` lists the element types. `ulp` is the accuracy
     required of every backend, in units in the last place, for values in `domain`; 0 requires the
-    same bits.
+    same bits. `traits` are what passes ask of it besides.
     """
 
     name: str
@@ -118,6 +133,7 @@ class OpDef:
     domain: tuple[float, float] | None = None
     ulp: float = 0
     levels: frozenset[Level] = ALL_LEVELS
+    traits: frozenset[Trait] = frozenset()
     examples: tuple[str, ...] = ()
     positions: dict[str, int] = field(default_factory=dict)
 
@@ -290,6 +306,9 @@ class Operation:
         """The only result."""
         (value,) = self.results
         return value
+
+    def has_trait(self, trait: Trait) -> bool:
+        return trait in self.defn.traits
 
     def __getitem__(self, parameter: str) -> Any:
         """Return the operand or attribute of the name that the declaration gives it."""

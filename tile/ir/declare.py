@@ -112,6 +112,7 @@ def _define(name: str, rule: Callable[..., Any], properties: dict[str, Any]) -> 
         attributes=attributes,
         regions=tuple(regions),
         positions={operand: index for index, operand in enumerate(operands)},
+        traits=frozenset(properties.pop("traits", ())),
         **properties,
     )
 

@@ -5,8 +5,8 @@ Passes query effects through this module only.
 
 from __future__ import annotations
 
-from tile.ir.core import Effect, Operation, Value
-from tile.ir.termination import LOOPS, ends
+from tile.ir.core import Effect, Operation, Trait, Value
+from tile.ir.termination import ends
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG
 ATOMIC = Effect.READ | Effect.WRITE
@@ -23,7 +23,7 @@ def effects(op: Operation) -> Effect:
     effect = op.defn.effect
     if op.attributes.get("volatile"):
         effect |= Effect.SYNC
-    if op.defn in LOOPS and not ends(op):
+    if op.has_trait(Trait.LOOP) and not ends(op):
         effect |= Effect.MAY_HANG
     if Effect.NESTED in effect:
         effect &= ~Effect.NESTED
@@ -31,6 +31,19 @@ def effects(op: Operation) -> Effect:
             for inner in region:
                 effect |= effects(inner)
     return effect
+
+
+def only_reads(op: Operation) -> bool:
+    """Return True if the operation has no effect but to read memory, global or shared."""
+    effect = effects(op) & ~Effect.READ
+    if op.has_trait(Trait.READS_SHARED):
+        effect &= ~Effect.SHARED
+    return not op.defn.terminator and effect is Effect.NONE
+
+
+def accesses_global(op: Operation) -> bool:
+    """Return True if the operation accesses global memory through its operand `ptr`."""
+    return "ptr" in op.defn.positions and bool(op.defn.effect & ATOMIC)
 
 
 def is_pure(op: Operation) -> bool:

@@ -22,8 +22,6 @@ from tile.ir.ops import arith, control, program
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Scalar
 
-LOOPS = frozenset({control.for_, control.while_})
-
 
 def ends(loop: Operation) -> bool:
     """Return True if the `for` or `while` is proven to end, ignoring nested loops."""

@@ -128,7 +128,7 @@ def signature(defn: OpDef) -> str:
 
 
 def properties(defn: OpDef) -> Iterator[str]:
-    """Yield an operation's levels, element types, effects, accuracy and commutativity."""
+    """Yield an operation's levels, element types, effects, accuracy, traits, commutativity."""
     if defn.levels != ALL_LEVELS:
         yield "levels: " + ", ".join(level.value for level in Level if level in defn.levels)
     if defn.accepts:
@@ -138,6 +138,8 @@ def properties(defn: OpDef) -> Iterator[str]:
     if defn.ulp:
         over = f" over {defn.domain[0]:g} to {defn.domain[1]:g}" if defn.domain else ""
         yield f"accuracy: {defn.ulp:g} ulp{over}"
+    if defn.traits:
+        yield "traits: " + ", ".join(sorted(defn.traits))
     if defn.commutative:
         yield "commutative"
 

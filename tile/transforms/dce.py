@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tile.analysis.call_graph import CallGraph
-from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.core import Block, Function, Module, Operation, Trait, Value
 from tile.ir.effects import is_removable
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
-from tile.ir.termination import LOOPS, ends
+from tile.ir.termination import ends
 from tile.transforms.region_utils import shrink, stop_passing
 
 
@@ -68,7 +68,7 @@ class _Live:
             if op.defn.isolated:  # pure, whatever it calls
                 continue
             if op.regions:
-                if op.defn in LOOPS and not ends(op):
+                if op.has_trait(Trait.LOOP) and not ends(op):
                     self.mark(op)
                 for region in op.regions:
                     self.block(region)

@@ -7,16 +7,11 @@ from typing import Any
 
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Module, Operation
+from tile.ir.core import Module, Operation, Trait
 from tile.ir.effects import constant_of
-from tile.ir.ops import arith
 from tile.ir.overflow import overflows
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
-
-NOT_FOLDED = frozenset({arith.const, arith.poison})
-# Undefined for a zero divisor: not folded then, so that the interpreter's checks report it.
-DIVISIONS = frozenset({arith.div, arith.rem})
 
 
 @module_pass("fold", before=None)
@@ -50,7 +45,7 @@ def fold(op: Operation) -> bool | int | float | None:
         defn.semantics is None
         or not defn.unit_axes_broadcast
         or len(op.results) != 1
-        or defn in NOT_FOLDED
+        or op.has_trait(Trait.CONSTANT)
     ):
         return None
     element = op.result.type.element
@@ -62,7 +57,7 @@ def fold(op: Operation) -> bool | int | float | None:
         if number is None:
             return None
         arrays.append(_array(number, value.type.element, value.type.rank))
-    if defn in DIVISIONS and element.is_int() and not arrays[1].any():
+    if op.has_trait(Trait.DIVISION) and element.is_int() and not arrays[1].any():
         return None
     if overflows(op, arrays):
         return None

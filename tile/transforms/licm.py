@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.ir.core import Block, Effect, Function, Module, Operation
+from tile.ir.core import Block, Effect, Function, Module, Operation, Trait
 from tile.ir.effects import MAY_STOP, constant_of, effects, is_pure
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
-from tile.ir.termination import LOOPS
 
 # Effects of a loop that prevent hoisting its loads.
 PINS_LOADS = Effect.WRITE | Effect.SYNC
@@ -37,7 +36,7 @@ def licm(module: Module) -> None:
 
 
 def _innermost_first(function: Function) -> Iterator[Operation]:
-    loops = [op for op in function.walk() if op.defn in LOOPS]
+    loops = [op for op in function.walk() if op.has_trait(Trait.LOOP)]
     return reversed(loops)
 
 

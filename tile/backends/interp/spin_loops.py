@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tile.analysis.exit_slice import ATOMICS, ExitSlice
+from tile.analysis.exit_slice import ExitSlice
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same
 from tile.backends.interp.virtual_memory import FaultError, Memory
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Trait
 from tile.ir.ops.memory import pointee
 
 
@@ -138,4 +138,4 @@ def wait_of_observed(
 
 
 def _writes(op: Operation) -> bool:
-    return op.defn in ATOMICS or not op.results
+    return op.has_trait(Trait.ATOMIC) or not op.results

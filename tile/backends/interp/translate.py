@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tile.analysis.exit_slice import EXACT, exit_slice
+from tile.analysis.exit_slice import exit_slice
 from tile.backends.interp.bytecode import (
     ABSENT,
     BlockCode,
@@ -45,6 +45,7 @@ from tile.backends.interp.values import (
 from tile.errors import UnsupportedError
 from tile.ir import semantics
 from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
+from tile.ir.effects import accesses_global
 from tile.ir.ops import control, shape
 from tile.ir.types import Descriptor, Shared, Type
 
@@ -141,7 +142,7 @@ class Translator:
     def observe_access(self, op: Operation) -> Run:
         """Return what an operation runs; an access in a `while` can be observed by the loop."""
         run = self.run(op)
-        waits = op.defn in EXACT and any(o.defn is control.while_ for o in op.ancestors())
+        waits = accesses_global(op) and any(o.defn is control.while_ for o in op.ancestors())
         return _observed(op, run) if waits else run
 
     def isolated(self, op: Operation) -> Run:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
+from tile.ir.core import Trait
 from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.types import (
     ALL,
@@ -83,6 +84,7 @@ def _const(*, value: bool | int | float, result: Type) -> Any:
 
 
 @op(
+    traits={Trait.CONSTANT},
     semantics=_const,
     unit_axes_broadcast=True,
     examples=("%r = const {value = 7} : i32", "%r = const {value = -0.5} : tile<4xf32>"),
@@ -120,7 +122,12 @@ def _poison(*, result: Type) -> Any:
     return semantics.constant(0, result.element).reshape((1,) * (1 + result.rank))
 
 
-@op(semantics=_poison, unit_axes_broadcast=True, examples=("%r = poison : f32",))
+@op(
+    traits={Trait.CONSTANT},
+    semantics=_poison,
+    unit_axes_broadcast=True,
+    examples=("%r = poison : f32",),
+)
 def poison(*, result: Type) -> Type:
     """An undefined value. Backends may produce any value; the interpreter produces zero."""
     return result
@@ -140,6 +147,7 @@ div = declare(
     accepts=NUMBERS,
     semantics=semantics.div,
     ulp=2,
+    traits={Trait.DIVISION},
 )
 div_rn = declare(
     "div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, semantics=semantics.div
@@ -151,6 +159,7 @@ rem = declare(
     accepts=NUMBERS,
     semantics=semantics.rem,
     ulp=2,
+    traits={Trait.DIVISION},
 )
 neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, semantics=semantics.neg)
 and_ = declare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import Block, Effect, Symbol
+from tile.ir.core import Block, Effect, Symbol, Trait
 from tile.ir.declare import op
 from tile.ir.types import I1, INTEGERS, Type, require, without_layout
 
@@ -42,6 +42,7 @@ def _list(types: Sequence[Type]) -> str:
 
 
 @op(
+    traits={Trait.LOOP},
     name="for",
     effect=Effect.NESTED,
     examples=(
@@ -81,6 +82,7 @@ def for_(
 
 
 @op(
+    traits={Trait.LOOP},
     name="while",
     effect=Effect.NESTED,
     examples=(

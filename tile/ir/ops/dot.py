@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from tile.ir import semantics
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.declare import op
 from tile.ir.types import (
     BF16,
@@ -16,6 +17,7 @@ from tile.ir.types import (
     I32,
     U8,
     Scalar,
+    Shared,
     Tile,
     Type,
     require,
@@ -46,6 +48,7 @@ ACCUMULATORS: dict[Scalar, tuple[Scalar, ...]] = {
 
 
 @op(
+    traits={Trait.DOT},
     semantics=lambda a, b, acc, *, input_precision, max_num_imprecise_acc: semantics.dot(
         a, b, acc, input_precision
     ),
@@ -96,3 +99,18 @@ def dot(
         f"dot of {left} takes an accumulator {' or '.join(map(str, allowed))}, not {acc}",
     )
     return acc
+
+
+def is_multiplied(op: Operation, index: int) -> bool:
+    """Return True if operand `index` of an operation is the `a` or the `b` of a dot."""
+    return index < 2 and op.has_trait(Trait.DOT)
+
+
+def takes_registers(op: Operation) -> bool:
+    """Return True for a dot whose `a` and `b` are in registers while it executes."""
+    return op.has_trait(Trait.DOT) and not op.has_trait(Trait.IN_FLIGHT)
+
+
+def shared_operands(op: Operation) -> list[Value]:
+    """Return those of `a` and `b` that a dot reads from shared memory."""
+    return [value for value in op.inputs[:2] if isinstance(value.type, Shared)]

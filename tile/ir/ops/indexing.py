@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tile.ir import semantics
+from tile.ir.core import Trait
 from tile.ir.declare import op
 from tile.ir.ops.shape import along, without
 from tile.ir.types import (
@@ -72,6 +73,7 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
 
 
 @op(
+    traits={Trait.COMBINE},
     semantics=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
     accepts=SORTED,
     examples=(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import Effect
+from tile.ir.core import Effect, Trait
 from tile.ir.declare import op
 from tile.ir.types import (
     BF16,
@@ -217,6 +217,7 @@ def store(
 
 
 @op(
+    traits={Trait.ATOMIC},
     effect=Effect.READ | Effect.WRITE,
     examples=(
         "%p: tile<8xptr<f32>>, %v: tile<8xf32> | %r = atomic_rmw %p, %v {kind = add} : tile<8xf32>",
@@ -253,6 +254,7 @@ def atomic_rmw(
 
 
 @op(
+    traits={Trait.ATOMIC},
     effect=Effect.READ | Effect.WRITE,
     examples=("%p: ptr<i32>, %c: i32, %v: i32 | %r = atomic_cas %p, %c, %v : i32",),
 )

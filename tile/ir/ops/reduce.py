@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Operation
+from tile.ir.core import Block, Function, Operation, Trait
 from tile.ir.declare import op
 from tile.ir.ops import arith, control
 from tile.ir.ops.shape import along, without
@@ -66,6 +66,7 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
 
 
 @op(
+    traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
         x, kind, axis, propagate_nan=propagate_nan
     ),
@@ -85,6 +86,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 
 
 @op(
+    traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, tie_break_left: semantics.argreduce(
         x, f"arg{kind}", axis, tie_break_left
     ),
@@ -108,6 +110,7 @@ def arg_reduce(
 
 
 @op(
+    traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
     accepts=(*INTEGERS, *FLOATS),
     examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
@@ -195,6 +198,7 @@ def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 @op(
+    traits={Trait.COMBINE},
     isolated=True,
     semantics=_semantics(semantics.reduce_region),
     accepts=ALL,
@@ -226,6 +230,7 @@ def reduce_region(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
 
 
 @op(
+    traits={Trait.COMBINE},
     isolated=True,
     semantics=_semantics(semantics.scan_region),
     accepts=ALL,

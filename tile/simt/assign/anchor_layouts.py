@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tile.analysis.liveness import LOOPS
-from tile.ir.core import Block, Function, OpDef, Operation, Value
+from tile.ir.core import Block, Function, OpDef, Operation, Trait, Value
 from tile.ir.ops import control, debug, indexing, memory, shape
 from tile.ir.types import Tile
 from tile.simt.assign.coalesce import default_layout
@@ -87,7 +86,7 @@ class _Preferences:
         for group in groups:
             self.all_of(group.yields, group.result, depth)
         for region in op.regions:
-            self.block(region, depth + (op.defn in LOOPS))
+            self.block(region, depth + (op.has_trait(Trait.LOOP)))
         for group in groups:
             for argument in group.arguments:
                 self.all_of((group.result,), argument, depth + 1)
@@ -188,7 +187,7 @@ class _Search:
     def note_depth(self, op: Operation) -> None:
         assert op.block is not None
         for region in op.regions:
-            self.depths[region] = self.depths.get(op.block, 0) + (op.defn in LOOPS)
+            self.depths[region] = self.depths.get(op.block, 0) + (op.has_trait(Trait.LOOP))
 
     def anchor(self, op: Operation, layouts: Taken) -> None:
         """Anchor an operation with given operand layouts; its result has the last of them."""
@@ -443,7 +442,7 @@ class _Search:
         for op in self.groups:
             results = [self.layouts.get(value) for value in op.results]
             fixed = [None] * len(op.defn.operands)
-            self.anchors.taken[op] = [*fixed, *(results if op.defn in LOOPS else ())]
+            self.anchors.taken[op] = [*fixed, *(results if op.has_trait(Trait.LOOP) else ())]
             for region in op.regions:
                 if region.last is not None and region.last.defn is control.yield_:
                     self.anchors.taken[region.last] = results

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from tile.analysis.axis_info import axis_info
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
-from tile.ir.ops import arith
+from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value, clone
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.anchor_layouts import AnchorLayouts, LayoutOptions, find_anchors
@@ -27,7 +26,6 @@ from tile.simt.tuning import TuningConstants
 from tile.transforms.region_utils import conversion_loc
 
 # The operations whose attribute `result` is their result's type.
-_STATING = frozenset({arith.const, arith.poison})
 
 
 def insert_conversions(function: Function, anchors: AnchorLayouts, tuning: TuningConstants) -> None:
@@ -142,7 +140,7 @@ class _Insertion:
             self.set_operand(op, index, value, taken)
         value = op.result
         value.type = with_layout(value.type, layout)
-        if op.defn in _STATING:
+        if op.has_trait(Trait.CONSTANT):
             op.attributes["result"] = value.type
 
 

@@ -36,8 +36,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.ir.core import Function, Module, Operation, Value
-from tile.ir.ops import arith, descriptor, indexing, memory, reduce
+from tile.ir.core import Function, Module, Operation, Trait, Value
+from tile.ir.effects import accesses_global
+from tile.ir.ops import arith, descriptor, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
@@ -121,21 +122,6 @@ class _UnionFind:
         self.parent[self.find(y)] = self.find(x)
 
 
-ACCESSES = frozenset({memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
-_ATOMIC = frozenset({memory.atomic_rmw, memory.atomic_cas})
-# Operations that combine elements along an axis.
-_COMBINE_OPS = frozenset(
-    {
-        reduce.reduce,
-        reduce.arg_reduce,
-        reduce.scan,
-        reduce.reduce_region,
-        reduce.scan_region,
-        indexing.sort,
-    }
-)
-
-
 @dataclass(frozen=True)
 class TileAccess:
     """The properties of an access to a tile in memory."""
@@ -204,9 +190,7 @@ def memory_accesses(
     function: Function, info: AxisInfoResult, target: SimtTarget
 ) -> dict[Operation, TileAccess]:
     """Return the properties of each access to a tile of a function."""
-    ops = [
-        op for op in function.walk() if op.defn in ACCESSES and isinstance(op.inputs[0].type, Tile)
-    ]
+    ops = [op for op in function.walk() if accesses_global(op) and isinstance(op["ptr"].type, Tile)]
     ties = connected_accesses(function, ops)
     axes = _combined(function)
     return {
@@ -222,7 +206,7 @@ def _combined(function: Function) -> dict[tuple[int, ...], set[int]]:
     """Return, for each shape, the axes along which tiles of that shape are combined."""
     axes: dict[tuple[int, ...], set[int]] = {}
     for op in function.walk():
-        if op.defn in _COMBINE_OPS:
+        if op.has_trait(Trait.COMBINE):
             shape = op.inputs[0].type.shape
             axes.setdefault(shape, set()).add(op["axis"] % len(shape))
     return axes
@@ -243,7 +227,7 @@ def _access(op: Operation, info: AxisInfoResult, target: SimtTarget, tie: int) -
     contiguous = any(facts.contiguous[axis] > 1 for axis in range(facts.rank))
     first = ranked[0]
     most = max(1, target.vector_bits // (8 * itemsize))
-    at_once = atomic_vector_width(op, target) if op.defn in _ATOMIC else most
+    at_once = atomic_vector_width(op, target) if op.has_trait(Trait.ATOMIC) else most
     vector = min(at_once, runs[first])
     if op["mask"] is not None:
         vector = min(vector, info.of(op["mask"]).constant[first])

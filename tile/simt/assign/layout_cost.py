@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tile.ir.core import OpDef, Operation
-from tile.ir.ops import arith
+from tile.ir.core import Operation, Trait
 from tile.ir.types import Tile
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -17,12 +16,11 @@ from tile.simt.target import SimtTarget
 from tile.simt.tuning import TuningConstants
 
 SECTOR = 32  # bytes of a sector, the smallest transfer of global memory
-_LONG_OPS: frozenset[OpDef] = frozenset({arith.div, arith.rem})
 
 
 def op_cost(op: Operation, layout: LinearLayout, tuning: TuningConstants) -> int:
     """Return the cost of an operation on a tile in a layout, replicated elements included."""
-    is_long = op.defn.family == "math" or op.defn in _LONG_OPS
+    is_long = op.defn.family == "math" or op.has_trait(Trait.DIVISION)
     return (tuning.long_op_cost if is_long else 1) << layout.in_bits(REGISTER)
 
 

@@ -25,10 +25,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tile.analysis.liveness import LOOPS
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Value, clone
-from tile.ir.ops import arith, reduce, shape
+from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value, clone
+from tile.ir.ops import reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.layout_cost import conversion_cost, op_cost
@@ -88,7 +87,7 @@ def hoist(function: Function) -> None:
         for outer in op.ancestors():
             if any(region is defining for region in outer.regions):
                 break
-            if outer.defn in LOOPS:
+            if outer.has_trait(Trait.LOOP):
                 at = outer
         if at is not op:
             op.unlink()
@@ -225,7 +224,7 @@ class RematerializationPlan:
 def set_layout(op: Operation, layout: LinearLayout) -> None:
     """Give the one result of an operation another layout."""
     op.result.type = with_layout(op.result.type, layout)
-    if op.defn in (arith.const, arith.poison):
+    if op.has_trait(Trait.CONSTANT):
         op.attributes["result"] = op.result.type
 
 
@@ -272,7 +271,7 @@ def _cost(
     op: Operation, group: CarriedTile, layout: LinearLayout, tuning: TuningConstants
 ) -> float:
     """Return the cost of the conversions if a value is carried in a layout."""
-    iterations = tuning.loop_weight if op.defn in LOOPS else 1
+    iterations = tuning.loop_weight if op.has_trait(Trait.LOOP) else 1
     available = frozenset((value, layout) for value in group.values)
     arriving = [
         (use, RematerializationPlan(tuning, _block(use), available=available))

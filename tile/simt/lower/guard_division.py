@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, Operation, Value
+from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import INTEGERS
-
-_QUOTIENTS = frozenset({arith.div, arith.rem})
 
 
 @module_pass("guard-division", before=Level.THREAD)
@@ -46,7 +44,7 @@ def guard_division(module: Module) -> None:
 
 def _quotients(function: Function) -> Iterator[Operation]:
     for op in function.walk():
-        if op.defn in _QUOTIENTS and op.result.type.element in INTEGERS:
+        if op.has_trait(Trait.DIVISION) and op.result.type.element in INTEGERS:
             yield op
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from tile.analysis.liveness import LOOPS
-from tile.ir.core import Level, Module, Operation, Value, clone
+from tile.ir.core import Level, Module, Operation, Trait, Value, clone
 from tile.ir.ops import arith, memory
+from tile.ir.ops.dot import takes_registers
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment
 from tile.simt import ops
 
-# Dots whose operands and accumulators take a thread's registers.
-_DOTS = frozenset({ops.mma.mma, ops.mma.fma_dot})
 # The thread's position in its program, from which it computes its indices.
 _POSITIONS = frozenset({ops.thread.thread_id, ops.thread.layout_index})
 _CHEAP = _POSITIONS | {
@@ -44,9 +42,9 @@ def rematerialize(module: Module) -> None:
         store %p, %r                              store %p, %r
     """
     for function in module:
-        for loop in [op for op in function.walk() if op.defn in LOOPS]:
-            outermost = not any(outer.defn in LOOPS for outer in loop.ancestors())
-            if outermost and any(op.defn in _DOTS for op in loop.walk()):
+        for loop in [op for op in function.walk() if op.has_trait(Trait.LOOP)]:
+            outermost = not any(outer.has_trait(Trait.LOOP) for outer in loop.ancestors())
+            if outermost and any(takes_registers(op) for op in loop.walk()):
                 _Behind(loop).run()
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
-from tile.analysis.liveness import LOOPS, liveness
+from tile.analysis.liveness import liveness
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, OpDef, Operation, Value
-from tile.ir.effects import is_pure
+from tile.ir.core import Level, Module, OpDef, Operation, Trait, Value
+from tile.ir.effects import is_pure, only_reads
 from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment
@@ -147,7 +147,6 @@ _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {
 
 _MULTIPLY = ops.mma.mma
 # Operations that read memory, which dots do not write.
-_READING = frozenset({memory.load, ops.thread.shared_load, ops.thread.ldmatrix})
 
 
 @module_pass("split-dot-chains", before=Level.THREAD)
@@ -173,7 +172,8 @@ def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """
     for function in module:
         slices = target.tuning.dot_chain_slices
-        bodies = [_Body(op, slices) for op in function.walk() if op.defn in LOOPS]
+        loops = [op for op in function.walk() if op.has_trait(Trait.LOOP)]
+        bodies = [_Body(op, slices) for op in loops]
         bodies = [each for each in bodies if each.can_be_split()]
         live = liveness(function) if bodies else None
         if live is not None:
@@ -228,7 +228,7 @@ class _Body:
         """The operations before the last dot between which and that dot no memory is written."""
         quiet = set[Operation]()
         for op in reversed(self.ops[: self.position[self.fed[-1]]]):
-            if not (is_pure(op) or op.defn in _READING):
+            if not only_reads(op):
                 break
             quiet.add(op)
         return quiet

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
@@ -45,7 +45,7 @@ def strength_reduce_pointers(module: Module) -> None:
     """
     for function in module:
         for loop in [op for op in function.walk() if op.defn is control.for_]:
-            if any(op.defn is ops.wgmma.wgmma for op in loop.regions[0]):
+            if any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0]):
                 _Loop(function, loop).run()
 
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tile.analysis.call_graph import CallGraph
-from tile.analysis.liveness import LOOPS
 from tile.errors import OutOfResourcesError, PassError
-from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared
@@ -30,9 +29,8 @@ from tile.simt.target import GENERIC, SimtTarget
 # Multi-buffers are aligned like separate arrays: their stages begin at a memory line.
 MULTI_BUFFER_ALIGNMENT = 128
 ALIGNMENT = 16
-# wgmma and TMA swizzle by address bits up to this.
+# wgmma and TMA, the operations of the async proxy, swizzle by address bits up to this.
 SWIZZLE_ALIGNMENT = 1024
-_SWIZZLED = frozenset({ops.wgmma.wgmma, ops.tma.tma_load, ops.tma.tma_store})
 
 
 @module_pass("allocate-shared", before=Level.LAID_OUT)
@@ -100,7 +98,7 @@ class Buffer:
 
     @cached_property
     def alignment(self) -> int:
-        if any(op.defn in _SWIZZLED for op in _accesses(self.op.result)):
+        if any(op.has_trait(Trait.ASYNC_PROXY) for op in _accesses(self.op.result)):
             return SWIZZLE_ALIGNMENT
         return MULTI_BUFFER_ALIGNMENT if self.type.stages > 1 else ALIGNMENT
 
@@ -183,7 +181,7 @@ def _span(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]
     for outer in op.ancestors():
         if outer is alloc.parent:
             break
-        if outer.defn in LOOPS:
+        if outer.has_trait(Trait.LOOP):
             start, end = numbers.starts[outer], numbers.ends[outer]
     return start, end
 
@@ -202,7 +200,7 @@ def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) 
         outer = block.parent
         if outer is None:
             return start, numbers.last
-        if outer.defn in LOOPS:
+        if outer.has_trait(Trait.LOOP):
             start = min(start, numbers.starts[outer])
         copied, block = numbers.ends[outer], outer.block
     return start, numbers.last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tile.ir import semantics
-from tile.ir.core import LAID_OUT, THREAD
+from tile.ir.core import LAID_OUT, THREAD, Trait
 from tile.ir.declare import op
 from tile.ir.ops import dot
 from tile.ir.ops.dot import ACCUMULATORS, Precision
@@ -36,6 +36,7 @@ _LEFT, _RIGHT, _ACC = (matrix_fragment(_TINY, operand) for operand in Operand)
 
 
 @op(
+    traits={Trait.DOT, Trait.TENSOR_CORE},
     semantics=lambda a, b, acc, *, shape, warps, input_precision: semantics.dot(
         a, b, acc, input_precision
     ),
@@ -68,6 +69,7 @@ def mma_dot(
 
 
 @op(
+    traits={Trait.DOT},
     levels=THREAD,
     examples=(
         "%a: frag<8xf32>, %b: frag<4xf32>, %c: frag<8xf32> | "
@@ -94,6 +96,7 @@ def fma_dot(
 
 
 @op(
+    traits={Trait.DOT, Trait.TENSOR_CORE},
     levels=THREAD,
     examples=(
         "%a: frag<8xf16>, %b: frag<4xf16>, %c: frag<4xf32> | "

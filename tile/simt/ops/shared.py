@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Value
+from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.types import (
@@ -117,6 +117,7 @@ def local_store(mem: Type, x: Type) -> None:
 
 
 @op(
+    traits={Trait.READS_SHARED},
     effect=Effect.SHARED,
     levels=LAID_OUT,
     examples=(
@@ -157,6 +158,7 @@ def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer
 
 
 @op(
+    traits={Trait.READS_SHARED},
     effect=Effect.SHARED,
     levels=LAID_OUT,
     examples=(
@@ -203,6 +205,7 @@ def local_store_slice(mem: Type, x: Type, number: Type, *, axis: int) -> None:
 
 
 @op(
+    traits={Trait.READS_SHARED},
     effect=Effect.SHARED,
     levels=LAID_OUT,
     examples=(

@@ -6,7 +6,7 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 
 from __future__ import annotations
 
-from tile.ir.core import THREAD, Effect
+from tile.ir.core import THREAD, Effect, Trait
 from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
@@ -212,6 +212,7 @@ _ROWS = "%m: shared<64xf16, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0
 
 
 @op(
+    traits={Trait.READS_SHARED},
     effect=Effect.SHARED,
     levels=THREAD,
     examples=(f"{_MEM}, %o: frag<1xi32> | %x = shared_load %m, %o {{vector = 4}} : frag<4xf32>",),
@@ -230,6 +231,7 @@ def is_ldmatrix_element(ty: Type) -> bool:
 
 
 @op(
+    traits={Trait.READS_SHARED},
     effect=Effect.SHARED,
     levels=THREAD,
     examples=(

@@ -26,7 +26,7 @@ the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_asy
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED, Effect
+from tile.ir.core import LOWERED, Effect, Trait
 from tile.ir.declare import op
 from tile.ir.ops.memory import pointee
 from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
@@ -70,6 +70,7 @@ def mbarrier_inval(bars: Type) -> None:
 
 
 @op(
+    traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(
@@ -104,6 +105,7 @@ def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None
 
 
 @op(
+    traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.READ,
     levels=LOWERED,
     examples=(
@@ -135,6 +137,7 @@ def tma_load(
 
 
 @op(
+    traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.WRITE,
     levels=LOWERED,
     examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),

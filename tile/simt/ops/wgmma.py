@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir import semantics
-from tile.ir.core import LOWERED, Effect, Operation
+from tile.ir.core import LOWERED, Effect, Operation, Trait
 from tile.ir.declare import op
 from tile.ir.ops.dot import Precision
 from tile.ir.types import Fragment, Shared, Tile, Type, require
@@ -49,6 +49,7 @@ def _check_sizes(a: Type, b: Type, acc: Type, warpgroups: Sequence[int]) -> None
 
 
 @op(
+    traits={Trait.DOT, Trait.TENSOR_CORE, Trait.IN_FLIGHT, Trait.ASYNC_PROXY},
     effect=Effect.SHARED,
     semantics=lambda a, b, acc, *, shape, warpgroups, input_precision: semantics.dot(
         a, b, acc, input_precision

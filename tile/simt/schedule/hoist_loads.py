@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Block, Effect, Level, Module, Operation, Value
+from tile.ir.core import Block, Effect, Level, Module, Operation, Trait, Value
 from tile.ir.effects import effects, is_pure
-from tile.ir.ops import indexing, memory, reduce
+from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
@@ -13,19 +13,6 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.target import GENERIC, SimtTarget
 
-# Operations that exchange values between lanes and warps: a thread waits for the slowest.
-WAITS = frozenset(
-    {
-        reduce.reduce,
-        reduce.arg_reduce,
-        reduce.scan,
-        reduce.reduce_region,
-        reduce.scan_region,
-        indexing.sort,
-        indexing.gather,
-        indexing.histogram,
-    }
-)
 # Effects that a load does not move across, besides operations with regions: it may read what these
 # write, and what they order, print or reject comes first.
 STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
@@ -65,11 +52,11 @@ class _Hoisting:
 
     def run(self) -> None:
         for op in self.ops:
-            if op.defn in WAITS:
+            if _waits(op):
                 self.waits.append(op)
             elif op.defn is memory.load:
                 self._load(op)
-            if op.defn not in WAITS and (op.regions or effects(op) & STOPS):
+            if not _waits(op) and (op.regions or effects(op) & STOPS):
                 self.waits.clear()
 
     def _load(self, op: Operation) -> None:
@@ -110,4 +97,9 @@ class _Hoisting:
 
 def _goes_along(op: Operation) -> bool:
     """Return True if an operation moves with a load that needs it: pure, and within each thread."""
-    return is_pure(op) and not op.regions and op.defn not in WAITS | {convert_layout}
+    return is_pure(op) and not (op.regions or _waits(op) or op.defn is convert_layout)
+
+
+def _waits(op: Operation) -> bool:
+    """Return True if lanes and warps exchange values: a thread waits for the slowest."""
+    return op.has_trait(Trait.COMBINE) or op.defn in (indexing.gather, indexing.histogram)

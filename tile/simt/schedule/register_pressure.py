@@ -12,19 +12,17 @@ from itertools import accumulate
 from tile.analysis.liveness import Liveness
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, shape
-from tile.ir.ops import dot as dot_ops
+from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.ir.types import I1, I32, Fragment, Scalar, Tile
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import maybe_layout
-from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.target import SimtTarget
 
 WORD_BITS = 32
 
-_DOTS = frozenset({dot_ops.dot, mma_dot, ops.mma.mma})
 # Operations whose results take no registers, or those of another tile.
 _FILLED = frozenset(
     {arith.const, shape.splat, shape.broadcast, ops.thread.frag_splat, ops.thread.frag_shuffle}
@@ -93,9 +91,9 @@ def _is_filled(value: Value) -> bool:
 
 def _is_sum(value: Value) -> bool:
     """Return True if a value is the result or the accumulator operand of a dot."""
-    if value.op is not None and value.op.defn in _DOTS:
+    if value.op is not None and takes_registers(value.op):
         return True
-    return any(user.defn in _DOTS for user, _ in value.uses)
+    return any(takes_registers(user) for user in value.users)
 
 
 def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
@@ -104,7 +102,7 @@ def _read_by(value: Value, loop: Operation) -> list[tuple[Operation, int]]:
     if op is None or op.defn not in _READS or op.block is not loop.regions[0]:
         return []
     uses = list(_uses(value))
-    only_operand = all(user.defn in _DOTS and index < len(K_AXES) for user, index in uses)
+    only_operand = all(takes_registers(user) and is_multiplied(user, index) for user, index in uses)
     return uses if only_operand else []
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile.analysis.liveness import LOOPS, Liveness, liveness
-from tile.ir.core import Function, Level, Module, Operation, Value
+from tile.analysis.liveness import Liveness, liveness
+from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Shared, Tile
@@ -45,7 +45,7 @@ class _Reloading:
         self.left = target.shared_bytes
 
     def run(self) -> None:
-        loops = [op for op in self.function.walk() if op.defn in LOOPS]
+        loops = [op for op in self.function.walk() if op.has_trait(Trait.LOOP)]
         invariant = {loop: self.invariant_operands(loop) for loop in loops}
         if not any(invariant.values()):
             return

@@ -34,7 +34,7 @@ from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of
 from tile.backends.interp.virtual_memory import WINDOW_BITS
 from tile.faults import Check, Checks
 from tile.ir import semantics
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import OpDef, Operation, Trait
 from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.overflow import NARROW_BITS
@@ -328,7 +328,7 @@ def undefined_variable(op: Operation, run: Run) -> Run:
 def _divides_integers(op: Operation) -> bool:
     element = op.results[0].type.element if op.results else None
     whole = isinstance(element, Scalar) and element.is_int()
-    return op.defn in (arith.div, arith.rem) and whole
+    return op.has_trait(Trait.DIVISION) and whole
 
 
 def division_by_zero(op: Operation, run: Run) -> Run:

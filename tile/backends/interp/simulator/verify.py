@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.analysis.liveness import LOOPS
 from tile.errors import UnsupportedError, WgmmaInFlightError
-from tile.ir.core import Block, Module, OpDef, Operation, Value
+from tile.ir.core import Block, Module, OpDef, Operation, Trait, Value
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops
@@ -202,8 +201,6 @@ CHECKS: dict[OpDef, Check] = {
 # For each accumulator in flight, the fewest wgmmas that have started since its own.
 Ages = dict[Value, int]
 
-_PASSING = frozenset({control.yield_, *LOOPS})
-
 
 def check_accumulators(module: Module) -> None:
     """Raise `WgmmaInFlightError` for a use of an accumulator that is still in flight."""
@@ -231,7 +228,7 @@ class _AgeAnalysis:
                 value = op.inputs[0]
                 if value in ages and ages[value] < op["pending"]:
                     ages[op.result] = ages[value]
-            elif op.defn in LOOPS:
+            elif op.has_trait(Trait.LOOP):
                 self.loop(op, ages)
             elif op.defn is control.if_:
                 self.branch(op, ages)
@@ -249,7 +246,8 @@ class _AgeAnalysis:
     def may_use(self, op: Operation, index: int) -> bool:
         if op.defn is ops.wgmma.wgmma:
             return index == 2
-        return op.defn is ops.wgmma.wgmma_wait or op.defn in _PASSING
+        passes_on = op.has_trait(Trait.LOOP) or op.defn is control.yield_
+        return passes_on or op.defn is ops.wgmma.wgmma_wait
 
     def loop(self, op: Operation, ages: Ages) -> None:
         """Iterate to a fixed point: ages only decrease, and values in flight only get more."""

@@ -8,11 +8,10 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
 from tile.backends.nvptx.emit.stage_counters import StageCounters
 from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.backends.nvptx.emit.vectors import LoopCarried
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.ir.core import Block, OpDef, Operation, Trait, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control
 from tile.ir.types import Scalar
-from tile.simt import ops
 
 
 def flat(builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
@@ -160,12 +159,9 @@ class _Test:
         return self.builder.call(name, self.ty, (self.ty, upper), (self.ty, step))
 
 
-_MATRIX = frozenset({ops.mma.mma, ops.wgmma.wgmma})
-
-
 def _unroll_hint(builder: FunctionBuilder, op: Operation) -> str:
     """Keep ptxas from unrolling loops of matrix instructions, which it does many times over."""
-    if any(inner.defn in _MATRIX for inner in op.regions[0]):
+    if any(inner.has_trait(Trait.TENSOR_CORE) for inner in op.regions[0]):
         return f", !llvm.loop !{builder.module.no_unroll_node()}"
     return ""
 

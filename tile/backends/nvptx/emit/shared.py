@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tile.analysis.liveness import LOOPS
 from tile.backends.nvptx.emit.function_builder import (
     FunctionBuilder,
     Registers,
@@ -23,7 +22,7 @@ from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.vectors import Element, pack, unpack
 from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Shared
@@ -178,7 +177,7 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
     not down: if all were loaded at once, it would spill.
     """
     mem, matrices = op.inputs[0], op["matrices"]
-    in_loop = any(outer.defn in LOOPS for outer in op.ancestors())
+    in_loop = any(outer.has_trait(Trait.LOOP) for outer in op.ancestors())
     addresses = Addresses(builder, mem, recompute_xors=in_loop)
     trans = ".trans" if op["transposed"] else ""
     destination = braces(0, matrices) if matrices > 1 else "{$0}"

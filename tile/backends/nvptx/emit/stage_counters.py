@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
 from tile.ir.types import I32, Shared
@@ -32,7 +32,7 @@ class StageCounter:
 
 def has_wgmma(loop: Operation) -> bool:
     """Return True if the body of a `for` has a wgmma."""
-    return any(op.defn is ops.wgmma.wgmma for op in loop.regions[0])
+    return any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0])
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, types_of
 from tile.backends.nvptx.emit.types import count_of, llvm_type, memory_type
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.types import I1, Fragment, Pointer, Scalar
-from tile.simt import ops
 
 Element = Scalar | Pointer
 
@@ -212,7 +211,7 @@ class LoopCarried:
     @classmethod
     def of(cls, loop: Operation) -> LoopCarried:
         """Return the representation that a loop uses."""
-        if not any(op.defn is ops.wgmma.wgmma for op in loop.regions[0]):
+        if not any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0]):
             return cls(frozenset())
         results = enumerate(loop.results)
         return cls(frozenset([number for number, value in results if _is_narrow(value)]))

@@ -12,7 +12,7 @@ from typing import Any
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
+from tile.ir.core import Block, Function, Module, OpDef, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Tile, Type
@@ -214,10 +214,6 @@ def bits_of_element(ty: Type) -> int:
 
 REGISTER_BITS = 32
 
-# The accumulators of these stay in registers from one to the next: if there were more than
-# registers, each iteration of a loop would spill and reload nearly all of them.
-_ACCUMULATING = frozenset({ops.wgmma.wgmma, ops.mma.mma_dot})
-
 
 def register_count(value: Value) -> int:
     """Return the number of 32-bit registers in which a thread holds a value."""
@@ -235,13 +231,18 @@ def check_fits(ctx: Context, op: Operation) -> None:
 
 
 def _limit(ctx: Context, op: Operation) -> int:
-    oversubscription = 1 if op.defn in _ACCUMULATING else ctx.target.tuning.max_oversubscription
-    return ctx.target.registers * oversubscription
+    """Return how many registers the result of an operation may take.
+
+    Accumulators of tensor cores stay in registers from one dot to the next: if there were more than
+    registers, each iteration of a loop would spill and reload nearly all of them.
+    """
+    in_registers = op.has_trait(Trait.TENSOR_CORE)
+    return ctx.target.registers * (1 if in_registers else ctx.target.tuning.max_oversubscription)
 
 
 def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError:
     target = ctx.target
-    kind = "an accumulator of matrix instructions" if op.defn in _ACCUMULATING else "a tile"
+    kind = "an accumulator of matrix instructions" if op.has_trait(Trait.TENSOR_CORE) else "a tile"
     tiles = sorted(_tiles_at(ctx, op), key=register_count, reverse=True)
     scale = 1
     while register_count(tiles[0]) // scale > target.registers:

@@ -15,18 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
-from tile.ir.core import Function, Level, Module, Operation, Value
+from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Structure, structure
 from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
-from tile.simt.ops import tma, wgmma
+from tile.simt.ops import wgmma
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tuning import TuningConstants
-
-# Operations that access shared memory through the async proxy, after a proxy fence.
-_ASYNC_PROXY = frozenset({wgmma.wgmma, tma.mbarrier_arrive_expect_tx, tma.tma_load, tma.tma_store})
 
 
 @module_pass("insert-barriers", before=Level.LAID_OUT)
@@ -74,7 +71,7 @@ def _before_async_proxy(function: Function) -> frozenset[Operation]:
     for outer in function.body:
         ops = [outer, *(op for region in outer.regions for op in region.walk())]
         undecided += ops
-        if any(op.defn in _ASYNC_PROXY for op in ops):
+        if any(op.has_trait(Trait.ASYNC_PROXY) for op in ops):
             before += undecided
             undecided = []
     return frozenset(before)
@@ -88,7 +85,7 @@ def _erase_redundant_fences(function: Function) -> None:
             if last is not None and last.block is op.block:
                 last.erase()
             last = op
-        elif op.defn in _ASYNC_PROXY or op.defn is control.call:
+        elif op.has_trait(Trait.ASYNC_PROXY) or op.defn is control.call:
             last = None
 
 

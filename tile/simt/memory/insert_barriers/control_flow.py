@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import Alias, PointsTo
-from tile.analysis.liveness import LOOPS
-from tile.ir.core import Block, Function, OpDef, Operation, Value
+from tile.ir.core import Block, Function, OpDef, Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import control, memory
 from tile.simt import ops
@@ -315,7 +314,7 @@ def _sources(value: Value | None) -> list[Value]:
     if value is None:
         return []
     loop = value.op or value.block.parent
-    if loop is None or loop.defn not in LOOPS:
+    if loop is None or not loop.has_trait(Trait.LOOP):
         return []
     is_for = loop.defn is control.for_
     index = value.index - (is_for and value.op is None)

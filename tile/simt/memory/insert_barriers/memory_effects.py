@@ -28,9 +28,10 @@ from functools import lru_cache
 
 from tile.analysis.alias import Alias, PointsTo
 from tile.errors import PassError
-from tile.ir.core import OpDef, Operation, Value
-from tile.ir.effects import constant_of
+from tile.ir.core import Effect, OpDef, Operation, Trait, Value
+from tile.ir.effects import accesses_global, constant_of
 from tile.ir.ops import arith, memory
+from tile.ir.ops.dot import shared_operands
 from tile.ir.ops.memory import RMWKind, Scope
 from tile.ir.types import I32, Shared, Tile
 from tile.simt import ops
@@ -45,16 +46,6 @@ from tile.simt.ops.layout_inference import layout_of
 # of its kind as long as its result is unused.
 Mode = str
 READ, WRITE = "read", "write"
-
-_MODES: dict[OpDef, Mode] = {
-    memory.load: READ,
-    memory.store: WRITE,
-    memory.atomic_rmw: WRITE,
-    memory.atomic_cas: WRITE,
-    ops.shared.local_cp_async: READ,
-    ops.tma.tma_load: READ,
-    ops.tma.tma_store: WRITE,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +79,13 @@ class MemoryAccess:
 
 def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
     """Return an operation's access of global memory; None if it has none."""
-    mode = _MODES.get(op.defn)
-    if mode is None:
+    if not accesses_global(op):
         return None
     pointer: Value = op["ptr"]
     where = alias.of(pointer)
     return MemoryAccess(
         op,
-        _mode(op, mode),
+        _mode(op),
         where,
         alias.with_aliases(where),
         pointer,
@@ -112,7 +102,8 @@ def memory_access_through(
     return replace(access, where=where, named=alias.with_aliases(where), pointer=None)
 
 
-def _mode(op: Operation, mode: Mode) -> Mode:
+def _mode(op: Operation) -> Mode:
+    mode = WRITE if Effect.WRITE in op.defn.effect else READ
     ordered = op.defn is not memory.atomic_rmw or op["kind"] is RMWKind.XCHG or op.result.uses
     return mode if ordered else f"atomic {op['kind']}"
 
@@ -130,7 +121,7 @@ def _releases(op: Operation) -> bool:
     Locks and flags are scalars; the elements of a tile do not wait for each other.
     """
     return (
-        op.defn in (memory.atomic_rmw, memory.atomic_cas)
+        op.has_trait(Trait.ATOMIC)
         and not isinstance(op.result.type, Tile)
         and op["order"].releases
         and op["scope"] is not Scope.PROGRAM
@@ -300,8 +291,7 @@ def access_of(op: Operation) -> Access | None:
 
 def operand_accesses(op: Operation) -> list[Access]:
     """Return the reads of a wgmma's operands, by threads of all warps of a warpgroup."""
-    buffers = [value for value in op.inputs[:2] if isinstance(value.type, Shared)]
-    return [_access(op, mem, Kind.READ, None) for mem in buffers]
+    return [_access(op, mem, Kind.READ, None) for mem in shared_operands(op)]
 
 
 def tma_write(op: Operation) -> Access:

@@ -22,9 +22,9 @@ from functools import cache
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import liveness
-from tile.ir.core import Level, Module, Operation
+from tile.ir.core import Level, Module, Operation, Trait
 from tile.ir.passes import module_pass
-from tile.simt.schedule.pipeline_loops.address_slices import DOTS, BackwardSlice, backward_slice
+from tile.simt.schedule.pipeline_loops.address_slices import BackwardSlice, backward_slice
 from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
 from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
@@ -143,7 +143,7 @@ def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
     They do if there are several dots, and a thread has no registers for the loaded tiles any
     earlier.
     """
-    dots = [op for op in plan.loop.regions[0] if op.defn in DOTS]
+    dots = [op for op in plan.loop.regions[0] if op.has_trait(Trait.DOT)]
     prefetched = sum([tile_registers(load.result) for load in plan.prefetched])
     if len(dots) < 2 or not prefetched:
         return None

@@ -13,18 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tile.ir.core import OpDef, Operation, Value, clone
+from tile.ir.core import Operation, Trait, Value, clone
 from tile.ir.effects import is_pure
-from tile.ir.ops import arith, control, dot, memory, shape
+from tile.ir.ops import arith, memory, shape
 from tile.ir.types import Scalar
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.ops import mma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
-
-DOTS = frozenset({dot.dot, mma.mma_dot, wgmma.wgmma})
-# Not computed twice: dots cost too much, and an inner loop might not end.
-_NOT_CLONED: frozenset[OpDef] = DOTS | {control.for_, control.while_}
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | 
         op = value.op
         if op is None or op.block is not body or op in ops:
             continue
-        if not is_pure(op) or any(nested.defn in _NOT_CLONED for nested in op.walk()):
+        if not is_pure(op) or any(_is_single(nested) for nested in op.walk()):
             return None
         ops.add(op)
         for nested in op.walk():
@@ -217,3 +212,8 @@ def registers(value: Value) -> int:
     count = layout_of(value).in_size(REGISTER)
     bits = element.bits if isinstance(element, Scalar) else 64
     return max(1, count * bits // 32)
+
+
+def _is_single(op: Operation) -> bool:
+    """Return True if an operation is not computed twice: a costly dot, or a loop that may hang."""
+    return op.has_trait(Trait.DOT) or op.has_trait(Trait.LOOP)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.types import I32
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.address_slices import (
     BackwardSlice,
@@ -85,7 +85,7 @@ def _after_first_wgmma(top: Operation, async_loads: Sequence[BufferedLoad]) -> O
     issued; else it is `top`.
     """
     op: Operation | None = top if all(load.tma for load in async_loads) else None
-    while op is not None and op.defn is not wgmma.wgmma:
+    while op is not None and not op.has_trait(Trait.IN_FLIGHT):
         op = op.next
     return top if op is None or op.next is None else op.next
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.ops import shape
+from tile.ir.ops.dot import is_multiplied
 from tile.ir.types import Shared, Tile
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 
 _TRANSPOSED = (1, 0)
@@ -55,11 +56,8 @@ def dot_operands(value: Value) -> list[DotOperand]:
 
 
 def _wgmma_uses(value: Value) -> list[tuple[Operation, int]]:
-    return [
-        (user, index)
-        for user, index in value.uses
-        if user.defn is wgmma.wgmma and index < 2 and user.block is value.block
-    ]
+    uses = [use for use in value.uses if is_multiplied(*use) and use[0].block is value.block]
+    return [(dot, index) for dot, index in uses if dot.has_trait(Trait.IN_FLIGHT)]
 
 
 def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation, Trait, Value
 from tile.ir.types import Shared
 from tile.simt.hopper.wgmma_operands import staged_layout, staged_operands
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse
@@ -42,7 +42,7 @@ def double_buffered(
     computed = [
         (dot, index)
         for dot in body
-        if dot.defn is wgmma.wgmma
+        if dot.has_trait(Trait.IN_FLIGHT)
         for index in staged_operands(dot)
         if dot.inputs[index].block is body
         and (dot, index) not in in_multi_buffers | in_shared_loads

@@ -8,16 +8,17 @@ from functools import cached_property
 
 from tile.analysis.alias import Alias
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.ir.core import Effect, Function, Operation, Value
+from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.ops import control, debug, memory
+from tile.ir.ops.dot import is_multiplied
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops.layout_inference import layout_of
-from tile.simt.schedule.pipeline_loops.address_slices import DOTS, backward_slice, registers
+from tile.simt.schedule.pipeline_loops.address_slices import backward_slice, registers
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
@@ -324,10 +325,9 @@ def _feeds_dot(value: Value) -> bool:
         for user, position in value.uses:
             if user.block is not value.block:
                 continue
-            if user.defn in DOTS:
-                if position < 2:
-                    return True
-            elif is_pure(user) and not user.regions:
+            if is_multiplied(user, position):
+                return True
+            if is_pure(user) and not user.regions and not user.has_trait(Trait.DOT):
                 unseen = [result for result in user.results if result not in seen]
                 seen.update(unseen)
                 worklist.extend(unseen)
@@ -338,7 +338,7 @@ def _orders_loads(op: Operation) -> bool:
     """Return True if loads after an operation must not be done before it."""
     if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
         return True
-    if op.defn in (memory.atomic_rmw, memory.atomic_cas):
+    if op.has_trait(Trait.ATOMIC):
         return bool(op["order"].acquires)
     return op.defn is debug.device_assert
 
