@@ -7,7 +7,7 @@ import pytest
 
 from tile.errors import ArgumentValueError
 from tile.runtime.arguments.tensor_descriptor import ALIGNMENT, TensorDescriptor
-from tile.tools.command import parse_arguments
+from tile.tools.arguments import parse_arguments
 
 
 def test_descriptors() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk
     from tile.ir.debug_info import DebugSteps
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
+    from tile.simt.target import SimtTarget
 else:
     parse_module = lazy_import("tile.ir.parser", "parse_module")
     print_module = lazy_import("tile.ir.printer", "print_module")
@@ -356,6 +357,17 @@ class Requirement(NamedTuple):
     part: str
     lines: tuple[str, ...] = ()  # one line per item
     missing: str = ""
+
+
+@runtime_checkable
+class ThreadLowering(Protocol):
+    """A backend that lowers tiles to threads, so that the SIMT simulator can run its kernels."""
+
+    def lowering_target(self, target: Target) -> SimtTarget:
+        """Return the description by which passes lower kernels for a target.
+
+        Raises `BackendError` for an unknown architecture or device.
+        """
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import linecache
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
@@ -375,6 +375,24 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 keys.append(runtime_key(value, rule))
             adapted.append(value)
         return adapted, keys
+
+    def specialize(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the types that a launch with these arguments is specialized for.
+
+        They are spelled as in signatures of `tile.compile`: `"*fp32:16"`, and `"i32:1"` for 1.
+        Constants and unknown names are left out.
+        """
+        rules = {
+            p.name: rule
+            for p, (is_constexpr, rule) in zip(self.parameters, self._rules, strict=True)
+            if not is_constexpr and arguments.get(p.name) is not None
+        }
+        types = {}
+        for name, rule in rules.items():
+            value = adapt(arguments[name], rule.label)
+            key = runtime_key(value, rule)
+            types[name] = key if isinstance(key, str) else spell_leaf(leaf_of(value, key))
+        return types
 
     def _compile(
         self, target: Target, options: dict[str, Any], adapted: list[Any], keys: list[Key]

@@ -37,14 +37,8 @@ from tile._lazy import lazy_import
 from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
 from tile.errors import ArgumentValueError
 from tile.faults import parse_checks
-from tile.tools.command import (
-    load_kernel,
-    parse_arguments,
-    parse_constant,
-    parse_grid,
-    run_program,
-    table,
-)
+from tile.tools.arguments import HELP, parse_arguments, parse_constant, parse_grid
+from tile.tools.command import load_kernel, run_program, table
 
 if TYPE_CHECKING:
     from tile.diagnostics.pages import write_page
@@ -78,6 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the report as JSON")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", help="program.py, or kernel.py:function")
+    parser.epilog = HELP
     add(
         "arguments",
         nargs=argparse.REMAINDER,

@@ -3,15 +3,15 @@ r"""`tile compile`: compile a kernel ahead of time.
 Compile a kernel ahead of time, without a GPU: write the text of every stage, and the files that a
 program without Python needs to launch it.
 
-  tile compile add.py:add --signature "*fp32:16, *fp32:16, *fp32:16, i32" \
-      --constants BLOCK=1024 --target sm_90a -o out/
-  tile compile softmax.py:softmax --signature "x_ptr=*fp16:16, y_ptr=*fp16:16, columns=i32:16" \
-      --constants BLOCK=4096 --options num_warps=8 -o out/
+  tile compile add.py:add "x=*fp32:16" "y=*fp32:16" "out=*fp32:16" n=i32 BLOCK=1024 \
+      --target sm_90a -o out/
+  tile compile softmax.py:softmax x=fp16[8,4096] y=fp16[8,4096] columns=4096 BLOCK=4096 \
+      --options num_warps=8 -o out/
   tile compile add.py:add ... --target opencl:intel -o out/
 
-The signature lists the types of the parameters that are no constants, in order, or each with its
-name: fp32, i32 and so on, with the prefix * for a pointer, and the suffix :16 for an address or
-number that is divisible by 16, which makes faster code.
+Types can also be a list, in the order of the parameters or with names, with constants apart:
+
+  tile compile add.py:add --signature "*fp32:16, *fp32:16, *fp32:16, i32" --constants BLOCK=1024
 
 For NVIDIA's architectures (sm_75, sm_90a, ...), the files in out/ are
   NAME.tile, NAME.thread, NAME.ll, NAME.ptx   the text of every stage
@@ -28,22 +28,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tile import backends
-from tile.backends.base import Exportable, ExportedParameter, Target
-from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.frontend.python.source import Parameter
+from tile.backends.base import Exportable, ExportedParameter
+from tile.errors import ArgumentValueError
 from tile.runtime.compile import compile as compile_ahead
 from tile.runtime.compile import jitted
+from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Leaf
-from tile.tools.command import load_kernel, parse_arguments
-
-_SEPARATOR = re.compile(r",(?![^\[<(]*[\]>)])")  # commas that are not inside a type
+from tile.tools.arguments import (
+    add_arguments,
+    parse_arguments,
+    parse_signature,
+    parse_target,
+    parse_types,
+)
+from tile.tools.command import load_kernel
 
 # File name extensions of stages that differ from the stage's name.
 _ENDINGS = {"llvm": "ll", "opencl": "cl"}
@@ -52,11 +56,11 @@ _ENDINGS = {"llvm": "ll", "opencl": "cl"}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command to a parser."""
     add = parser.add_argument
-    add("kernel", help="file.py:function")
-    add("-s", "--signature", default="", metavar="TYPES", help="comma-separated parameter types")
+    add_arguments(parser)
+    add("-s", "--signature", default="", metavar="TYPES", help="types of parameters, by commas")
     add(
         "-c", "--constants", nargs="*", default=[], metavar="NAME=VALUE",
-        help="values of the other parameters",
+        help="parameters that are constants in the compiled kernel",
     )  # fmt: skip
     add(
         "-p", "--options", nargs="*", default=[], metavar="NAME=VALUE", help="num_warps=8 and so on"
@@ -71,11 +75,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit status."""
     function = jitted(load_kernel(options.kernel))
-    target = target_named(options.target)
+    target = parse_target(options.target)
+    assert isinstance(function, JITFunction)
+    types, constants = parse_signature(function, options.arguments)
     kernel = compile_ahead(
         function,
-        signature(options.signature, function.parameters, options.constants),
-        parse_arguments(options.constants),
+        types | parse_types(options.signature, function.parameters, options.constants),
+        constants | parse_arguments(options.constants),
         parse_arguments(options.options),
         target,
     )
@@ -94,49 +100,6 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentValueError(f"cannot write to {folder}: {error}") from error
     print(*paths, sep="\n")
     return 0
-
-
-def target_named(text: str) -> Target:
-    """Return a target; an architecture alone, as in `sm_90a`, is one of NVIDIA's.
-
-    Raises `ArgumentValueError` for a backend alone: only a launch determines its architecture.
-    """
-    backend, colon, _ = text.partition(":")
-    target = Target.parse(text if colon or backend in backends.names() else f"nvptx:{text}")
-    backends.require(target.backend)
-    if not target.arch:
-        raise ArgumentValueError(
-            f"--target {text} has no architecture; name one, as in sm_90a, nvptx:sm_80 or "
-            "opencl:generic"
-        )
-    return target
-
-
-def signature(
-    text: str, parameters: Sequence[Parameter], constants: Sequence[str]
-) -> dict[str, str]:
-    """Return the types by parameter; types without names belong to the non-constants in order.
-
-    Raises `ArgumentTypeError` for more types than parameters, or if only some types have names.
-    """
-    types = [ty.strip() for ty in _SEPARATOR.split(text) if ty.strip()]
-    constant_names = {constant.partition("=")[0] for constant in constants}
-    if any("=" in ty for ty in types):
-        return dict(_named_type(ty) for ty in types)
-    names = [p.name for p in parameters if not p.is_constexpr and p.name not in constant_names]
-    if len(types) > len(names):
-        raise ArgumentTypeError(
-            f"the signature has {len(types)} types, and the kernel {len(names)} parameters "
-            f"that are no constants: {', '.join(names)}"
-        )
-    return dict(zip(names, types, strict=False))
-
-
-def _named_type(text: str) -> tuple[str, str]:
-    name, equals, ty = (part.strip() for part in text.partition("="))
-    if not equals:
-        raise ArgumentTypeError(f"a signature has names for all types or for none, not {text!r}")
-    return name, ty
 
 
 def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:

@@ -4,14 +4,15 @@ Lower a kernel for a machine, run it on the SIMT simulator, and report the cost 
 Arrays are filled with random numbers.
 
   tile explain softmax.py:softmax_kernel x=fp32[8,1000] out=fp32[8,1000] n=1000 BLOCK=1024 --grid 8
-  tile explain ... --target mma --num-warps 8 --num-stages 4
+  tile explain ... --target sm_90a --num-warps 8 --num-stages 4
   tile explain ... --draw layouts/       a picture of each layout: which thread holds which element
   tile explain ... --show q              print the layout of the value `q`
   tile explain ... --ir                  print the IR, laid out and of threads
 
-Arguments are name=value: a number, true, false, none, an array such as fp32[64,64] or i32[8]:0
-(filled with 0), or a descriptor such as fp16[300,200]/64,32: an array with blocks of 64x32 and
-zeros out of bounds, or NaNs with /64,32,nan.
+The target is one of NVIDIA's architectures (sm_75, sm_80, sm_90a, sm_100, ...), an OpenCL device
+(opencl:0, opencl:pocl) or a class of them (opencl:amd, opencl:intel, ...), or a machine that only
+the simulator has (plain, generic, cp_async, mma, wgmma, warp64). The kernel is lowered as for that
+target, and runs on the simulator: no such device is needed.
 
   executed    warps that executed an operation of the line
   registers   the most 32-bit registers that are live in a thread at the line
@@ -29,7 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tile.backends.base import Grid, Options
+from tile import backends
+from tile.backends.base import Grid, Options, ThreadLowering
 from tile.backends.interp.simulator.counters import Counters, LineCounts, line_of, registers
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.config import config
@@ -46,8 +48,9 @@ from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.pass_pipeline import lowering
-from tile.simt.target import FORMER_NAMES, TARGETS, SimtTarget
-from tile.tools.command import load_kernel, parse_arguments, parse_grid, table
+from tile.simt.target import SimtTarget
+from tile.tools.arguments import add_arguments, parse_arguments, parse_grid, parse_target
+from tile.tools.command import load_kernel, table
 
 
 @dataclass
@@ -227,10 +230,9 @@ def _drawing(layouts: Sequence[LayoutUse], name: str) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command to a parser."""
     add = parser.add_argument
-    add("kernel", help="as in kernel.py:function")
-    add("arguments", nargs="*", metavar="NAME=VALUE", help="the kernel's arguments")
+    add_arguments(parser)
     add("--grid", default="1", help="as in 8, 4,2 or cdiv(n, BLOCK)")
-    add("--target", default="generic", choices=[*TARGETS, *FORMER_NAMES], help="the machine")
+    add("-t", "--target", default="generic", help="such as sm_90a or opencl:amd (generic)")
     add("--num-warps", type=int, default=Options.num_warps, help="warps of a program")
     add("--num-stages", type=int, default=Options.num_stages, help="stages of pipelined loops")
     add("--thread-tile", type=int, default=Options.thread_tile, help="edge of a thread's sub-tile")
@@ -239,6 +241,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--draw", metavar="FOLDER", help="draw the layouts as SVG")
     add("--show", metavar="VALUE", help="draw the layout of a value, or of a number, as text")
     add("--ir", action="store_true", help="print the IR, laid out and of threads")
+
+
+def lowering_target(text: str) -> SimtTarget:
+    """Return the description by which passes lower kernels for a target."""
+    target = parse_target(text)
+    backend = backends.get(target.backend)
+    if isinstance(backend, ThreadLowering):
+        return backend.lowering_target(target)
+    raise ArgumentValueError(f"the backend {target.backend} does not lower kernels to threads")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -250,7 +261,7 @@ def run(options: argparse.Namespace) -> int:
     grid = parse_grid(options.grid)
     if callable(grid):
         grid = grid(arguments)
-    target = SimtTarget.parse(options.target)
+    target = lowering_target(options.target)
     explanation = explain(kernel, arguments, normalize_grid(grid), target, compile_options)
     layouts = distinct_layouts([explanation.laid_out, explanation.threads])
     if options.ir:

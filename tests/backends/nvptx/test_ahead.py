@@ -15,8 +15,8 @@ from tile.backends.nvptx.aot import c_type
 from tile.errors import BackendError
 from tile.frontend.python.source import REQUIRED, Parameter
 from tile.ir.types import ALIASES, Pointer
+from tile.tools.arguments import parse_types
 from tile.tools.cli import main
-from tile.tools.compile import signature
 
 KERNEL = """
 import tile
@@ -210,9 +210,9 @@ def test_without_an_assembler_or_with_one_that_refuses(
 
 def test_commas_inside_types() -> None:
     parameters = [Parameter(name, None, REQUIRED, name == "B") for name in "abB"]
-    found = signature("tensordesc<fp16[64,32]>, tensordesc<fp32[8, 8],nan>", parameters, [])
+    found = parse_types("tensordesc<fp16[64,32]>, tensordesc<fp32[8, 8],nan>", parameters, [])
     assert found == {"a": "tensordesc<fp16[64,32]>", "b": "tensordesc<fp32[8, 8],nan>"}
-    assert signature("b=(i32, i64), a=i1", parameters, []) == {"b": "(i32, i64)", "a": "i1"}
+    assert parse_types("b=(i32, i64), a=i1", parameters, []) == {"b": "(i32, i64)", "a": "i1"}
 
 
 def test_for_opencl(file: Path, tmp_path: Path) -> None:

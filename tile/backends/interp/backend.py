@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tile.backends.interp.stepping import SteppedKernel
     from tile.backends.interp.survey import survey
     from tile.backends.interp.tracing.recorder import launch_traced, translate_traced
+    from tile.simt.target import SimtTarget
 else:
     CheckedLaunch = lazy_import("tile.backends.interp.sanitizer.launch", "CheckedLaunch")
     translate_checked = lazy_import("tile.backends.interp.sanitizer.launch", "translate_checked")
@@ -118,6 +119,11 @@ class InterpreterBackend:
         if artifact.launch_metadata.get(STEPS):
             return _STEPPED
         return _ON_THREADS if artifact.target.arch else _ON_TILES
+
+    def lowering_target(self, target: Target) -> SimtTarget:
+        """Return the description of a simulated machine."""
+        simulated: SimtTarget = _threads().simt_target(target)
+        return simulated
 
     def survey(self) -> Sequence[Requirement]:
         """Return versions of packages, and the targets of the SIMT simulator."""

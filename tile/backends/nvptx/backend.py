@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.aot import files
     from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.driver import current_architecture, device_of
+    from tile.backends.nvptx.emit import lowering_target as emitter_target
     from tile.backends.nvptx.launch import LoadedKernel
     from tile.backends.nvptx.survey import survey
+    from tile.backends.nvptx.target import architecture
     from tile.ir.core import Module
+    from tile.simt.target import SimtTarget
 else:
+    architecture = lazy_import("tile.backends.nvptx.target", "architecture")
+    emitter_target = lazy_import("tile.backends.nvptx.emit", "lowering_target")
     files = lazy_import("tile.backends.nvptx.aot", "files")
     compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
     without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
@@ -78,6 +83,10 @@ class NvptxBackend:
         """
         options.refuse_checks(target)
         return compile_module(module, target, options)
+
+    def lowering_target(self, target: Target) -> SimtTarget:
+        """Return the description by which passes lower kernels for an architecture."""
+        return emitter_target(architecture(target.arch))
 
     def survey(self) -> Sequence[Requirement]:
         """Report packages, the driver and its devices."""

@@ -15,8 +15,11 @@ from tile.ir.core import Module
 
 if TYPE_CHECKING:
     from tile.backends.opencl.compiler import compile_module
+    from tile.backends.opencl.emit import lowering_target as emitter_target
     from tile.backends.opencl.survey import survey
+    from tile.simt.target import SimtTarget
 else:
+    emitter_target = lazy_import("tile.backends.opencl.emit", "lowering_target")
     compile_module = lazy_import("tile.backends.opencl.compiler", "compile_module")
     survey = lazy_import("tile.backends.opencl.survey", "survey")
 
@@ -62,6 +65,10 @@ class OpenclBackend:
 
     def _capabilities(self, target: Target) -> Capabilities:
         return NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
+
+    def lowering_target(self, target: Target) -> SimtTarget:
+        """Return the description by which passes lower kernels for a device or class."""
+        return emitter_target(self._capabilities(target))
 
     def survey(self) -> Sequence[Requirement]:
         """Return the installed runtimes and the capabilities of their devices."""
