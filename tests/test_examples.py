@@ -25,6 +25,7 @@ EXPECTED = {
     "dropout": (1, r"the same seed drops the same of another array: ok"),
     "attention": (16, r"backward, float16, causal"),
     "matmul_nt": (1, r"Tiles of \d+ x \d+ were fastest\."),
+    "triton_c": (3, r"listing 8, shift convolution"),
     "shift_conv": (1, r"4 images, 512 channels of 7 x 7, 512 filters"),
 }
 

@@ -96,11 +96,6 @@ class TuningConstants:
     slice_shared_share: int = constant(4)
     # Tiles that are prefetched to registers take at most 1 / `prefetch_register_share` of them.
     prefetch_register_share: int = constant(3)
-    # The indices in the block of an FMA dot share registers if its accumulator takes more than this
-    # share of them. With fewer, ptxas needs up to 4 % more instructions then.
-    crowding_share: float = constant(
-        0.5, "docs/notes/register-pressure.md#the-emitter: tf32, sm_75: 8 to 0 bytes of spills"
-    )
 
     # -- occupancy (`overlap_keeps_occupancy`)
 

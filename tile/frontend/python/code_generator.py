@@ -209,7 +209,8 @@ class ModuleSession:
         )
         self.module.add(ir)
         scope = parameters(function, arguments, ir)
-        low = Lowering(function, self, RULES, Builder(ir.body), scope, kernel=kernel)
+        rules = function.rules if isinstance(function.rules, Rules) else RULES
+        low = Lowering(function, self, rules, Builder(ir.body), scope, kernel=kernel)
         for name, binding in list(scope.items()):
             if isinstance(binding, Binding):
                 low.build.loc = binding.loc

@@ -134,8 +134,8 @@ def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
     return build(arith.select, up, below, above)
 
 
-def while_loop(low: Lowering, node: ast.While) -> None:
-    """Compile a `while`."""
+def while_loop(low: Lowering, node: ast.While, step: Sequence[ast.stmt] = ()) -> None:
+    """Compile a `while`; the statements of `step` end each iteration, also after a `continue`."""
     loc = low.loc(node.test)
     names = LoopNames(low, node)
     test, body = Block(), Block()
@@ -148,7 +148,15 @@ def while_loop(low: Lowering, node: ast.While) -> None:
     names.region(test, compile_test)
     if condition[0] is False:
         return
-    path = names.region(body, lambda: low.body(node.body, low.live_names(names.loop.names)))
+    live = low.live_names(names.loop.names)
+
+    def iteration() -> None:
+        low.body(node.body, None if step else live)
+        if step:
+            end_iteration(low)
+            low.body(step, live)
+
+    path = names.region(body, iteration)
     if condition[0] is True and path.flow.left is False:
         low.fail(
             node.test,
@@ -344,16 +352,22 @@ def unroll_iterations(low: Lowering, node: ast.For, values: Sequence[object]) ->
     for position, value in enumerate(values):
         assign(low, node.target, value, weak=True)
         low.body(node.body, None)
-        flow = low.flow
-        if flow.exited is not flow.left:  # a `continue` ends here
-            clear_doubtful(low)
-        low.flow = Flow(flow.left, flow.left, flow.returned, flow.result)
+        flow = end_iteration(low)
         rest = values[position + 1 :]
         if flow.left is not False:
             if flow.left is not True and (rest or low.session.steps):
                 guard(low, partial(next_iteration, low, node, rest), None, low.loc(node))
             return
         emit_step(low, low.loc(node))
+
+
+def end_iteration(low: Lowering) -> Flow:
+    """End a `continue`, and return the flow: the statements that follow run after it too."""
+    flow = low.flow
+    if flow.exited is not flow.left:
+        clear_doubtful(low)
+    low.flow = Flow(flow.left, flow.left, flow.returned, flow.result)
+    return low.flow
 
 
 def next_iteration(low: Lowering, node: ast.For, values: Sequence[object]) -> None:

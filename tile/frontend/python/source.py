@@ -87,8 +87,11 @@ class DeviceFunction(PickledByName):
     """A Python function to compile: a kernel, or a function that kernels call.
 
     `noinline` keeps calls of it from being inlined. Raises `ArgumentTypeError` if `fn` is not a
-    plain function. The source is read, and checked, on first access.
+    plain function. The source is read, and checked, on first access. `rules` are the compilation
+    rules of another language (`tile.frontend.python.lowering_context.Rules`), None for Python's.
     """
+
+    rules: object = None
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         if not isinstance(fn, types.FunctionType):

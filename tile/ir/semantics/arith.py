@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.semantics.cast import same, through_f32, widen
+from tile.ir.semantics.cast import MANY, same, through_f32, widen
 from tile.ir.semantics.dtype_tables import (
     BF16,
     BITS,
@@ -27,7 +27,6 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     each,
 )
-from tile.ir.semantics.tuning import TUNING
 from tile.ir.types import Array, Dtype
 
 WIDE = (F32, F64)
@@ -262,7 +261,7 @@ def cmp(x: Array, y: Array, kind: str) -> Array:
 
 def select(condition: Array, x: Array, y: Array) -> Array:
     """Return elements of `x` where the i1 `condition` holds, else of `y`; all three broadcast."""
-    if condition.size < TUNING.simd_elements:
+    if condition.size < MANY:
         return np.where(condition, x, y)
     # `np.where` branches on every element; bit operations are several times faster on irregular
     # masks.

@@ -38,7 +38,6 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     quiet,
 )
-from tile.ir.semantics.tuning import TUNING
 from tile.ir.types import (
     I64,
     SCALARS,
@@ -56,6 +55,7 @@ from tile.short_repr import short_repr
 _LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
 HALF = np.uint32(16)
 LOW_HALF = np.uint32(0xFFFF)
+MANY = 1 << 13  # elements from which several integer SIMD passes beat one scalar loop of NumPy
 
 
 def widen(x: Array) -> Array:
@@ -130,7 +130,7 @@ def _widen_fp8(x: Array) -> Array:
 
 def _widen_f16(x: Array) -> Array:
     """Shift the fields into place and scale by a power of two, which also handles subnormals."""
-    if x.size < TUNING.simd_elements:
+    if x.size < MANY:
         return x.astype(F32)
     bits = x.view(np.int16).astype(np.int32)
     bits <<= 13

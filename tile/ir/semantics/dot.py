@@ -27,11 +27,12 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     each,
 )
-from tile.ir.semantics.tuning import TUNING
 from tile.ir.types import Array
 
 NARROW = frozenset((F16, BF16))
 INT8 = (SIGNED[0], UNSIGNED[0])
+ROWS = 64  # rows of a matmul that keep BLAS busy
+SERIAL = 1 << 18  # multiplications of a matmul up to which OpenBLAS starts no threads
 
 
 def dot(a: Array, b: Array, acc: Array | None = None, input_precision: str = "ieee") -> Array:
@@ -87,15 +88,14 @@ def _round_to_bf16(x: Array) -> Array:
 def _matmul(a: Array, b: Array) -> Array:
     """Return NumPy's matmul, with several programs stacked into one if they share `b`.
 
-    At most `matmul_rows` are stacked. More is no faster, and a larger matmul makes OpenBLAS use
+    At most `ROWS` rows are stacked. More is no faster, and a larger matmul makes OpenBLAS use
     threads, which is many times slower if another process keeps a core busy.
     """
     a, b = _packed(a), _packed(b)
     rows, depth = a.shape[-2:]
     columns = b.shape[-1]
     programs = a.shape[0] if a.ndim > 2 else 1
-    serial = TUNING.serial_multiplications // (rows * depth * columns)
-    group = min(programs, TUNING.matmul_rows // rows, serial)
+    group = min(programs, ROWS // rows, SERIAL // (rows * depth * columns))
     if group < 2 or b.size != depth * columns or not a.flags.c_contiguous:
         separate: Array = np.matmul(a, b)
         return separate

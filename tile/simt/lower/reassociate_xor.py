@@ -18,7 +18,7 @@ from tile.simt.target import GENERIC, SimtTarget
 def reassociate_xor(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """XOR a scalar into the thread's part of an index before the constants of its registers.
 
-    In the block of an fma_dot whose accumulator takes most of a thread's registers. The
+    In the block of an fma_dot whose accumulator takes over half of a thread's registers. The
     registers of the index then differ by constants, and share one register of the thread until
     they are used. It costs one more instruction where the scalar is known at last, since a loop was
     unrolled.
@@ -39,13 +39,12 @@ def reassociate_xor(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 
 def _takes_most_registers(op: Operation, target: SimtTarget) -> bool:
-    """Return True for an fma_dot whose accumulator takes most of a thread's registers."""
+    """Return True for an fma_dot whose accumulator takes over half of a thread's registers."""
     if op.defn is not ops.mma.fma_dot:
         return False
     accumulator = op.result.type
     assert isinstance(accumulator, Fragment)
-    registers = accumulator.count * accumulator.element.bits / 32
-    return registers > target.tuning.crowding_share * target.registers
+    return 2 * accumulator.count * accumulator.element.bits > 32 * target.registers
 
 
 def _is_index(value: Value) -> bool:
