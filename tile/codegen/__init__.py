@@ -2,4 +2,5 @@
 
 unroll_fragments    fragments as lists of registers
 operand_loads       loads that stand beside the dots that use them
+llvm                THREAD IR as LLVM IR
 """

@@ -5,7 +5,7 @@ fragment is an SSA value of its own.
 
     functions, module          whole functions, and the parts of a module around them
     function_builder           a function under construction: its lines, and values of the IR
-    types, vectors             LLVM types and constants; narrow elements in 32-bit registers
+    vectors                    narrow elements in 32-bit registers
     inline_asm                 inline PTX, for what LLVM has no instruction for
     arith, math, convert, narrow_floats
                                arithmetic, real functions and conversions

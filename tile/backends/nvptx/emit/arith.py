@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.types import (
+from tile.backends.nvptx.target import Architecture
+from tile.codegen.llvm.types import (
     count_of,
     is_integer,
     is_literal,
@@ -18,7 +19,6 @@ from tile.backends.nvptx.emit.types import (
     llvm_type,
     number_of,
 )
-from tile.backends.nvptx.target import Architecture
 from tile.ir.core import OpDef, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule, types_of
 from tile.backends.nvptx.emit.stage_counters import StageCounters
-from tile.backends.nvptx.emit.types import count_of, is_literal, is_signed, llvm_type
 from tile.backends.nvptx.emit.vectors import LoopCarried
+from tile.codegen.llvm.types import count_of, is_literal, is_signed, llvm_type
 from tile.ir.core import Block, OpDef, Operation, Trait, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control

@@ -8,7 +8,7 @@ from tile.backends.nvptx.emit.arith import each
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
-from tile.backends.nvptx.emit.types import is_integer, is_signed, literal, llvm_type, number_of
+from tile.codegen.llvm.types import is_integer, is_signed, literal, llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding

@@ -13,9 +13,9 @@ from functools import partial
 from tile.backends.base import Assertion
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.registers import THREAD, layout_index_of, special
-from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type
 from tile.backends.nvptx.emit.vectors import as_integers
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
+from tile.codegen.llvm.types import is_integer, is_signed, llvm_type
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar

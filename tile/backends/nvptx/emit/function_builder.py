@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.module import ModuleText
-from tile.backends.nvptx.emit.types import llvm_type
+from tile.codegen.llvm.types import llvm_type
 from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, OpDef, Operation, Value
 

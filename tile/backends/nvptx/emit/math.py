@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tile.backends.nvptx.emit.arith import each, element_of, function, magnitude
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.types import llvm_type
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import math
 from tile.ir.types import F32

@@ -14,7 +14,6 @@ from tile.backends.nvptx.emit.arith import each, instruction
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
-from tile.backends.nvptx.emit.types import is_literal, is_signed, llvm_type, memory_type, number_of
 from tile.backends.nvptx.emit.vectors import (
     elements,
     from_memory,
@@ -25,6 +24,7 @@ from tile.backends.nvptx.emit.vectors import (
     unpack,
     vector,
 )
+from tile.codegen.llvm.types import is_literal, is_signed, llvm_type, memory_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope

@@ -8,8 +8,8 @@ from itertools import product
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import fp8_as_f16, narrow, wide
-from tile.backends.nvptx.emit.types import is_integer, is_signed, llvm_type, number_of
 from tile.backends.nvptx.emit.vectors import pack
+from tile.codegen.llvm.types import is_integer, is_signed, llvm_type, number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, I8, U8, Scalar

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tile.backends.nvptx.emit.arith import each
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.codegen import unroll_fragments
+from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import program

@@ -18,8 +18,8 @@ from tile.backends.nvptx.emit.memory import (
     plain_store,
 )
 from tile.backends.nvptx.emit.stage_counters import stage_of
-from tile.backends.nvptx.emit.types import is_literal, llvm_type
 from tile.backends.nvptx.emit.vectors import Element, pack, unpack
+from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Trait, Value

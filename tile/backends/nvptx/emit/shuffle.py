@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.types import is_signed, llvm_type, number_of
 from tile.backends.nvptx.emit.vectors import (
     as_integers,
     from_integers,
@@ -15,6 +14,7 @@ from tile.backends.nvptx.emit.vectors import (
     to_memory,
     unpack,
 )
+from tile.codegen.llvm.types import is_signed, llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import F32, I1, I8, Pointer, Scalar

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, types_of
-from tile.backends.nvptx.emit.types import count_of, llvm_type, memory_type
+from tile.codegen.llvm.types import count_of, llvm_type, memory_type
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.types import I1, Fragment, Pointer, Scalar
 

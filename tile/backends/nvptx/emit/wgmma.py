@@ -19,8 +19,8 @@ from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.mma import round_to_tf32
 from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
-from tile.backends.nvptx.emit.types import number_of
 from tile.backends.nvptx.emit.vectors import pack, unpack
+from tile.codegen.llvm.types import number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
