@@ -3,21 +3,17 @@
 Fragments are unrolled to scalar registers here and nowhere before: in the text, every register of a
 fragment is an SSA value of its own.
 
-    functions, module          whole functions, and the parts of a module around them
-    function_builder           a function under construction: its lines, and values of the IR
-    vectors                    narrow elements in 32-bit registers
+The rules that hold for any target of LLVM are in `tile/codegen/llvm`. Here is what NVIDIA's GPUs
+add, in files of the same names, and:
+
     inline_asm                 inline PTX, for what LLVM has no instruction for
-    arith, math, convert, narrow_floats
-                               arithmetic, real functions and conversions
-    registers, shuffle         fragments and thread indices; shuffles within a warp
-    memory, shared, tma        accesses to memory; mbarriers
+    narrow_floats              8-bit and 16-bit floats
+    vectors                    narrow elements in 32-bit registers
+    shuffle                    shuffles within a warp
+    shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
-    control                    branches, loops, calls
     stage_counters             stages of multi-buffers
     debug                      prints and assertions
-
-The module is written as strings. That is an order of magnitude faster than building it from
-objects, and compile time is time that users wait for.
 """
 
 from __future__ import annotations
@@ -39,8 +35,8 @@ from tile.backends.nvptx.emit import (
     tma,
     wgmma,
 )
-from tile.backends.nvptx.emit.function_builder import Rule
 from tile.backends.nvptx.target import Architecture
+from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import OpDef
 from tile.simt.target import EmittedOps, SimtTarget
 

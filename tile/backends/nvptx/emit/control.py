@@ -1,162 +1,58 @@
-"""Structured control flow as LLVM blocks, with a phi for every loop-carried register."""
+"""Loops with what NVIDIA GPUs need beside: packed accumulators, counters of stages, and hints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule, types_of
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.stage_counters import StageCounters
 from tile.backends.nvptx.emit.vectors import LoopCarried
-from tile.codegen.llvm.types import count_of, is_literal, is_signed, llvm_type
-from tile.ir.core import Block, OpDef, Operation, Trait, Value
+from tile.codegen.llvm import control as llvm
+from tile.codegen.llvm.function_builder import Registers, Rule
+from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control
-from tile.ir.types import Scalar
 
 
-def flat(builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
-    """Return the registers of values, in order."""
-    return [register for value in values for register in builder.of(value)]
+class _CarriedValues(llvm.CarriedValues):
+    """Values of a `for`, of which some are packed, and counters of stages."""
 
+    builder: FunctionBuilder
 
-def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registers) -> None:
-    """Set the registers of values from one list."""
-    at = 0
-    for value in values:
-        count = count_of(value.type)
-        builder.values[value] = registers[at : at + count]
-        at += count
+    def __init__(self, builder: FunctionBuilder, loop: Operation) -> None:
+        super().__init__(builder)
+        self.loop = loop
+        self.packing = LoopCarried.of(loop)
+        self.counters = StageCounters.of(loop)
 
+    def types(self, values: Sequence[Value]) -> list[str]:
+        return self.packing.types(values)
 
-def terminator(block: Block) -> Operation:
-    """Return the terminator of a block."""
-    assert block.last is not None
-    return block.last
+    def flat(self, values: Sequence[Value]) -> Registers:
+        return self.packing.flat(self.builder, values)
 
+    def assign(self, values: Sequence[Value], registers: Registers) -> None:
+        self.packing.assign(self.builder, values, registers)
 
-class Phis:
-    """The phis of a loop's first block, whose second operands are known at the end of the loop."""
+    def further(self) -> list[tuple[str, str]]:
+        return list(zip(self.counters.types, self.counters.first, strict=True))
 
-    def __init__(
-        self, builder: FunctionBuilder, types: list[str], first: Registers, before: str
-    ) -> None:
-        self.builder = builder
-        self.types = types
-        self.first = first
-        self.before = before
-        self.names = [builder.name() for _ in first]
-        self._at = len(builder.lines)
-        builder.lines += [""] * len(first)
+    def begin(self, registers: Registers) -> None:
+        self.counters.assign(self.builder, registers)
+        keep_loop(self.builder, self.loop)
 
-    def close(self, backedge: Registers) -> None:
-        """Write the phis, with the values that come from the current block."""
-        latch = self.builder.block
-        lines = zip(self.names, self.types, self.first, backedge, strict=True)
-        for number, (name, ty, first, second) in enumerate(lines):
-            self.builder.lines[self._at + number] = (
-                f"  {name} = phi {ty} [ {first}, %{self.before} ], [ {second}, %{latch} ]"
-            )
-
-
-# -- for
+    def following(self, registers: Registers) -> Registers:
+        return self.counters.next(self.builder, registers)
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a loop with its test at the end, and once more before it.
-
-    The last value of the counter but one, saturated, is computed before the loop: comparing with it
-    needs no value past the end, which might wrap.
-
-            br lower < upper, loop, done
-        loop:
-            i = phi lower, next
-            ...
-            next = i + step
-            br i < upper - step, loop, done
-        done:
-    """
-    lower, upper, step = (builder.scalar(value) for value in op.inputs[:3])
-    inits = op.inputs[3:]
-    count: Scalar = op.inputs[0].type.element  # type: ignore[assignment]
-    ty = llvm_type(count)
-    carried, counters = LoopCarried.of(op), StageCounters.of(op)
-    types = [ty, *carried.types(inits)]
-    first = [lower, *carried.flat(builder, inits)]
-    loop, done = builder.label("loop"), builder.label("done")
-    test = _Test(builder, count, lower, upper, step)
-    before = builder.block
-    entered = test.enters
-    if entered == "true":
-        builder.jump(loop)
-    else:
-        builder.branch(entered, loop, done)
-    builder.start_block(loop)
-    phis = Phis(builder, [*types, *counters.types], [*first, *counters.first], before)
-    region = op.regions[0]
-    with builder.dominance_scope():
-        assign(builder, region.args[:1], phis.names[:1])
-        carried.assign(builder, region.args[1:], phis.names[1:])
-        stages = phis.names[len(first) :]
-        counters.assign(builder, stages)
-        keep_loop(builder, op)
-        builder.emit(region)
-        yielded = carried.flat(builder, terminator(region).inputs)
-        following = builder.new(f"add {ty} {phis.names[0]}, {step}")
-        more = test.more(phis.names[0])
-        phis.close([following, *yielded, *counters.next(builder, stages)])
-        latch = builder.block
-        builder.branch(more, loop, done, _unroll_hint(builder, op))
-    builder.start_block(done)
-    if entered != "true":
-        builder.locate(op)
-        ends = zip(types[1:], first[1:], yielded, strict=True)
-        yielded = [a if a == b else builder.phi(ty, [(a, before), (b, latch)]) for ty, a, b in ends]
-    carried.assign(builder, op.results, yielded)
+    """Emit a loop; see `tile.codegen.llvm.control`."""
+    llvm.for_(builder, op, _CarriedValues(builder, op), _unroll_hint(builder, op))
 
 
-class _Test:
-    """The test whether a loop has another iteration."""
-
-    def __init__(
-        self, builder: FunctionBuilder, ty: Scalar, lower: str, upper: str, step: str
-    ) -> None:
-        self.builder = builder
-        self.ty = llvm_type(ty)
-        self.sign = "s" if is_signed(ty) else "u"
-        self.up = ""  # i1: the step is positive, for a step that is not constant
-        constant = is_literal(step)
-        downward = constant and int(step) < 0
-        self.kinds: tuple[str, ...] = ("gt",) if downward else ("lt",)
-        if not constant and is_signed(ty):
-            self.kinds = ("lt", "gt")
-            self.up = builder.new(f"icmp sgt {self.ty} {step}, 0")
-        if constant and is_literal(lower) and is_literal(upper):
-            enters = int(lower) > int(upper) if downward else int(lower) < int(upper)
-            self.enters = "true" if enters else "false"
-        else:
-            self.enters = self._compare(lower, upper)
-        self.last = self._before(ty, upper, step)
-
-    def more(self, count: str) -> str:
-        """Return an i1: an iteration follows that of this counter."""
-        return self._compare(count, self.last)
-
-    def _compare(self, x: str, y: str) -> str:
-        tests = [
-            self.builder.new(f"icmp {self.sign}{kind} {self.ty} {x}, {y}") for kind in self.kinds
-        ]
-        if len(tests) == 1:
-            return tests[0]
-        return self.builder.new(f"select i1 {self.up}, i1 {tests[0]}, i1 {tests[1]}")
-
-    def _before(self, ty: Scalar, upper: str, step: str) -> str:
-        """Return the upper bound minus one step, saturated to the type."""
-        if is_literal(upper) and is_literal(step):
-            return str(min(max(int(upper) - int(step), ty.min_value), ty.max_value))
-        if step in ("1", "-1"):  # cannot wrap once the loop was entered
-            return self.builder.new(f"sub {self.ty} {upper}, {step}")
-        name = f"@llvm.{self.sign}sub.sat.{self.ty}"
-        return self.builder.call(name, self.ty, (self.ty, upper), (self.ty, step))
+def while_(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a loop; see `tile.codegen.llvm.control`."""
+    llvm.while_(builder, op, lambda: keep_loop(builder, op))
 
 
 def _unroll_hint(builder: FunctionBuilder, op: Operation) -> str:
@@ -178,108 +74,4 @@ def keep_loop(builder: FunctionBuilder, loop: Operation) -> None:
         builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
 
 
-# -- while, if
-
-
-def while_(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a loop whose first block is the test."""
-    head, inside, done = (builder.label(name) for name in ("test", "body", "done"))
-    before = builder.block
-    builder.jump(head)
-    builder.start_block(head)
-    phis = Phis(builder, types_of(op.inputs), flat(builder, op.inputs), before)
-    test, region = op.regions
-    assign(builder, test.args, phis.names)
-    assign(builder, region.args, phis.names)
-    builder.emit(test)
-    builder.branch(builder.scalar(terminator(test).inputs[0]), inside, done)
-    builder.start_block(inside)
-    with builder.dominance_scope():
-        keep_loop(builder, op)
-        builder.emit(region)
-        phis.close(flat(builder, terminator(region).inputs))
-    builder.jump(head)
-    builder.start_block(done)
-    assign(builder, op.results, phis.names)
-
-
-def if_(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit two blocks, or one where the second region does nothing."""
-    condition = builder.scalar(op.inputs[0])
-    then, orelse = op.regions
-    first, second, done = (builder.label(name) for name in ("then", "else", "done"))
-    before = builder.block
-    no_else = orelse.first is terminator(orelse)
-    builder.branch(condition, first, done if no_else else second)
-    builder.start_block(first)
-    with builder.dominance_scope():
-        builder.emit(then)
-    left, left_end = flat(builder, terminator(then).inputs), builder.block
-    builder.jump(done)
-    if no_else:
-        right, right_end = flat(builder, terminator(orelse).inputs), before
-    else:
-        builder.start_block(second)
-        with builder.dominance_scope():
-            builder.emit(orelse)
-        right, right_end = flat(builder, terminator(orelse).inputs), builder.block
-        builder.jump(done)
-    builder.start_block(done)
-    builder.locate(op)
-    joined = zip(types_of(op.results), left, right, strict=True)
-    results = [
-        a if a == b else builder.phi(ty, [(a, left_end), (b, right_end)]) for ty, a, b in joined
-    ]
-    assign(builder, op.results, results)
-
-
-# -- calls
-
-
-def call(builder: FunctionBuilder, op: Operation) -> None:
-    """Call with all registers of the operands; several results come as one structure."""
-    typed = zip(types_of(op.inputs), flat(builder, op.inputs), strict=True)
-    operands = ", ".join([f"{ty} {register}" for ty, register in typed])
-    results = types_of(op.results)
-    text = f"call {structure(results)} {builder.module.symbol(op['callee'])}({operands})"
-    if not results:
-        builder.do(text)
-        return
-    value = builder.new_unique(text)
-    registers = [value]
-    if len(results) > 1:
-        ty = structure(results)
-        registers = [builder.new(f"extractvalue {ty} {value}, {i}") for i in range(len(results))]
-    assign(builder, op.results, registers)
-
-
-def structure(types: Sequence[str]) -> str:
-    """Return the type of a function's results."""
-    if len(types) > 1:
-        return "{ " + ", ".join(types) + " }"
-    return types[0] if types else "void"
-
-
-def return_(builder: FunctionBuilder, op: Operation) -> None:
-    """Return from the function."""
-    types = types_of(op.inputs)
-    registers = flat(builder, op.inputs)
-    if not types:
-        builder.do("ret void")
-        return
-    value = registers[0]
-    if len(types) > 1:
-        value = "poison"
-        for number, (ty, register) in enumerate(zip(types, registers, strict=True)):
-            value = builder.new(
-                f"insertvalue {structure(types)} {value}, {ty} {register}, {number}"
-            )
-    builder.do(f"ret {structure(types)} {value}")
-
-
-RULES: dict[OpDef, Rule] = {
-    control.for_: for_,
-    control.while_: while_,
-    control.if_: if_,
-    control.call: call,
-}
+RULES: dict[OpDef, Rule] = {**llvm.RULES, control.for_: for_, control.while_: while_}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.backends.nvptx.emit.arith import each
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
-from tile.codegen.llvm.types import is_integer, is_signed, literal, llvm_type, number_of
+from tile.codegen.llvm import convert as llvm
+from tile.codegen.llvm.arith import each
+from tile.codegen.llvm.convert import between_integers, to_bool
+from tile.codegen.llvm.function_builder import Rule
+from tile.codegen.llvm.types import is_signed, llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Kind, Pointer, Scalar
+from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Kind, Scalar
 
 Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
 
@@ -31,32 +34,10 @@ def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:
     if rounding is Rounding.RTZ:
         return _toward_zero
     if to is I1:
-        return _to_bool
+        return to_bool
     if source.kind is Kind.FLOAT:
         return _between_floats if to.kind is Kind.FLOAT else _to_integer
-    return _to_float if to.kind is Kind.FLOAT else _between_integers
-
-
-def _to_bool(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    """Return True for anything but zero; a NaN is True."""
-    ty = llvm_type(source)
-    if source in FP8:
-        x = builder.new(f"and i8 {x}, 127")
-    elif source is BF16:
-        bits = builder.new(f"bitcast bfloat {x} to i16")
-        x, ty = builder.new(f"and i16 {bits}, 32767"), "i16"
-    elif not is_integer(source):
-        return builder.new(f"fcmp une {ty} {x}, {literal(0, source)}")
-    return builder.new(f"icmp ne {ty} {x}, 0")
-
-
-def _between_integers(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    before, after = llvm_type(source), llvm_type(to)
-    if source.bits == to.bits:
-        return x
-    if source.bits > to.bits:
-        return builder.new(f"trunc {before} {x} to {after}")
-    return builder.new(f"{'sext' if is_signed(source) else 'zext'} {before} {x} to {after}")
+    return _to_float if to.kind is Kind.FLOAT else between_integers
 
 
 # -- between floats
@@ -194,17 +175,4 @@ def _integer_to_odd(builder: FunctionBuilder, source: Scalar, x: str) -> str:
     return _set_last_bit(builder, truncated, builder.new(f"icmp ne {ty} {back}, {x}"))
 
 
-# -- bits
-
-
-def bitcast(builder: FunctionBuilder, op: Operation) -> None:
-    """Reinterpret the bits as another type."""
-    source: Scalar | Pointer = op.inputs[0].type.element
-    before, after = llvm_type(source), llvm_type(op["to"])
-    if before == after:
-        builder.set(op, builder.of(op.inputs[0]))
-        return
-    each(builder, op, lambda x: builder.new(f"bitcast {before} {x} to {after}"))
-
-
-RULES: dict[OpDef, Rule] = {arith.cast: cast, arith.bitcast: bitcast}
+RULES: dict[OpDef, Rule] = {**llvm.RULES, arith.cast: cast}

@@ -7,14 +7,17 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from tile.backends.base import Assertion
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
-from tile.backends.nvptx.emit.registers import THREAD, layout_index_of, special
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.vectors import as_integers
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
+from tile.codegen.llvm.function_builder import THREAD, Rule
+from tile.codegen.llvm.memory import when
+from tile.codegen.llvm.registers import layout_index_of
 from tile.codegen.llvm.types import is_integer, is_signed, llvm_type
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
@@ -34,7 +37,7 @@ def thread_print(builder: FunctionBuilder, op: Operation) -> None:
     scalars = [value for value in op.inputs if not isinstance(value.type, Fragment)]
     tiles = [value for value in op.inputs if isinstance(value.type, Fragment)]
     if scalars or not tiles:
-        _when(
+        when(
             builder,
             builder.new(f"icmp eq i32 {THREAD}, 0"),
             lambda: _line(builder, op, prefix, scalars),
@@ -42,18 +45,7 @@ def thread_print(builder: FunctionBuilder, op: Operation) -> None:
     for number, (value, layout) in enumerate(zip(tiles, op["layouts"], strict=True)):
         name = prefix if len(op.inputs) == 1 else f"{prefix} [{number}]"
         first = _first_owner(builder, layout)
-        _when(builder, first, partial(_elements, builder, op, name, value, layout))
-
-
-def _when(builder: FunctionBuilder, condition: str, write: Callable[[], None]) -> None:
-    """Emit what `write` writes under a condition."""
-    then, done = builder.label("then"), builder.label("done")
-    builder.branch(condition, then, done)
-    builder.start_block(then)
-    with builder.dominance_scope():
-        write()
-    builder.jump(done)
-    builder.start_block(done)
+        when(builder, first, partial(_elements, builder, op, name, value, layout))
 
 
 def _first_owner(builder: FunctionBuilder, layout: LinearLayout) -> str:
@@ -190,7 +182,7 @@ def device_assert(builder: FunctionBuilder, op: Operation) -> None:
         builder.module.declare(name, f"declare i32 {name}()")
     builder.module.declare(REPORT, _REPORT)
     number = len(assertions)
-    _when(builder, any_failed, lambda: builder.do(f"call void {REPORT}(i32 {number})"))
+    when(builder, any_failed, lambda: builder.do(f"call void {REPORT}(i32 {number})"))
 
 
 RULES: dict[OpDef, Rule] = {

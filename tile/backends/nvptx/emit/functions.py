@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
-from tile.backends.nvptx.emit.control import return_, structure
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, types_of
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
-from tile.backends.nvptx.emit.registers import THREAD
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import WARP, Architecture
+from tile.codegen.llvm.function_builder import THREAD
+from tile.codegen.llvm.functions import function_text
 from tile.ir.core import Function, Module
-from tile.ir.types import I1
 from tile.simt.memory.allocate_shared import shared_bytes
 
 # A tensor map is read from the parameter itself, without a local copy.
@@ -53,64 +52,21 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
 
 def emit_function(text: ModuleText, function: Function) -> None:
     """Emit a function, and add it to a module."""
-    builder = FunctionBuilder(text, function, RULES)
-    symbol = text.symbol(function.name)
-    builder.scope = text.scope(function, symbol[1:])
-    parameters = []
-    for value in function.args:
-        names = [builder.name() for _ in types_of([value])]
-        builder.values[value] = names
-        for ty, name in zip(types_of([value]), names, strict=True):
-            # A kernel takes an i1 as a byte.
-            parameters.append(f"{'i8' if function.kernel and ty == 'i1' else ty} {name}")
-    if function.kernel:
-        _booleans_from_bytes(builder, function)
-    builder.emit(function.body)
-    if function.kernel:
-        parameters += [f"{_MAP} %map{number}" for number in range(len(text.maps))]
-    last = function.body.last
-    assert last is not None
-    return_(builder, last)
-    text.functions.append(
-        "\n".join(
-            [*_head(builder, symbol, parameters), *builder.hoisted_lines, *builder.lines, "}"]
-        )
-    )
-
-
-def _booleans_from_bytes(builder: FunctionBuilder, function: Function) -> None:
-    for value in function.args:
-        if value.type is I1:
-            byte = builder.scalar(value)
-            builder.values[value] = [builder.new(f"icmp ne i8 {byte}, 0")]
-
-
-def _head(builder: FunctionBuilder, symbol: str, parameters: list[str]) -> list[str]:
-    """Return the first lines: signature, attributes of the launch, and the thread's number."""
-    function, text = builder.function, builder.module
+    kind = "ptx_kernel " if function.kernel else "internal "
     attributes = ["nounwind", "convergent"]
-    if function.kernel:
+    if not function.kernel:
+        attributes.append("noinline")
+    else:
         attributes.append(f'"nvvm.reqntid"="{text.threads}"')
         if text.options.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{text.options.maxnreg}"')
-    else:
-        attributes.append("noinline")
-    kind = "ptx_kernel void" if function.kernel else f"internal {structure(result_types(function))}"
-    debug = f" !dbg !{builder.scope}" if builder.scope is not None else ""
     name = "@llvm.nvvm.read.ptx.sreg.tid.x"
     text.declare(name, f"declare i32 {name}()")
-    suffix = ""
-    if builder.scope is not None and function.loc is not None:
-        suffix = f", !dbg !{text.debug_location(function.loc, builder.scope, function.loc.file)}"
-    return [
-        f"define {kind} {symbol}({', '.join(parameters)}) {' '.join(attributes)}{debug} {{",
-        "entry:",
-        *builder.entry_lines,
-        f"  {THREAD} = call range(i32 0, {text.threads}) i32 {name}(){suffix}",
-    ]
+    thread = f"{THREAD} = call range(i32 0, {text.threads}) i32 {name}()"
 
+    def maps() -> list[str]:
+        count = len(text.maps) if function.kernel else 0
+        return [f"{_MAP} %map{number}" for number in range(count)]
 
-def result_types(function: Function) -> list[str]:
-    """Return the types of the registers that a function returns."""
-    assert function.body.last is not None
-    return types_of(function.body.last.inputs)
+    builder = FunctionBuilder(text, function, RULES)
+    text.functions.append(function_text(builder, kind, attributes, [thread], maps))

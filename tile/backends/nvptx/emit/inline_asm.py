@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.codegen.llvm.function_builder import Registers
 
 # Constraints of inline PTX by LLVM type; there is none for 8 bits.
 _CONSTRAINTS = {

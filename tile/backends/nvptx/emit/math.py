@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.backends.nvptx.emit.arith import each, element_of, function, magnitude
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
+from tile.codegen.llvm import math as llvm
+from tile.codegen.llvm.arith import each, element_of, function
+from tile.codegen.llvm.function_builder import Rule
+from tile.codegen.llvm.math import EXACT, intrinsic
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import math
@@ -39,12 +42,6 @@ INSTRUCTIONS: dict[OpDef, Instruction] = {
     math.sqrt: Instruction("sqrt.approx.f32", 1),
     math.rsqrt: Instruction("rsqrt.approx.f32", 2),
 }
-_INTRINSICS = {
-    math.sqrt: "@llvm.sqrt",
-    math.sqrt_rn: "@llvm.sqrt",
-    math.floor: "@llvm.floor",
-    math.ceil: "@llvm.ceil",
-}
 
 
 def real(builder: FunctionBuilder, op: Operation) -> None:
@@ -54,14 +51,15 @@ def real(builder: FunctionBuilder, op: Operation) -> None:
     if element is F32 and op.defn in INSTRUCTIONS:
         text = f"{INSTRUCTIONS[op.defn].name} $0, $1;"
         return each(builder, op, lambda x: assemble(builder, text, ["float"], [("float", x)])[0])
-    if op.defn in _INTRINSICS:
-        return function(builder, op, f"{_INTRINSICS[op.defn]}.{element.name}", ty)
+    if op.defn in EXACT:
+        return intrinsic(builder, op)
     name = f"__nv_{op.name}{'f' if element is F32 else ''}"
     builder.module.libdevice_functions.add(name)
     return function(builder, op, f"@{name}", ty)
 
 
 RULES: dict[OpDef, Rule] = {
+    **llvm.RULES,
     **dict.fromkeys(
         (
             math.exp,
@@ -73,12 +71,8 @@ RULES: dict[OpDef, Rule] = {
             math.tanh,
             math.erf,
             math.sqrt,
-            math.sqrt_rn,
             math.rsqrt,
-            math.floor,
-            math.ceil,
         ),
         real,
     ),
-    math.abs_: magnitude,
 }

@@ -10,55 +10,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tile.backends.nvptx.emit.arith import each, instruction
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
 from tile.backends.nvptx.emit.vectors import (
     elements,
-    from_memory,
     pack,
     packed_bits,
     packed_types,
-    to_memory,
     unpack,
     vector,
 )
-from tile.codegen.llvm.types import is_literal, is_signed, llvm_type, memory_type, number_of
+from tile.codegen.llvm import memory as llvm
+from tile.codegen.llvm.function_builder import Registers, Rule
+from tile.codegen.llvm.memory import from_memory, to_memory
+from tile.codegen.llvm.types import is_signed, llvm_type, memory_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Pointer, Scalar
-from tile.simt import ops
 
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
 
 _LOAD_CACHE = {CacheModifier.CA, CacheModifier.CG, CacheModifier.CS, CacheModifier.CV}
 _STORE_CACHE = {CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModifier.WT}
-
-
-def addptr(builder: FunctionBuilder, op: Operation) -> None:
-    """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
-    offset, stride = op.inputs[1].type.element, op["stride"]
-    ty, shift = llvm_type(offset), stride.bit_length() - 1
-    extend = "sext" if is_signed(offset) else "zext"
-
-    def add(pointer: str, index: str) -> str:
-        if index == "0":
-            return pointer
-        if is_literal(index):
-            return builder.new(f"add i64 {pointer}, {int(index) * stride}")
-        wide = index if ty == "i64" else builder.new(f"{extend} {ty} {index} to i64")
-        scaled = builder.new(f"shl i64 {wide}, {shift}") if shift else wide
-        return builder.new(f"add i64 {pointer}, {scaled}")
-
-    each(builder, op, add)
-
-
-def ptradd(builder: FunctionBuilder, op: Operation) -> None:
-    """Add bytes to an address."""
-    instruction(builder, op, "add i64")
 
 
 def load(builder: FunctionBuilder, op: Operation) -> None:
@@ -494,8 +470,7 @@ def _combined(
 
 
 RULES: dict[OpDef, Rule] = {
-    memory.addptr: addptr,
-    ops.thread.ptradd: ptradd,
+    **llvm.RULES,
     memory.load: load,
     memory.store: store,
     memory.barrier: barrier,

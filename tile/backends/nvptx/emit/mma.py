@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
+from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import is_integer, is_signed, llvm_type, number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision

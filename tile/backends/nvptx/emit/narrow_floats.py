@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.vectors import pack
+from tile.codegen.llvm.function_builder import Registers
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, Pointer, Scalar
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tile.backends.nvptx.emit.function_builder import (
-    FunctionBuilder,
-    Registers,
-    Rule,
-    SharedAddress,
-)
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import (
     SHARED,
@@ -18,7 +13,9 @@ from tile.backends.nvptx.emit.memory import (
     plain_store,
 )
 from tile.backends.nvptx.emit.stage_counters import stage_of
-from tile.backends.nvptx.emit.vectors import Element, pack, unpack
+from tile.backends.nvptx.emit.vectors import pack, unpack
+from tile.codegen.llvm.function_builder import Registers, Rule
+from tile.codegen.llvm.memory import Element
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.vectors import (
     as_integers,
     from_integers,
-    from_memory,
     pack,
-    to_memory,
     unpack,
 )
+from tile.codegen.llvm.function_builder import Rule
+from tile.codegen.llvm.memory import from_memory, to_memory
 from tile.codegen.llvm.types import is_signed, llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops.reduce import ReduceKind

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.codegen.llvm.function_builder import Registers
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith

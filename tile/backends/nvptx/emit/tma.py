@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.analysis.uniformity import launch_value
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule, SharedAddress
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import warp_index
@@ -20,6 +20,7 @@ from tile.backends.nvptx.emit.shared import MEMORY, stage_address
 from tile.backends.nvptx.emit.stage_counters import parity_of
 from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
+from tile.codegen.llvm.function_builder import Rule
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.types import Scalar, Shared
@@ -39,7 +40,7 @@ def _buffer(op: Operation) -> Shared:
 
 def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
     """Return an i1: this is the first warp, of a program that is `active`."""
-    first = builder.hoist(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
+    first = builder.in_prologue(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
     if active is None:
         return first
     return builder.new(f"and i1 {first}, {builder.scalar(active)}")

@@ -10,26 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Registers, types_of
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.codegen.llvm.function_builder import Registers, types_of
+from tile.codegen.llvm.memory import Element, from_memory, to_memory
 from tile.codegen.llvm.types import count_of, llvm_type, memory_type
 from tile.ir.core import Operation, Trait, Value
-from tile.ir.types import I1, Fragment, Pointer, Scalar
-
-Element = Scalar | Pointer
-
-
-def to_memory(builder: FunctionBuilder, element: Element, registers: Sequence[str]) -> Registers:
-    """Convert registers to the form that memory holds: an i1 is a byte of 0 or 1."""
-    if element is not I1:
-        return list(registers)
-    return [builder.new(f"zext i1 {register} to i8") for register in registers]
-
-
-def from_memory(builder: FunctionBuilder, element: Element, registers: Sequence[str]) -> Registers:
-    """Convert from the form that memory holds: an i1 is true unless its byte is 0."""
-    if element is not I1:
-        return list(registers)
-    return [builder.new(f"icmp ne i8 {register}, 0") for register in registers]
+from tile.ir.types import Fragment
 
 
 def vector(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> tuple[str, str]:

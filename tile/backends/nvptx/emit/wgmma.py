@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder, Rule
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import SHARED
@@ -20,6 +20,7 @@ from tile.backends.nvptx.emit.mma import round_to_tf32
 from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
+from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import constant_of
@@ -109,10 +110,10 @@ def _warpgroup_offset(
     """Return the bytes from the first warpgroup's first tile to that of this thread's warpgroup."""
     number = warp_index(builder, WARPGROUP_THREADS)
     if left:
-        number = builder.hoist(f"and i32 {number}, {count - 1}")
+        number = builder.in_prologue(f"and i32 {number}, {count - 1}")
     elif rows > 1:
-        number = builder.hoist(f"lshr i32 {number}, {rows.bit_length() - 1}")
-    return builder.hoist(f"mul i32 {number}, {tile_bytes}")
+        number = builder.in_prologue(f"lshr i32 {number}, {rows.bit_length() - 1}")
+    return builder.in_prologue(f"mul i32 {number}, {tile_bytes}")
 
 
 def _descriptor_constant(strips: OperandStrips, offset: int, transposed: bool) -> int:

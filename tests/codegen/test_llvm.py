@@ -1,0 +1,95 @@
+"""The rules of `codegen.llvm` on a target of LLVM that is no GPU: the machine of the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from llvmlite import binding as llvm
+
+import tile
+import tile.language as tl
+from tests.codegen.llvm_host import HostDevice, emitted
+from tests.conformance.test_pure import CASES, Case, check_all
+from tile.errors import UnsupportedError
+from tile.ir.ops.arith import Rounding
+from tile.ir.parser import parse_module
+from tile.ir.types import BF16, F16, FP8, Scalar
+
+DEVICE = HostDevice()
+# Conversions of f16 from and to f32 alone are instructions; a JIT has no library for others.
+HAS_F16 = llvm.get_host_cpu_features().get("f16c", False)
+OPERATIONS = (
+    *("add", "sub", "mul", "div", "div_rn", "rem", "neg", "and", "or", "xor", "not", "shl", "shr"),
+    *("mulhi", "fma", "min", "max", "cmp", "select", "cast", "bitcast", "abs", "sqrt", "sqrt_rn"),
+    *("floor", "ceil", "broadcast", "reshape", "trans", "sort", "reduce", "scan"),
+)
+
+
+def is_converted(case: Case) -> bool:
+    """Whether LLVM computes a case on any machine, without a library."""
+    elements: list[Scalar] = [ty.element for ty in case.operands if ty is not None]  # type: ignore[misc]
+    if case.defn.name == "cast":
+        elements.append(case.attributes["to"])
+        if F16 in elements or case.attributes.get("rounding") is Rounding.RTZ:
+            return False
+    return not {BF16, *FP8} & {*elements} and (HAS_F16 or F16 not in elements)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name: str) -> None:
+    cases = [case for case in CASES[name] if is_converted(case)]
+    assert cases
+    check_all(DEVICE, cases[::3])
+
+
+@tile.jit
+def powers(x_ptr, out_ptr, n, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    x = tl.load(x_ptr + index, mask=inside, other=1.0)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    power = tl.full((BLOCK,), 1.0, dtype=tl.float32)
+    for _ in range(count):
+        total += power
+        power *= x
+    remaining = count
+    while remaining > 0:
+        if remaining % 2 == 0:
+            total += 1.0
+        remaining -= 1
+    tl.store(out_ptr + index, total, mask=inside)
+
+
+SIGNATURE = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "count": "i32"}
+
+
+def test_control_flow_and_masks() -> None:
+    text = tile.compile(powers, SIGNATURE, {"BLOCK": 8}, {}, "interp").asm["tile"]
+    x = np.linspace(-1, 1, 13, dtype=np.float32)
+    out = np.full(16, -7, dtype=np.float32)
+    DEVICE.run(text, (2, 1, 1), [x, out, np.int32(13), np.int32(5)])
+    expected = sum(x.astype(np.float64) ** power for power in range(5)) + 2
+    np.testing.assert_allclose(out[:13], expected, rtol=1e-5)
+    np.testing.assert_array_equal(out[13:], -7)
+
+
+def test_what_llvm_has_no_instruction_for() -> None:
+    module = parse_module(
+        """
+kernel @f(%p: ptr<f8e4m3>, %q: ptr<f32>) {
+  %x = load %p : f8e4m3
+  %y = cast %x {to = f32} : f32
+  store %q, %y
+  return
+}
+"""
+    )
+    with pytest.raises(UnsupportedError, match="LLVM has no conversion of f8e4m3 to f32"):
+        emitted(module)
+
+
+def test_no_ptx_in_the_text() -> None:
+    text = tile.compile(powers, SIGNATURE, {"BLOCK": 8}, {}, "interp").asm["tile"]
+    module = emitted(parse_module(text)).text()
+    assert "asm" not in module
+    assert "nvvm" not in module

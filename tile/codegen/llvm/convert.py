@@ -1,0 +1,99 @@
+"""Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them.
+
+Of 8-bit floats there are only the bits, and no rounding but to nearest: LLVM has no instructions
+for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tile.codegen.llvm.arith import each, suffix
+from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
+from tile.codegen.llvm.types import is_integer, is_signed, literal, llvm_type, number_of
+from tile.errors import UnsupportedError
+from tile.ir.core import OpDef, Operation
+from tile.ir.ops import arith
+from tile.ir.ops.arith import Rounding
+from tile.ir.types import BF16, FP8, I1, Kind, Pointer, Scalar
+
+Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
+
+
+def cast(builder: FunctionBuilder, op: Operation) -> None:
+    """Convert values to another type."""
+    source, to = number_of(op.inputs[0].type), op["to"]
+    if source == to:
+        builder.set(op, builder.of(op.inputs[0]))
+        return
+    if op["rounding"] is Rounding.RTZ or source in FP8 or to in FP8:
+        raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {op['rounding']}")
+    convert = _conversion(source, to)
+    each(builder, op, lambda x: convert(builder, source, to, x))
+
+
+def _conversion(source: Scalar, to: Scalar) -> Convert:
+    if to is I1:
+        return to_bool
+    if source.kind is Kind.FLOAT:
+        return _between_floats if to.kind is Kind.FLOAT else _to_integer
+    return _to_float if to.kind is Kind.FLOAT else between_integers
+
+
+def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    kind = "fptrunc" if source.bits > to.bits else "fpext"
+    if source.bits == to.bits:  # f16 and bf16
+        x = builder.new(f"fpext {llvm_type(source)} {x} to float")
+        return builder.new(f"fptrunc float {x} to {llvm_type(to)}")
+    return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
+
+
+def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    """Truncate toward zero and saturate; a NaN gives 0."""
+    before, after = llvm_type(source), llvm_type(to)
+    name = f"@llvm.fpto{'s' if is_signed(to) else 'u'}i.sat.{after}.{suffix(source)}"
+    return builder.call(name, after, (before, x))
+
+
+def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    kind = "sitofp" if is_signed(source) else "uitofp"
+    return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
+
+
+def to_bool(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    """Return True for anything but zero; a NaN is True."""
+    ty = llvm_type(source)
+    if source in FP8:
+        x = builder.new(f"and i8 {x}, 127")
+    elif source is BF16:
+        bits = builder.new(f"bitcast bfloat {x} to i16")
+        x, ty = builder.new(f"and i16 {bits}, 32767"), "i16"
+    elif not is_integer(source):
+        return builder.new(f"fcmp une {ty} {x}, {literal(0, source)}")
+    return builder.new(f"icmp ne {ty} {x}, 0")
+
+
+def between_integers(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    """Truncate, or extend by the signedness of the source."""
+    before, after = llvm_type(source), llvm_type(to)
+    if source.bits == to.bits:
+        return x
+    if source.bits > to.bits:
+        return builder.new(f"trunc {before} {x} to {after}")
+    return builder.new(f"{'sext' if is_signed(source) else 'zext'} {before} {x} to {after}")
+
+
+# -- bits
+
+
+def bitcast(builder: FunctionBuilder, op: Operation) -> None:
+    """Reinterpret the bits as another type."""
+    source: Scalar | Pointer = op.inputs[0].type.element
+    before, after = llvm_type(source), llvm_type(op["to"])
+    if before == after:
+        builder.set(op, builder.of(op.inputs[0]))
+        return
+    each(builder, op, lambda x: builder.new(f"bitcast {before} {x} to {after}"))
+
+
+RULES: dict[OpDef, Rule] = {arith.cast: cast, arith.bitcast: bitcast}

@@ -1,0 +1,127 @@
+"""Emit addresses, and loads and stores of single elements under masks, for any target of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tile.codegen.llvm.arith import each, instruction
+from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
+from tile.codegen.llvm.types import is_literal, is_signed, literal, llvm_type, memory_type
+from tile.ir.core import OpDef, Operation
+from tile.ir.ops import memory
+from tile.ir.types import I1, Pointer, Scalar
+from tile.simt import ops
+
+Element = Scalar | Pointer
+
+
+def to_memory(builder: FunctionBuilder, element: Element, registers: Sequence[str]) -> Registers:
+    """Convert registers to the form that memory holds: an i1 is a byte of 0 or 1."""
+    if element is not I1:
+        return list(registers)
+    return [builder.new(f"zext i1 {register} to i8") for register in registers]
+
+
+def from_memory(builder: FunctionBuilder, element: Element, registers: Sequence[str]) -> Registers:
+    """Convert from the form that memory holds: an i1 is true unless its byte is 0."""
+    if element is not I1:
+        return list(registers)
+    return [builder.new(f"icmp ne i8 {register}, 0") for register in registers]
+
+
+def addptr(builder: FunctionBuilder, op: Operation) -> None:
+    """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
+    offset, stride = op.inputs[1].type.element, op["stride"]
+    ty, shift = llvm_type(offset), stride.bit_length() - 1
+    extend = "sext" if is_signed(offset) else "zext"
+
+    def add(pointer: str, index: str) -> str:
+        if index == "0":
+            return pointer
+        if is_literal(index):
+            return builder.new(f"add i64 {pointer}, {int(index) * stride}")
+        wide = index if ty == "i64" else builder.new(f"{extend} {ty} {index} to i64")
+        scaled = builder.new(f"shl i64 {wide}, {shift}") if shift else wide
+        return builder.new(f"add i64 {pointer}, {scaled}")
+
+    each(builder, op, add)
+
+
+def ptradd(builder: FunctionBuilder, op: Operation) -> None:
+    """Add bytes to an address."""
+    instruction(builder, op, "add i64")
+
+
+def load(builder: FunctionBuilder, op: Operation) -> None:
+    """Load element by element; where the mask is false it is `other` or zero."""
+    pointers, element = builder.of(op.inputs[0]), op.result.type.element
+    ty, count = llvm_type(element), len(pointers)
+    masks = ["true"] * count if op["mask"] is None else builder.of(op["mask"])
+    others = [_zero(element)] * count if op["other"] is None else builder.of(op["other"])
+    results = []
+    for pointer, mask, other in zip(pointers, masks, others, strict=True):
+        if mask == "true":
+            results.append(_load(builder, op, pointer))
+            continue
+        before, loaded = builder.block, ""
+
+        def read(pointer: str = pointer) -> None:
+            nonlocal loaded
+            loaded = _load(builder, op, pointer)
+
+        then = when(builder, mask, read)
+        results.append(builder.phi(ty, [(loaded, then), (other, before)]))
+    builder.set(op, results)
+
+
+def _load(builder: FunctionBuilder, op: Operation, pointer: str) -> str:
+    element = op.result.type.element
+    address = builder.new(f"inttoptr i64 {pointer} to ptr")
+    kind = "load volatile" if op["volatile"] else "load"
+    text = f"{kind} {memory_type(element)}, ptr {address}, align {element.itemsize}"
+    return from_memory(builder, element, [builder.new_unique(text)])[0]
+
+
+def _zero(element: Element) -> str:
+    return "0" if isinstance(element, Pointer) else literal(0, element)
+
+
+def store(builder: FunctionBuilder, op: Operation) -> None:
+    """Store element by element where the mask is true."""
+    pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
+    masks = ["true"] * len(pointers) if op["mask"] is None else builder.of(op["mask"])
+    element = op.inputs[1].type.element
+    for pointer, value, mask in zip(pointers, values, masks, strict=True):
+
+        def write(pointer: str = pointer, value: str = value) -> None:
+            address = builder.new(f"inttoptr i64 {pointer} to ptr")
+            (stored,) = to_memory(builder, element, [value])
+            builder.do(
+                f"store {memory_type(element)} {stored}, ptr {address}, align {element.itemsize}"
+            )
+
+        if mask == "true":
+            write()
+        else:
+            when(builder, mask, write)
+
+
+def when(builder: FunctionBuilder, condition: str, write: Callable[[], None]) -> str:
+    """Emit what `write` emits under a condition; return the label of the block that it ends in."""
+    then, done = builder.label("then"), builder.label("done")
+    builder.branch(condition, then, done)
+    builder.start_block(then)
+    with builder.dominance_scope():
+        write()
+    end = builder.block
+    builder.jump(done)
+    builder.start_block(done)
+    return end
+
+
+RULES: dict[OpDef, Rule] = {
+    memory.addptr: addptr,
+    ops.thread.ptradd: ptradd,
+    memory.load: load,
+    memory.store: store,
+}
