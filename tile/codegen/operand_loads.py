@@ -6,20 +6,21 @@ part of it where an instruction takes that part.
 
 from __future__ import annotations
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import only_reads
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.simt import ops
 
 
-def is_operand_load(load: Operation) -> bool:
+def is_operand_load(load: Operation, dot: OpDef | None = None) -> bool:
     """Return True if only dots of this block use a load, before the memory can be overwritten.
 
     They use it as operands, also through `frag_shuffle`, and no operation between the load and the
-    last of them writes memory or is a barrier that makes other threads' writes visible.
+    last of them writes memory or is a barrier that makes other threads' writes visible. `dot` is
+    the only operation whose rule loads parts of operands, None if all rules of dots do.
     """
     dots, following = _dots(load.result), load.next
-    if dots is None:
+    if dots is None or (dot is not None and any(op.defn is not dot for op in dots)):
         return False
     while dots and following is not None:
         if not (only_reads(following) or following.defn is ops.shared.local_alloc):

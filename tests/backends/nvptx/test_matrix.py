@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tile
+import tile.language as tl
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
 from tile import backends
 from tile.backends.base import Options, Target
@@ -304,3 +306,22 @@ def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     found = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
     wanted = CHOSEN[arch].get(element)
     assert set(found) == ({wanted} if wanted else set())
+
+
+@tile.jit
+def float_products(a_ptr, b_ptr, c_ptr, k, N: tl.constexpr):
+    i, j = tl.arange(0, N), tl.arange(0, 16)
+    acc = tl.zeros((N, N), tl.float32)
+    for start in range(0, k, 16):
+        a = tl.load(a_ptr + i[:, None] + (start + j) * N)
+        b = tl.load(b_ptr + i[:, None] + (start + j) * N)
+        acc += tl.dot(a, tl.trans(b), input_precision="ieee")
+    tl.store(c_ptr + i[:, None] * N + i, acc)
+
+
+def test_operands_of_fma_dots_are_loaded_before_them():
+    """ldmatrix loads these operands, too; only the rule of `mma` loads them part by part."""
+    types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32:16"), "k": "i32"}
+    kernel = tile.compile(float_products, types, {"N": 32}, target="nvptx:sm_80")
+    assert "ldmatrix" in kernel.asm["ptx"]
+    assert "fma.rn.f32" in kernel.asm["ptx"]

@@ -179,7 +179,7 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
     trans = ".trans" if op["transposed"] else ""
     destination = braces(0, matrices) if matrices > 1 else "{$0}"
     name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"
-    deferred = is_operand_load(op)
+    deferred = is_operand_load(op, ops.mma.mma)
     registers: Registers = []
     for offset in builder.of(op.inputs[1]):
         pointer, constant = addresses.parts(offset)
