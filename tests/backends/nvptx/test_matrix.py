@@ -309,19 +309,23 @@ def test_choice_of_instructions(arch: str, element: Scalar) -> None:
 
 
 @tile.jit
-def float_products(a_ptr, b_ptr, c_ptr, k, N: tl.constexpr):
-    i, j = tl.arange(0, N), tl.arange(0, 16)
+def float_products(a_ptr, b_ptr, c_ptr, m, n, k, N: tl.constexpr, K: tl.constexpr):
+    i, j = tl.arange(0, N), tl.arange(0, K)
     acc = tl.zeros((N, N), tl.float32)
-    for start in range(0, k, 16):
-        a = tl.load(a_ptr + i[:, None] + (start + j) * N)
-        b = tl.load(b_ptr + i[:, None] + (start + j) * N)
+    a_ptrs = a_ptr + i[:, None] + j * m
+    b_ptrs = b_ptr + i[:, None] + j * n
+    for rest in range(k, 0, -K):
+        a = tl.load(a_ptrs, mask=(i < m)[:, None] & (j < rest), other=0.0)
+        b = tl.load(b_ptrs, mask=(i < n)[:, None] & (j < rest), other=0.0)
         acc += tl.dot(a, tl.trans(b), input_precision="ieee")
+        a_ptrs += K * m
+        b_ptrs += K * n
     tl.store(c_ptr + i[:, None] * N + i, acc)
 
 
 def test_operands_of_fma_dots_are_loaded_before_them():
-    """ldmatrix loads these operands, too; only the rule of `mma` loads them part by part."""
-    types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32:16"), "k": "i32"}
-    kernel = tile.compile(float_products, types, {"N": 32}, target="nvptx:sm_80")
+    """Operands are in registers by ldmatrix, too; only the rule of `mma` loads them part by part."""
+    types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32"), **dict.fromkeys("mnk", "i32")}
+    kernel = tile.compile(float_products, types, {"N": 32, "K": 16}, target="nvptx:sm_80")
     assert "ldmatrix" in kernel.asm["ptx"]
     assert "fma.rn.f32" in kernel.asm["ptx"]
