@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from tile.errors import ArgumentTypeError, CompilationError
+from tile.frontend.python.code_generator import compile_function
 from tile.frontend.triton_c.function import TritonCFunction, python_function, remember_lines
 from tile.frontend.triton_c.host import run, tunable_values
 from tile.frontend.triton_c.parser import Text
 from tile.frontend.triton_c.rules import RULES
 from tile.frontend.triton_c.translate import translate
 from tile.frontend.triton_c.unit import Function, Unit
+from tile.ir.core import Module
 from tile.language.core.constexpr import constexpr
 from tile.runtime.autotuning.autotuner import Autotuner, autotune
 from tile.runtime.autotuning.configs import Config
@@ -90,6 +92,11 @@ class Kernel:
         self.__name__ = jit.name
         self._tuners: dict[frozenset[str], Autotuner] = {}
 
+    @property
+    def kernel(self) -> JITFunction[..., Any]:
+        """The jitted function, under the name that the wrappers of kernels give it."""
+        return self.jit
+
     def __getitem__(self, grid: Any) -> Any:
         """Return the launch function of this kernel on `grid`."""
 
@@ -108,6 +115,12 @@ class Kernel:
             return self.jit.run(*args, grid=grid, **arguments)
         kernel: CompiledKernel = self._tuner(missing).run(*args, grid=grid, **arguments)
         return kernel
+
+    def module(self, **tunables: int) -> Module:
+        """Return the kernel's IR; tunables that are left out have their first values."""
+        constants = {name: values[0] for name, values in self.tunables.items()} | tunables
+        types = {p.name: p.annotation for p in self.jit.parameters if not p.is_constexpr}
+        return compile_function(self.jit, types, constants)
 
     def _tuner(self, missing: frozenset[str]) -> Autotuner:
         tuner = self._tuners.get(missing)
@@ -156,8 +169,9 @@ class Program:
 def load(path: str | os.PathLike[str], **values: Any) -> Program:
     """Load a Triton-C file; `values` are what its host statements name, such as C=64.
 
-    Values are numbers and arrays. Raises `CompilationError` with the line for a program that is
-    wrong, and `OSError` if the file cannot be read.
+    Values are numbers and arrays. That of a tunable replaces its values in the file. Raises
+    `CompilationError` with the line for a program that is wrong, and `OSError` if the file cannot
+    be read.
 
         program = tile.triton_c.load("conv.tc", C=64, H=28, W=28, shift_h=sh, shift_w=sw)
     """

@@ -8,6 +8,17 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tile._lazy import lazy_import
+from tile.errors import CompilationError
+
+if TYPE_CHECKING:
+    from tile.frontend.triton_c.translate import functions as triton_c_functions
+else:  # it needs a library that nothing else needs
+    triton_c_functions = lazy_import("tile.frontend.triton_c.translate", "functions")
+
+TRITON_C = ".tc"
 
 
 def canonical(file: str) -> str:
@@ -37,7 +48,7 @@ def display_path(file: str) -> str:
 
 def find(name: str, near: str | None) -> str | None:
     """Return the file that a user means: by path, next to the file `near`, or by module name."""
-    names = [name] if name.endswith(".py") else [name, f"{name}.py"]
+    names = [name] if name.endswith((".py", TRITON_C)) else [name, f"{name}.py"]
     folders = [Path.cwd(), *([Path(near).parent] if near else []), *map(Path, sys.path)]
     for candidate in names:
         for folder in folders:
@@ -61,9 +72,12 @@ def statements(file: str) -> dict[int, str]:
 
 def functions(file: str) -> list[ast.FunctionDef]:
     """Return the functions of a file; none if it cannot be parsed."""
+    text = "".join(linecache.getlines(file))
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
+        if file.endswith(TRITON_C):
+            return triton_c_functions(file, text)
+        tree = ast.parse(text)
+    except (SyntaxError, CompilationError):
         return []
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
@@ -82,7 +96,7 @@ def why_no_stop(file: str, line: int) -> str | None:
         return None
     text = lines[line - 1].strip()
     reason = "no statement of a function begins there"
-    if not text or text.startswith("#"):
+    if not text or text.startswith(("#", "//")):
         reason = "it is blank, or a comment"
     after = min((number for number in stops if number > line), default=None)
     before = max((number for number in stops if number < line), default=None)

@@ -73,7 +73,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
     """Compile a kernel ahead of time.
 
     signature: the types of runtime parameters as text (`"*fp32:16"`, `"i32"`; see
-        `tile.runtime.signature`).
+        `tile.runtime.signature`). Parameters that are annotated with a type can be left out.
     constexprs: the values of the other parameters. A parameter in neither mapping is a constant
         with its default value.
     options: launch options (`num_warps` and so on).
@@ -121,6 +121,11 @@ def _leaves(
 ) -> Iterator[tuple[str, Leaf]]:
     # Triton's signatures give constexpr parameters the type "constexpr".
     typed = {name: text for name, text in signature.items() if text != "constexpr"}
+    for parameter in function.parameters:
+        annotated = annotated_type(function, parameter)
+        given = parameter.name in signature or parameter.name in constexprs
+        if annotated is not None and parameter.required and not given:
+            typed[parameter.name] = spell_type(annotated)
     _check_names(function, signature, typed, constexprs)
     for parameter in function.parameters:
         name = parameter.name

@@ -50,9 +50,22 @@ _SEPARATOR = re.compile(r",(?![^\[<(]*[\]>)])")  # commas that are not inside a 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the kernel and its arguments, and the text that describes them, to a parser."""
-    parser.add_argument("kernel", help="file.py:function")
+    parser.add_argument("kernel", help="file.py:function, or file.tc:function of a Triton-C file")
     parser.add_argument("arguments", nargs="*", metavar="NAME=VALUE", help="the kernel's arguments")
+    add_define(parser)
     parser.epilog = HELP
+
+
+def add_define(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the host's values of a Triton-C file."""
+    parser.add_argument(
+        "-D",
+        "--define",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a value that the host statements of a Triton-C file name; arrays as for arguments",
+    )
 
 
 def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:

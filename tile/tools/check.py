@@ -37,8 +37,8 @@ from tile._lazy import lazy_import
 from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
 from tile.errors import ArgumentValueError
 from tile.faults import parse_checks
-from tile.tools.arguments import HELP, parse_arguments, parse_constant, parse_grid
-from tile.tools.command import load_kernel, run_program, table
+from tile.tools.arguments import HELP, add_define, parse_arguments, parse_constant, parse_grid
+from tile.tools.command import TRITON_C, load_kernel, run_program, table
 
 if TYPE_CHECKING:
     from tile.diagnostics.pages import write_page
@@ -71,8 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--html", metavar="FILE", help="write the report as a page with drawings of the faults")
     add("--json", metavar="FILE", help="write the report as JSON")
     add("-m", dest="module", action="store_true", help="the program is a module")
-    add("program", help="program.py, or kernel.py:function")
+    add("program", help="program.py, or kernel.py:function, or kernel.tc:function")
     parser.epilog = HELP
+    add_define(parser)
     add(
         "arguments",
         nargs=argparse.REMAINDER,
@@ -146,9 +147,9 @@ def _varied(text: str) -> tuple[str, list[Any]]:
 def _program(options: argparse.Namespace) -> Callable[[], int]:
     """Return the function that runs the program, or launches the single kernel."""
     file, _, name = options.program.rpartition(":")
-    if options.module or not (file.endswith(".py") and name.isidentifier()):
+    if options.module or not (file.endswith((".py", TRITON_C)) and name.isidentifier()):
         return lambda: run_program(options.program, options.arguments, module=options.module)
-    kernel = load_kernel(options.program)
+    kernel = load_kernel(options.program, parse_arguments(options.define))
     arguments, grid = parse_arguments(options.arguments), parse_grid(options.grid)
 
     def launch() -> int:

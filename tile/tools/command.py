@@ -8,18 +8,28 @@ from __future__ import annotations
 import importlib.util
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tile._lazy import lazy_import
 from tile.errors import ArgumentValueError
 
+if TYPE_CHECKING:
+    from tile.triton_c import load as load_triton_c
+else:  # it needs a library that nothing else needs
+    load_triton_c = lazy_import("tile.triton_c", "load")
 
-def load_kernel(text: str) -> Any:
-    """Return the object that `file.py:name` names.
 
-    Raises `ArgumentValueError` if there is no such file or name, or if the file ends the process.
+TRITON_C = ".tc"  # how the names of Triton-C files end
+
+
+def load_kernel(text: str, values: Mapping[str, Any] | None = None) -> Any:
+    """Return the object that `file.py:name` names, or `file.tc:name`, a kernel in Triton-C.
+
+    `values` are those that the host statements of a Triton-C file name. Raises `ArgumentValueError`
+    if there is no such file or name, or if the file ends the process.
     """
     file, colon, name = text.rpartition(":")
     path = Path(file)
@@ -27,6 +37,10 @@ def load_kernel(text: str) -> Any:
         raise ArgumentValueError(f"a kernel is named as in file.py:function, not {text!r}")
     if not path.is_file():
         raise ArgumentValueError(f"there is no file {file}")
+    if path.suffix == TRITON_C:
+        return _kernel_of(load_triton_c(path, **(values or {})), file, name)
+    if values:
+        raise ArgumentValueError(f"--define is for Triton-C files, and {file} is a Python file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ArgumentValueError(f"{file} is no Python file")
@@ -40,9 +54,13 @@ def load_kernel(text: str) -> Any:
             f"{file} ends the process when it is imported; code that runs it as a program belongs"
             " under `if __name__ == '__main__':`"
         ) from ending
-    if not hasattr(module, name):
+    return _kernel_of(module, file, name)
+
+
+def _kernel_of(owner: Any, file: str, name: str) -> Any:
+    if not hasattr(owner, name):
         raise ArgumentValueError(f"{file} has no {name}")
-    return getattr(module, name)
+    return getattr(owner, name)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> str:

@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit status."""
-    function = jitted(load_kernel(options.kernel))
+    function = jitted(load_kernel(options.kernel, parse_arguments(options.define)))
     target = parse_target(options.target)
     assert isinstance(function, JITFunction)
     types, constants = parse_signature(function, options.arguments)

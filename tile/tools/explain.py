@@ -256,8 +256,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit status."""
     names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
     compile_options = Options.of({name: getattr(options, name) for name in names})
-    kernel = load_kernel(options.kernel)
-    arguments = parse_arguments(options.arguments)
+    kernel = load_kernel(options.kernel, parse_arguments(options.define))
+    arguments = getattr(kernel, "constants", {}) | parse_arguments(options.arguments)
     grid = parse_grid(options.grid)
     if callable(grid):
         grid = grid(arguments)

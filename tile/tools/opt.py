@@ -9,6 +9,8 @@ files of TILE_DUMP, and the file that reproduces a failed pass.
   tile opt kernel.tile -p TILE                    the tile-level pipeline of every backend
   tile opt kernel.tile -p THREADS                 lower tiles to threads, for a generic machine
   tile opt kernel.tile -p print-axis-info         print the result of an analysis
+  tile opt matmul.tc -D TM=32                     the kernels of a Triton-C file; tunables have the
+                                                  given values, or else their first ones
   tile opt --list                                 all passes
 """
 
@@ -16,18 +18,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tile.config import config
 from tile.errors import ArgumentValueError, TileError
-from tile.ir.core import Level
+from tile.ir.core import Level, Module
 from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lowering
+from tile.tools.arguments import add_define, parse_arguments
+from tile.tools.command import TRITON_C, load_triton_c
 from tile.transforms import pass_pipeline
 
 SEPARATOR = "// -----"
@@ -36,12 +42,8 @@ PRINTING = "print-"  # the prefix of the names of passes that print an analysis
 PIPELINES = {"TILE": lambda: list(pass_pipeline.TILE), "THREADS": lowering}
 
 
-def transform(text: str, file: str, passes: list[Pass], options: argparse.Namespace) -> str:
-    """Return the text of a module after some passes; "" if the last one is a printing pass.
-
-    file: the name of the file in locations.
-    """
-    module = parse_module(text, file)
+def transform(module: Module, passes: list[Pass], options: argparse.Namespace) -> str:
+    """Return the text of a module after some passes; "" if the last one is a printing pass."""
     level = Level(options.level)
     try:
         verify(module, level)
@@ -78,7 +80,13 @@ def parse_passes(text: str) -> list[Pass]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command to a parser."""
     add = parser.add_argument
-    add("file", nargs="?", default="-", help="a file of IR text; - for the standard input")
+    add(
+        "file",
+        nargs="?",
+        default="-",
+        help="IR text, or Triton-C: file.tc or file.tc:kernel; - for the standard input",
+    )
+    add_define(parser)
     add("-p", "--passes", default="", metavar="PASSES", help="pass,pass{option=value},...")
     add("-o", "--output", metavar="FILE", help="write to a file instead of the standard output")
     add("--level", default="tile", choices=[level.value for level in Level], help="of the input")
@@ -95,16 +103,44 @@ def run(options: argparse.Namespace) -> int:
         return 0
     refuse_unknown(config.print_after)
     passes = parse_passes(options.passes)
-    text, file = _read(options.file)
     printed, failed = [], False
-    for chunk in chunks(text) if options.split else [text]:
+    for module in modules(options):
         try:
-            printed.append(transform(chunk, file, passes, options))
+            printed.append(transform(module(), passes, options))
         except TileError as error:
             print(f"error: {error}", file=sys.stderr)
             failed = True
     _write(f"{SEPARATOR}\n".join(printed), options.output)
     return int(failed)
+
+
+def modules(options: argparse.Namespace) -> Iterator[Callable[[], Module]]:
+    """Yield functions that return the modules of the input: of IR text, or of a Triton-C file."""
+    file, _, kernel = options.file.partition(f"{TRITON_C}:")
+    if options.file.endswith(TRITON_C) or kernel:
+        path = file + TRITON_C if kernel else file
+        yield from triton_c_modules(path, kernel, parse_arguments(options.define))
+        return
+    if options.define:
+        raise ArgumentValueError("--define is for Triton-C files")
+    text, name = _read(options.file)
+    for chunk in chunks(text) if options.split else [text]:
+        yield partial(parse_module, chunk, name)
+
+
+def triton_c_modules(
+    path: str, name: str, values: Mapping[str, Any]
+) -> Iterator[Callable[[], Module]]:
+    """Yield functions that return the modules of a Triton-C file's kernels, or of the one named.
+
+    A tunable that `values` does not give has its first value in the file.
+    """
+    kernels = list(load_triton_c(path, **values))
+    if name and name not in [kernel.__name__ for kernel in kernels]:
+        raise ArgumentValueError(f"{path} has no kernel {name}")
+    for kernel in kernels:
+        if not name or kernel.__name__ == name:
+            yield kernel.module
 
 
 def _read(file: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
 from tile.location import Loc
 
+UNNAMED = "@"  # begins the names of values that no variable of the program has
 TEXTUAL = (bool, int, float, str, type(None))
 
 
@@ -29,6 +30,8 @@ def emit_step(low: Lowering, loc: Loc, kind: StepKind = StepKind.LINE) -> None:
     variables: list[str] = []
     values: list[Value] = []
     for name, entry in low.scope.items():
+        if name.startswith(UNNAMED):
+            continue
         for variable, value in _spelled(name, entry):
             variables.append(str(variable))
             values += [] if value is None else [value]
@@ -53,7 +56,9 @@ def drop_variable(op: Operation, name: str, why: str) -> None:
 def emit_statement_step(low: Lowering, node: ast.stmt) -> None:
     """Emit the debug step of a statement. The steps of a `while` are in its test."""
     text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    if not text and not isinstance(node, ast.While):
+    names = node.targets if isinstance(node, ast.Assign) else ()
+    unnamed = any(isinstance(name, ast.Name) and name.id.startswith(UNNAMED) for name in names)
+    if not text and not unnamed and not isinstance(node, ast.While):
         emit_step(low, low.loc(node))
 
 

@@ -62,10 +62,14 @@ def run(unit: Unit, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tunable_values(unit: Unit, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the values of each tunable. Raises `CompilationError` if one is no integer."""
+    """Return the values of each tunable: those of the file, or the one that the host gave.
+
+    Raises `CompilationError` if one is no integer.
+    """
     host = Host(unit.source, dict(values))
     return {
-        name: tuple(host.integer(node) for node in nodes) for name, nodes in unit.tunables.items()
+        name: (int(values[name]),) if name in values else tuple(map(host.integer, nodes))
+        for name, nodes in unit.tunables.items()
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import warnings
+from collections.abc import Container
 
 from lark import Token, Tree
 
@@ -28,13 +29,31 @@ from tile.frontend.triton_c.unit import Function, Parameter, Unit, Variable, as_
 TYPE_PARTS = ("qualifier", "type", "pointer", "shape")
 
 
-def translate(source: Text, host_names: Iterable[str]) -> Unit:
+class _AnyName(Container[str]):
+    """Every name, for a file whose host values are not known."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def functions(file: str, text: str) -> list[ast.FunctionDef]:
+    """Return the functions of a file, whatever values the host gives to it.
+
+    Raises `CompilationError` as `translate` does.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        unit = translate(Text(file, text), _AnyName())
+    return [function.node for function in unit.functions.values() if function.node is not None]
+
+
+def translate(source: Text, host_names: Container[str]) -> Unit:
     """Parse and translate a file; `host_names` are the values that the host gives to it.
 
     Raises `CompilationError` for a syntax error, an undeclared name and a wrong declaration.
     """
     unit = Unit(source)
-    host = Translator(unit, frozenset(host_names), None)
+    host = Translator(unit, host_names, None)
     for tree in parse(source).children:
         assert isinstance(tree, Tree)
         if tree.data == "tunable":
@@ -45,7 +64,7 @@ def translate(source: Text, host_names: Iterable[str]) -> Unit:
             unit.statements += host.statement(tree)
     _find_kernels(unit)
     for function in unit.functions.values():
-        Translator(unit, frozenset(host_names), function).body()
+        Translator(unit, host_names, function).body()
     return unit
 
 
@@ -79,7 +98,7 @@ class Translator(ExpressionTranslator):
     def tunable(self, tree: Tree[Token]) -> None:
         """Record a parameter for the autotuner and its values."""
         name = next(c for c in tree.children if isinstance(c, Token) and c.type == "NAME")
-        if self.at_file_scope(str(name)):
+        if str(name) in self.unit.tunables or str(name) in self.unit.constants:
             self.fail(name, f"`{name}` is declared twice")
         values = [c for c in tree.children if isinstance(c, Tree) and c.data not in TYPE_PARTS]
         self.unit.tunables[str(name)] = [self.expression(value) for value in values]
@@ -167,7 +186,7 @@ class Translator(ExpressionTranslator):
             value = self.initializer(initializers[0], own)
             self.extent = outer
         if self.function is None and len(self.scopes) == 1:
-            if self.at_file_scope(str(name)):
+            if str(name) in self.unit.constants or str(name) in self.unit.tunables:
                 self.fail(name, f"`{name}` is declared twice")
             self.unit.constants[str(name)] = own
         unique = self.declare(name, own).unique

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from lark import Token, Tree
 
 from tile.errors import CompilationError
+from tile.frontend.python.debug_info import UNNAMED
 from tile.frontend.triton_c.c_types import CType
 from tile.frontend.triton_c.intrinsics import INTRINSICS
 from tile.frontend.triton_c.nodes import Call, Dereference, Literal, Store, Subscript
@@ -91,7 +92,7 @@ class Variable:
 class Scopes:
     """The names that a function, or if it is None the host, can use at a point of the text."""
 
-    def __init__(self, unit: Unit, host_names: frozenset[str], function: Function | None) -> None:
+    def __init__(self, unit: Unit, host_names: Container[str], function: Function | None) -> None:
         self.unit = unit
         self.host_names = host_names
         self.function = function
@@ -131,7 +132,7 @@ class Scopes:
     def hidden(self) -> str:
         """Return an unused name that no program can spell."""
         self.count += 1
-        return f"@{self.count}"
+        return f"{UNNAMED}{self.count}"
 
     # -- names
 
@@ -190,7 +191,7 @@ class Scopes:
         )
 
     def undeclared(self, token: Token) -> NoReturn:
-        names = {*self.unit.tunables, *self.unit.constants, *self.host_names, *self.unit.functions}
+        names = {*self.unit.tunables, *self.unit.constants, *self.unit.functions}
         names.update(INTRINSICS, *self.scopes)
         near = difflib.get_close_matches(str(token), names, n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
