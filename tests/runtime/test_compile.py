@@ -240,3 +240,15 @@ def test_numbers_take_the_type_of_the_signature(text: str, value, dtype) -> None
     kernel[1,](out, value)
     with np.errstate(over="ignore"):
         assert out.tolist() == [dtype(value)] * 4
+
+
+@tile.jit
+def annotated(x_ptr: "*fp32", n: tl.int32, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(x_ptr + i, i.to(tl.float32), i < n)
+
+
+def test_parameters_annotated_with_a_type_can_be_left_out():
+    x = np.zeros(16, np.float32)
+    tile.compile(annotated, {"n": "i32"}, {"N": 16}, target="interp")[(1,)](x, 5)
+    assert x.tolist() == [0, 1, 2, 3, 4, *[0] * 11]

@@ -123,8 +123,8 @@ def _leaves(
     typed = {name: text for name, text in signature.items() if text != "constexpr"}
     for parameter in function.parameters:
         annotated = annotated_type(function, parameter)
-        given = parameter.name in signature or parameter.name in constexprs
-        if annotated is not None and parameter.required and not given:
+        left_out = parameter.name not in signature and parameter.name not in constexprs
+        if annotated is not None and parameter.required and left_out:
             typed[parameter.name] = spell_type(annotated)
     _check_names(function, signature, typed, constexprs)
     for parameter in function.parameters:

@@ -17,12 +17,17 @@ from tile._lazy import lazy_import
 from tile.errors import ArgumentValueError
 
 if TYPE_CHECKING:
-    from tile.triton_c import load as load_triton_c
+    from tile.triton_c import Program, load
 else:  # it needs a library that nothing else needs
-    load_triton_c = lazy_import("tile.triton_c", "load")
+    load = lazy_import("tile.triton_c", "load")
 
 
 TRITON_C = ".tc"  # how the names of Triton-C files end
+
+
+def load_triton_c(path: Path | str, values: Mapping[str, Any]) -> Program:
+    """Load a Triton-C file; `values` are those that its host statements name."""
+    return load(path, **values)
 
 
 def load_kernel(text: str, values: Mapping[str, Any] | None = None) -> Any:
@@ -38,7 +43,7 @@ def load_kernel(text: str, values: Mapping[str, Any] | None = None) -> Any:
     if not path.is_file():
         raise ArgumentValueError(f"there is no file {file}")
     if path.suffix == TRITON_C:
-        return _kernel_of(load_triton_c(path, **(values or {})), file, name)
+        return _kernel_of(load_triton_c(path, values or {}), file, name)
     if values:
         raise ArgumentValueError(f"--define is for Triton-C files, and {file} is a Python file")
     spec = importlib.util.spec_from_file_location(path.stem, path)

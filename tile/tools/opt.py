@@ -135,7 +135,7 @@ def triton_c_modules(
 
     A tunable that `values` does not give has its first value in the file.
     """
-    kernels = list(load_triton_c(path, **values))
+    kernels = list(load_triton_c(path, values))
     if name and name not in [kernel.__name__ for kernel in kernels]:
         raise ArgumentValueError(f"{path} has no kernel {name}")
     for kernel in kernels:
