@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tile
+import tile.language as tl
 from tests.runtime.kernels import add, copy_pair, fill, scale
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, BackendError
 
@@ -243,7 +244,7 @@ def test_numbers_take_the_type_of_the_signature(text: str, value, dtype) -> None
 
 
 @tile.jit
-def annotated(x_ptr: "*fp32", n: tl.int32, N: tl.constexpr):
+def annotated(x_ptr: tl.pointer_type(tl.float32), n: tl.int32, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(x_ptr + i, i.to(tl.float32), i < n)
 
