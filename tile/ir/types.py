@@ -81,8 +81,71 @@ class Type:
         return False
 
 
+class Element(Type):
+    """A type of one element: a number or a pointer.
+
+    `bits` are those of its value. In memory and in 32-bit registers it takes `storage_bits`.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def bits(self) -> int: ...
+
+    @property
+    def storage_bits(self) -> int:
+        """The bits that an element takes in memory and in a register; a boolean takes a byte."""
+        return 8 if self.is_bool() else self.bits
+
+    @property
+    def packing(self) -> int:
+        """The number of elements that share a byte: 1 unless they have less than 8 bits."""
+        return max(1, 8 // self.storage_bits)
+
+    @property
+    def itemsize(self) -> int:
+        """The size of one element in memory, in bytes. Elements that share a byte have none."""
+        if self.packing > 1:
+            raise TypeRuleError(f"{self.packing} elements of {self} share a byte")
+        return self.storage_bits // 8
+
+    def bytes_of(self, count: int) -> int:
+        """Return the size of `count` contiguous elements in memory, in bytes."""
+        return -(-count * self.storage_bits // 8)
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    def is_floating(self) -> bool:
+        return False
+
+    def is_standard_floating(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_int_signed(self) -> bool:
+        return False
+
+    def is_int_unsigned(self) -> bool:
+        return False
+
+    def is_fp8(self) -> bool:
+        return False
+
+    def is_ptr(self) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class Scalar(Type):
+class Scalar(Element):
     """A number type.
 
     `name` is its spelling in IR text, `alias` its spelling in signatures (`fp32`, `i32`).
@@ -106,15 +169,6 @@ class Scalar(Type):
     @property
     def element(self) -> Scalar:
         return self
-
-    @property
-    def itemsize(self) -> int:
-        """The size of one element in memory, in bytes."""
-        return max(1, self.bits // 8)
-
-    @property
-    def primitive_bitwidth(self) -> int:
-        return self.bits
 
     @property
     def int_bitwidth(self) -> int:
@@ -168,16 +222,13 @@ class Scalar(Type):
     def is_fp64(self) -> bool:
         return self.name == "f64"
 
-    def is_ptr(self) -> bool:
-        return False
-
     def to(self, bits: int) -> Scalar:
         """Return the integer type of the same signedness with `bits` bits."""
         return SCALARS[("i" if self.signed else "u") + str(bits)]
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer(Type):
+class Pointer(Element):
     """The address of an element of type `pointee` in global memory."""
 
     pointee: Scalar | Pointer
@@ -198,35 +249,6 @@ class Pointer(Type):
     @property
     def bits(self) -> int:
         return 64
-
-    @property
-    def primitive_bitwidth(self) -> int:
-        return self.bits
-
-    @property
-    def itemsize(self) -> int:
-        return 8
-
-    def is_floating(self) -> bool:
-        return False
-
-    def is_standard_floating(self) -> bool:
-        return False
-
-    def is_bool(self) -> bool:
-        return False
-
-    def is_int(self) -> bool:
-        return False
-
-    def is_int_signed(self) -> bool:
-        return False
-
-    def is_int_unsigned(self) -> bool:
-        return False
-
-    def is_fp8(self) -> bool:
-        return False
 
     def is_ptr(self) -> bool:
         return True
@@ -357,7 +379,7 @@ class Shared(Type):
     @property
     def bytes(self) -> int:
         """The size of all stages, in bytes."""
-        return self.numel * self.of.itemsize * self.stages
+        return self.of.bytes_of(self.numel) * self.stages
 
 
 class Padding(enum.StrEnum):
@@ -390,7 +412,7 @@ class Descriptor(Type):
         require(not of.is_bool(), f"a descriptor has elements of a number type, not {of}")
         for extent in dims:
             check_extent(extent, "the extents of a descriptor's block are")
-        numel, inner = math.prod(dims), dims[-1] * of.itemsize
+        numel, inner = math.prod(dims), of.bytes_of(dims[-1])
         require(
             numel <= MAX_NUMEL,
             f"a block of shape {dims} has {numel} elements; the most is {MAX_NUMEL}",
@@ -398,7 +420,7 @@ class Descriptor(Type):
         require(
             inner >= self.ALIGNMENT,
             f"a block of shape {dims} has {inner} bytes of {of} along its last axis; the least is "
-            f"{self.ALIGNMENT}, {self.ALIGNMENT // of.itemsize} elements",
+            f"{self.ALIGNMENT}, {self.ALIGNMENT * 8 // of.storage_bits} elements",
         )
         require(
             self.padding is Padding.ZERO or of.is_floating(),
@@ -435,7 +457,7 @@ class Descriptor(Type):
     @property
     def stride_multiple(self) -> int:
         """The number of elements that divides every stride but the last."""
-        return self.ALIGNMENT // self.of.itemsize
+        return self.ALIGNMENT * 8 // self.of.storage_bits
 
 
 MAX_NUMEL = 1 << 20
@@ -473,6 +495,7 @@ SIGNED = (I8, I16, I32, I64)
 UNSIGNED = (U8, U16, U32, U64)
 INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = (F16, BF16, F32, F64)
+NARROW_FLOATS = (F16, BF16)  # floats of less than 32 bits that have arithmetic
 FP8 = (F8E4M3, F8E5M2)
 ALL = (I1, *INTEGERS, *FP8, *FLOATS)
 SCALARS: dict[str, Scalar] = {ty.name: ty for ty in ALL}

@@ -25,12 +25,22 @@ from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.types import BF16, F16, F32, FP8, I8, I32, U8, U32, Scalar, is_power_of_two
+from tile.ir.types import (
+    BF16,
+    F16,
+    F32,
+    FP8,
+    I8,
+    I32,
+    NARROW_FLOATS,
+    U8,
+    U32,
+    Scalar,
+    is_power_of_two,
+)
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
 from tile.simt.tuning import TUNING, TuningConstants
-
-NARROW = (F16, BF16)  # floats below 32 bits that are computed with
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +48,7 @@ class EmittedOps:
     """The ops that an emitter has rules for, as `legalize` asks.
 
     `rules` are the ops of its table, None for the SIMT simulator, which has all. `narrow` has the
-    elements of `NARROW` that the rule of an op takes; any other rule takes all that its op accepts.
+    narrow floats that the rule of an op takes; any other rule takes all that its op accepts.
     """
 
     rules: frozenset[OpDef] | None = None
@@ -50,11 +60,11 @@ class EmittedOps:
 
     def computes_in_f32(self, op: Operation) -> bool:
         """Return True if the rule of an operation takes f32 but not its operands' element."""
-        takes = self.narrow.get(op.defn, NARROW)
-        if takes == NARROW:
+        takes = self.narrow.get(op.defn, NARROW_FLOATS)
+        if takes == NARROW_FLOATS:
             return False
         element = op.inputs[0].type.element
-        return element in NARROW and element not in takes
+        return element in NARROW_FLOATS and element not in takes
 
 
 def narrow_rules(
@@ -218,7 +228,7 @@ MMA = replace(
     ),
     has_ldmatrix=True,
     has_stmatrix=True,
-    ops=EmittedOps(narrow=narrow_rules(NARROW, NARROW)),
+    ops=EmittedOps(narrow=narrow_rules(NARROW_FLOATS, NARROW_FLOATS)),
     warp_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     vector_atomics=((F32, 4), (F16, 8), (BF16, 8)),
 )

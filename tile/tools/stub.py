@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import tile.language as tl
-from tile.ir.types import Pointer, Scalar, Tile, Type
+from tile.ir.types import Element, Pointer, Scalar, Tile, Type
 from tile.language import python_builtins
 from tile.language._functions import FUNCTIONS
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
@@ -215,7 +215,8 @@ def _types() -> Iterator[str]:
     """Yield the class of types, and each element type as an instance that can be an annotation."""
     yield "class dtype(type):"
     yield f"    {_docstring('The type of a value or of an element: `x.type`, `x.dtype`.', 4)}"
-    for name, (signature, is_property) in sorted(_members(Type, Scalar, Pointer, Tile).items()):
+    members = _members(Type, Element, Scalar, Pointer, Tile)
+    for name, (signature, is_property) in sorted(members.items()):
         yield from _property(name, signature.returns) if is_property else _method(name, signature)
     yield "\n_Type: TypeAlias = dtype\n"
     yield "class pointer_type(dtype):"

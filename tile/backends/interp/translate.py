@@ -79,7 +79,7 @@ def _size(ty: Type) -> int:
     """Return the bytes of a value; a shared-memory buffer has none in registers."""
     if isinstance(ty, Descriptor):
         return sum(part.itemsize for part in ty.component_types)
-    return 0 if isinstance(ty, Shared) else math.prod(ty.shape) * ty.element.itemsize
+    return 0 if isinstance(ty, Shared) else ty.element.bytes_of(math.prod(ty.shape))
 
 
 class Translator:

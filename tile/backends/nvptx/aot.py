@@ -38,7 +38,7 @@ def c_type(ty: Scalar | Pointer) -> str:
         return "float" if ty.bits == 32 else "double"
     if ty.kind is Kind.INT and not ty.alias.startswith("u"):
         return f"int{ty.bits}_t"
-    return f"uint{max(8, ty.bits)}_t"
+    return f"uint{ty.storage_bits}_t"
 
 
 def _remark(parameter: ExportedParameter) -> str:

@@ -11,7 +11,7 @@ from tile.backends.opencl.emit.control import ending, return_, synchronizing, ty
 from tile.backends.opencl.emit.function_builder import FunctionBuilder
 from tile.backends.opencl.emit.module import Line, Source
 from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, THREAD
-from tile.backends.opencl.emit.types import is_signed, stored
+from tile.backends.opencl.emit.types import stored
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import Capabilities
 from tile.ir.core import Function, Module, Value
@@ -64,7 +64,7 @@ def emit_function(source: Source, function: Function) -> None:
         names = builder.named(value.name or "v", value.type)
         parameters += [_parameter(builder, function, value, name) for name in names]
         builder.values[value] = names
-        if function.kernel and is_signed(value.type.element):
+        if function.kernel and value.type.element.is_int_signed():
             builder.values[value] = [f"({source.carrier(value.type.element)}){names[0]}"]
     if function.kernel and source.shared_bytes:
         size = f"char shared[{source.shared_bytes}]"

@@ -12,7 +12,6 @@ from tile.codegen.llvm.types import (
     count_of,
     is_integer,
     is_literal,
-    is_signed,
     literal,
     llvm_type,
     number_of,
@@ -109,11 +108,11 @@ def division_rn(builder: FunctionBuilder, op: Operation) -> None:
 
 def integer_division(builder: FunctionBuilder, op: Operation, element: Scalar) -> None:
     """Divide in at least 32 bits; `guard-division` excludes what LLVM leaves undefined."""
-    kind = ("s" if is_signed(element) else "u") + op.name
+    kind = ("s" if element.is_int_signed() else "u") + op.name
     ty = llvm_type(element)
     if element.bits >= 32:
         return instruction(builder, op, f"{kind} {ty}")
-    extend = "sext" if is_signed(element) else "zext"
+    extend = "sext" if element.is_int_signed() else "zext"
 
     def divide(x: str, y: str) -> str:
         x, y = (builder.new(f"{extend} {ty} {value} to i32") for value in (x, y))
@@ -180,7 +179,7 @@ def shift(builder: FunctionBuilder, op: Operation) -> None:
     """
     element = element_of(op)
     ty, bits = llvm_type(element), element.bits
-    signed = op.defn is arith.shr and is_signed(element)
+    signed = op.defn is arith.shr and element.is_int_signed()
     kind = "shl" if op.defn is arith.shl else "ashr" if signed else "lshr"
 
     def at_most(count: str, limit: int) -> str:
@@ -204,7 +203,7 @@ def high_half(builder: FunctionBuilder, op: Operation) -> None:
     """Return the high half of a product, computed in twice the width."""
     element = element_of(op)
     ty, wide = llvm_type(element), f"i{2 * element.bits}"
-    extend, right = ("sext", "ashr") if is_signed(element) else ("zext", "lshr")
+    extend, right = ("sext", "ashr") if element.is_int_signed() else ("zext", "lshr")
 
     def multiply(x: str, y: str) -> str:
         x, y = (builder.new(f"{extend} {ty} {value} to {wide}") for value in (x, y))
@@ -225,7 +224,7 @@ def extremum(builder: FunctionBuilder, op: Operation) -> None:
     element = element_of(op)
     ty = llvm_type(element)
     if is_integer(element):
-        sign = "s" if is_signed(element) else "u"
+        sign = "s" if element.is_int_signed() else "u"
         return function(builder, op, f"@llvm.{sign}{op.name}.{ty}", ty)
     name = f"@llvm.{op.name}num.{suffix(element)}"
 
@@ -247,7 +246,8 @@ def compare(builder: FunctionBuilder, op: Operation) -> None:
     if not is_integer(element):
         kind = _UNORDERED.get(predicate, f"o{predicate}")
         return instruction(builder, op, f"fcmp {kind} {ty}")
-    sign = "" if predicate in (Predicate.EQ, Predicate.NE) else "s" if is_signed(element) else "u"
+    signed = "s" if element.is_int_signed() else "u"
+    sign = "" if predicate in (Predicate.EQ, Predicate.NE) else signed
     return instruction(builder, op, f"icmp {sign}{predicate} {ty}")
 
 
@@ -268,7 +268,7 @@ def magnitude(builder: FunctionBuilder, op: Operation) -> None:
     element = element_of(op)
     ty = llvm_type(element)
     if is_integer(element):
-        if not is_signed(element):
+        if not element.is_int_signed():
             return forward(builder, op)
         return each(
             builder, op, lambda x: builder.call(f"@llvm.abs.{ty}", ty, (ty, x), ("i1", "false"))

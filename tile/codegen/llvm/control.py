@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule, types_of
-from tile.codegen.llvm.types import count_of, is_literal, is_signed, llvm_type
+from tile.codegen.llvm.types import count_of, is_literal, llvm_type
 from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.ops import control
 from tile.ir.types import Scalar
@@ -157,12 +157,12 @@ class _Test:
     ) -> None:
         self.builder = builder
         self.ty = llvm_type(ty)
-        self.sign = "s" if is_signed(ty) else "u"
+        self.sign = "s" if ty.is_int_signed() else "u"
         self.up = ""  # i1: the step is positive, for a step that is not constant
         constant = is_literal(step)
         downward = constant and int(step) < 0
         self.kinds: tuple[str, ...] = ("gt",) if downward else ("lt",)
-        if not constant and is_signed(ty):
+        if not constant and ty.is_int_signed():
             self.kinds = ("lt", "gt")
             self.up = builder.new(f"icmp sgt {self.ty} {step}, 0")
         if constant and is_literal(lower) and is_literal(upper):

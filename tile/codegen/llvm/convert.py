@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from tile.codegen.llvm.arith import each, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
-from tile.codegen.llvm.types import is_integer, is_signed, literal, llvm_type, number_of
+from tile.codegen.llvm.types import is_integer, literal, llvm_type, number_of
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, FP8, I1, Kind, Pointer, Scalar
+from tile.ir.types import BF16, I1, Kind, Pointer, Scalar
 
 Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
 
@@ -26,7 +26,7 @@ def cast(builder: FunctionBuilder, op: Operation) -> None:
     if source == to:
         builder.set(op, builder.of(op.inputs[0]))
         return
-    if op["rounding"] is Rounding.RTZ or source in FP8 or to in FP8:
+    if op["rounding"] is Rounding.RTZ or source.is_fp8() or to.is_fp8():
         raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {op['rounding']}")
     convert = _conversion(source, to)
     each(builder, op, lambda x: convert(builder, source, to, x))
@@ -51,19 +51,19 @@ def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str
 def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Truncate toward zero and saturate; a NaN gives 0."""
     before, after = llvm_type(source), llvm_type(to)
-    name = f"@llvm.fpto{'s' if is_signed(to) else 'u'}i.sat.{after}.{suffix(source)}"
+    name = f"@llvm.fpto{'s' if to.is_int_signed() else 'u'}i.sat.{after}.{suffix(source)}"
     return builder.call(name, after, (before, x))
 
 
 def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    kind = "sitofp" if is_signed(source) else "uitofp"
+    kind = "sitofp" if source.is_int_signed() else "uitofp"
     return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
 
 
 def to_bool(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Return True for anything but zero; a NaN is True."""
     ty = llvm_type(source)
-    if source in FP8:
+    if source.is_fp8():
         x = builder.new(f"and i8 {x}, 127")
     elif source is BF16:
         bits = builder.new(f"bitcast bfloat {x} to i16")
@@ -80,7 +80,7 @@ def between_integers(builder: FunctionBuilder, source: Scalar, to: Scalar, x: st
         return x
     if source.bits > to.bits:
         return builder.new(f"trunc {before} {x} to {after}")
-    return builder.new(f"{'sext' if is_signed(source) else 'zext'} {before} {x} to {after}")
+    return builder.new(f"{'sext' if source.is_int_signed() else 'zext'} {before} {x} to {after}")
 
 
 # -- bits

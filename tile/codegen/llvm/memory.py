@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tile.codegen.llvm.arith import each, instruction
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
-from tile.codegen.llvm.types import is_literal, is_signed, literal, llvm_type, memory_type
+from tile.codegen.llvm.types import is_literal, literal, llvm_type, memory_type
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.types import I1, Pointer, Scalar
@@ -33,7 +33,7 @@ def addptr(builder: FunctionBuilder, op: Operation) -> None:
     """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
     offset, stride = op.inputs[1].type.element, op["stride"]
     ty, shift = llvm_type(offset), stride.bit_length() - 1
-    extend = "sext" if is_signed(offset) else "zext"
+    extend = "sext" if offset.is_int_signed() else "zext"
 
     def add(pointer: str, index: str) -> str:
         if index == "0":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Fragment, Pointer, Scalar, Type
+from tile.ir.types import BF16, F16, F32, F64, I1, Fragment, Pointer, Scalar, Type
 
 _FLOATS = {F16: "half", BF16: "bfloat", F32: "float", F64: "double"}
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -45,18 +45,13 @@ def is_integer(element: Scalar | Pointer) -> bool:
     return element not in _FLOATS
 
 
-def is_signed(element: Scalar | Pointer) -> bool:
-    """Return True if comparisons and extensions of it are signed."""
-    return isinstance(element, Scalar) and element.is_int_signed()
-
-
 def literal(value: Any, element: Scalar | Pointer) -> str:
     """Return a number as a constant of an element type, rounded as `numerics.constant` does."""
     if element is I1:
         return "true" if value else "false"
     array = semantics.constant(value, element)
     if is_integer(element):
-        if element in FP8:
+        if element.is_fp8():
             return str(int(array.view(np.uint8)))
         return str(int(array))
     if element is F32:

@@ -87,7 +87,7 @@ def dot(
     )
     left, right = a.element, b.element
     require(
-        left == right or (left in FP8 and right in FP8),
+        left == right or (left.is_fp8() and right.is_fp8()),
         f"dot takes operands of one element type, not {left} and {right}; cast one of them",
     )
     require(left in ACCUMULATORS, f"dot is not defined on {left}")

@@ -11,14 +11,13 @@ import numpy as np
 
 from tile.ir.semantics.cast import MANY, same, through_f32, widen
 from tile.ir.semantics.dtype_tables import (
-    BF16,
     BITS,
     BOOL,
-    F16,
     F32,
     F64,
     FP8,
     INTEGERS,
+    NARROW_FLOATS,
     SIGNED,
     UNSIGNED,
     Binary,
@@ -30,14 +29,13 @@ from tile.ir.semantics.dtype_tables import (
 from tile.ir.types import Array, Dtype
 
 WIDE = (F32, F64)
-NARROW = (F16, BF16)
 SIGN_BIT = np.uint16(0x8000)
 HALF = np.uint64(32)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 def _floats(function: Binary) -> dict[Dtype, Binary]:
-    return {**each(WIDE, function), **each(NARROW, through_f32(function))}
+    return {**each(WIDE, function), **each(NARROW_FLOATS, through_f32(function))}
 
 
 def _numbers(function: Binary) -> dict[Dtype, Binary]:
@@ -205,7 +203,7 @@ _DIV: ByDtype[Binary] = ByDtype(
 _REM: ByDtype[Binary] = ByDtype("rem", _numbers(np.fmod))
 _NEG: ByDtype[Unary] = ByDtype(
     "neg",
-    {BOOL: same, **each(INTEGERS + WIDE, np.negative), **each(NARROW, _flip_sign)},
+    {BOOL: same, **each(INTEGERS + WIDE, np.negative), **each(NARROW_FLOATS, _flip_sign)},
 )
 _ABS: ByDtype[Unary] = ByDtype(
     "abs",
@@ -213,7 +211,7 @@ _ABS: ByDtype[Unary] = ByDtype(
         BOOL: same,
         **each(UNSIGNED, same),
         **each(SIGNED + WIDE, np.abs),
-        **each(NARROW, _clear_sign),
+        **each(NARROW_FLOATS, _clear_sign),
     },
 )
 _MIN: tuple[ByDtype[Binary], ...] = tuple(
@@ -287,7 +285,7 @@ _CMP: Choices[ByDtype[Binary]] = Choices(
             "cmp",
             {
                 **each((BOOL, *INTEGERS, F32, F64), function),
-                **each((F16, BF16, *FP8), _widened(function)),
+                **each((*NARROW_FLOATS, *FP8), _widened(function)),
             },
         )
         for kind, function in _FUNCTIONS.items()

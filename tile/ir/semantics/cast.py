@@ -33,6 +33,7 @@ from tile.ir.semantics.dtype_tables import (
     FLOATS,
     FP8,
     INTEGERS,
+    NARROW_FLOATS,
     Binary,
     ByDtype,
     Unary,
@@ -157,7 +158,7 @@ _NARROW: ByDtype[Unary] = ByDtype(
 )
 
 
-NARROW = (F16, BF16, *FP8)
+NARROW = (*NARROW_FLOATS, *FP8)
 COUNTED = (BOOL, *INTEGERS)
 EXACT_IN_F32 = (F32, *NARROW, *(dtype for dtype in COUNTED if dtype.itemsize <= 2))
 

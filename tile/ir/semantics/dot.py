@@ -15,10 +15,10 @@ import numpy as np
 from tile.ir.semantics.cast import narrow, widen
 from tile.ir.semantics.dtype_tables import (
     BF16,
-    F16,
     F32,
     F64,
     FP8,
+    NARROW_FLOATS,
     SIGNED,
     UNSIGNED,
     Binary,
@@ -29,7 +29,6 @@ from tile.ir.semantics.dtype_tables import (
 )
 from tile.ir.types import Array
 
-NARROW = frozenset((F16, BF16))
 INT8 = (SIGNED[0], UNSIGNED[0])
 ROWS = 64  # rows of a matmul that keep BLAS busy
 SERIAL = 1 << 18  # multiplications of a matmul up to which OpenBLAS starts no threads
@@ -55,7 +54,7 @@ def dot(a: Array, b: Array, acc: Array | None = None, input_precision: str = "ie
     result = _DOT[a.dtype](a, b, input_precision)
     if acc is None:
         return result
-    if acc.dtype in NARROW:
+    if acc.dtype in NARROW_FLOATS:
         return narrow(result + widen(acc), acc.dtype)
     if acc.shape[0] > result.shape[0]:
         return result + acc
@@ -166,7 +165,7 @@ _DOT: ByDtype[Callable[[Array, Array, str], Array]] = ByDtype(
     "dot",
     {
         # f32 holds the products of narrow floats exactly
-        **each((F16, BF16, *FP8), lambda a, b, precision: _matmul(widen(a), widen(b))),
+        **each((*NARROW_FLOATS, *FP8), lambda a, b, precision: _matmul(widen(a), widen(b))),
         F32: lambda a, b, precision: _F32_DOT[precision](a, b),
         F64: lambda a, b, precision: _matmul(a, b),
         **each(INT8, _dot_int8),

@@ -22,6 +22,7 @@ UNSIGNED = tuple(DTYPES[ty.name] for ty in types.UNSIGNED)
 INTEGERS = SIGNED + UNSIGNED
 FP8 = tuple(DTYPES[ty.name] for ty in types.FP8)
 F16, BF16, F32, F64 = FLOATS = tuple(DTYPES[ty.name] for ty in types.FLOATS)
+NARROW_FLOATS = tuple(DTYPES[ty.name] for ty in types.NARROW_FLOATS)
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 

@@ -25,10 +25,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tile.ir.semantics.cast import narrow, widen
-from tile.ir.semantics.dtype_tables import BF16, BOOL, F16, FLOATS, INTEGERS, ByDtype, Choices, each
+from tile.ir.semantics.dtype_tables import (
+    BOOL,
+    FLOATS,
+    INTEGERS,
+    NARROW_FLOATS,
+    ByDtype,
+    Choices,
+    each,
+)
 from tile.ir.types import Array, Dtype
 
-NARROW = frozenset((F16, BF16))
 NUMBER_WINS = (np.fmin, np.fmax)
 
 
@@ -60,20 +67,20 @@ def argreduce(x: Array, kind: str, axis: int, tie_break_left: bool = True) -> tu
         values, indices = argreduce(np.flip(x, axis), kind, axis)
         return values, np.int32(x.shape[axis] - 1) - indices
     find, best = _ARGREDUCE[kind]
-    wide = widen(x) if x.dtype in NARROW else x
+    wide = widen(x) if x.dtype in NARROW_FLOATS else x
     indices = find(wide, axis)
     values = _along(wide, indices, axis)
     if x.dtype in FLOATS and np.isnan(values).any():  # `find` takes the first NaN
         values = _fold("reduce", wide, best, axis)
         indices = np.argmax(wide == np.expand_dims(values, axis), axis)
         values = _along(wide, indices, axis)  # the zero of the right sign at that index
-    if x.dtype in NARROW:
+    if x.dtype in NARROW_FLOATS:
         values = narrow(values, x.dtype)
     return values, indices.astype(np.int32)
 
 
 def _fold(method: str, x: Array, combine: np.ufunc, axis: int) -> Array:
-    if x.dtype in NARROW:
+    if x.dtype in NARROW_FLOATS:
         return narrow(_fold(method, widen(x), combine, axis), x.dtype)
     apply = getattr(combine, method)
     result: Array = apply(x, axis, x.dtype)

@@ -175,7 +175,7 @@ def default_layout(
     tile: Tile, target: SimtTarget, num_warps: int, order: tuple[int, ...] | None = None
 ) -> LinearLayout:
     """Return the layout of an otherwise unconstrained tile: row-major unless `order` is given."""
-    most = max(1, target.vector_bits // max(8, tile.of.bits))
+    most = max(1, target.vector_bits // tile.of.storage_bits)
     vector = min(most, _share(tile.shape, target, num_warps))
     order = row_major(tile.rank) if order is None else order
     return distributed_layout(tile.shape, order, vector, target.warp_size, num_warps)

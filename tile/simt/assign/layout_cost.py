@@ -31,7 +31,7 @@ def conversion_cost(
     if source == result:
         return 0
     sync = tuning.conversion_sync_cost * _moves(source, result)
-    return sync + _registers(source, result) * (max(8, ty.of.bits) // 8)
+    return sync + ty.of.bytes_of(_registers(source, result))
 
 
 def access_cost(itemsize: int, taken: int, apart: int | None, target: SimtTarget) -> float:

@@ -61,7 +61,7 @@ def _layout(op: Operation, through: IsThroughShared) -> LinearLayout | None:
         return None
     if len(conversion.result.uses) > 1 or not through(conversion):
         return None
-    return operand_layout_in_shared(tuple(ty.shape), 8 * ty.element.itemsize, 1, ty.shape[1])
+    return operand_layout_in_shared(tuple(ty.shape), ty.element.storage_bits, 1, ty.shape[1])
 
 
 def _store(op: Operation, layout: LinearLayout) -> None:

@@ -14,7 +14,7 @@ row, it is divided into *strips* of the width of a row, which follow each other.
 
     >>> layout = operand_layout_in_shared((64, 64), 16, along=1, extent=64)
     >>> strips_of(layout, 16)
-    OperandStrips(along=1, row_bytes=128, bytes=8192, itemsize=2)
+    OperandStrips(along=1, row_bytes=128, bytes=8192, element_bits=16)
     >>> strips_of(layout, 16).offset_of(row=3, column=16)
     416
 """
@@ -47,13 +47,13 @@ ROWS = 8  # the period of the swizzle
 class OperandStrips:
     """An operand with rows of `row_bytes` along the axis `along`, in strips of `bytes` bytes.
 
-    `itemsize` is that of an element, in bytes.
+    `element_bits` are those of an element in memory.
     """
 
     along: int
     row_bytes: int
     bytes: int
-    itemsize: int
+    element_bits: int
 
     def offset_of(self, row: int, column: int) -> int:
         """Return the byte offset of the element (row, column) before swizzling.
@@ -62,7 +62,7 @@ class OperandStrips:
         instruction's matrix descriptor: the hardware swizzles by address bits itself.
         """
         across, inside = (row, column) if self.along == 1 else (column, row)
-        strip, byte = divmod(inside * self.itemsize, self.row_bytes)
+        strip, byte = divmod(inside * self.element_bits // 8, self.row_bytes)
         return strip * self.bytes + across * self.row_bytes + byte
 
 
@@ -94,14 +94,12 @@ def strips_of(layout: LinearLayout, element_bits: int) -> OperandStrips | None:
             if layout.shape[along] < extent:
                 continue
             if operand_layout_in_shared(tuple(layout.shape), element_bits, along, extent) == layout:
-                return OperandStrips(
-                    along, width, layout.shape[1 - along] * width, element_bits // 8
-                )
+                return OperandStrips(along, width, layout.shape[1 - along] * width, element_bits)
     return None
 
 
 _ROWS, _COLUMNS = 64, 256  # of an instruction, at most
-_WORD, _VECTOR = 4, 16  # bytes per thread of one load across, and of one store along k
+_WORD, _VECTOR = 32, 128  # bits per thread of one load across, and of one store along k
 _BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
 
 # From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
@@ -162,7 +160,7 @@ def wgmma_buffer_layout(
     dot: Operation, operand: Operand, ty: Tile | Shared, along: int
 ) -> LinearLayout | None:
     """Return the layout of an operand's buffer, contiguous along an axis; None if unreadable."""
-    shape, bits = MmaShape(*dot["shape"]), 8 * ty.element.itemsize
+    shape, bits = MmaShape(*dot["shape"]), ty.element.storage_bits
     name = operand.value[along]
     if bits not in MN_MAJOR_BITS and name != "k":
         return None
@@ -189,17 +187,17 @@ def operand_register_layout(
         return anchor
     if wgmma_buffer_layout(dot, operand, ty, fastest_axis(anchor)) is not None:
         return anchor
-    return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.itemsize, *threads)
+    return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.storage_bits, *threads)
 
 
 @lru_cache(maxsize=1024)
 def _blocks(
-    shape: tuple[int, int], depth_axis: int, itemsize: int, lanes: int, warps: int
+    shape: tuple[int, int], depth_axis: int, bits: int, lanes: int, warps: int
 ) -> LinearLayout:
     """Return a layout with a block per thread: at least 4 bytes across, up to 16 bytes along k."""
     each = max(1, shape[0] * shape[1] // (lanes * warps))
-    across = min(_WORD // itemsize, each) if itemsize < _WORD else min(_BLOCK, each)
-    deep = min(_VECTOR // itemsize, max(1, each // across))
+    across = min(_WORD // bits if bits < _WORD else _BLOCK, each)
+    deep = min(_VECTOR // bits, max(1, each // across))
     lanes_deep = min(lanes, max(1, shape[depth_axis] // deep))
     other = 1 - depth_axis
 

@@ -9,8 +9,8 @@ from tile.ir.core import Module, OpDef, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I1, Scalar, with_element
-from tile.simt.target import GENERIC, NARROW, SimtTarget
+from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar, with_element
+from tile.simt.target import GENERIC, SimtTarget
 
 
 @module_pass("legalize", before=None)
@@ -64,7 +64,7 @@ def _in_f32(op: Operation) -> None:
     build = Builder.before(op)
     wide = [_widened(build, value) for value in op.inputs]
     result = build(op.defn, *wide, **op.attributes)
-    if op.result.type.element in NARROW:
+    if op.result.type.element in NARROW_FLOATS:
         result = build(arith.cast, result, to=op.result.type.element)
     op.replace_by([result])
     op.erase()

@@ -123,11 +123,6 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
 # -- conversions
 
 
-def element_bits(element: Scalar | Pointer) -> int:
-    """Return the bits of an element in registers and in shared memory; a boolean takes 8."""
-    return 8 * element.itemsize
-
-
 @lru_cache(maxsize=4096)
 def plan_tile_conversion(
     src: LinearLayout, dst: LinearLayout, bits: int, target: SimtTarget
@@ -160,7 +155,7 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     """Return the shared memory that a `convert_layout` takes at a time, in bytes."""
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
-    bits = element_bits(value.type.element)
+    bits = value.type.element.storage_bits
     if not isinstance(plan_tile_conversion(src, dst, bits, target), SharedConversion):
         return 0
     most, size = conversion_limit(target), tile_bytes(src, bits)
@@ -169,13 +164,13 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
 
 def _is_whole(op: Operation, target: SimtTarget) -> bool:
     """Return True if a `convert_layout` takes its whole tile through shared memory at once."""
-    bits = element_bits(op.result.type.element)
+    bits = op.result.type.element.storage_bits
     return conversion_bytes(op, target) == tile_bytes(layout_of(op.result), bits)
 
 
 def tile_bytes(layout: LinearLayout, bits: int) -> int:
     """Return the bytes of a tile with elements of `bits` bits."""
-    return bits // 8 << sum(width for _, width in layout.outs)
+    return (bits << sum(width for _, width in layout.outs)) // 8
 
 
 def shuffle_cost(plan: ShufflePlan, bits: int, target: SimtTarget) -> int:
@@ -202,7 +197,7 @@ def shared_cost(plan: SharedConversion, bits: int, target: SimtTarget) -> int:
 def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     (value,) = op.inputs
     src, dst = layout_of(value), layout_of(op.result)
-    bits = element_bits(value.type.element)
+    bits = value.type.element.storage_bits
     plan = plan_tile_conversion(src, dst, bits, target)
     if not isinstance(plan, SharedConversion):
         return
@@ -219,7 +214,7 @@ def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     mask = _mask_between_threads(op, target)
     if mask is not None:
         (value,) = op.inputs
-        bits = element_bits(value.type.element)
+        bits = value.type.element.storage_bits
         _through(op, _same(layout_of(value), bits, target.banks), mask)
 
 
@@ -228,7 +223,7 @@ def exchange_bytes(op: Operation, target: SimtTarget) -> int:
     if _mask_between_threads(op, target) is None:
         return 0
     (value,) = op.inputs
-    return tile_bytes(layout_of(value), element_bits(value.type.element))
+    return tile_bytes(layout_of(value), value.type.element.storage_bits)
 
 
 def _mask_between_threads(op: Operation, target: SimtTarget) -> tuple[int, ...] | None:
@@ -298,7 +293,7 @@ def _hand_over_tile(op: Operation, target: SimtTarget) -> None:
     users = list(op.result.uses)
     build = _behind(op)
     element = op.result.type.element
-    shared = _same(layout, element_bits(element), target.banks)
+    shared = _same(layout, element.storage_bits, target.banks)
     mem = build(ops.shared.local_alloc, result=Shared(tuple(op.result.type.shape), element, shared))
     build.op(ops.shared.local_store, mem, op.result)
     loaded = build(ops.shared.local_load, mem, result=op.result.type)

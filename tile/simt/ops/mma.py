@@ -7,7 +7,7 @@ from tile.ir.core import LAID_OUT, THREAD, Trait
 from tile.ir.declare import op
 from tile.ir.ops import dot
 from tile.ir.ops.dot import ACCUMULATORS, Precision
-from tile.ir.types import FP8, Scalar, Type, require
+from tile.ir.types import Scalar, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.ops.thread import fragment
 
@@ -16,7 +16,7 @@ def check_elements(name: str, a: Type, b: Type, acc: Type) -> None:
     """Raise for operand elements that cannot be multiplied into those of the accumulator."""
     left, right = a.element, b.element
     require(
-        left == right or (left in FP8 and right in FP8),
+        left == right or (left.is_fp8() and right.is_fp8()),
         f"{name} takes operands of one element type, not {left} and {right}",
     )
     assert isinstance(left, Scalar)

@@ -262,13 +262,13 @@ def _matrix_registers(
         f"{name} takes elements of 8, 16 or 32 bits, not {held.of}",
     )
     require(
-        not transposed or held.of.itemsize == 2,
+        not transposed or held.of.storage_bits == 16,
         f"{name} transposes elements of 16 bits, not {held.of}",
     )
     require(matrices in (1, 2, 4), f"{name} takes 1, 2 or 4 matrices, not {matrices}")
     rows = fragment(name, offset)
     require(rows.of == I32, f"{name} takes offsets of i32, not {offset}")
-    return rows.count * matrices * (4 // held.of.itemsize)
+    return rows.count * matrices * (32 // held.of.storage_bits)
 
 
 @op(

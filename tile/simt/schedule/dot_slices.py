@@ -89,7 +89,7 @@ def stored_extent(op: Operation, operands: Collection[int], target: SimtTarget) 
 
 def _bytes(value: Value) -> int:
     tile = tile_of(value)
-    return tile.numel * tile.of.itemsize
+    return tile.of.bytes_of(tile.numel)
 
 
 def tile_of(value: Value) -> Tile:

@@ -66,7 +66,7 @@ class _Hoisting:
             return
         ready = max([self._ready(value) for value in op.inputs], default=-1)
         wait = next((wait for wait in self.waits if self.number[wait] > ready), None)
-        size = op.result.type.of.itemsize << register_bits(layout_of(op.result))
+        size = op.result.type.of.bytes_of(1 << register_bits(layout_of(op.result)))
         if wait is not None and size <= self.left:
             self.left -= size
             self._move(op, wait)

@@ -125,5 +125,5 @@ def _at_once(value: Value, dot: Operation, index: int, live_bytes: int) -> int:
         extent = ty.shape[K_AXES[index]]
     else:
         extent = dot["shape"][2] * dot["repeats"][2]
-    whole = max(extent * ty.element.itemsize, live_bytes)
+    whole = max(ty.element.bytes_of(extent), live_bytes)
     return max(1, tile_registers(value) * live_bytes // whole)

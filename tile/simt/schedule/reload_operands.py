@@ -9,7 +9,7 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Shared, Tile
 from tile.simt import ops
 from tile.simt.layouts.conversion import SharedConversion
-from tile.simt.memory.expose_shared import element_bits, plan_tile_conversion
+from tile.simt.memory.expose_shared import plan_tile_conversion
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.mma import mma_dot
@@ -77,7 +77,7 @@ class _Reloading:
 
     def plan(self, op: Operation) -> object:
         (value,) = op.inputs
-        bits = element_bits(value.type.element)
+        bits = value.type.element.storage_bits
         return plan_tile_conversion(layout_of(value), layout_of(op.result), bits, self.target)
 
     def reload(self, loop: Operation, conversions: list[Operation], live: Liveness) -> None:
@@ -118,4 +118,4 @@ class _Reloading:
 
 def _bytes(value: Value) -> int:
     ty = value.type
-    return ty.numel * ty.of.itemsize if isinstance(ty, Tile) else 0
+    return ty.of.bytes_of(ty.numel) if isinstance(ty, Tile) else 0

@@ -92,7 +92,7 @@ class _Operand:
     def stored(self, build: LayoutBuilder, part: int, extent: int, banks: Banks) -> _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
         tile, layout = tile_of(self.source), layout_of(self.source)
-        bits = 8 * tile.of.itemsize
+        bits = tile.of.storage_bits
         shared = _buffer_layout(layout, self.read_layout, self.axis, part, extent, bits, banks)
         mem = build(ops.shared.local_alloc, result=Shared(shared.shape, tile.of, shared))
         if shared.shape == tile.shape:

@@ -69,7 +69,7 @@ def global_access(
     """Count an access to global memory: addresses (rows, registers), or (rows,) of scalars."""
     rows = len(address)
     address = _as_on_device(launch_of(batch).memory, address)
-    size = pointee(op.name, op["ptr"].type).itemsize * vector
+    size = pointee(op.name, op["ptr"].type).bytes_of(vector)
     first = address.reshape(rows, -1)[:, ::vector]
     if active is not None:
         first = np.where(

@@ -120,7 +120,7 @@ def _granule(module: Module) -> int:
             sizes.append(op["offset"])
         elif op.defn in VECTORS:
             mem = op.inputs[0].type
-            sizes.append(mem.element.itemsize * op.attributes.get("vector", 1))
+            sizes.append(mem.element.bytes_of(op.attributes.get("vector", 1)))
     return math.gcd(*sizes)
 
 

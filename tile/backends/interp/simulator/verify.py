@@ -55,7 +55,7 @@ def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = memory.pointee(op.name, op["ptr"].type)
-    bits = 8 * element.itemsize * op["vector"]
+    bits = element.storage_bits * op["vector"]
     _require(
         op["vector"] == 1 or bits <= target.vector_bits,
         f"target {target} accesses up to {target.vector_bits} bits at once, not {bits}",
@@ -71,7 +71,7 @@ def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    bits = 8 * op.inputs[0].type.element.itemsize * op["vector"]
+    bits = op.inputs[0].type.element.storage_bits * op["vector"]
     most = target.banks.vector_bits
     _require(
         op["vector"] == 1 or bits <= most,
@@ -88,7 +88,7 @@ def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    size = op.inputs[0].type.element.itemsize * op["vector"]
+    size = op.inputs[0].type.element.bytes_of(op["vector"])
     sizes = ", ".join(map(str, target.cp_async_bytes)) or "none"
     _require(
         size in target.cp_async_bytes, f"target {target} copies {sizes} bytes at once, not {size}"
@@ -123,7 +123,7 @@ def _wgmma_operand(op: Operation, mem: Value) -> None:
     """Require a buffer with a swizzled layout that wgmma accepts, aligned to its swizzle atom."""
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    bits = 8 * ty.of.itemsize
+    bits = ty.of.storage_bits
     strips = strips_of(ty.layout, bits)
     k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
     _require(
@@ -149,7 +149,7 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     mem = op.inputs[0]
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    strips = strips_of(ty.layout, ty.of.storage_bits)
     _require(strips is not None and strips.along == 1, f"{op.name} accepts no {ty}")
     _aligned(op, mem)
 

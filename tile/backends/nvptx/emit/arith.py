@@ -8,7 +8,7 @@ from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import arith as llvm
 from tile.codegen.llvm.arith import each, element_of, function, instruction, suffix
 from tile.codegen.llvm.function_builder import Rule
-from tile.codegen.llvm.types import is_integer, is_signed, llvm_type
+from tile.codegen.llvm.types import is_integer, llvm_type
 from tile.ir.core import OpDef, Operation
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
@@ -62,7 +62,7 @@ _HIGH = {(32, True): "i", (32, False): "ui", (64, True): "ll", (64, False): "ull
 def high_half(builder: FunctionBuilder, op: Operation) -> None:
     """Return the high half of a product."""
     element = element_of(op)
-    name = f"@llvm.nvvm.mulhi.{_HIGH[element.bits, is_signed(element)]}"
+    name = f"@llvm.nvvm.mulhi.{_HIGH[element.bits, element.is_int_signed()]}"
     function(builder, op, name, llvm_type(element))
 
 

@@ -11,11 +11,11 @@ from tile.codegen.llvm import convert as llvm
 from tile.codegen.llvm.arith import each
 from tile.codegen.llvm.convert import between_integers, to_bool
 from tile.codegen.llvm.function_builder import Rule
-from tile.codegen.llvm.types import is_signed, llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Kind, Scalar
+from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar
 
 Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
 
@@ -45,10 +45,10 @@ def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:
 
 def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Round once; from f64 to fewer than 16 bits of significand through f32, rounded to odd."""
-    if source is F64 and (to is BF16 or to in FP8):
+    if source is F64 and (to is BF16 or to.is_fp8()):
         return narrow(builder, to, _round_to_odd(builder, x))
     if F64 in (source, to):
-        if source in FP8:
+        if source.is_fp8():
             source, x = F32, wide(builder, source, x)
         kind = "fptrunc" if source is F64 else "fpext"
         return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
@@ -73,7 +73,7 @@ def _set_last_bit(builder: FunctionBuilder, x: str, condition: str) -> str:
 
 
 def _toward_zero(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    if to in FP8:
+    if to.is_fp8():
         return _fp8_toward_zero(builder, source, to, x)
     if source is F64 and to is not F16:
         x = builder.call("@llvm.nvvm.d2f.rz", "float", ("double", x))
@@ -130,7 +130,7 @@ def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) ->
     """Truncate toward zero and saturate; a NaN gives 0."""
     x = wide(builder, source, x)
     ty = "double" if source is F64 else "float"
-    bits, signed = max(32, to.bits), is_signed(to)
+    bits, signed = max(32, to.bits), to.is_int_signed()
     name = f"@llvm.nvvm.{_TRUNCATE[64 if source is F64 else 32, bits, signed]}.rz"
     wide_ty = f"i{bits}"
     result = builder.call(name, wide_ty, (ty, x))
@@ -155,7 +155,7 @@ def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) ->
 def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Round once; to bf16 and fp8 through an f32 that is exact or rounded to odd."""
     ty = llvm_type(source)
-    kind = "sitofp" if is_signed(source) else "uitofp"
+    kind = "sitofp" if source.is_int_signed() else "uitofp"
     if to in (F16, F32, F64):
         return builder.new(f"{kind} {ty} {x} to {llvm_type(to)}")
     if source.bits <= 16:
@@ -169,7 +169,7 @@ _TO_F32_RZ = {(32, True): "i2f", (32, False): "ui2f", (64, True): "ll2f", (64, F
 def _integer_to_odd(builder: FunctionBuilder, source: Scalar, x: str) -> str:
     """Round an integer to f32: truncated, with a last bit of 1 if that lost bits."""
     ty = llvm_type(source)
-    signed = is_signed(source)
+    signed = source.is_int_signed()
     truncated = builder.call(f"@llvm.nvvm.{_TO_F32_RZ[source.bits, signed]}.rz", "float", (ty, x))
     back = builder.new(f"{'fptosi' if signed else 'fptoui'} float {truncated} to {ty}")
     return _set_last_bit(builder, truncated, builder.new(f"icmp ne {ty} {back}, {x}"))

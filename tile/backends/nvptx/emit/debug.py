@@ -18,7 +18,7 @@ from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
 from tile.codegen.llvm.function_builder import THREAD, Rule
 from tile.codegen.llvm.memory import when
 from tile.codegen.llvm.registers import layout_index_of
-from tile.codegen.llvm.types import is_integer, is_signed, llvm_type
+from tile.codegen.llvm.types import is_integer, llvm_type
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar
@@ -98,11 +98,11 @@ def _format(
         if element is not F64:
             register = builder.new(f"fpext {ty} {register} to double")
         return "%g", ("double", register)
-    sign = "d" if is_signed(element) or element is I1 else "u"
+    sign = "d" if element.is_int_signed() or element is I1 else "u"
     if element.bits == 64:
         return f"%ll{sign}", ("i64", register)
     if element.bits < 32:
-        extend = "sext" if is_signed(element) else "zext"
+        extend = "sext" if element.is_int_signed() else "zext"
         register = builder.new(f"{extend} {ty} {register} to i32")
     return f"%{sign}", ("i32", register)
 

@@ -24,7 +24,7 @@ from tile.backends.nvptx.emit.vectors import (
 from tile.codegen.llvm import memory as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import from_memory, to_memory
-from tile.codegen.llvm.types import is_signed, llvm_type, memory_type, number_of
+from tile.codegen.llvm.types import llvm_type, memory_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
@@ -109,7 +109,7 @@ def plain_load(
     """Load contiguous elements, aligned to their total size, by one instruction."""
     ty = memory_type(element)
     loaded_type = ty if count == 1 else f"<{count} x {ty}>"
-    align = element.itemsize * count
+    align = element.bytes_of(count)
     value = builder.new_unique(f"load {loaded_type}, {space} {pointer}, align {align}")
     return from_memory(builder, element, elements(builder, ty, value, count))
 
@@ -123,7 +123,7 @@ def plain_store(
 ) -> None:
     """Store contiguous elements, aligned to their total size, by one instruction."""
     stored_type, value = vector(builder, memory_type(element), to_memory(builder, element, values))
-    align = element.itemsize * len(values)
+    align = element.bytes_of(len(values))
     builder.do(f"store {stored_type} {value}, {space} {pointer}, align {align}")
 
 
@@ -337,7 +337,7 @@ def _suffix(builder: FunctionBuilder, kind: RMWKind, element: Scalar) -> str | N
         return None
     if kind is RMWKind.ADD:
         return f"add.u{element.bits}"
-    return f"{kind}.{'s' if is_signed(element) else 'u'}{element.bits}"
+    return f"{kind}.{'s' if element.is_int_signed() else 'u'}{element.bits}"
 
 
 def _vector(

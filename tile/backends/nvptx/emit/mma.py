@@ -10,10 +10,10 @@ from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm.function_builder import Registers, Rule
-from tile.codegen.llvm.types import is_integer, is_signed, llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, FP8, I8, U8, Scalar
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Scalar
 from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape
 
@@ -45,7 +45,7 @@ def mma(builder: FunctionBuilder, op: Operation) -> None:
     shape = MmaShape(*op["shape"])
     rows, columns, depth = op["repeats"]
     a, b, acc = op.inputs
-    if number_of(a.type) in FP8 and not builder.module.arch.has_fp8_mma:
+    if number_of(a.type).is_fp8() and not builder.module.arch.has_fp8_mma:
         left, right = _fp8_as_f16(builder, a), _fp8_as_f16(builder, b, rows=False)
         shape, depth = _F16_SHAPE, 2 * depth
     else:
@@ -233,7 +233,7 @@ def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
     right = _widen(builder, op, number_of(b.type), builder.of(b))
     accumulators = [wide(builder, into, x) if into is F16 else x for x in builder.of(acc)]
     batch, m, n, k = op["sizes"]
-    of_integers = is_integer(element) and element not in FP8
+    of_integers = element.is_int()
     ty = "i32" if of_integers else "double" if element is F64 else "float"
     zero, add = ("0", f"add {ty}") if of_integers else ("0.0", f"fadd {ty}")
     results: Registers = []
@@ -251,8 +251,8 @@ def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
 def _widen(
     builder: FunctionBuilder, op: Operation, element: Scalar, registers: Registers
 ) -> Registers:
-    if is_integer(element) and element not in FP8:
-        extend = "sext" if is_signed(element) else "zext"
+    if element.is_int():
+        extend = "sext" if element.is_int_signed() else "zext"
         return [builder.new(f"{extend} {llvm_type(element)} {x} to i32") for x in registers]
     if element is F32 and op["input_precision"] is Precision.TF32:
         return [round_to_tf32(builder, x) for x in registers]
@@ -260,7 +260,7 @@ def _widen(
 
 
 def _multiply_add(builder: FunctionBuilder, element: Scalar, x: str, y: str, total: str) -> str:
-    if is_integer(element) and element not in FP8:
+    if element.is_int():
         return builder.new(f"add i32 {builder.new(f'mul i32 {x}, {y}')}, {total}")
     ty, name = ("double", "f64") if element is F64 else ("float", "f32")
     return builder.call(f"@llvm.fma.{name}", ty, (ty, x), (ty, y), (ty, total))

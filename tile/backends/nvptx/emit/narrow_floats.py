@@ -16,7 +16,7 @@ def wide(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:
     """Convert a float to f32, exactly; f32 and f64 stay as they are."""
     if element in (F32, F64):
         return x
-    if element in FP8:
+    if element.is_fp8():
         return _from_fp8(builder, element, x)
     return builder.new(f"fpext {llvm_type(element)} {x} to float")
 
@@ -25,7 +25,7 @@ def narrow(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:
     """Round an f32 to nearest even in a narrower float; f32 and f64 stay as they are."""
     if element in (F32, F64):
         return x
-    if element in FP8:
+    if element.is_fp8():
         return _to_fp8(builder, element, x)
     return builder.new(f"fptrunc float {x} to {llvm_type(element)}")
 

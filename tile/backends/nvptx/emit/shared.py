@@ -196,7 +196,7 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
 
 def unpack_i32(builder: FunctionBuilder, element: Element, register: str) -> Registers:
     """Return the elements in a 32-bit register."""
-    if element.itemsize == 4:
+    if element.storage_bits == 32:
         ty = llvm_type(element)
         return [register if ty == "i32" else builder.new(f"bitcast i32 {register} to {ty}")]
     return unpack(builder, element, [register])

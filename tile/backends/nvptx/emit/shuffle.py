@@ -14,7 +14,7 @@ from tile.backends.nvptx.emit.vectors import (
 )
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.memory import from_memory, to_memory
-from tile.codegen.llvm.types import is_signed, llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.types import F32, I1, I8, Pointer, Scalar
@@ -41,7 +41,7 @@ def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
     ty, kind = llvm_type(element), _REDUX.get(op["kind"], str(op["kind"]))
     suffix = "b32"
     if kind in ("add", "min", "max"):
-        suffix = "f32" if element is F32 else "s32" if is_signed(element) else "u32"
+        suffix = "f32" if element is F32 else "s32" if element.is_int_signed() else "u32"
     nan = ".NaN" if op["propagate_nan"] and element is F32 else ""
     text = f"redux.sync.{kind}{nan}.{suffix} $0, $1, -1;"
 
@@ -63,7 +63,7 @@ def _move_registers(builder: FunctionBuilder, op: Operation, move: Move) -> None
     x = op.inputs[0]
     element: Scalar | Pointer = x.type.element
     registers = builder.of(x)
-    per_register = 32 // (8 * element.itemsize)
+    per_register = 32 // element.storage_bits
     packed_count = len(registers) - len(registers) % per_register if per_register > 1 else 0
     results: list[str] = []
     if packed_count:

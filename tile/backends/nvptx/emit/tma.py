@@ -133,10 +133,10 @@ def _boxes(
     """
     mem = op["mem"].type
     assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
-    strips = strips_of(mem.layout, 8 * mem.of.itemsize)
+    strips = strips_of(mem.layout, mem.of.storage_bits)
     assert strips is not None and strips.along == 1, f"{mem} has a layout that TMA does not write"
     rows, columns = mem.dims
-    height, width = min(rows, MAX_ROWS), strips.row_bytes // mem.of.itemsize
+    height, width = min(rows, MAX_ROWS), strips.row_bytes * 8 // mem.of.storage_bits
     map_ = builder.module.tensor_map(_tensor_map(op, (height, width), strips.row_bytes))
     address = builder.buffers[op["mem"]]
     row, column = (builder.scalar(value) for value in op.inputs[-2:])

@@ -116,7 +116,7 @@ def pack(
     in a register.
     """
     ty = memory_type(element)
-    per_register = bits // (8 * element.itemsize)
+    per_register = bits // element.storage_bits
     registers = to_memory(builder, element, registers)
     if per_register <= 1:
         return [(ty, register) for register in registers]
@@ -129,7 +129,7 @@ def pack(
 
 def packed_types(element: Element, count: int, bits: int = 32) -> list[str]:
     """Return the types of the registers into which `pack` packs `count` elements."""
-    per_register = bits // (8 * element.itemsize)
+    per_register = bits // element.storage_bits
     if per_register <= 1:
         return [memory_type(element)] * count
     return [f"i{bits}"] * (count // per_register)
@@ -140,7 +140,7 @@ def unpack(
 ) -> Registers:
     """Return the elements that are packed in registers."""
     ty = memory_type(element)
-    per_register = bits // (8 * element.itemsize)
+    per_register = bits // element.storage_bits
     if per_register <= 1:
         return from_memory(builder, element, packed)
     registers: Registers = []
@@ -155,7 +155,7 @@ def unpack(
 
 def packed_bits(element: Element, count: int) -> int:
     """Return the width of the registers in which `count` elements move: 32 bits, or fewer."""
-    return min(32, 8 * element.itemsize * count)
+    return min(32, element.storage_bits * count)
 
 
 def as_integers(builder: FunctionBuilder, element: Element, register: str) -> Registers:
@@ -234,4 +234,4 @@ class LoopCarried:
 
 def _is_narrow(value: Value) -> bool:
     ty = value.type
-    return isinstance(ty, Fragment) and ty.element.itemsize == 2 and ty.count % 2 == 0
+    return isinstance(ty, Fragment) and ty.element.storage_bits == 16 and ty.count % 2 == 0

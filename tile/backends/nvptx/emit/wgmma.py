@@ -72,7 +72,7 @@ def _shared_operand(
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
-    strips = strips_of(ty.layout, 8 * ty.of.itemsize)
+    strips = strips_of(ty.layout, ty.of.storage_bits)
     assert strips is not None, f"{ty} has a layout that wgmma does not read"
     left = operand is Operand.LEFT
     axis, count = (0, rows) if left else (1, columns)

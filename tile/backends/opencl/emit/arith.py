@@ -16,7 +16,6 @@ from tile.backends.opencl.emit.types import (
     is_bits,
     is_integer,
     is_literal,
-    is_signed,
     natural,
     unsigned,
     value_of,
@@ -168,7 +167,7 @@ def absolute(builder: FunctionBuilder, op: Operation) -> None:
     OpenCL C defines `abs` like this, too, but PoCL 3.0 treats that case as undefined.
     """
     ty = element_of(op)
-    if is_signed(ty):
+    if ty.is_int_signed():
         each(builder, op, lambda x: f"({unsigned(ty.bits)})({natural(ty, x)} < 0 ? 0 - {x} : {x})")
     elif is_integer(ty):
         hint(builder, op)
@@ -187,7 +186,7 @@ def _truncated(operator: str, ty: Element, x: str, y: str) -> str:
 
     The pass `guard-division` has removed the cases that are undefined in C.
     """
-    if not is_signed(ty):
+    if not ty.is_int_signed():
         return f"{x} {operator} {y}"
     return f"({unsigned(ty.bits)})({natural(ty, x)} {operator} {natural(ty, y)})"
 
@@ -274,7 +273,7 @@ def shr(builder: FunctionBuilder, op: Operation) -> None:
 
     def shift(x: str, count: str) -> str:
         most = ty.bits - 1
-        if is_signed(ty):
+        if ty.is_int_signed():
             if is_literal(count):
                 in_range = 0 <= value_of(count) < ty.bits
                 amount = str(value_of(count) if in_range else most)

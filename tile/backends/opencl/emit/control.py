@@ -12,7 +12,6 @@ from tile.backends.opencl.emit.register_arrays import RegisterArray, stored_arra
 from tile.backends.opencl.emit.types import (
     count_of,
     is_literal,
-    is_signed,
     natural,
     stored,
     unsigned,
@@ -255,7 +254,7 @@ def _header(ty: Scalar, i: str, lower: str, upper: str, step: str) -> _Header:
             return _Header(start, below, f"{i} += {_up(ty, i, upper, number)}")
         return _Header(start, above, f"{i} -= {_down(ty, i, upper, -number)}")
     up = f"min(({kind}){step}, ({kind})({upper} - {i}))"
-    if not is_signed(ty):
+    if not ty.is_int_signed():
         return _Header(start, below, f"{i} += {up}")
     down = f"min(({kind})(0 - {step}), ({kind})({i} - {upper}))"
     forward = f"({stored(ty, True)}){step} > 0"

@@ -11,7 +11,6 @@ from tile.backends.opencl.emit.types import (
     is_bits,
     is_integer,
     is_literal,
-    is_signed,
     natural,
     stored,
     unsigned,
@@ -75,7 +74,7 @@ def _float_of_integer(builder: FunctionBuilder, source: Element, to: Scalar, x: 
         return f"({kind}){natural(source, x)}"
     if source.bits <= 16:
         return narrow(builder, to, f"(float){natural(source, x)}")
-    kind = ("" if is_signed(source) else "u") + _ODD[source.bits]
+    kind = ("" if source.is_int_signed() else "u") + _ODD[source.bits]
     return narrow(builder, to, f"{builder.use(f'{kind}_to_odd')}({natural(source, x)})")
 
 

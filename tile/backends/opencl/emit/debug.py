@@ -12,7 +12,7 @@ from tile.backends.base import Assertion
 from tile.backends.opencl.emit.arith import Element, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
-from tile.backends.opencl.emit.types import is_integer, is_signed, natural, unsigned
+from tile.backends.opencl.emit.types import is_integer, natural, unsigned
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer
@@ -81,7 +81,7 @@ def _format(
         return "%g", wide(builder, element, register)
     if element is I1:
         return "%d", f"(int){register}"
-    sign = "d" if is_signed(element) else "u"
+    sign = "d" if element.is_int_signed() else "u"
     if element.bits == 64:
         return f"%l{sign}", f"({'long' if sign == 'd' else 'ulong'}){register}"
     return f"%{sign}", f"({'int' if sign == 'd' else 'uint'}){natural(element, register)}"

@@ -25,7 +25,6 @@ from tile.backends.opencl.emit.types import (
     count_of,
     is_bits,
     is_integer,
-    is_signed,
     natural,
     stored,
     unsigned,
@@ -45,7 +44,7 @@ _COMPONENTS = "0123456789abcdef"
 def addptr(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a pointer plus an offset, which is extended according to its signedness."""
     ty = op.inputs[1].type.element
-    wide = "long" if is_signed(ty) else "ulong"
+    wide = "long" if ty.is_int_signed() else "ulong"
 
     def add(pointer: str, offset: str) -> str:
         if offset in ("0", "0L", "0UL"):

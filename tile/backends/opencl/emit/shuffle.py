@@ -9,7 +9,7 @@ from __future__ import annotations
 from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.helper_functions import reduction
-from tile.backends.opencl.emit.types import carrier, is_bits, is_integer, is_signed, unsigned
+from tile.backends.opencl.emit.types import carrier, is_bits, is_integer, unsigned
 from tile.ir.core import OpDef, Operation
 from tile.ir.types import I1, Pointer
 from tile.simt import ops
@@ -27,7 +27,7 @@ def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:
 
 def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a reduction over all lanes of a warp, of 32-bit integers (`Capabilities.simt`)."""
-    name = builder.use(reduction(op["kind"], is_signed(op.result.type.element)))
+    name = builder.use(reduction(op["kind"], op.result.type.element.is_int_signed()))
     each(builder, op, lambda x: f"{name}({x})", pure=False)
 
 

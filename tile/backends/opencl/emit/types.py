@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.types import BF16, F16, F32, F64, FP8, I1, Fragment, Pointer, Scalar, Type
+from tile.ir.types import BF16, F16, F32, F64, I1, Fragment, Pointer, Scalar, Type
 
 _UNSIGNED = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
 _SIGNED = {8: "char", 16: "short", 32: "int", 64: "long"}
@@ -45,7 +45,7 @@ def stored(ty: Scalar | Pointer, fp16: bool) -> str:
         return "ulong"
     if ty is I1:
         return "uchar"
-    return _SIGNED[ty.bits] if is_signed(ty) else carrier(ty, fp16)
+    return _SIGNED[ty.bits] if ty.is_int_signed() else carrier(ty, fp16)
 
 
 def is_integer(ty: Scalar | Pointer) -> bool:
@@ -53,26 +53,21 @@ def is_integer(ty: Scalar | Pointer) -> bool:
     return isinstance(ty, Scalar) and ty.is_int() and ty is not I1
 
 
-def is_signed(ty: Scalar | Pointer) -> bool:
-    """Return True for a signed integer type."""
-    return isinstance(ty, Scalar) and ty.is_int_signed()
-
-
 def is_bits(ty: Scalar | Pointer, fp16: bool) -> bool:
     """Return True for a float type whose carrier is an integer with its bits."""
-    return ty is BF16 or ty in FP8 or (ty is F16 and not fp16)
+    return ty is BF16 or ty.is_fp8() or (ty is F16 and not fp16)
 
 
 def natural(ty: Scalar | Pointer, x: str) -> str:
     """Return an integer operand cast to the type, with the signedness of the type."""
     if not is_integer(ty):
         return x
-    if ty.bits >= 32 and (is_literal(x) or not is_signed(ty)):
+    if ty.bits >= 32 and (is_literal(x) or not ty.is_int_signed()):
         return x
     cast = f"({_UNSIGNED[ty.bits]})"
-    if is_signed(ty) and x.startswith(cast) and x[len(cast) :].isidentifier():
+    if ty.is_int_signed() and x.startswith(cast) and x[len(cast) :].isidentifier():
         return x[len(cast) :]  # a parameter of the kernel, whose C type is signed
-    return f"({_SIGNED[ty.bits]}){x}" if is_signed(ty) else f"{cast}{x}"
+    return f"({_SIGNED[ty.bits]}){x}" if ty.is_int_signed() else f"{cast}{x}"
 
 
 def is_literal(x: str) -> bool:

@@ -14,7 +14,7 @@ from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
-from tile.ir.types import BF16, F16, F32, I32, Scalar, Type
+from tile.ir.types import F32, I32, NARROW_FLOATS, Scalar, Type
 from tile.simt.lower.decompose.axis_split import (
     axis_owners,
     in_register_order,
@@ -121,14 +121,13 @@ def any_region(element: Type) -> Region:
     return partial(_region, [element], lambda b, x, y: x)
 
 
-# Sums and products of these types are accumulated in f32.
-_NARROW = (F16, BF16)
+# Sums and products of narrow floats are accumulated in f32.
 _ACCUMULATED = (ReduceKind.SUM, ReduceKind.PROD)
 
 
 def accumulator(kind: ReduceKind, element: Type) -> Type:
     """Return the type in which elements are combined."""
-    return F32 if kind in _ACCUMULATED and element in _NARROW else element
+    return F32 if kind in _ACCUMULATED and element in NARROW_FLOATS else element
 
 
 def cast(b: LayoutBuilder, x: Value, to: Type) -> Value:

@@ -207,11 +207,6 @@ def count_of(value: Value) -> int:
     return value.type.count
 
 
-def bits_of_element(ty: Type) -> int:
-    """Return the bits that an element takes in a register or in memory: 8 to 64."""
-    return max(8, ty.element.bits)
-
-
 REGISTER_BITS = 32
 
 

@@ -27,7 +27,7 @@ from tile.simt.layouts.conversion import Conversion, Renaming, plan_conversion
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.warp_shuffle import ShufflePlan
-from tile.simt.lower.distribute.context import Context, Rule, bits_of_element, count_of
+from tile.simt.lower.distribute.context import Context, Rule, count_of
 from tile.simt.ops.layout_inference import layout_of
 
 
@@ -40,7 +40,7 @@ def conversion_plan(src: LinearLayout, dst: LinearLayout, bits: int, shuffles: b
 def convert_layout(ctx: Context, op: Operation) -> Sequence[Value]:
     """Lower a conversion to renumbered registers or to shuffles."""
     old = op.inputs[0]
-    bits = bits_of_element(old.type)
+    bits = old.type.element.storage_bits
     plan = conversion_plan(layout_of(old), layout_of(op.result), bits, ctx.target.shuffles)
     x = ctx.of(old)
     if isinstance(plan, Renaming):

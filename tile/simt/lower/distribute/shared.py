@@ -21,7 +21,7 @@ from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
-from tile.simt.lower.distribute.context import Context, Rule, bits_of_element, count_of
+from tile.simt.lower.distribute.context import Context, Rule, count_of
 from tile.simt.lower.distribute.memory import first_holder, read
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.thread import is_ldmatrix_element
@@ -66,7 +66,7 @@ def _buffer(op: Operation) -> tuple[Shared, LinearLayout]:
 
 def _vectors(ctx: Context, op: Operation, tile: Value, banks: Banks | None = None) -> Vectors:
     mem, layout = _buffer(op)
-    return vectors_of(layout_of(tile), layout, bits_of_element(mem), banks or ctx.target.banks)
+    return vectors_of(layout_of(tile), layout, mem.element.storage_bits, banks or ctx.target.banks)
 
 
 # -- whole tiles
@@ -80,7 +80,7 @@ def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
     mem, shared = _buffer(op)
     layout = layout_of(op.inputs[1])
     if ctx.target.has_stmatrix and is_ldmatrix_element(mem.of):
-        access = stmatrix_access(layout, shared, bits_of_element(mem), ctx.target.banks)
+        access = stmatrix_access(layout, shared, mem.element.storage_bits, ctx.target.banks)
         if access is not None:
             ctx.op(
                 ops.thread.stmatrix,
@@ -133,7 +133,7 @@ def _matrices(ctx: Context, op: Operation) -> Value | None:
     if not ctx.target.has_ldmatrix or any(op["mask"]) or not is_ldmatrix_element(mem.of):
         return None
     layout, order = in_k_steps(layout_of(op.result), *_k_step(op.result))
-    access = ldmatrix_access(layout, shared, bits_of_element(mem))
+    access = ldmatrix_access(layout, shared, mem.element.storage_bits)
     if access is None:
         return None
     loaded = ctx(
@@ -190,9 +190,11 @@ def local_cp_async(ctx: Context, op: Operation) -> Sequence[Value]:
     ptr, mask = op.inputs[1], op["mask"]
     vectors = _copy_vectors(ctx, op, ptr, mask)
     sizes, banks = ctx.target.cp_async_bytes, ctx.target.banks
-    while vectors.vector > 1 and vectors.vector * mem.of.itemsize not in sizes:
-        vectors = _vectors(ctx, op, ptr, banks.up_to(vectors.vector // 2 * bits_of_element(mem)))
-    if vectors.vector * mem.of.itemsize not in sizes:
+    while vectors.vector > 1 and mem.of.bytes_of(vectors.vector) not in sizes:
+        vectors = _vectors(
+            ctx, op, ptr, banks.up_to(vectors.vector // 2 * mem.element.storage_bits)
+        )
+    if mem.of.bytes_of(vectors.vector) not in sizes:
         other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
         return _stored(ctx, op, read(ctx, ptr, mask, other, **op.attributes))
     pointers = ctx.pick(ctx.of(ptr), registers=vectors.order)
@@ -227,7 +229,7 @@ def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -
                 break
             width, unit = width * 2, unit << 1
         widest = max(widest, width)
-    return _vectors(ctx, op, ptr, ctx.target.banks.up_to(widest * bits_of_element(mem)))
+    return _vectors(ctx, op, ptr, ctx.target.banks.up_to(widest * mem.element.storage_bits))
 
 
 # -- slices of tiles
@@ -237,7 +239,7 @@ def local_load_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     """Load a slice: from the offsets of slice 0, XORed with those of the slice's number."""
     mem, shared = _buffer(op)
     layout = unsliced(layout_of(op.result), op["axis"], shared.shape)
-    vectors = vectors_of(layout, shared, bits_of_element(mem), ctx.target.banks)
+    vectors = vectors_of(layout, shared, mem.element.storage_bits, ctx.target.banks)
     first, numbers = _slice_layout(vectors.first, layout_of(op.result).in_bits(WARP))
     offsets = ctx.index(first)
     slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
@@ -259,7 +261,7 @@ def local_store_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     mem, shared = _buffer(op)
     x = op["x"]
     whole = stacked_slices(shared, op["axis"], layout_of(x).shape)
-    vectors = vectors_of(layout_of(x), whole, bits_of_element(mem), ctx.target.banks)
+    vectors = vectors_of(layout_of(x), whole, mem.element.storage_bits, ctx.target.banks)
     inside, number = _split_offsets(vectors.first, shared.in_bits(OFFSET))
     offsets = ctx.index(inside)
     count = count_of(offsets)

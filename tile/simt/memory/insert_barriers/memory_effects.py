@@ -333,7 +333,7 @@ def _load_layout(op: Operation) -> LinearLayout | None:
     """
     layout, mem = layout_of(op.result), op["mem"].type
     assert isinstance(mem.layout, LinearLayout)
-    if ldmatrix_access(layout, mem.layout, 8 * mem.of.itemsize) is not None:
+    if ldmatrix_access(layout, mem.layout, mem.of.storage_bits) is not None:
         return None
     return layout if not op["mask"] or mask_within(layout, op["mask"], (REGISTER,)) else None
 

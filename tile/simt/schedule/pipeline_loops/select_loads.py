@@ -266,7 +266,7 @@ class LoopPlanner:
         )
         if operand is not None:
             return BufferedLoad(load, operand)
-        bits = load.result.type.element.itemsize * 8
+        bits = load.result.type.element.storage_bits
         options = target.shuffles, target.banks, target.has_ldmatrix
         layouts = [store_layout(source, user.layout, bits, *options) for user in users]
         if self.reads_slices(users) or not (

@@ -102,7 +102,7 @@ def operand_bytes(operand: OperandUse) -> int:
     """Return the bytes of the buffer of a wgmma operand."""
     dot, index = operand
     ty = dot.inputs[index].type
-    return align_up(math.prod(ty.shape) * ty.element.itemsize, SWIZZLE_ALIGNMENT)
+    return align_up(ty.element.bytes_of(math.prod(ty.shape)), SWIZZLE_ALIGNMENT)
 
 
 _RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {

@@ -44,7 +44,7 @@ class TmaLoads:
 
     def __init__(self, build: LayoutBuilder, buffers: Sequence[MultiBuffer], stages: int) -> None:
         self.buffers = buffers
-        self.bytes = sum(buffer.tile.numel * buffer.tile.of.itemsize for buffer in buffers)
+        self.bytes = sum(buffer.tile.of.bytes_of(buffer.tile.numel) for buffer in buffers)
         self.mbarriers = build(shared.local_alloc, result=_mbarriers_type(stages))
         self.mbarriers.name = "mbarriers"
         build.op(tma.mbarrier_init, self.mbarriers)

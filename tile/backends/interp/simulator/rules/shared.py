@@ -49,7 +49,7 @@ def alloc(op: Operation) -> Run:
 @rule(ops.shared.local_subview)
 def local_subview(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["stage_offset"]
-    stage = buffer.numel * buffer.of.itemsize
+    stage = buffer.of.bytes_of(buffer.numel)
 
     def run(batch: ProgramBatch, mem: RunValue, iteration: RunValue) -> Array:
         index = (array_of(iteration).astype(np.int64) + shift) % buffer.stages
