@@ -16,6 +16,7 @@ import tile
 import tile.language as tl
 from tests.fuzz.by_dice import Drawn, Verdict
 from tile.backends.opencl import devices
+from tile.backends.opencl.emit.registers import of_thread
 from tile.errors import BackendError
 from tile.ir.types import BF16, F16, F32, F64, Scalar, numpy_dtype
 
@@ -33,6 +34,22 @@ __kernel __attribute__((reqd_work_group_size(16, 1, 1))) void k(__global int *ou
 """
 
 
+REVERSED = """
+__kernel __attribute__((reqd_work_group_size(16, 1, 1))) void k(__global int *out) {
+  __local uchar bytes[16], sums[16];
+  uint lane = get_local_id(0);
+  uint at = INDEX;
+  sums[lane] = lane + at;
+  bytes[lane] = 0;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  uint sum = sums[lane ^ 5];
+  if (lane < LANES) bytes[(int)at] = lane;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  out[lane] = sum * 100 + bytes[lane];
+}
+"""
+
+
 @pytest.fixture
 def intel(runtime: None) -> devices.Device:
     try:
@@ -46,24 +63,51 @@ def intel(runtime: None) -> devices.Device:
 
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_a_bitwise_not_is_right(intel: devices.Device) -> None:
-    program = cl.Program(intel.context, NOT_OF_MAX).build(cache_dir=False)
-    out = np.zeros(2, np.int32)
-    buffer = cl.Buffer(intel.context, cl.mem_flags.WRITE_ONLY, out.nbytes)
-    cl.Kernel(program, "k")(intel.queue, (16,), (16,), buffer)
-    cl.enqueue_copy(intel.queue, out, buffer)
-    assert out.tolist() == [-2, 1]
+    assert output(intel, NOT_OF_MAX, 2) == [-2, 1]
 
 
-# In the first two, a bitwise not was wrong; the third ended the process. The fourth has a barrier in
-# a branch and a vector of 2-bit integers live across it, the last two a negation live across a
-# barrier, one of them as a quotient by -1 of narrow floats.
+def output(device: devices.Device, source: str, count: int) -> list[int]:
+    """What kernel `k` of 16 work-items writes."""
+    program = cl.Program(device.context, source).build(cache_dir=False)
+    out = np.zeros(count, np.int32)
+    buffer = cl.Buffer(device.context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+    cl.Kernel(program, "k")(device.queue, (16,), (16,), buffer)
+    cl.enqueue_copy(device.queue, out, buffer)
+    return out.tolist()
+
+
+# Images of the four bits of a lane, of which LLVM may recognize two to four as a reversal.
+REVERSALS = [(2, 1, 0, 0), (8, 4, 0, 0), (4, 2, 1, 0), (8, 4, 2, 1), (2, 1, 4, 8)]
+
+
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+@pytest.mark.parametrize("images", REVERSALS)
+def test_an_index_with_reversed_bits_is_right(
+    intel: devices.Device, images: tuple[int, ...]
+) -> None:
+    lanes = 1 << sum(map(bool, images))  # the others have the index of one of these
+    at = [sum(image for bit, image in enumerate(images) if i >> bit & 1) for i in range(16)]
+    text = of_thread(images, 16, intel.capabilities.without_bit_reversal)
+    source = REVERSED.replace("INDEX", text).replace("LANES", str(lanes))
+    stored = {at[lane]: lane for lane in range(lanes)}
+    assert output(intel, source, 16) == [
+        ((i ^ 5) + at[i ^ 5]) * 100 + stored.get(i, 0) for i in range(16)
+    ]
+
+
+# In the first two, a bitwise not was wrong; the third ended the process. The others have a value live
+# across a barrier: a negation, by a quotient by -1 in the second of them, or the reversal of two bits
+# of a lane.
 WRONG = [
     (60626, "large"),
     (60778, "large"),
     (60430, "large"),
-    (60647, "small"),
     (81800, "large"),
     (118416, "large"),
+    (60647, "small"),
+    (114774, "large"),
+    (116345, "large"),
+    (119422, "large"),
 ]
 
 

@@ -14,6 +14,7 @@ import tile.language as tl
 from tests.backends.opencl.conftest import REASON
 from tile.backends.base import Options
 from tile.backends.opencl.compiler import emit_module
+from tile.backends.opencl.emit.registers import of_thread
 from tile.backends.opencl.target import NAMED, SIMD_CPU
 from tile.codegen.operand_loads import is_operand_load
 from tile.ir.core import Operation
@@ -75,6 +76,20 @@ def test_neighbours_differ_by_what_is_added() -> None:
     assert "^" not in text
     assert "|" not in text
     assert "mem[(int)at]" in text
+
+
+@pytest.mark.parametrize(
+    ("images", "text"),
+    [
+        ((2, 1, 4, 8), "((lane & 2) >> 1) + (lane & 12) + max(((lane & 1) << 1), 0u)"),
+        ((8, 4, 0, 0), "((lane & 2) << 1) + max(((lane & 1) << 3), 0u)"),
+        ((8, 1, 2, 4), "((lane & 14) >> 1) + ((lane & 1) << 3)"),
+        ((1, 4, 2, 8), "((lane & 4) >> 1) + (lane & 9) + ((lane & 2) << 1)"),
+    ],
+)
+def test_a_reversal_of_bits_is_hidden(images: tuple[int, ...], text: str) -> None:
+    assert of_thread(images, 16, without_bit_reversal=True) == text
+    assert "max" not in of_thread(images, 16)
 
 
 def test_factors_are_multiplied_where_they_are() -> None:

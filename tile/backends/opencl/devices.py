@@ -181,15 +181,16 @@ _POCL_CPU: dict[str, Any] = {
     "header_barriers": True,
     "branch_barriers_unoptimized": True,
 }
-# Intel's CPU runtime 2026.2 spills a vector of 2-bit integers that is live across a barrier as
-# packed bits, and reloads it as bytes (1 of 2,760 random kernels; unoptimized, none). LLVM narrows
-# integers that far in programs with a barrier in a branch.
-# It also takes the result of LLVM's `fneg` to be the same in all work-items of a work-group, and so
-# everything that is computed from such values alone, as exp(-x). Across a barrier it keeps one such
-# value for the work-group instead of one for each work-item: all read that of the last work-item.
-# LLVM makes `fneg` of -x, x * -1, x / -1, -0.0 - x, and of a sign bit that is flipped or set in the
-# bits of a float.
-_INTEL_CPU = SIMD_CPU | {"branch_barriers_unoptimized": True, "without_fneg": True}
+# Intel's CPU runtime 2026.2 keeps values of a vectorized kernel wrongly across a barrier:
+# - It takes the result of LLVM's `fneg` to be the same in all work-items of a work-group, and so
+#   everything that is computed from such values alone, as exp(-x). It keeps one such value for the
+#   work-group instead of one for each work-item: all read that of the last work-item. LLVM makes
+#   `fneg` of -x, x * -1, x / -1, -0.0 - x, and of a sign bit that is flipped or set in the bits of
+#   a float.
+# - It spills a vector of 2-bit, 3-bit or 4-bit integers as packed bits, and reloads it as bytes.
+#   LLVM makes such integers of the indices ((lane & 2) >> 1) + ((lane & 1) << 1), which are those
+#   of a layout after two bits were exchanged: it narrows a reversal of bits to the bits reversed.
+_INTEL_CPU = SIMD_CPU | {"without_fneg": True, "without_bit_reversal": True}
 _CPU = {POCL: _POCL_CPU, INTEL_OPENCL: _INTEL_CPU}
 # Oclgrind's optimizer emits instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}

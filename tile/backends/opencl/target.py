@@ -80,6 +80,8 @@ class Capabilities:
     branch_barriers_unoptimized: bool = False
     # Emit text of which LLVM does not make the instruction `fneg`.
     without_fneg: bool = False
+    # Emit indices of SIMD lanes of which LLVM does not make the intrinsic `bitreverse`.
+    without_bit_reversal: bool = False
 
     @property
     def standard(self) -> str:

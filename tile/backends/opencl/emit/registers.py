@@ -17,7 +17,7 @@ from tile.backends.opencl.emit.types import count_of
 from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
-from tile.ir.types import Fragment
+from tile.ir.types import Fragment, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -178,7 +178,8 @@ def linear_index_array(builder: FunctionBuilder, layout: LinearLayout, hint: str
 def _base(builder: FunctionBuilder, layout: LinearLayout, hint: str) -> tuple[str, int]:
     """Return the image of the thread's number, and the bits that it can have."""
     images = thread_images(layout)
-    text = of_thread(images, builder.source.simd_width)
+    device, simd_width = builder.source.device, builder.source.simd_width
+    text = of_thread(images, simd_width, device.without_bit_reversal)
     base = text if text in ("0", *PARTS) else builder.temporary("uint", text, hint)
     return base, image_bits(images)
 
@@ -192,12 +193,16 @@ def _combined(base: str, reached: int, offset: int) -> str:
     return f"({base} ^ {offset})" if reached & offset else f"{base} + {offset}"
 
 
-def of_thread(images: tuple[int, ...], simd_width: int = 1) -> str:
+def of_thread(
+    images: tuple[int, ...], simd_width: int = 1, without_bit_reversal: bool = False
+) -> str:
     """Return the XOR of the images of the bits that are set in the thread's number.
 
     If `simd_width` work-items run in one vector, the terms of the bits in which they differ are
     separate, so that a runtime sees that the other terms are uniform. Terms with disjoint bits are
     added, so that it also sees that adjacent work-items have contiguous indices.
+
+    without_bit_reversal: whether LLVM must not recognize the terms of a lane as a bit reversal.
     """
     disjoint = "|"
     if simd_width == 1:
@@ -205,7 +210,8 @@ def of_thread(images: tuple[int, ...], simd_width: int = 1) -> str:
     else:
         bits = simd_width.bit_length() - 1
         disjoint = "+"
-        texts = [*_terms(LANE_OF_THREAD, images[:bits]), *_terms(PART_OF_THREAD, images[bits:])]
+        lane = _terms(LANE_OF_THREAD, images[:bits], without_bit_reversal)
+        texts = [*lane, *_terms(PART_OF_THREAD, images[bits:])]
         if images == tuple(1 << bit for bit in range(len(images))):
             return THREAD
     overlaps, reached = False, 0
@@ -216,14 +222,27 @@ def of_thread(images: tuple[int, ...], simd_width: int = 1) -> str:
     return bare(text) if len(texts) == 1 else text
 
 
-def _terms(name: str, images: tuple[int, ...]) -> list[tuple[str, int]]:
-    """Return the terms of a variable under a linear map, and the bits that each can set."""
+def _terms(
+    name: str, images: tuple[int, ...], without_bit_reversal: bool = False
+) -> list[tuple[str, int]]:
+    """Return the terms of a variable under a linear map, and the bits that each can set.
+
+    Without bit reversals, if the lowest bit is exchanged with another one, its term is the result
+    of a `max` with 0. Intel's compiler expands that function after LLVM has looked for reversals,
+    and then removes it.
+    """
     whole = (1 << len(images)) - 1
+    parts = terms(images)
+    # A reversal mirrors all bits about one position, so that their products are equal; and the
+    # lowest bit, 1, is among them.
+    mirrors = [part.mask * part.reached for part in parts if is_power_of_two(part.mask)]
     texts = []
-    for term in terms(images):
+    for term in parts:
         text = name if term.mask == whole else f"({name} & {term.mask})"
         if term.shift:
             text = f"({text} {'<<' if term.shift > 0 else '>>'} {abs(term.shift)})"
+        if without_bit_reversal and term.mask == 1 and mirrors.count(term.reached) > 1:
+            text = f"max({text}, 0u)"
         texts.append((text, term.reached))
     return texts
 
