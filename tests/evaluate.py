@@ -23,25 +23,25 @@ def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
 
     Raises `AssertionError` if the function holds an operation with an effect or with regions.
     """
-    known: dict[Value, Array] = {}
+    values: dict[Value, Array] = {}
     for value, argument in zip(function.args, arguments, strict=True):
-        _keep(known, value, np.asarray(argument)[None])
+        _keep(values, value, np.asarray(argument)[None])
     with semantics.quiet():
         for op in function.body:
             if op.defn is control.return_:
-                return [known[value][0] for value in op.inputs]
-            for value, result in zip(op.results, _results(op, known), strict=True):
-                _keep(known, value, result)
+                return [values[value][0] for value in op.inputs]
+            for value, result in zip(op.results, _results(op, values), strict=True):
+                _keep(values, value, result)
     raise AssertionError(f"{function} does not return")
 
 
-def _results(op: Operation, known: dict[Value, Array]) -> tuple[Array, ...]:
+def _results(op: Operation, values: dict[Value, Array]) -> tuple[Array, ...]:
     semantics = op.defn.semantics
     assert semantics is not None, f"{op.name} has no meaning without memory or control flow"
     pairs = zip(op.defn.regions, op.regions, strict=True)
     regions = {name: partial(region, block) for name, block in pairs}
-    found = semantics(*(known[value] for value in op.inputs), **op.attributes, **regions)
-    return found if isinstance(found, tuple) else (found,)
+    computed = semantics(*(values[value] for value in op.inputs), **op.attributes, **regions)
+    return computed if isinstance(computed, tuple) else (computed,)
 
 
 def region(block: Block, *arguments: Array) -> list[Array]:
@@ -49,23 +49,23 @@ def region(block: Block, *arguments: Array) -> list[Array]:
     return _scalars(block, dict(zip(block.args, arguments, strict=True)))
 
 
-def _scalars(block: Block, known: dict[Value, Array]) -> list[Array]:
+def _scalars(block: Block, values: dict[Value, Array]) -> list[Array]:
     for op in block:
-        operands = [known[value] for value in op.inputs]
+        operands = [values[value] for value in op.inputs]
         if op.defn.terminator:
             return operands
         results: Any
         if op.defn is control.if_:
-            then, orelse = (_scalars(region, dict(known)) for region in op.regions)
+            then, orelse = (_scalars(region, dict(values)) for region in op.regions)
             results = [np.where(operands[0], x, y) for x, y in zip(then, orelse, strict=True)]
         else:
-            results = _results(op, known)
-        known.update(zip(op.results, results, strict=True))
+            results = _results(op, values)
+        values.update(zip(op.results, results, strict=True))
     raise AssertionError("a region without a terminator")
 
 
-def _keep(known: dict[Value, Array], value: Value, result: Array) -> None:
+def _keep(values: dict[Value, Array], value: Value, result: Array) -> None:
     """Note a value in full, so that every meaning takes it; its dtype must be that of its type."""
     wanted = semantics.numpy_dtype(value.type.element)
     assert result.dtype == wanted, f"{value!r} came as {result.dtype}, not {wanted}"
-    known[value] = np.broadcast_to(result, (1, *value.type.shape))
+    values[value] = np.broadcast_to(result, (1, *value.type.shape))

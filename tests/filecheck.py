@@ -39,7 +39,7 @@ CHECK = re.compile(r"//\s*CHECK(?:-(LABEL|NEXT-DAG|NEXT|SAME|NOT))?:\s*(.*)")
 MISSPELT = re.compile(r"//\s*(CHECK|ERROR|RUN)\b(?!:)[^:\s]*")
 ERROR = re.compile(r"//\s*ERROR:\s*(.*?)\s*$")
 MOST_TRIES = 10_000  # of lines for the directives of a block in any order
-PART = re.compile(r"\{\{(?P<regex>.+?)\}\}|\[\[(?P<name>\w+)(?::(?P<kept>.+?))?\]\](?!\])")
+PART = re.compile(r"\{\{(?P<regex>.+?)\}\}|\[\[(?P<name>\w+)(?::(?P<captured>.+?))?\]\](?!\])")
 
 
 class CheckError(Exception):
@@ -52,24 +52,24 @@ class Directive:
     pattern: str
     line: int
 
-    def compile(self, kept: dict[str, str]) -> re.Pattern[str]:
+    def compile(self, captured: dict[str, str]) -> re.Pattern[str]:
         """The pattern as a regular expression, with what was kept filled in."""
         position, parts = 0, []
         for match in PART.finditer(self.pattern):
             parts.append(re.escape(self.pattern[position : match.start()]))
-            parts.append(self.part(match, kept))
+            parts.append(self.part(match, captured))
             position = match.end()
         parts.append(re.escape(self.pattern[position:]))
         return re.compile("".join(parts))
 
-    def part(self, match: re.Match[str], kept: dict[str, str]) -> str:
+    def part(self, match: re.Match[str], captured: dict[str, str]) -> str:
         if match["regex"]:
             return f"(?:{match['regex']})"
-        if match["kept"]:
-            return f"(?P<{match['name']}>{match['kept']})"
-        if match["name"] not in kept:
+        if match["captured"]:
+            return f"(?P<{match['name']}>{match['captured']})"
+        if match["name"] not in captured:
             raise CheckError(f"line {self.line}: [[{match['name']}]] is used before it is kept")
-        return re.escape(kept[match["name"]])
+        return re.escape(captured[match["name"]])
 
     def __str__(self) -> str:
         kind = f"-{self.kind}" if self.kind else ""
@@ -77,15 +77,15 @@ class Directive:
 
 
 def directives(source: str) -> list[Directive]:
-    found = []
+    result = []
     for number, line in enumerate(source.splitlines(), 1):
         wrong = MISSPELT.search(line)
         match = CHECK.search(line)
         if match is not None:
-            found.append(Directive(match[1] or "", _blanks(match[2]), number))
+            result.append(Directive(match[1] or "", _blanks(match[2]), number))
         elif wrong is not None:
             raise CheckError(f"line {number}: {wrong[0]} is no directive")
-    return found
+    return result
 
 
 def _blanks(text: str) -> str:
@@ -95,16 +95,16 @@ def _blanks(text: str) -> str:
 def check(source: str, output: str) -> None:
     """Hold an output to the directives in a source. Raises `CheckError`."""
     output = _blanks(output)
-    kept: dict[str, str] = {}
+    captured: dict[str, str] = {}
     sections = list(_sections(directives(source)))
     starts, position = [], 0
     for first, *_ in sections:
         if first.kind == "LABEL":
-            position = _find(first, output, position, len(output), kept).start()
+            position = _find(first, output, position, len(output), captured).start()
         starts.append(position)
         position += first.kind == "LABEL"
     for section, start, end in zip(sections, starts, [*starts[1:], len(output)], strict=True):
-        _check_section(section, output[start:end], kept)
+        _check_section(section, output[start:end], captured)
 
 
 def _sections(checks: list[Directive]) -> Iterator[list[Directive]]:
@@ -114,16 +114,18 @@ def _sections(checks: list[Directive]) -> Iterator[list[Directive]]:
         yield checks[start:end]
 
 
-def _find(item: Directive, text: str, start: int, end: int, kept: dict[str, str]) -> re.Match[str]:
-    match = item.compile(kept).search(text, start, end)
+def _find(
+    item: Directive, text: str, start: int, end: int, captured: dict[str, str]
+) -> re.Match[str]:
+    match = item.compile(captured).search(text, start, end)
     if match is None:
         near = text[start:end].strip("\n").split("\n")[:16]
         raise CheckError("\n    ".join([f"{item}\n  not found from here on:", *near]))
-    kept.update({name: found for name, found in match.groupdict().items() if found is not None})
+    captured.update({name: value for name, value in match.groupdict().items() if value is not None})
     return match
 
 
-def _check_section(checks: list[Directive], text: str, kept: dict[str, str]) -> None:
+def _check_section(checks: list[Directive], text: str, captured: dict[str, str]) -> None:
     position = 0
     absent: list[Directive] = []
     for kind, group in itertools.groupby(checks, lambda item: item.kind):
@@ -132,18 +134,18 @@ def _check_section(checks: list[Directive], text: str, kept: dict[str, str]) -> 
             absent = items
         elif kind == "NEXT-DAG":
             start = min(_line_end(text, position) + 1, len(text))
-            end = _in_any_order(items, text, start, kept)
-            _refuse(absent, text, position, start, kept)
+            end = _in_any_order(items, text, start, captured)
+            _refuse(absent, text, position, start, captured)
             absent, position = [], end
         else:
             for item in items:
-                match = _find(item, text, *_window(item, text, position), kept)
-                _refuse(absent, text, position, match.start(), kept)
+                match = _find(item, text, *_window(item, text, position), captured)
+                _refuse(absent, text, position, match.start(), captured)
                 absent, position = [], match.end()
-    _refuse(absent, text, position, len(text), kept)
+    _refuse(absent, text, position, len(text), captured)
 
 
-def _in_any_order(items: list[Directive], text: str, start: int, kept: dict[str, str]) -> int:
+def _in_any_order(items: list[Directive], text: str, start: int, captured: dict[str, str]) -> int:
     """Match the next lines one to one with as many directives; return the end of the last line.
 
     If a line matches several directives, try each until the captured names fit the others.
@@ -162,17 +164,17 @@ def _in_any_order(items: list[Directive], text: str, start: int, kept: dict[str,
             match = pattern.search(lines[line])
             if match is not None and tries <= MOST_TRIES:
                 more = {
-                    name: found for name, found in match.groupdict().items() if found is not None
+                    name: value for name, value in match.groupdict().items() if value is not None
                 }
                 rest = fits(number + 1, [other for other in free if other != line], names | more)
                 if rest is not None:
                     return rest
         return None
 
-    names = fits(0, list(range(len(lines))), kept)
+    names = fits(0, list(range(len(lines))), captured)
     if names is None:
         raise CheckError("\n    ".join([f"{items[farthest]}\n  not among these lines:", *lines]))
-    kept.update(names)
+    captured.update(names)
     return start + len("\n".join(lines))
 
 
@@ -191,9 +193,11 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _refuse(absent: list[Directive], text: str, start: int, end: int, kept: dict[str, str]) -> None:
+def _refuse(
+    absent: list[Directive], text: str, start: int, end: int, captured: dict[str, str]
+) -> None:
     for item in absent:
-        match = item.compile(kept).search(text, start, end)
+        match = item.compile(captured).search(text, start, end)
         if match is not None:
             line = text[text.rfind("\n", 0, match.start()) + 1 : _line_end(text, match.start())]
             raise CheckError(f"{item}\n  found in: {line}")

@@ -62,7 +62,7 @@ def test_small_values_are_shown_as_they_are(value):
 
 
 @pytest.mark.parametrize("value", ["x" * 20_000_000])
-def test_errors_are_short_whatever_they_were_given(value):
+def test_errors_are_short_whatever_their_values(value):
     error = TileError(f"wrong: {value}", notes=[value, value])
     error.notes.append(value)
     assert len(str(error)) < 40_000

@@ -103,8 +103,8 @@ def test_slices_are_bounded() -> None:
     programs = tuple(range(64))
     for _ in range(MAX_SLICES):
         timeline.step(launch, programs, None, "load", [{"bytes": 1}] * 64)
-    found = timeline.as_dict()
-    check(found)
-    slices = [e for e in found["traceEvents"] if e["ph"] == "X"]
+    dumped = timeline.as_dict()
+    check(dumped)
+    slices = [e for e in dumped["traceEvents"] if e["ph"] == "X"]
     assert MAX_SLICES - 64 <= len(slices) <= MAX_SLICES
-    assert int(found["otherData"]["slices left out"]) + len(slices) == 64 * MAX_SLICES
+    assert int(dumped["otherData"]["slices left out"]) + len(slices) == 64 * MAX_SLICES

@@ -84,7 +84,7 @@ def test_names_are_the_fields() -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("group_factors", {"factors"}), ("MarkedRing", {"marked", "ring"})]
 )
-def test_a_private_word_is_found(name: str, words: set[str]) -> None:
+def test_a_private_word_is_detected(name: str, words: set[str]) -> None:
     assert private_words(name) == words
     assert private_words("surrounding_turnaround") == set()
 

@@ -23,7 +23,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("option", [{"thread_tile": 2}, {"warp_rows": 4}, {"num_warps": 8}])
-def test_sizes_of_products_reach_the_threads(target: str, option: dict[str, int]) -> None:
+def test_sizes_of_dots_reach_the_threads(target: str, option: dict[str, int]) -> None:
     kernel = KERNELS["matmul_f32"]
     usual = kernel.compile(target, num_warps=4, thread_tile=4, warp_rows=1)
     other = kernel.compile(target, **{"num_warps": 4, "thread_tile": 4, "warp_rows": 1, **option})

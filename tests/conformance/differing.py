@@ -61,8 +61,8 @@ DOTS = Group(
     "dots by FMA, mma or wgmma; operands by loads, cp.async or TMA",
     (
         *of("dot"),
-        "test_products.py",
-        "test_descriptors.py::test_products_of_boxes",
+        "test_dot_loops.py",
+        "test_descriptors.py::test_dots_of_descriptor_blocks",
         "test_grid_barriers.py::test_nine_dots",
     ),
 )
@@ -74,7 +74,7 @@ NARROW = Group(
 BLOCKS = Group(
     "descriptor blocks by TMA or by pointers",
     (
-        "test_descriptors.py::test_boxes_are_read_within_bounds",
+        "test_descriptors.py::test_blocks_are_read_within_bounds",
         "test_descriptors.py::test_descriptors_pass_through_control_flow_and_calls",
     ),
 )

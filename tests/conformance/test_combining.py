@@ -85,8 +85,8 @@ def judge(
         pairs = zip(arrays, types, strict=True)
         own = [a.reshape(PROGRAMS, *ty.shape)[program : program + 1] for a, ty in pairs]
         with semantics.quiet():
-            found = defn.semantics(*own, **complete, **regions)
-        values = found if isinstance(found, tuple) else (found,)
+            computed = defn.semantics(*own, **complete, **regions)
+        values = computed if isinstance(computed, tuple) else (computed,)
         for output, value, ty in zip(outputs, values, results, strict=True):
             actual = output.reshape(PROGRAMS, *ty.shape)[program]
             wanted = np.broadcast_to(value, (1, *ty.shape))[0]
@@ -386,9 +386,9 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
             for extent in (1, 32):
                 wanted = list(dims)
                 wanted[axis] = extent
-                places = rng.integers(0, dims[axis], PROGRAMS * math.prod(wanted))
+                indices = rng.integers(0, dims[axis], PROGRAMS * math.prod(wanted))
                 types = [Tile(dims, element), Tile(tuple(wanted), kind)]
-                arrays = [x, places.astype(semantics.numpy_dtype(kind))]
+                arrays = [x, indices.astype(semantics.numpy_dtype(kind))]
                 batch.add(indexing.gather, types, arrays, {"axis": axis})
     batch.check()
 

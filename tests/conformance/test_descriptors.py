@@ -116,11 +116,11 @@ def starts(which: str) -> list[tuple[int, ...]]:
         for n, b in zip(extents, block, strict=True)
     ]
     far = [tuple(limit for _ in extents) for limit in (2**31 - 1, -(2**31), 2**31 - 8)]
-    found = list(itertools.product(*axes))
-    return [*found[:: max(1, len(found) // 40)], *far]
+    all_starts = list(itertools.product(*axes))
+    return [*all_starts[:: max(1, len(all_starts) // 40)], *far]
 
 
-def box(array: Array, start: tuple[int, ...], block: tuple[int, ...], outside: Any) -> Array:
+def block_of(array: Array, start: tuple[int, ...], block: tuple[int, ...], outside: Any) -> Array:
     """A box of an array, element by element."""
     result = np.full(block, outside, array.dtype)
     for index in np.ndindex(block):
@@ -145,32 +145,32 @@ def check_loads(device: Device, element: Scalar, which: str, padding: str) -> No
     }}
     """
     raw, array = memory(element, extents, strides)
-    places = starts(which)
-    out = np.zeros((len(places), *block), raw.dtype)
-    at = np.array(places, np.int32).ravel()
-    device.run(text, (len(places), 1, 1), [raw, at, out.reshape(-1)])
+    positions = starts(which)
+    out = np.zeros((len(positions), *block), raw.dtype)
+    at = np.array(positions, np.int32).ravel()
+    device.run(text, (len(positions), 1, 1), [raw, at, out.reshape(-1)])
     outside = math.nan if padding == "nan" else 0
-    wanted = np.stack([box(array, start, block, outside) for start in places])
+    wanted = np.stack([block_of(array, start, block, outside) for start in positions])
     assert_close(out, wanted, 0, which)
 
 
 @pytest.mark.parametrize("which", SHAPES)
-def test_boxes_are_read_within_bounds(device: Device, which: str) -> None:
+def test_blocks_are_read_within_bounds(device: Device, which: str) -> None:
     check_loads(device, F32, which, "zero")
 
 
 @pytest.mark.parametrize("element", [ty for ty in ALL if ty is not I1], ids=str)
-def test_boxes_of_every_type(device: Device, element: Scalar) -> None:
+def test_blocks_of_every_type(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "zero")
 
 
 @pytest.mark.parametrize("element", [ty for ty in ALL if ty.is_floating()], ids=str)
-def test_boxes_padded_with_nan(device: Device, element: Scalar) -> None:
+def test_blocks_padded_with_nan(device: Device, element: Scalar) -> None:
     check_loads(device, element, "matrix", "nan")
 
 
 @pytest.mark.parametrize("which", SHAPES)
-def test_boxes_are_written_within_bounds(device: Device, which: str) -> None:
+def test_blocks_are_written_within_bounds(device: Device, which: str) -> None:
     """Each program writes a box of its own array; what lies between rows stays as it was."""
     extents, strides, block = SHAPES[which]
     element = F16
@@ -188,23 +188,23 @@ def test_boxes_are_written_within_bounds(device: Device, which: str) -> None:
       return
     }}
     """
-    places = starts(which)
+    positions = starts(which)
     raw, _ = memory(element, extents, strides)
     size = -(-raw.size // 16) * 16
-    whole = random_array(np.random.default_rng(3), element, size * len(places) + 16)
-    whole = whole[-whole.ctypes.data % 16 // whole.itemsize :][: size * len(places)]
-    values = random_array(np.random.default_rng(4), element, len(places) * math.prod(block))
+    whole = random_array(np.random.default_rng(3), element, size * len(positions) + 16)
+    whole = whole[-whole.ctypes.data % 16 // whole.itemsize :][: size * len(positions)]
+    values = random_array(np.random.default_rng(4), element, len(positions) * math.prod(block))
     wanted = whole.copy()
-    for number, start in enumerate(places):
+    for number, start in enumerate(positions):
         array = view(wanted[number * size : (number + 1) * size], extents, strides)
-        given = values.reshape(len(places), *block)[number]
+        block_values = values.reshape(len(positions), *block)[number]
         for index in np.ndindex(block):
             place = tuple(s + i for s, i in zip(start, index, strict=True))
             if all(0 <= p < n for p, n in zip(place, extents, strict=True)):
-                array[place] = given[index]
-    at = np.array(places, np.int32).ravel()
+                array[place] = block_values[index]
+    at = np.array(positions, np.int32).ravel()
     device.run(
-        text, (len(places), 1, 1), [values, whole, np.int32(size), at, np.zeros(1, whole.dtype)]
+        text, (len(positions), 1, 1), [values, whole, np.int32(size), at, np.zeros(1, whole.dtype)]
     )
     assert_close(whole, wanted, 0, which)
 
@@ -222,7 +222,7 @@ COMBINE: dict[RMWKind, Any] = {
 @pytest.mark.parametrize(
     ("kind", "element"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
 )
-def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element: Scalar) -> None:
+def test_blocks_are_combined_within_bounds(device: Device, kind: RMWKind, element: Scalar) -> None:
     """Programs whose boxes overlap; numbers for which the order does not matter."""
     extents, strides, block = SHAPES["matrix"]
     take, names = offsets(2)
@@ -237,19 +237,19 @@ def test_boxes_are_combined_within_bounds(device: Device, kind: RMWKind, element
       return
     }}
     """
-    places = [(0, 0), (5, 3), (-2, 10), (9, -4), (40, 0)]
+    positions = [(0, 0), (5, 3), (-2, 10), (9, -4), (40, 0)]
     dtype = semantics.numpy_dtype(element)
     raw, array = memory(element, extents, strides)
     raw[...] = np.random.default_rng(5).integers(0, 8, raw.size).astype(dtype)
-    values = np.random.default_rng(6).integers(0, 8, (len(places), *block)).astype(dtype)
+    values = np.random.default_rng(6).integers(0, 8, (len(positions), *block)).astype(dtype)
     before, wanted = raw.copy(), array.copy()
-    for start, given in zip(places, values, strict=True):
+    for start, block_values in zip(positions, values, strict=True):
         for index in np.ndindex(block):
             place = tuple(s + i for s, i in zip(start, index, strict=True))
             if all(0 <= p < n for p, n in zip(place, extents, strict=True)):
-                wanted[place] = COMBINE[kind](wanted[place], given[index])
-    at = np.array(places, np.int32).ravel()
-    device.run(text, (len(places), 1, 1), [values.reshape(-1), raw, at])
+                wanted[place] = COMBINE[kind](wanted[place], block_values[index])
+    at = np.array(positions, np.int32).ravel()
+    device.run(text, (len(positions), 1, 1), [values.reshape(-1), raw, at])
     assert_close(array.copy(), wanted, 0, "the array")
     array[...] = 0
     view(before, extents, strides)[...] = 0
@@ -282,7 +282,7 @@ def test_rows_are_gathered_and_scattered(device: Device, padding: str) -> None:
     wanted = target.copy()
     for row in rows:
         if 0 <= row < 11:
-            line = box(array, (int(row), 7), (1, 16), math.nan if padding == "nan" else 0)[0]
+            line = block_of(array, (int(row), 7), (1, 16), math.nan if padding == "nan" else 0)[0]
             wanted[row, :13] = line[3:]
     device.run(text, (1, 1, 1), [raw, rows, out])
     assert_close(target.copy(), wanted, 0, "the rows")
@@ -354,9 +354,9 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
         array = y[:13, :16] if pid % 2 else x[:20, :13]
         wanted = np.zeros((8, 16), np.float32)
         for i in range(0, 20, 8):
-            wanted += box(array, (i, 0), (8, 16), 0)
-        found = np.ndarray((8, 16), np.float32, out.reshape(-1)[pid * 128 :].data)
-        np.testing.assert_array_equal(found, wanted)
+            wanted += block_of(array, (i, 0), (8, 16), 0)
+        actual = np.ndarray((8, 16), np.float32, out.reshape(-1)[pid * 128 :].data)
+        np.testing.assert_array_equal(actual, wanted)
         assert sizes[pid].tolist() == [13 if pid % 2 else 20, 16, 1, 0]
 
 
@@ -364,7 +364,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(70, 88, 40), (64, 64, 64), (130, 72, 200), (9, 8, 3), (64, 64, 0)]
 )
-def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: int) -> None:
+def test_dots_of_descriptor_blocks(device: Device, element: Scalar, m: int, n: int, k: int) -> None:
     """Factors are read round by round, from boxes that reach beyond the arrays."""
     text = f"""
     kernel @product(%x: ptr<{element}> {{divisible = 16}}, %y: ptr<{element}> {{divisible = 16}},
@@ -408,7 +408,7 @@ def test_products_of_boxes(device: Device, element: Scalar, m: int, n: int, k: i
     assert_close(out, wanted, 0, "the product")
 
 
-def test_pointers_to_a_box_are_pointers_as_before(device: Device) -> None:
+def test_descriptor_pointers_are_pointers_as_before(device: Device) -> None:
     """Saying that they are a box changes neither them nor what is read through them."""
     text = """
     kernel @boxed(%x: ptr<f32> {divisible = 16}, %y: ptr<f32>, %m: i32, %n: i32, %s: i64) {

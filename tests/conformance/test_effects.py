@@ -268,12 +268,12 @@ def test_atomic_cas(device: Device, element: Scalar) -> None:
     expected = np.full(1, 7, dtype)
     out = np.zeros(40, dtype)
     device.run(text, (5, 1, 1), [x, expected, out])
-    found = out.reshape(-1, 4)
-    assert (found[:, 3] == 1).all()
+    rows = out.reshape(-1, 4)
+    assert (rows[:, 3] == 1).all()
     for cell in range(3):
-        (winner,) = np.flatnonzero(found[:, cell] == 7)
+        (winner,) = np.flatnonzero(rows[:, cell] == 7)
         assert x[cell] == winner * 4 + cell + 14
-        assert set(np.delete(found[:, cell], winner)) == {x[cell]}
+        assert set(np.delete(rows[:, cell], winner)) == {x[cell]}
 
 
 # -- control flow

@@ -109,7 +109,7 @@ def test_persistent_stencil(device: Device, loop: str, how: str, programs: int) 
 
 
 @tile.jit
-def sum_of_products(x_ptr, w_ptr, o_ptr, n, COUNT: tl.constexpr, HOW: tl.constexpr):
+def sum_of_dots(x_ptr, w_ptr, o_ptr, n, COUNT: tl.constexpr, HOW: tl.constexpr):
     """Add up COUNT dots; those of an even `k` are taken `n` times, the others once."""
     i = tl.arange(0, 16)
     tile_at = i[:, None] * 16 + i[None, :]
@@ -134,7 +134,7 @@ def sum_of_products(x_ptr, w_ptr, o_ptr, n, COUNT: tl.constexpr, HOW: tl.constex
 def test_nine_dots(device: Device, how: str, n: int) -> None:
     """PoCL took twice as long for each dot that is under a condition or in a loop."""
     types = {"x_ptr": "*fp32", "w_ptr": "*fp32", "o_ptr": "*fp32", "n": "i32"}
-    kernel = compiled(device, sum_of_products, types, {"COUNT": 9, "HOW": how})
+    kernel = compiled(device, sum_of_dots, types, {"COUNT": 9, "HOW": how})
     rng = np.random.default_rng(n)
     x, w = rng.integers(0, 4, (2, 9, 16, 16)).astype(np.float32)
     out = np.zeros((16, 16), np.float32)

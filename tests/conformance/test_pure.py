@@ -168,7 +168,7 @@ def arg_reductions(defn: OpDef) -> Iterator[Case]:
 
 
 # Batch, m, k, n: as machines have instructions for, too small for any, and several at once.
-PRODUCTS: tuple[tuple[tuple[int, ...], int, int, int], ...] = (
+DOTS: tuple[tuple[tuple[int, ...], int, int, int], ...] = (
     ((), 16, 32, 16),
     ((), 16, 8, 8),
     ((), 16, 4, 8),
@@ -181,7 +181,7 @@ PRODUCTS: tuple[tuple[tuple[int, ...], int, int, int], ...] = (
 
 def dots(defn: OpDef) -> Iterator[Case]:
     for element, accumulators in ACCUMULATORS.items():
-        for accumulator, (batch, m, k, n) in itertools.product(accumulators, PRODUCTS):
+        for accumulator, (batch, m, k, n) in itertools.product(accumulators, DOTS):
             a, b = Tile((*batch, m, k), element), Tile((*batch, k, n), element)
             yield dot(defn, a, b, accumulator)
     for precision in Precision:

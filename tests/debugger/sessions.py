@@ -48,15 +48,15 @@ class Transcript(str):
         return self.answers(command)[which]
 
     @property
-    def places(self) -> list[str]:
+    def stops(self) -> list[str]:
         """The lines at which programs stopped, as `number function`, in order."""
-        found = []
+        stops = []
         for line in self.splitlines():
-            _, mark, rest = line.removeprefix("(tile) ").partition(".py(")
-            if mark and line.removeprefix("(tile) ").startswith("> "):
+            _, separator, rest = line.removeprefix("(tile) ").partition(".py(")
+            if separator and line.removeprefix("(tile) ").startswith("> "):
                 number, _, function = rest.partition(")")
-                found.append(f"{number} {function.partition('(')[0]}")
-        return found
+                stops.append(f"{number} {function.partition('(')[0]}")
+        return stops
 
 
 def session(

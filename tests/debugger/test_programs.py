@@ -73,7 +73,7 @@ def test_programs_that_went_another_way_keep_their_variables(tmp_path: Path) -> 
     assert said.answers("p n") == ["2", "7", "22"]
 
 
-def test_programs_that_start_in_another_order_are_told_apart(tmp_path: Path) -> None:
+def test_programs_that_start_in_another_order_are_distinguished(tmp_path: Path) -> None:
     with config.scope(chunk_bytes=1, interp_order="reverse"):
         said = session(tmp_path, CALLS, "b 17, pid == 2", "c", "programs", "q")
     assert said.answer("programs").splitlines()[1:] == [

@@ -27,25 +27,25 @@ def test_the_table_is_pdbs(tmp_path: Path) -> None:
         "\tstop only if pid > 2",
         "\tbreakpoint already hit 1 time",
     ]
-    assert said.places == ["15 kernel"]
+    assert said.stops == ["15 kernel"]
 
 
 def test_a_temporary_one_is_gone_once_it_was_hit(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "tbreak 17", "c", "b", "c", "q")
     assert said.answer("c", 0).startswith("Deleted breakpoint 1 at kernel.py:17\n> kernel.py(17)")
-    assert said.answer("b") == "" and said.places == ["17 kernel"]
+    assert said.answer("b") == "" and said.stops == ["17 kernel"]
 
 
 def test_a_function_stops_at_its_first_line_in_each_of_its_runs(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "b scaled, k > 0", *["c", "p k"] * 2, "c", "q")
-    assert said.places == ["7 scaled"] * 2
+    assert said.stops == ["7 scaled"] * 2
     assert said.answers("p k") == ["1", "2"]
 
 
 def test_the_line_of_a_def_is_its_function(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "b 13", "c", "q")
     assert said.answer("b 13") == "Breakpoint 1 at kernel"
-    assert said.places == ["14 kernel"]
+    assert said.stops == ["14 kernel"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_line_of_a_def_is_its_function(tmp_path: Path) -> None:
 def test_conditions_choose_programs(tmp_path: Path, condition: str) -> None:
     """Those over scalars are computed for all programs at once, others one by one."""
     said = session(tmp_path, CALLS, f"b 17, {condition}", "c", "p pid", "c", "q")
-    assert said.places == ["17 kernel"]
+    assert said.stops == ["17 kernel"]
     assert "[program (2, 0, 0) of grid (4, 1, 1); here are all 4 programs]" in said
     assert said.answer("p pid") == "2"
 
@@ -84,7 +84,7 @@ def test_when_stops_where_a_condition_becomes_true(tmp_path: Path) -> None:
     said = session(tmp_path, WHILE, "only 3", "when n == 17", "c", "p n, steps", "c", "q")
     assert said.answer("p n, steps") == "(17, 3)"
     assert said.answer("c", 1).startswith("[ 0  1  7 16 19]\nThe program finished")
-    assert said.places == ["15 collatz"]
+    assert said.stops == ["15 collatz"]
 
 
 def test_numbers_enable_disable_ignore_and_condition(tmp_path: Path) -> None:

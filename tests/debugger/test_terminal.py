@@ -58,12 +58,14 @@ def terminal(folder: Path, code: str, *command: str, **variables: str) -> Iterat
     """Python with these arguments in a folder where `kernel.py` is a program."""
     (folder / "kernel.py").write_text(HEAD + code.lstrip("\n"), encoding="utf-8")
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("TILE_", "PYTHONBREAK"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TILE_", "PYTHONBREAK"))
+    }
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env={**known, "PYTHONPATH": path, "TERM": "dumb", "TILE_CACHE": "0", **variables},
+        env={**environment, "PYTHONPATH": path, "TERM": "dumb", "TILE_CACHE": "0", **variables},
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -67,7 +67,7 @@ class Planted:
         if type(error) is not wanted:
             return [f"found as {type(error).__name__}, not {wanted.__name__}: {error}"]
         problems = []
-        if not _is_marked(error.loc):
+        if not _has_line_comment(error.loc):
             problems.append(f"found at another line: {error}")
         problems.extend(
             f"the error has no note of {kind}"
@@ -98,7 +98,7 @@ class Planted:
         """A run that goes on finds the same faults, and ends."""
         with tile.sanitize(collect=True) as report:
             self.launch(True)
-        kinds = {group.check.value for group in report.groups if _is_marked(group.loc)}
+        kinds = {group.check.value for group in report.groups if _has_line_comment(group.loc)}
         wanted = {self.kind, *self.also}
         if self.kind == "deadlock":
             kinds = {group.check.value for group in report.groups}
@@ -118,7 +118,7 @@ class Planted:
         return None
 
 
-def _is_marked(loc: Loc | None) -> bool:
+def _has_line_comment(loc: Loc | None) -> bool:
     return loc is not None and "# fault" in linecache.getline(loc.file, loc.line)
 
 

@@ -29,15 +29,15 @@ def overlapping_blocks(bug):
 
 
 @tile.jit
-def store_boxes(o_ptr, n, step, B: tl.constexpr):
+def store_blocks(o_ptr, n, step, B: tl.constexpr):
     boxes = tl.make_tensor_descriptor(o_ptr, [n], [1], [B])
     number = tl.full((B,), 0, tl.int32) + tl.program_id(0)
     boxes.store([tl.program_id(0) * step], number)  # fault
 
 
 @planted("race", "boxes of a descriptor that overlap", place=("o_ptr", (6,)), other=(1, 0, 0))
-def overlapping_boxes(bug):
-    store_boxes[(4,)](zeros(32), 32, 6 if bug else 8, B=8)
+def overlapping_stores(bug):
+    store_blocks[(4,)](zeros(32), 32, 6 if bug else 8, B=8)
 
 
 @tile.jit
@@ -54,14 +54,14 @@ def everybody_stores(bug):
 
 
 @tile.jit
-def halves(o_ptr, N: tl.constexpr, BUG: tl.constexpr):
+def overlapping_halves(o_ptr, N: tl.constexpr, BUG: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(o_ptr + i // 2, i if BUG else i // 2)  # fault
 
 
 @planted("race", "one store, one address, two values", element=(0,), place=("o_ptr", (0,)))
 def two_values(bug):
-    halves[(1,)](zeros(4), N=8, BUG=bug)
+    overlapping_halves[(1,)](zeros(4), N=8, BUG=bug)
 
 
 @tile.jit
@@ -227,7 +227,7 @@ def tickets_without_acquire(bug):
 
 
 @planted("race", "a part written behind its ticket")
-def late_part(bug):
+def unordered_part(bug):
     _last("acq_rel", late=bug)
 
 

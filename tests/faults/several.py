@@ -134,14 +134,14 @@ def wrapped_address_outside(bug):
 
 
 @tile.jit
-def neighbours(o_ptr, step, B: tl.constexpr):
+def adjacent_rows(o_ptr, step, B: tl.constexpr):
     i = tl.program_id(0) * step + tl.arange(0, B)
     tl.store(o_ptr + i, tl.program_id(0))  # fault
 
 
 @planted("bounds", "past the end, and over another program's", place=("o_ptr", 8), also=("race",))
 def race_past_the_end(bug):
-    neighbours[(2,)](np.zeros(8 if bug else 16, I32), 4 if bug else 8, B=8)
+    adjacent_rows[(2,)](np.zeros(8 if bug else 16, I32), 4 if bug else 8, B=8)
 
 
 @tile.jit

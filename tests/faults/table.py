@@ -21,9 +21,9 @@ def rows(cases: list[Planted] | None = None) -> list[Row]:
     table = []
     for kind in ERRORS:
         mine = [case for case in chosen if case.kind == kind]
-        found = sum(not case.faulty() for case in mine)
+        detected = sum(not case.faulty() for case in mine)
         silent = sum(not case.sound() for case in mine)
-        table.append((kind, len(mine), found, silent))
+        table.append((kind, len(mine), detected, silent))
     return table
 
 
@@ -31,8 +31,8 @@ def main() -> int:
     """Print the table; 1 if it shows a fault that is not found or a twin that is not silent."""
     table = rows()
     totals = [sum(column) for column in zip(*(row[1:] for row in table), strict=True)]
-    for name, planted, found, silent in [("class", "planted", "found", "silent twins"), *table]:
-        print(f"{name:10} {planted!s:>8} {found!s:>6} {silent!s:>13}")
+    for name, planted, detected, silent in [("class", "planted", "found", "silent twins"), *table]:
+        print(f"{name:10} {planted!s:>8} {detected!s:>6} {silent!s:>13}")
     print(f"{'all':10} {totals[0]!s:>8} {totals[1]!s:>6} {totals[2]!s:>13}")
     for case in CASES.values():
         for problem in case.problems():

@@ -40,12 +40,12 @@ def counted(launch: Callable[[], Any]) -> list[Any]:
 
 
 def same_for_all_chunks(launch: Callable[[], Any]) -> list[Any]:
-    found = {}
+    by_line = {}
     for chunk in CHUNKS:
         with config.scope(chunk_bytes=chunk):
-            found[chunk] = counted(launch)
-    assert all(counts == found[CHUNKS[0]] for counts in found.values()), found
-    return found[CHUNKS[0]]
+            by_line[chunk] = counted(launch)
+    assert all(counts == by_line[CHUNKS[0]] for counts in by_line.values()), by_line
+    return by_line[CHUNKS[0]]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -128,10 +128,10 @@ def test_many_programs(name: str) -> None:
     launch, faults = LAUNCHES[name]
     total, *groups = same_for_all_chunks(launch)
     assert total == faults
-    assert all(kept == min(executions, MAX_FAULTS) for *_, executions, _, kept in groups)
+    assert all(recorded == min(executions, MAX_FAULTS) for *_, executions, _, recorded in groups)
 
 
-def test_stores_to_one_place_are_told_from_races_of_programs() -> None:
+def test_stores_to_one_address_are_distinguished_from_races_of_programs() -> None:
     same_for_all_chunks(lambda: same_place[(1,)](np.zeros(8, np.int32), B=16))
     same_for_all_chunks(lambda: same_place[(30,)](np.zeros(8, np.int32), B=16))
 

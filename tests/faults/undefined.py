@@ -128,7 +128,7 @@ def atomic_of_masked(bug):
 
 
 @tile.jit
-def product(a_ptr, b_ptr, c_ptr, k, M: tl.constexpr, K: tl.constexpr, BUG: tl.constexpr):
+def matmul(a_ptr, b_ptr, c_ptr, k, M: tl.constexpr, K: tl.constexpr, BUG: tl.constexpr):
     i, j, t = tl.arange(0, M), tl.arange(0, M), tl.arange(0, K)
     total = tl.zeros((M, M), tl.float32)
     for start in range(0, k, K):
@@ -146,7 +146,7 @@ def product(a_ptr, b_ptr, c_ptr, k, M: tl.constexpr, K: tl.constexpr, BUG: tl.co
 @planted("undef", "the rest of K without `other`, in one factor", place=("c_ptr", (0, 0)))
 def dot_remainder(bug):
     a, b = np.zeros((16, 40), F32), np.zeros((40, 16), F32)
-    product[(1,)](a, b, np.zeros((16, 16), F32), 40, M=16, K=16, BUG=bug)
+    matmul[(1,)](a, b, np.zeros((16, 16), F32), 40, M=16, K=16, BUG=bug)
 
 
 @tile.jit

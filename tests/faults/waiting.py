@@ -59,16 +59,16 @@ def chain(flag_ptr, BUG: tl.constexpr):
 
 
 @planted("deadlock", "a ring in which each waits for another")
-def ring(bug):
+def cycle(bug):
     chain[(4,)](zeros(4), BUG=bug)
 
 
 @tile.jit
-def tickets(turn_ptr, BUG: tl.constexpr):
+def tickets(ticket_ptr, BUG: tl.constexpr):
     pid = tl.program_id(0)
-    while tl.atomic_add(turn_ptr, 0) != pid:  # fault
+    while tl.atomic_add(ticket_ptr, 0) != pid:  # fault
         pass
-    tl.atomic_add(turn_ptr, 2 if BUG else 1)
+    tl.atomic_add(ticket_ptr, 2 if BUG else 1)
 
 
 @planted("deadlock", "a ticket that is skipped")
@@ -121,7 +121,7 @@ def growing(o_ptr, n, BUG: tl.constexpr):
 
 
 @planted("deadlock", "a factor of 1", program=(0, 0, 0))
-def factor_of_one(bug):
+def multiplied_by_one(bug):
     growing[(1,)](zeros(1), 100, BUG=bug)
 
 
@@ -231,7 +231,7 @@ def counted_in_memory_for_ever(bug):
 
 
 @planted("deadlock", "spins counted beside their lock", program=(1, 0, 0))
-def counted_beside_the_lock(bug):
+def counted_outside_the_lock(bug):
     both = zeros(2)
     counted_in_memory[(4,)](both[:1], both[1:], BUG=bug)
 

@@ -53,7 +53,7 @@ def refusal(fn: Callable[..., Any], *types: Any, **constants: Any) -> Compilatio
     return error
 
 
-def marked(error: CompilationError) -> str:
+def underlined(error: CompilationError) -> str:
     """The source text over the caret."""
     loc = error.loc
     assert loc is not None

@@ -24,7 +24,7 @@ class Writer:
     callee: str | None = None
     loose: bool = False
     lines: list[str] = field(default_factory=list)
-    fresh: int = 0
+    counter: int = 0
     budget: int = 22
 
     def put(self, depth: int, text: str) -> None:
@@ -114,8 +114,8 @@ class Writer:
         self.put(depth, f"return {self.value(names)}" if self.helper else "return")
 
     def if_(self, depth: int, names: frozenset[str], loop: str | None) -> frozenset[str] | None:
-        known = self.pick("0 < 1", "1 < 0") if self.helper else self.pick("FLAG", "not FLAG")
-        self.put(depth, f"if {self.pick(self.condition(names), self.condition(names), known)}:")
+        constant = self.pick("0 < 1", "1 < 0") if self.helper else self.pick("FLAG", "not FLAG")
+        self.put(depth, f"if {self.pick(self.condition(names), self.condition(names), constant)}:")
         then = self.block(depth + 1, names, loop)
         orelse: frozenset[str] | None = names
         form = self.number(0, 2)
@@ -185,8 +185,8 @@ class Writer:
         return a | b if self.loose else a & b
 
     def name(self, letter: str) -> str:
-        self.fresh += 1
-        return f"{letter}{self.fresh}"
+        self.counter += 1
+        return f"{letter}{self.counter}"
 
 
 def write(

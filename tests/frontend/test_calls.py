@@ -134,7 +134,7 @@ def test_a_constant_in_a_name_serves_a_constexpr_parameter():
     assert "@scaled__i32_c4_c0" in text_of(kernel, INTS, I32)
 
 
-def test_numbers_stay_known_inside():
+def test_numbers_stay_constant_inside():
     def kernel(out, a):
         tl.store(out, scaled(5, 2))
 
@@ -190,15 +190,15 @@ def test_a_function_that_only_stores_is_called():
 
 
 def test_noinline_functions_say_so():
-    kept = DeviceFunction(signum.fn, noinline=True)
+    outlined = DeviceFunction(signum.fn, noinline=True)
 
     def kernel(out, a):
-        tl.store(out, kept(a))
+        tl.store(out, outlined(a))
 
     assert "func noinline @signum__i32" in text_of(kernel, INTS, I32)
 
 
-def test_functions_of_one_name_are_kept_apart():
+def test_functions_of_one_name_are_distinguished():
     def make(number):
         def helper(x):
             return x + number

@@ -8,11 +8,11 @@ import tile.language as tl
 from tests.frontend.building import (
     INTS,
     PTR,
-    marked,
     module_of,
     refusal,
     source_line,
     text_of,
+    underlined,
 )
 from tile.frontend.python.fingerprint import exact_digest
 from tile.frontend.python.source import DeviceFunction
@@ -120,7 +120,7 @@ def test_a_function_may_be_handed_on_as_a_parameter():
     assert "reduce_region" in text_of(kernel, INTS, I32, F=add)
 
 
-def test_operations_of_a_region_have_places():
+def test_operations_of_a_region_have_locations():
     def kernel(out, x):
         tl.store(out, tl.reduce(tl.load(x + tl.arange(0, 8)), 0, add))
 
@@ -154,7 +154,7 @@ def test_memory_is_refused_where_it_is_used():
         "tl.reduce combines by arithmetic, comparison, selection and `if` of scalars; `load` is "
         "not allowed there"
     )
-    assert marked(error) == "tl.load(b.to(tl.int64).to(tl.pointer_type(tl.float32)))"
+    assert underlined(error) == "tl.load(b.to(tl.int64).to(tl.pointer_type(tl.float32)))"
     assert error.loc.caller is not None
     assert error.loc.caller.function == "kernel"
 
@@ -190,7 +190,7 @@ def test_errors_in_the_function_are_shown_there():
         tl.store(out, tl.reduce(tl.zeros((8,), tl.float32), 0, wrong))
 
     error = refusal(kernel, PTR)
-    assert marked(error) == "missing"
+    assert underlined(error) == "missing"
     assert [place.function for place in error.loc.chain()] == ["wrong", "kernel"]
 
 
@@ -201,7 +201,7 @@ def test_the_number_of_parameters_must_fit():
 
     error = refusal(kernel, PTR)
     assert error.message == "`add` takes 2 arguments by position, not 4"
-    assert marked(error) == "tl.reduce((x, x), 0, add)"
+    assert underlined(error) == "tl.reduce((x, x), 0, add)"
 
 
 def test_the_results_must_fit():
@@ -220,7 +220,7 @@ def test_the_results_must_fit():
         "`wide`, the combine_fn of tl.reduce, returns tl.float32 where the tile has elements of "
         "tl.int32; convert one to the other"
     )
-    assert marked(error) == "tl.reduce(tl.arange(0, 8), 0, wide)"
+    assert underlined(error) == "tl.reduce(tl.arange(0, 8), 0, wide)"
 
 
 def test_only_jitted_functions_combine():

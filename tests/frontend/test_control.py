@@ -20,7 +20,7 @@ def squeezed(text: str) -> str:
 # -- if
 
 
-def test_a_condition_known_now_leaves_one_branch():
+def test_a_compile_time_condition_leaves_one_branch():
     def kernel(out, a, N: tl.constexpr):
         if N > 3:
             x = a
@@ -33,7 +33,7 @@ def test_a_condition_known_now_leaves_one_branch():
     assert ops_of(module_of(kernel, INTS, I32, N=4)) == ["store", "return"]
 
 
-def test_a_constant_condition_counts_as_known():
+def test_a_constant_condition_counts_as_compile_time():
     def kernel(out, a):
         verbose = False
         if verbose:
@@ -58,7 +58,7 @@ def test_what_branches_assign_comes_out_of_the_if():
     assert stored(kernel, 5, 3) == [4] and stored(kernel, 3, 5) == [5]
 
 
-def test_names_that_are_alike_in_one_branch_only_are_kept_apart():
+def test_names_that_are_alike_in_one_branch_only_are_distinguished():
     def kernel(out, a, b, c):
         if a > 0:
             x, y, z = a, a, a
@@ -92,7 +92,7 @@ def test_a_scalar_that_is_no_truth_value_is_compared_with_zero():
     assert text.count("cast %a {to = i1}") == 1 and text.count("cast %f {to = i1}") == 1
 
 
-def test_numbers_known_in_both_branches_meet_at_run_time():
+def test_compile_time_numbers_of_both_branches_merge_at_run_time():
     def kernel(out, a):
         if a > 0:
             n: tl.constexpr = 3
@@ -142,7 +142,7 @@ def test_a_return_in_else_puts_the_rest_into_then():
     assert "if %v_1 { %x = const {value = 1} : i32 store %out, %x yield } return" in text
 
 
-def test_an_early_return_under_a_known_condition_is_as_simple():
+def test_an_early_return_under_a_compile_time_condition_is_as_simple():
     def kernel(out, a, CHECK: tl.constexpr):
         if CHECK:
             if a > 3:
@@ -201,7 +201,7 @@ def test_a_plain_for():
 
 
 @pytest.mark.parametrize("start, stop, step", [(5, 0, -2), (0, 5, 2), (0, 0, 1), (3, -3, -1)])
-def test_a_step_known_only_at_run_time(start, stop, step):
+def test_a_run_time_step(start, stop, step):
     def kernel(out, start, stop, step):
         for i in range(start, stop, step):
             tl.store(out, i)
@@ -370,7 +370,7 @@ def test_a_plain_while():
     assert stored(kernel, 6) == [3, 10, 5, 16, 8, 4, 2, 1]
 
 
-def test_a_while_that_is_known_not_to_run():
+def test_a_while_that_is_false_at_compile_time():
     def kernel(out, n, GO: tl.constexpr):
         while GO:
             undefined_name()  # noqa: F821

@@ -64,7 +64,7 @@ def test_operands_are_evaluated_from_left_to_right():
     assert ops_of(module_of(kernel, INTS, I32, I32))[:5] == ["add", "sub", "mul", "rem", "div"]
 
 
-def test_numbers_known_now_are_computed_now():
+def test_compile_time_numbers_are_computed_at_compile_time():
     def kernel(out, N: tl.constexpr):
         tl.store(out, N * 3 + 10 // 3 - (-7) // 2 + 2**3)
 
@@ -91,7 +91,7 @@ def test_the_middle_of_a_chain_is_evaluated_once():
     assert ops_of(module_of(kernel, INTS, I32)).count("load") == 1
 
 
-def test_a_chain_known_to_fail_stops():
+def test_a_chain_that_is_false_at_compile_time_stops():
     def kernel(out, a, N: tl.constexpr):
         if 5 < N < tl.load(out + a):
             tl.store(out, 1)
@@ -112,7 +112,7 @@ def test_and_or_not_of_runtime_values(a, b):
     assert stored(kernel, a, b) == [int(bool(x)) for x in expected]
 
 
-def test_and_or_known_now_decide_whether_the_right_is_looked_at():
+def test_compile_time_and_or_decide_if_the_right_is_evaluated():
     def kernel(out, a, X: tl.constexpr):
         tl.store(out, 1 if X is not None and a > X else 0)
         tl.store(out, X or 7)
@@ -122,7 +122,7 @@ def test_and_or_known_now_decide_whether_the_right_is_looked_at():
     assert stored(kernel, 5, X=3) == [1, 3, 8]
 
 
-def test_is_and_in_are_for_values_known_now():
+def test_is_and_in_are_for_compile_time_values():
     def kernel(out, a, KIND: tl.constexpr, T: tl.constexpr):
         tl.store(out, 1 if KIND in ("gelu", "relu") else 0)
         tl.store(out, 1 if KIND not in ("gelu", "relu") else 0)
@@ -137,7 +137,7 @@ def test_is_and_in_are_for_values_known_now():
 # -- conditional expressions
 
 
-def test_choice_known_now_looks_at_one_side_only():
+def test_a_compile_time_choice_evaluates_one_side_only():
     def kernel(out, a, N: tl.constexpr):
         tl.store(out, a if N > 2 else undefined_name)  # noqa: F821
 

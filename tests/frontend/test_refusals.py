@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tile.language as tl
-from tests.frontend.building import INTS, marked, module_of, refusal, source_line
+from tests.frontend.building import INTS, module_of, refusal, source_line, underlined
 from tile.errors import CompilationError
 from tile.frontend.python.constexpr_function import constexpr_function
 from tile.frontend.python.source import DeviceFunction
@@ -133,7 +133,7 @@ def test_syntax_that_is_not_in_the_language(kernel_of, body, over, message, offe
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith(message)
     assert offer in str(error)
-    assert marked(error) == over
+    assert underlined(error) == over
     assert error.loc.function == "kernel"
 
 
@@ -205,7 +205,7 @@ def test_names_without_a_value(kernel_of, body, over, message, offer):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith(message)
     assert offer in str(error)
-    assert marked(error) == over
+    assert underlined(error) == over
 
 
 LEFT_BEHIND = """\
@@ -249,7 +249,7 @@ def test_what_a_kernel_may_not_see(kernel_of, expression, message, offer):
     error = refusal(kernel_of(f"x = {expression}"), INTS, I32, I32)
     assert error.message.startswith(message)
     assert offer in error.message
-    assert marked(error) in expression
+    assert underlined(error) in expression
 
 
 def test_closures_are_held_to_the_same_rules():
@@ -260,7 +260,7 @@ def test_closures_are_held_to_the_same_rules():
 
     error = refusal(kernel, INTS, I32)
     assert error.message.startswith("`number` is a global variable of type int")
-    assert marked(error) == "number"
+    assert underlined(error) == "number"
 
 
 CARRIED = [
@@ -309,7 +309,7 @@ def test_carried_names_keep_their_type(kernel_of, body, over, message, offer):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith(message)
     assert offer in "\n".join(error.notes)
-    assert marked(error) == over
+    assert underlined(error) == over
 
 
 CONDITIONS = [
@@ -342,7 +342,7 @@ def test_conditions_that_are_none(kernel_of, body, over, message, offer):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith(message)
     assert offer in str(error)
-    assert marked(error) == over
+    assert underlined(error) == over
 
 
 EXPRESSIONS = [
@@ -417,17 +417,17 @@ EXPRESSIONS = [
 def test_expressions_that_mean_nothing(kernel_of, body, over, message):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert message in error.message
-    assert marked(error) == over
+    assert underlined(error) == over
     assert (error.loc.line, error.loc.file[-10:]) == (2, "kernels.py")
 
 
 def test_the_caret_of_an_expression_on_several_lines_ends_with_its_first(kernel_of):
     error = refusal(kernel_of("x = tl.load(\n    mising,\n    4)"), INTS, I32, I32)
-    assert marked(error) == "mising" and error.loc.line == 3
+    assert underlined(error) == "mising" and error.loc.line == 3
     error = refusal(
         kernel_of("x = tl.load(  # why\n    out,\n    4, 5, 6, 7, 8, 9)"), INTS, I32, I32
     )
-    assert marked(error).startswith("tl.load(") and error.loc.line == 2
+    assert underlined(error).startswith("tl.load(") and error.loc.line == 2
 
 
 DEEP = {
@@ -445,7 +445,7 @@ DEEP = {
 def test_a_program_nested_too_deeply_is_refused_where_it_is(kernel_of, body, over):
     error = refusal(kernel_of(body), INTS, I32, I32)
     assert error.message.startswith("this is nested too deeply to be compiled")
-    assert marked(error).startswith(over)
+    assert underlined(error).startswith(over)
     assert len(str(error)) < 1000
 
 
@@ -471,7 +471,7 @@ def test_star_parameters_have_their_place():
         pass
 
     error = refusal(DeviceFunction(kernel), Pointer(F32))
-    assert marked(error) == "rest"
+    assert underlined(error) == "rest"
     assert source_line(error) == "def kernel(out, **rest):"
     assert not error.notes
 
@@ -485,7 +485,7 @@ def test_a_wrapper_of_anything_says_that_it_is_one():
         return inner(*args, **kwargs)
 
     error = refusal(DeviceFunction(wrapper), INTS, I32)
-    assert marked(error) == "args"
+    assert underlined(error) == "args"
     assert "this is `wrapper`, which another decorator put around `inner`" in error.notes[0]
 
 

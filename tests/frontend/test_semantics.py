@@ -164,7 +164,7 @@ def test_random_programs_do_as_python_does(text: str) -> None:
 
 @RUN
 @given(programs())
-def test_passes_keep_the_meaning_of_control_flow(text: str) -> None:
+def test_passes_keep_the_semantics_of_control_flow(text: str) -> None:
     check(text, passes=True)
 
 

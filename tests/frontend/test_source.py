@@ -175,7 +175,7 @@ def test_decorators_are_passed_over():
     assert module_of(function, INTS).kernel.loc == function.loc
 
 
-def test_what_is_known_without_the_source():
+def test_facts_without_the_source():
     fn = executed("def f(a, b: tl.constexpr, c: 'tl.constexpr' = 3, *, d=4): pass")["f"]
     function = DeviceFunction(fn)
     assert [(p.name, p.is_constexpr, p.required) for p in function.parameters] == [
@@ -200,7 +200,7 @@ def compiled(types, constants, **more):
     return compile_function(DeviceFunction(kernel), types, constants, **more)
 
 
-def test_tuples_of_arguments_are_flattened_and_claims_are_kept():
+def test_tuples_of_arguments_are_flattened_and_claims_are_preserved():
     module = compiled(
         {"xs": (I32, (I32, "text")), "n": I32, "out": INTS},
         {"SIZE": 4},

@@ -95,8 +95,8 @@ def test_debug_steps_record_the_values_of_names() -> None:
 
 def test_combine_functions_have_no_debug_steps() -> None:
     functions = [f for f in made(kernel, DebugSteps.ALWAYS, B=4) if f.name.startswith("added")]
-    marked = [any(op.defn is debug_step for op in f.walk()) for f in functions]
-    assert sorted(marked) == [False, True]
+    has_steps = [any(op.defn is debug_step for op in f.walk()) for f in functions]
+    assert sorted(has_steps) == [False, True]
 
 
 @pytest.mark.filterwarnings("ignore:.* is ignored")

@@ -14,7 +14,7 @@ from tile.frontend.python.expressions import warn_unread
 
 
 @pytest.fixture(autouse=True)
-def _as_in_a_fresh_process() -> None:
+def _as_in_a_new_process() -> None:
     warn_unread.cache_clear()
 
 

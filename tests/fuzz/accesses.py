@@ -15,28 +15,28 @@ from tile.ir.types import I1, I32, I64, U32, Descriptor, Padding, Scalar, Type, 
 
 def pointer(w: Writer, pointee: Scalar) -> tuple[Value, int]:
     """A scalar pointer and the elements behind it."""
-    base, room = w.choose(w.readable(pointee))
-    if room > 16 and w.chance(3):
-        half = room // 2
+    base, limit = w.choose(w.readable(pointee))
+    if limit > 16 and w.chance(3):
+        half = limit // 2
         ty = w.choose((I32, I64, U32))
         offset = w.emit(arith.and_, w.value(ty, 1), w.constant(half - 1, ty))
         base = w.emit(memory.addptr, base, offset, stride=pointee.itemsize)
-        room = half
-    if room >= w.sizes.elements and w.chance(6):
+        limit = half
+    if limit >= w.sizes.elements and w.chance(6):
         other, more = w.choose(w.readable(pointee))
-        if more >= room:
+        if more >= limit:
             base = w.emit(arith.select, w.value(I1, 1), base, other)
-    w.scopes[-1].room[base] = room
-    return base, room
+    w.scopes[-1].extents[base] = limit
+    return base, limit
 
 
 def load_of(w: Writer, ty: Type, depth: int) -> Value:
     element = ty.element
     assert isinstance(element, Scalar)
-    base, room = pointer(w, element)
-    fits = math.prod(ty.shape) <= room
+    base, limit = pointer(w, element)
+    fits = math.prod(ty.shape) <= limit
     style = w.choose((gathered, stepped, packed if fits else stepped))
-    offset, mask = style(w, ty, room, depth)
+    offset, mask = style(w, ty, limit, depth)
     pointers = w.emit(memory.addptr, at(w, base, ty), offset, stride=element.itemsize)
     cache = w.choose(tuple(CacheModifier)[:4])
     eviction = w.choose(tuple(Eviction))
@@ -51,24 +51,24 @@ def load_of(w: Writer, ty: Type, depth: int) -> Value:
     return w.emit(arith.select, mask, loaded, other)
 
 
-def gathered(w: Writer, ty: Type, room: int, depth: int) -> tuple[Value, Value | None]:
-    """Any offsets, cut down to the room or masked."""
+def gathered(w: Writer, ty: Type, limit: int, depth: int) -> tuple[Value, Value | None]:
+    """Any offsets, cut down to the limit or masked."""
     of = with_element(ty, w.choose((I32, I32, I64, U32)))
     offset = w.value(of, depth)
     if w.chance(2):
-        return offset, inside(w, offset, room, depth)
-    return w.emit(arith.and_, offset, w.constant(room - 1, of)), maybe_mask(w, ty, depth)
+        return offset, inside(w, offset, limit, depth)
+    return w.emit(arith.and_, offset, w.constant(limit - 1, of)), maybe_mask(w, ty, depth)
 
 
-def stepped(w: Writer, ty: Type, room: int, depth: int) -> tuple[Value, Value | None]:
-    """Offsets that grow evenly along each axis, masked to the room."""
+def stepped(w: Writer, ty: Type, limit: int, depth: int) -> tuple[Value, Value | None]:
+    """Offsets that grow evenly along each axis, masked to the limit."""
     steps = [w.number(-3, 9) for _ in ty.shape]
-    start = w.emit(arith.and_, w.value(I32, depth), w.constant(room - 1, I32))
+    start = w.emit(arith.and_, w.value(I32, depth), w.constant(limit - 1, I32))
     offset = ramps(w, ty, steps, start)
-    return offset, inside(w, offset, room, depth)
+    return offset, inside(w, offset, limit, depth)
 
 
-def packed(w: Writer, ty: Type, room: int, depth: int) -> tuple[Value, Value | None]:
+def packed(w: Writer, ty: Type, limit: int, depth: int) -> tuple[Value, Value | None]:
     """Neighbouring elements, axes in any order; all inside."""
     steps = [0] * ty.rank
     reach = 1
@@ -76,17 +76,17 @@ def packed(w: Writer, ty: Type, room: int, depth: int) -> tuple[Value, Value | N
         steps[axis] = reach
         reach *= ty.shape[axis]
     start = None
-    if reach < room and w.chance(2):
-        free = room - reach  # at least half of the room, since both are powers of two
+    if reach < limit and w.chance(2):
+        free = limit - reach  # at least half of the limit, since both are powers of two
         most = 1 << (free.bit_length() - 1)
         start = w.emit(arith.and_, w.value(I32, depth), w.constant(most - 1, I32))
     return ramps(w, ty, steps, start), maybe_mask(w, ty, depth)
 
 
-def inside(w: Writer, offset: Value, room: int, depth: int) -> Value:
+def inside(w: Writer, offset: Value, limit: int, depth: int) -> Value:
     ty = offset.type
     low = w.emit(arith.cmp, offset, w.constant(0, ty), predicate=Predicate.GE)
-    high = w.emit(arith.cmp, offset, w.constant(room, ty), predicate=Predicate.LT)
+    high = w.emit(arith.cmp, offset, w.constant(limit, ty), predicate=Predicate.LT)
     mask = w.emit(arith.and_, low, high)
     if w.chance(3):
         mask = w.emit(arith.and_, mask, w.value(mask.type, depth))
@@ -125,18 +125,18 @@ def aligned(w: Writer) -> list[tuple[Value, Scalar]]:
     return [(v, v.type.element.pointee) for v in args]
 
 
-def described(w: Writer, base: Value, room: int, ty: Type, *, apart: bool) -> Value:
-    """A descriptor within `room` elements of `base`, its elements apart from each other."""
+def described(w: Writer, base: Value, limit: int, ty: Type, *, apart: bool) -> Value:
+    """A descriptor within `limit` elements of `base`, its elements apart from each other."""
     element = ty.element
     assert isinstance(element, Scalar)
     step = Descriptor.ALIGNMENT // element.itemsize
-    extents = [w.number(0 if w.chance(8) else 1, min(room, 40))]
+    extents = [w.number(0 if w.chance(8) else 1, min(limit, 40))]
     strides: list[int] = []
     reach = max(1, extents[0])  # elements from the first to the last
     for _ in ty.shape[1:]:
         least = -(-reach // step) if apart else 0
         strides.insert(0, step * w.number(least, least + 3))
-        most = 1 + (room - reach) // max(1, strides[0])
+        most = 1 + (limit - reach) // max(1, strides[0])
         extents.insert(0, w.number(1, max(1, min(most, 9))))
         reach += (extents[0] - 1) * strides[0]
     sizes = [w.constant(n, I32) for n in extents] + [w.constant(s, I64) for s in strides]
@@ -146,20 +146,20 @@ def described(w: Writer, base: Value, room: int, ty: Type, *, apart: bool) -> Va
 
 def starts_of(w: Writer, rank: int) -> list[Value]:
     """Where a box begins: near the array, or anywhere."""
-    found = []
+    begins = []
     for _ in range(rank):
         start = w.value(I32, 1)
         if not w.chance(4):
             low = w.emit(arith.and_, start, w.constant(15, I32))
             start = w.emit(arith.sub, low, w.constant(w.choose((0, 0, 4)), I32))
-        found.append(start)
-    return found
+        begins.append(start)
+    return begins
 
 
-def box_of(w: Writer, ty: Type, depth: int) -> Value:
+def descriptor_block(w: Writer, ty: Type, depth: int) -> Value:
     """A load by a descriptor."""
     base, _ = w.choose([pair for pair in aligned(w) if pair[1] == ty.element])
-    room = w.sizes.elements
-    desc = described(w, base, room, ty, apart=False)
+    limit = w.sizes.elements
+    desc = described(w, base, limit, ty, apart=False)
     starts = starts_of(w, ty.rank)
     return w.emit(descriptor.descriptor_load, desc, *starts)

@@ -95,14 +95,14 @@ def arg_reduce_of(w: Writer, ty: Type, depth: int) -> Value:
 
 def dot_of(w: Writer, ty: Type, depth: int) -> Value:
     element = ty.element
-    factors = {I32: (I8, U8), F16: (F16, *FP8), F32: (F16, BF16, F32, *FP8), F64: (F64,)}
-    factor = w.choose(factors[element])  # type: ignore[index]
+    multipliers = {I32: (I8, U8), F16: (F16, *FP8), F32: (F16, BF16, F32, *FP8), F64: (F64,)}
+    multiplier = w.choose(multipliers[element])  # type: ignore[index]
     inner = w.choose(w.sizes.inner)
     *batch, m, n = ty.shape
-    a = small(w, with_shape((*batch, m, inner), factor), depth)
-    b = small(w, with_shape((*batch, inner, n), factor), depth)
+    a = small(w, with_shape((*batch, m, inner), multiplier), depth)
+    b = small(w, with_shape((*batch, inner, n), multiplier), depth)
     acc = w.value(ty, depth) if element == I32 else small(w, ty, depth)
-    precision = w.choose(tuple(Precision)) if factor == F32 else Precision.IEEE
+    precision = w.choose(tuple(Precision)) if multiplier == F32 else Precision.IEEE
     return w.emit(dot.dot, a, b, acc, input_precision=precision)
 
 

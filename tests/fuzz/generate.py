@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.makers import MAKERS
 from tests.fuzz.results import linear_program, probe, witness
-from tests.fuzz.sizes import GRIDS, SHARED, SLOTS, SMALL, Sizes
+from tests.fuzz.sizes import GRIDS, SHARED, SMALL, TILES, Sizes
 from tests.fuzz.statements import statements, store_tile
 from tests.fuzz.writer import Callee, Pick, Writer
 from tile.ir import semantics
@@ -149,7 +149,7 @@ def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:
     scope = writer.scopes[0]
     for value in kernel.args:
         if value.name.startswith("in_"):
-            scope.room[value] = sizes.elements
+            scope.extents[value] = sizes.elements
         elif value.name.startswith("n_"):
             writer.keep(value)
     row = writer.emit(arith.mul, linear_program(writer), writer.constant(sizes.region, I32))
@@ -158,7 +158,7 @@ def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:
             element = value.type.element.pointee
             own = writer.emit(memory.addptr, value, row, stride=element.itemsize)
             scope.own.append((own, element))
-            scope.room[own] = SLOTS * sizes.elements  # a power of two
+            scope.extents[own] = TILES * sizes.elements  # a power of two
     statements(writer, 1 + pick(6))
     store_tile(writer)
     witness(writer)
@@ -205,10 +205,10 @@ def _callee(
     scope = writer.scopes[0]
     for value in function.args:
         if value.name.startswith("in_"):
-            scope.room[value] = sizes.elements
+            scope.extents[value] = sizes.elements
         elif value.name.startswith("own_"):
             scope.own.append((value, value.type.element.pointee))
-            scope.room[value] = SLOTS * sizes.elements
+            scope.extents[value] = TILES * sizes.elements
         else:
             writer.keep(value, "parameter")
     statements(writer, writer.number(0, 3))

@@ -16,7 +16,7 @@ import tile
 import tile.language as tl
 
 M, N, K = 32, 16, 32
-ROUNDS = 6  # the most
+ITERATIONS = 6  # the most
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ SIGNATURE = {
 }
 
 
-def arguments(rounds: int) -> list[Any]:
+def arguments(iterations: int) -> list[Any]:
     """Arrays that `rounds` fit, with one to spare that the last round may store to."""
-    rng = np.random.default_rng(rounds)
-    count = rounds + 2
+    rng = np.random.default_rng(iterations)
+    count = iterations + 2
 
     def numbers(*shape: int) -> Any:
         return rng.integers(-2, 3, shape).astype(np.float16)
@@ -161,8 +161,8 @@ def arguments(rounds: int) -> list[Any]:
         numbers(count, M * K),
         numbers(count, K * N),
         numbers(count, K * N).astype(ml_dtypes.float8_e5m2),
-        rng.integers(0, rounds + 1, count).astype(np.int32),
+        rng.integers(0, iterations + 1, count).astype(np.int32),
         np.zeros(M * N + 2 * M, np.float32),
         np.zeros(M * K, np.float16),
-        np.int32(rounds),
+        np.int32(iterations),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tests.fuzz.accesses import box_of, boxable, load_of
+from tests.fuzz.accesses import boxable, descriptor_block, load_of
 from tests.fuzz.axes import (
     arg_reduce_of,
     dot_of,
@@ -107,7 +107,7 @@ MAKERS: tuple[Maker, ...] = (
     (_combinable, scan_of),
     (lambda w, ty: _numeric(w, ty) and ty.element != I1 and ty.rank < 3, arg_reduce_of),
     (lambda w, ty: ty.element in (I32, F16, F32, F64) and ty.rank in (2, 3), dot_of),
-    (boxable, box_of),
+    (boxable, descriptor_block),
     (lambda w, ty: bool(w.readable(ty.element)), load_of),  # type: ignore[arg-type]
     (lambda w, ty: bool(w.readable(ty.element)), load_of),  # type: ignore[arg-type]
 )

@@ -45,16 +45,16 @@ class Buffer:
 
     name: str
     array: Any
-    places: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    coordinates: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.array.ndim == 1 and self.array.strides[0]:
             step, size = self.array.strides[0], self.array.size
-            self.places.update(zip(range(0, step * size, step), ((i,) for i in range(size))))
+            self.coordinates.update(zip(range(0, step * size, step), ((i,) for i in range(size))))
             return
         for index in np.ndindex(self.array.shape):
             offset = sum(i * s for i, s in zip(index, self.array.strides, strict=True))
-            self.places[offset] = index
+            self.coordinates[offset] = index
 
     @property
     def real(self) -> int:
@@ -79,13 +79,13 @@ class Memory:
 
     def virtual(self, real: int) -> int:
         for index, buffer in enumerate(self.buffers):
-            if real - buffer.real in buffer.places:
+            if real - buffer.real in buffer.coordinates:
                 return (index + 1) * WINDOW + real - buffer.real
         return real
 
     def machine(self, address: int) -> int:
-        found = self.find(address)
-        return address if found is None else found[0].real + found[1]
+        entry = self.find(address)
+        return address if entry is None else entry[0].real + entry[1]
 
 
 class Evaluator:
@@ -150,7 +150,7 @@ class Evaluator:
             result = direct(op, *operands)
             results = result if isinstance(result, tuple) else (result,)
             return [np.asarray(r) for r in results]
-        return by_meaning(op, operands)
+        return by_semantics(op, operands)
 
     # -- control flow
 
@@ -210,13 +210,13 @@ class Evaluator:
 
     def access(self, address: int, dtype: Any, lane: tuple[int, ...]) -> tuple[Any, Any]:
         """The array and index of an element; raises `Fault`."""
-        found = self.memory.find(address)
-        if found is None:
+        entry = self.memory.find(address)
+        if entry is None:
             raise Fault("", address, self.program, lane)
-        buffer, offset = found
-        if offset not in buffer.places or buffer.array.itemsize != dtype.itemsize:
+        buffer, offset = entry
+        if offset not in buffer.coordinates or buffer.array.itemsize != dtype.itemsize:
             raise Fault(buffer.name, offset, self.program, lane)
-        return buffer.array, buffer.places[offset]
+        return buffer.array, buffer.coordinates[offset]
 
     def read(self, address: int, ty: Any, lane: tuple[int, ...]) -> Any:
         dtype = semantics.numpy_dtype(ty)
@@ -272,8 +272,10 @@ class Evaluator:
     def make_tensor_descriptor(self, op: Operation, operands: list[Any]) -> Any:
         return np.array([int(part) for part in operands], np.int64)
 
-    def box(self, desc: Any, offsets: Sequence[Any], ty: Descriptor) -> dict[tuple[int, ...], int]:
-        """The addresses of the elements of a box that are inside its array, by their index."""
+    def descriptor_addresses(
+        self, desc: Any, offsets: Sequence[Any], ty: Descriptor
+    ) -> dict[tuple[int, ...], int]:
+        """The addresses of the elements of a descriptor block that are inside its array, by their index."""
         rank = len(ty.dims)
         base, *sizes = (int(part) for part in desc)
         extents, strides = sizes[:rank], [*sizes[rank:], 1]
@@ -291,7 +293,7 @@ class Evaluator:
         assert isinstance(ty, Descriptor)
         outside = math.nan if ty.padding is Padding.NAN else 0
         result = np.full(ty.dims, outside).astype(semantics.numpy_dtype(ty.of))
-        for lane, address in self.box(desc, offsets, ty).items():
+        for lane, address in self.descriptor_addresses(desc, offsets, ty).items():
             result[lane] = self.read(address, ty.of, lane)
         return result
 
@@ -299,7 +301,7 @@ class Evaluator:
         desc, value, *offsets = operands
         ty = op.inputs[0].type
         assert isinstance(ty, Descriptor)
-        for lane, address in self.box(desc, offsets, ty).items():
+        for lane, address in self.descriptor_addresses(desc, offsets, ty).items():
             self.write(address, value[lane], ty.of, lane)
 
     # -- the rest
@@ -354,7 +356,7 @@ EFFECTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def by_meaning(op: Operation, operands: list[Any]) -> list[Any]:
+def by_semantics(op: Operation, operands: list[Any]) -> list[Any]:
     """The declared meaning, on one program's full arrays."""
     assert op.defn.semantics is not None, f"{op.name} has no meaning"
     result = op.defn.semantics(*(x[None] for x in operands), **op.attributes)
@@ -477,13 +479,13 @@ def integer_cast(op: Operation, x: Any) -> Any:
         return np.array(values, to).reshape(x.shape)
     if is_integer(x) and to.kind == "b":
         return x != 0
-    return by_meaning(op, [x])[0]
+    return by_semantics(op, [x])[0]
 
 
 def constant(op: Operation) -> Any:
     ty: Type = op.result.type
     if ty.element.is_floating():
-        return by_meaning(op, [])[0]
+        return by_semantics(op, [])[0]
     return np.full(ty.shape, op["value"], semantics.numpy_dtype(ty.element))
 
 
@@ -512,13 +514,13 @@ def reduce(op: Operation, x: Any) -> Any:
         for row in rows[1:]:
             total = combine(np.asarray(total), np.asarray(row))
         return total
-    return by_meaning(op, [x])[0]
+    return by_semantics(op, [x])[0]
 
 
 def scan(op: Operation, x: Any) -> Any:
     combine = COMBINE[op["kind"]][0]
     if not exact(x, op["kind"]):
-        return by_meaning(op, [x])[0]
+        return by_semantics(op, [x])[0]
     rows = lines(x, op["axis"])[:: -1 if op["reverse"] else 1]
     totals = [rows[0]]
     for row in rows[1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.fuzz.shapes import at, ramps
-from tests.fuzz.sizes import SLOTS, WITNESSES
+from tests.fuzz.sizes import TILES, WITNESSES
 from tests.fuzz.writer import Writer
 from tile.ir.core import Value
 from tile.ir.declare import OPS
@@ -20,15 +20,15 @@ LOOSE_UNARY = tuple(defn for defn in OPS if defn.accepts == math_ops.REALS and d
 def witness(w: Writer) -> None:
     """Store some of the values that this block computed."""
     sizes = w.sizes
-    kept = [v for values in w.scopes[-1].values.values() for v in values]
+    candidates = [v for values in w.scopes[-1].values.values() for v in values]
     owned = {element: base for base, element in w.scopes[0].own}
-    kept = [v for v in kept if v.type.element in owned and v.op is not None]
-    kept = [v for v in kept if math.prod(v.type.shape) <= w.sizes.largest]
-    for slot in range(min(WITNESSES, len(kept))):
-        value = kept.pop(w.pick(len(kept)))
+    candidates = [v for v in candidates if v.type.element in owned and v.op is not None]
+    candidates = [v for v in candidates if math.prod(v.type.shape) <= w.sizes.largest]
+    for number in range(min(WITNESSES, len(candidates))):
+        value = candidates.pop(w.pick(len(candidates)))
         element = value.type.element
         steps = [math.prod(value.type.shape[k + 1 :]) for k in range(value.type.rank)]
-        start = w.constant(SLOTS * sizes.elements + slot * sizes.largest, I32)
+        start = w.constant(TILES * sizes.elements + number * sizes.largest, I32)
         offset = ramps(w, value.type, steps, start)
         base = at(w, owned[element], value.type)
         pointers = w.emit(memory.addptr, base, offset, stride=element.itemsize)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 
-from tests.fuzz.by_dice import SIZES, Drawn, Verdict, resolved
+from tests.fuzz.random_kernels import SIZES, Drawn, Verdict, resolved
 from tile.errors import TileError
 
 BATCH = 20  # kernels of a process
@@ -37,22 +37,22 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """What became of kernels, and what is wrong with which."""
 
     verdicts: Counter[Verdict]
     faults: list[tuple[int, str]]
 
 
-def judge(task: Task) -> Found:
+def judge(task: Task) -> Finding:
     """Run a task's kernels, one after the other."""
-    found = Found(Counter(), [])
+    finding = Finding(Counter(), [])
     for number in task.numbers:
         verdict, what = Drawn.of(number, task.sizes).judge(task.target)
-        found.verdicts[verdict] += 1
+        finding.verdicts[verdict] += 1
         if verdict is Verdict.WRONG:
-            found.faults.append((number, what))
-    return found
+            finding.faults.append((number, what))
+    return finding
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
@@ -64,7 +64,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
                 yield Task(target, sizes, range(first, min(first + BATCH, end)))
 
 
-def blame(task: Task, error: BaseException) -> tuple[Found, list[Task]]:
+def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
     """Of a task that raised something or whose process ended: what is known, and what to run again.
 
     The kernel to blame is found by halves, so that what it did to its process or device is not held
@@ -73,16 +73,16 @@ def blame(task: Task, error: BaseException) -> tuple[Found, list[Task]]:
     count = len(task.numbers)
     if count == 1:
         fault = (task.numbers[0], f"{type(error).__name__}: {error}")
-        return Found(Counter({Verdict.WRONG: 1}), [fault]), []
+        return Finding(Counter({Verdict.WRONG: 1}), [fault]), []
     parts = task.numbers[: count // 2], task.numbers[count // 2 :]
-    return Found(Counter(), []), [replace(task, numbers=part) for part in parts]
+    return Finding(Counter(), []), [replace(task, numbers=part) for part in parts]
 
 
 def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
     """Run what there is time for; how many kernels came out how, by target."""
     end = time.monotonic() + 60 * arguments.minutes
     waiting, counts = deque(tasks(arguments)), Counter[tuple[str, Verdict]]()
-    running: dict[Future[Found], tuple[Task, ProcessPoolExecutor]] = {}
+    running: dict[Future[Finding], tuple[Task, ProcessPoolExecutor]] = {}
     while True:
         while waiting and len(running) < arguments.jobs and time.monotonic() < end:
             task = waiting.popleft()
@@ -94,11 +94,11 @@ def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
             task, process = running.pop(done)
             process.shutdown()
             error = done.exception()
-            found, again = (done.result(), []) if error is None else blame(task, error)
+            finding, again = (done.result(), []) if error is None else blame(task, error)
             waiting.extendleft(reversed(again))
-            for verdict, count in found.verdicts.items():
+            for verdict, count in finding.verdicts.items():
                 counts[task.target, verdict] += count
-            for number, what in found.faults:
+            for number, what in finding.faults:
                 print(f"{task.target}: {task.sizes} kernel {number}: {what}", flush=True)
         total = sum(counts.values())
         print(f"{total} kernels, {len(waiting)} batches to go", file=sys.stderr, flush=True)

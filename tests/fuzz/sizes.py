@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Shape = tuple[int, ...]
 
 WITNESSES = 6  # values stored in the end, so that little of what was computed goes unseen
-SLOTS = 4  # places that a program has to store tiles in
+TILES = 4  # places that a program has to store tiles in
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Sizes:
     @property
     def region(self) -> int:
         """Elements of an array that one program owns."""
-        return SLOTS * self.elements + WITNESSES * self.largest
+        return TILES * self.elements + WITNESSES * self.largest
 
 
 SMALL = Sizes(

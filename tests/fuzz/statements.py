@@ -8,7 +8,7 @@ from typing import Any
 from tests.fuzz.accesses import boxable, described, maybe_mask, packed, starts_of
 from tests.fuzz.axes import small
 from tests.fuzz.shapes import at
-from tests.fuzz.sizes import BUDGET, MOST_STATEMENTS, SHARED, SLOTS
+from tests.fuzz.sizes import BUDGET, MOST_STATEMENTS, SHARED, TILES
 from tests.fuzz.writer import Writer
 from tile.ir.core import Block, OpDef, Symbol, Value
 from tile.ir.ops import arith, control, debug, descriptor, memory
@@ -30,20 +30,20 @@ def store_tile(w: Writer) -> None:
     base, element = w.choose(w.owned())
     ty = with_shape(w.choose(w.sizes.shapes), element)
     if boxable(w, ty) and w.chance(4):
-        store_box(w, base, ty)
+        store_block(w, base, ty)
         return
-    slot = w.number(0, SLOTS - 1) * w.sizes.elements
+    index = w.number(0, TILES - 1) * w.sizes.elements
     offset, mask = packed(w, ty, w.sizes.elements, 1)
-    if slot:
-        offset = w.emit(arith.add, offset, w.constant(slot, offset.type))
+    if index:
+        offset = w.emit(arith.add, offset, w.constant(index, offset.type))
     pointers = w.emit(memory.addptr, at(w, base, ty), offset, stride=element.itemsize)
     value = w.value(ty, 3)
     w.place()
     w.build.op(memory.store, pointers, value, mask, eviction=w.choose(tuple(Eviction)))
 
 
-def store_box(w: Writer, base: Value, ty: Type) -> None:
-    desc = described(w, base, SLOTS * w.sizes.elements, ty, apart=True)
+def store_block(w: Writer, base: Value, ty: Type) -> None:
+    desc = described(w, base, TILES * w.sizes.elements, ty, apart=True)
     value, starts = w.value(ty, 3), starts_of(w, ty.rank)
     w.place()
     w.build.op(descriptor.descriptor_store, desc, value, *starts)
@@ -141,8 +141,8 @@ def for_(w: Writer) -> None:
     inits = carried(w)
     body = Block([ty, *(v.type for v in inits)], ["i"])
     nested(w, body, [v.type for v in inits], w.number(0, MOST_STATEMENTS))
-    wishes = {"num_stages": w.number(0, 3)} if w.chance(3) else {}
-    finish(w, control.for_, lower, upper, step, *inits, regions=(body,), **wishes)
+    attributes = {"num_stages": w.number(0, 3)} if w.chance(3) else {}
+    finish(w, control.for_, lower, upper, step, *inits, regions=(body,), **attributes)
 
 
 def while_(w: Writer) -> None:

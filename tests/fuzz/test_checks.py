@@ -34,9 +34,9 @@ def checked(module: Module, case: Case, checks: Checks = ALL) -> tuple[list[Any]
 @EXAMPLES
 @given(case=modules())
 def test_checks_change_no_result(case: Case) -> None:
-    found, kinds = checked(case.module, case)
+    reported, kinds = checked(case.module, case)
     if not kinds & SUPPRESSING:
-        assert_same(case, found, interpret(case.module, case))
+        assert_same(case, reported, interpret(case.module, case))
 
 
 def forgetful(module: Module) -> Module:
@@ -66,8 +66,8 @@ def filled(module: Module, number: int) -> Module:
 @given(case=modules())
 def test_what_is_undefined_and_not_reported_does_not_matter(case: Case) -> None:
     module = forgetful(case.module)
-    found, kinds = checked(module, case, frozenset({Check.UNDEF, Check.BOUNDS}))
+    reported, kinds = checked(module, case, frozenset({Check.UNDEF, Check.BOUNDS}))
     if kinds:
         return
     for number in (0, 1, 77):
-        assert_same(case, found, interpret(filled(module, number), case))
+        assert_same(case, reported, interpret(filled(module, number), case))

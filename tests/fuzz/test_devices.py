@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.by_dice import SIZES, Drawn, Verdict, resolved
+from tests.fuzz.random_kernels import SIZES, Drawn, Verdict, resolved
 from tile.errors import BackendError
 
 # Loops that wait by a plain load are among random ones.

@@ -34,7 +34,7 @@ def test_all_passes_of_the_pipeline_are_among_them() -> None:
 @pytest.mark.parametrize("text", PIPELINES)
 @EXAMPLES
 @given(case=modules())
-def test_pass_keeps_the_meaning(text: str, case: Case) -> None:
+def test_pass_keeps_the_semantics(text: str, case: Case) -> None:
     wanted = interpret(case.module, case)
     PassManager(parse_pipeline(text), verify_each=True).run(case.module)
     assert_same(case, interpret(case.module, case), wanted)
@@ -42,7 +42,7 @@ def test_pass_keeps_the_meaning(text: str, case: Case) -> None:
 
 @EXAMPLES
 @given(case=modules())
-def test_the_pipeline_keeps_the_meaning(case: Case) -> None:
+def test_the_pipeline_keeps_the_semantics(case: Case) -> None:
     wanted = interpret(case.module, case)
     PassManager(TILE, verify_each=True).run(case.module)
     text = print_module(case.module)

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 # Number 2 is wrong, 4 raises, 5 ends the process, each in its own way; the others are as they were.
 FAULTY = """
 import os, sys
-from tests.fuzz import by_dice, search
+from tests.fuzz import random_kernels, search
 
-right = by_dice.Drawn.on
+right = random_kernels.Drawn.on
 
 def on(self, target):
     if target == "interp:generic" and self.number in (2, 4, 5):
@@ -29,7 +29,7 @@ def on(self, target):
         return values
     return right(self, target)
 
-by_dice.Drawn.on = on
+random_kernels.Drawn.on = on
 if __name__ == "__main__":
     sys.exit(search.main())
 """
@@ -47,7 +47,7 @@ def searched(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_planted_faults_are_found(tmp_path: Path) -> None:
+def test_planted_faults_are_detected(tmp_path: Path) -> None:
     arguments = "interp:generic --kernels 8 --sizes small --jobs 1".split()
     done = searched(tmp_path, *arguments)
     assert done.returncode == 1, done.stderr

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tile
 from tests.fuzz.generate import Case, make, modules
-from tests.fuzz.loops import LOOPS, ROUNDS, SIGNATURE, Loop, arguments, varied
+from tests.fuzz.loops import ITERATIONS, LOOPS, SIGNATURE, Loop, arguments, varied
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, Sizes
 from tile import backends
@@ -63,10 +63,10 @@ def check(case: Case, where: Configuration) -> None:
     options = Options(num_warps=where.num_warps, num_stages=where.num_stages)
     wanted = run(case, "interp", options)
     try:
-        found = run(case, f"interp:{where.machine}", options)
+        actual = run(case, f"interp:{where.machine}", options)
     except OutOfResourcesError:
         reject()  # nothing says that all tiles fit the shared memory of each machine
-    assert_same(case, found, wanted)
+    assert_same(case, actual, wanted)
 
 
 @EXAMPLES
@@ -86,26 +86,26 @@ def test_tiles_that_warps_share(case: Case, where: Configuration) -> None:
 @given(
     seed=st.integers(0, (1 << 32) - 1), sizes=st.sampled_from([LARGE, SMALL]), where=CONFIGURATIONS
 )
-def test_kernels_by_dice(seed: int, sizes: Sizes, where: Configuration) -> None:
+def test_random_kernels(seed: int, sizes: Sizes, where: Configuration) -> None:
     """Hypothesis prefers simple kernels; dice do not, but what they make does not shrink."""
-    dice = random.Random(seed)
-    check(make(dice.randrange, sizes=sizes), where)
+    generator = random.Random(seed)
+    check(make(generator.randrange, sizes=sizes), where)
 
 
 @EXAMPLES
 @given(
     loop=LOOPS,
-    rounds=st.integers(0, ROUNDS),
+    iterations=st.integers(0, ITERATIONS),
     where=CONFIGURATIONS,
 )
-def test_loops_of_products(loop: Loop, rounds: int, where: Configuration) -> None:
+def test_loops_of_dots(loop: Loop, iterations: int, where: Configuration) -> None:
     results = []
     for target in ("interp", f"interp:{where.machine}"):
         options = {"num_warps": where.num_warps, "num_stages": where.num_stages}
         compiled = tile.compile(varied, SIGNATURE, loop.constants(), options, target)
-        values = arguments(rounds)
+        values = arguments(iterations)
         with config.scope(interp_races=True):
             backends.get("interp").load(compiled.artifact).launch((1, 1, 1), values)
         results.append(values)
-    for found, wanted in zip(*results, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for actual, wanted in zip(*results, strict=True):
+        np.testing.assert_array_equal(actual, wanted)

@@ -31,7 +31,7 @@ class Visible:
     """The values that a block may use, by type, and how many elements lie behind a pointer."""
 
     values: dict[Type, list[Value]] = field(default_factory=dict)
-    room: dict[Value, int] = field(default_factory=dict)  # pointers to read from
+    extents: dict[Value, int] = field(default_factory=dict)  # pointers to read from
     own: list[tuple[Value, Scalar]] = field(default_factory=list)  # a program's own region
 
 
@@ -89,13 +89,13 @@ class Writer:
         self.scopes[-1].values.setdefault(value.type, []).append(value)
         return value
 
-    def known(self, ty: Type) -> list[Value]:
+    def values_of(self, ty: Type) -> list[Value]:
         return [v for scope in self.scopes for v in scope.values.get(ty, ())]
 
     def readable(self, pointee: Scalar) -> list[tuple[Value, int]]:
         """Scalar pointers with the elements that lie behind them."""
         wanted = Pointer(pointee)
-        return [(v, n) for s in self.scopes for v, n in s.room.items() if v.type == wanted]
+        return [(v, n) for s in self.scopes for v, n in s.extents.items() if v.type == wanted]
 
     def owned(self) -> list[tuple[Value, Scalar]]:
         return [pair for scope in self.scopes for pair in scope.own]
@@ -117,11 +117,11 @@ class Writer:
 
     def value(self, ty: Type, depth: int = 2) -> Value:
         """A value of a type: one that is there, or a new one out of at most `depth` operations."""
-        known = self.known(ty)
-        if known and not self.chance(2):
-            return known[-1 - self.pick(len(known))]
+        values_of = self.values_of(ty)
+        if values_of and not self.chance(2):
+            return values_of[-1 - self.pick(len(values_of))]
         if depth <= 0 or self.lines > BUDGET:
-            return known[-1] if known else self.makers[0][1](self, ty, 0)
+            return values_of[-1] if values_of else self.makers[0][1](self, ty, 0)
         makers = [m for applies, m in self.makers if applies(self, ty)]
         made: Value = self.choose(makers)(self, ty, depth - 1)
         assert made.type == ty, f"made {made.type} instead of {ty}"

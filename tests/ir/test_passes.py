@@ -242,9 +242,9 @@ def test_timings_are_printed(module: Module, capsys: pytest.CaptureFixture[str])
 def test_every_pass_has_a_file_of_its_name_and_shows_what_it_does() -> None:
     printing = "print_analysis"
     for defn in PASSES:
-        home = defn.run.__module__
-        if home.startswith("tile.transforms"):
-            file = home.rpartition(".")[2]
+        directory = defn.run.__module__
+        if directory.startswith("tile.transforms"):
+            file = directory.rpartition(".")[2]
             assert file in (defn.name.replace("-", "_"), printing)
             assert "  " in defn.doc, f"{defn.name} shows no IR before and after"
 
@@ -254,7 +254,7 @@ def test_the_pipeline_is_made_of_declared_passes() -> None:
     assert all(PASSES[item.defn.name] is item.defn for item in pass_pipeline.TILE)
 
 
-def test_patterns_that_undo_each_other_are_found(module: Module) -> None:
+def test_patterns_that_undo_each_other_are_detected(module: Module) -> None:
     patterns = PatternSet()
 
     @patterns.pattern(arith.add)

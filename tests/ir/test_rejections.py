@@ -109,7 +109,7 @@ def near(site: Site, refused: set[Site]) -> bool:
     return any((site[0], site[1] + offset) in refused for offset in range(4))
 
 
-def test_guards_are_found() -> None:
+def test_guards_are_detected() -> None:
     messages = {message for _, message in sites()}
     assert len(messages) > 50
     assert any("arange counts up" in message for message in messages)

@@ -997,7 +997,7 @@ def test_cutting_to_tf32() -> None:
         ("bf16x6", 0.0, 2.0**-21),
     ],
 )
-def test_precision_of_f32_products(precision: str, low: float, high: float) -> None:
+def test_precision_of_f32_dots(precision: str, low: float, high: float) -> None:
     """The error relative to the sum of magnitudes lies where the emulated format puts it."""
     rng = np.random.default_rng(10)
     a = rng.standard_normal((2, 16, 32)).astype(np.float32)

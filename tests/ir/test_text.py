@@ -289,7 +289,7 @@ def test_an_operation_without_location_has_its_place_in_the_text() -> None:
     assert module["f"].loc == Loc("f.tile", 1, 0, 4)
 
 
-def test_functions_keep_what_is_known_of_them() -> None:
+def test_functions_keep_their_attributes() -> None:
     text = (
         "func noinline @f(%x: ptr<f32> {divisible = 16}, %n: i32) -> (i32, ptr<f32>) {\n"
         "  return %n, %x\n"

@@ -21,9 +21,9 @@ class Sketch:
     """Parameters `a`, `b`, ... of the types given (as IR text), and a builder behind them."""
 
     def __init__(self, *types: str | Type) -> None:
-        known = [parse_type(ty) if isinstance(ty, str) else ty for ty in types]
-        names = [chr(ord("a") + i) for i in range(len(known))]
-        self.function = Function("test", known, names)
+        parsed = [parse_type(ty) if isinstance(ty, str) else ty for ty in types]
+        names = [chr(ord("a") + i) for i in range(len(parsed))]
+        self.function = Function("test", parsed, names)
         self.build = Builder(self.function.body)
         self.args = [Tensor(value) for value in self.function.args]
 

@@ -127,9 +127,9 @@ def test_the_first_argument_is_what_was_read_before(reverse: bool) -> None:
         return a
 
     (a,) = sketch.args
-    kept = tl.associative_scan.emit(sketch.build, a, 0, later, reverse)
+    scanned = tl.associative_scan.emit(sketch.build, a, 0, later, reverse)
     first = tl.associative_scan.emit(sketch.build, a, 0, earlier, reverse)
-    own, end = sketch.run((kept, first), x)
+    own, end = sketch.run((scanned, first), x)
     np.testing.assert_array_equal(own, x)
     np.testing.assert_array_equal(end, np.full(8, 7 if reverse else 0))
 

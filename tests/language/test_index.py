@@ -153,11 +153,11 @@ def test_histogram_counts_tiles_of_any_rank(element: str) -> None:
     build = sketch.build
     every, some = tl.histogram.emit(build, a, 16), tl.histogram.emit(build, a, 16, m)
     none = tl.histogram.emit(build, a, 16, mask=False)
-    given = x.astype(semantics.numpy_dtype(SCALARS[element]))
-    counts, masked, nothing = sketch.run((every, some, none), given, mask)
+    source = x.astype(semantics.numpy_dtype(SCALARS[element]))
+    counts, masked, nothing = sketch.run((every, some, none), source, mask)
     np.testing.assert_array_equal(counts, np.bincount(x[x < 16], minlength=16))
-    kept = x[np.broadcast_to(mask, x.shape)]
-    np.testing.assert_array_equal(masked, np.bincount(kept[kept < 16], minlength=16))
+    selected = x[np.broadcast_to(mask, x.shape)]
+    np.testing.assert_array_equal(masked, np.bincount(selected[selected < 16], minlength=16))
     np.testing.assert_array_equal(nothing, np.zeros(16, np.int32))
     assert counts.dtype == np.int32
 

@@ -122,7 +122,7 @@ def test_a_value_has_no_truth_while_it_is_compiled() -> None:
     assert repr(x) == "<value of type i32>"
 
 
-def test_what_is_known_at_compile_time() -> None:
+def test_compile_time_values() -> None:
     sketch = Sketch("i32")
     build = sketch.build
     assert constant_value(tl.to_tensor.emit(build, 5)) == 5
@@ -366,8 +366,8 @@ def test_what_functions_of_python_refuse(
     function: Any, args: tuple[str, ...], message: str
 ) -> None:
     sketch = Sketch("i32")
-    known = {"n": sketch.args[0], "'x'": "x"}
-    values = [known[a] for a in args]
+    names = {"n": sketch.args[0], "'x'": "x"}
+    values = [names[a] for a in args]
     if function is builtins.max:
         values = [tuple(values)]
     with pytest.raises(CompilationError) as caught:

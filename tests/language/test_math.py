@@ -32,7 +32,7 @@ def test_a_function_of_one_real_number_is_one_operation(name: str, ty: str) -> N
 
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("element", ["f16", "bf16", "f8e5m2", "i32", "i1"])
-def test_other_types_are_told_which_cast_is_missing(name: str, element: str) -> None:
+def test_errors_for_other_types_name_the_missing_cast(name: str, element: str) -> None:
     sketch = Sketch(f"tile<4x{element}>")
     with pytest.raises(CompilationError) as caught:
         getattr(tl, name).emit(sketch.build, *sketch.args)
@@ -154,8 +154,8 @@ def test_where_chooses() -> None:
 def test_the_types_of_extrema(left: Any, right: Any, expected: str) -> None:
     types = [x for x in (left, right) if isinstance(x, str)]
     sketch = Sketch(*types)
-    given_types = iter(sketch.args)
-    operands = [next(given_types) if isinstance(x, str) else x for x in (left, right)]
+    argument_types = iter(sketch.args)
+    operands = [next(argument_types) if isinstance(x, str) else x for x in (left, right)]
     for function in (tl.minimum, tl.maximum):
         assert str(function.emit(sketch.build, *operands).type) == expected
     sketch.end()
@@ -264,7 +264,7 @@ def test_cdiv() -> None:
 
 @pytest.mark.parametrize(("rows", "columns", "group"), [(4, 4, 2), (5, 3, 2), (3, 4, 4), (7, 2, 3)])
 def test_swizzle2d_goes_down_the_columns_of_each_group(rows: int, columns: int, group: int) -> None:
-    places = [
+    locations = [
         (i, j)
         for first in range(0, rows, group)
         for j in range(columns)
@@ -274,6 +274,6 @@ def test_swizzle2d_goes_down_the_columns_of_each_group(rows: int, columns: int, 
     sketch.end(*tl.swizzle2d.emit(sketch.build, *sketch.args, rows, columns, group))
     from tests.evaluate import evaluate
 
-    for linear, place in enumerate(places):
+    for linear, place in enumerate(locations):
         actual = evaluate(sketch.function, np.int32(linear // columns), np.int32(linear % columns))
         assert tuple(map(int, actual)) == place

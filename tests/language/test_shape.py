@@ -210,7 +210,7 @@ def test_what_creation_refuses(function: Any, args: tuple[Any, ...], message: st
     assert caught.value.message.startswith(message)
 
 
-def test_a_shape_must_be_known_at_compile_time() -> None:
+def test_a_shape_must_be_constant_at_compile_time() -> None:
     sketch = Sketch("i32", "tile<4xf32>")
     n, x = sketch.args
     expected = (

@@ -94,11 +94,13 @@ class Browser:
 
     def outside(self) -> list[str]:
         """Return the elements that do not fit the window's width."""
-        found: list[str] = self.script(OUTSIDE)
+        problems: list[str] = self.script(OUTSIDE)
         width, window = self.script(
             "return [document.documentElement.scrollWidth, window.innerWidth]"
         )
-        return found if width <= window else [*found, f"the page is {width} wide, of {window}"]
+        return (
+            problems if width <= window else [*problems, f"the page is {width} wide, of {window}"]
+        )
 
     def screenshot(self, path: Path, width: int, height: int) -> None:
         """A picture of the page from its top on."""

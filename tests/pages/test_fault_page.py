@@ -51,7 +51,7 @@ def test_a_path_that_cannot_be_written_loses_nothing(report: Report, tmp_path: P
     assert report.html(tmp_path / "r.html").stat().st_size > 10_000
 
 
-def test_a_report_that_was_kept_is_drawn_later(report: Report) -> None:
+def test_a_saved_report_is_drawn_later(report: Report) -> None:
     assert faults_page(json.loads(report.to_json(indent=1))) == report.to_html()
 
 
@@ -65,15 +65,15 @@ def test_sources_that_cannot_be_read_are_left_out(report: Report) -> None:
 @pytest.mark.parametrize("check", list(Check))
 def test_faults_of_every_kind(check: Check) -> None:
     """All planted bugs of a kind make a page; each has its style."""
-    with tile.sanitize(collect=True) as found:
+    with tile.sanitize(collect=True) as faulty:
         for case in CASES.values():
             if case.kind == check:
                 case.launch(True)
-    page = found.to_html()
-    assert page.count('<section class="fault') == len(found.groups)
+    page = faulty.to_html()
+    assert page.count('<section class="fault') == len(faulty.groups)
     assert f'<section class="fault {check}"' in page
     assert f".{check} {{ --kind" in page
-    assert len(page) < 200_000 * len(found.groups)
+    assert len(page) < 200_000 * len(faulty.groups)
 
 
 def test_an_empty_report_says_what_was_checked() -> None:
@@ -100,18 +100,18 @@ def test_the_end_of_an_array_is_a_line(report: Report) -> None:
     assert page.count('<rect class="outside"') > 0
 
 
-def test_very_many_places_are_counted(report: Report) -> None:
-    kept = report.as_dict()
-    kept["groups"] = kept["groups"] * 30
-    page = faults_page(json.loads(json.dumps(kept)))
+def test_very_many_addresses_are_counted(report: Report) -> None:
+    saved = report.as_dict()
+    saved["groups"] = saved["groups"] * 30
+    page = faults_page(json.loads(json.dumps(saved)))
     assert page.count('<section class="fault') == MAX_SECTIONS
-    assert f"{len(kept['groups']) - MAX_SECTIONS} more places" in page
+    assert f"{len(saved['groups']) - MAX_SECTIONS} more places" in page
 
 
 def test_who_waits_is_drawn() -> None:
-    with tile.sanitize("none", collect=True) as found:
+    with tile.sanitize("none", collect=True) as faulty:
         CASES["barrier_of_too_many"].launch(True)
-    (group,) = found.groups
+    (group,) = faulty.groups
     (heat,) = group.extents.grids.values()
     waiting = int(group.faults[0].message.split(" of ")[0])
     assert heat.counts.sum() == waiting > 1
@@ -122,19 +122,19 @@ class Links(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.urls: list[str] = []
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [v or "" for name, v in attrs if name in ("src", "href", "action", "srcset")]
+        self.urls += [v or "" for name, v in attrs if name in ("src", "href", "action", "srcset")]
 
 
-def test_a_page_needs_nothing_beside_itself(report: Report) -> None:
+def test_a_page_needs_no_other_files(report: Report) -> None:
     text = report.to_html()
     links = Links()
     links.feed(text)
-    assert links.found
-    assert all(link.startswith(("#", "data:")) for link in links.found)
+    assert links.urls
+    assert all(link.startswith(("#", "data:")) for link in links.urls)
     assert "@import" not in text
     assert "http" not in text.replace('http-equiv="Content-Security-Policy"', "")
     assert "default-src 'none'" in text

@@ -27,7 +27,7 @@ def opened(report: Report, page: Path, browser: Browser) -> Browser:
     return browser
 
 
-def test_marked_lines_are_those_of_the_faults(opened: Browser, report: Report) -> None:
+def test_highlighted_lines_are_those_of_the_faults(opened: Browser, report: Report) -> None:
     wanted: dict[str, set[str]] = {}
     for group in report.groups:
         assert group.loc is not None
@@ -42,8 +42,8 @@ def test_marked_lines_are_those_of_the_faults(opened: Browser, report: Report) -
         if faults:
             seen[row.get_attribute("data-line")] = faults
     assert seen == wanted
-    told = opened.texts("section > .scroll .source tr.marked code")
-    assert any("the columns are not masked" in line for line in told)
+    highlighted = opened.texts("section > .scroll .source tr.marked code")
+    assert any("the columns are not masked" in line for line in highlighted)
 
 
 def test_chips_lead_to_their_faults(opened: Browser, report: Report) -> None:
@@ -118,7 +118,7 @@ def test_light_and_dark(report: Report, page: Path, browser: Browser) -> None:
     assert len(set(colours)) == 2
 
 
-def test_readers_of_screens_are_served(opened: Browser) -> None:
+def test_screen_readers_get_tables(opened: Browser) -> None:
     assert len(opened.all("h1")) == 1
     levels = opened.script(
         "return [...document.querySelectorAll('h1,h2,h3,h4')].map(h => Number(h.tagName[1]))"

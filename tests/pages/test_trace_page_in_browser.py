@@ -27,7 +27,7 @@ def opened(trace: Trace, page: Path, browser: Browser) -> Browser:
     return browser
 
 
-def test_marked_lines_are_those_that_reach_memory(opened: Browser, trace: Trace) -> None:
+def test_highlighted_lines_are_those_that_reach_memory(opened: Browser, trace: Trace) -> None:
     wanted = {
         str(site.loc.line): site.verb
         for use in trace.kernels

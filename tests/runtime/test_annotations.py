@@ -11,7 +11,7 @@ import tile
 import tile.language as tl
 from tests import needs
 from tests.runtime.fake_torch import Tensor, aligned
-from tests.runtime.test_repeat import Noting, noting  # noqa: F401 - a fixture
+from tests.runtime.test_fast_path import Noting, noting  # noqa: F401 - a fixture
 from tile.config import config
 from tile.errors import ArgumentError, ArgumentTypeError, CompilationError
 from tile.runtime.annotations import annotated_type

@@ -326,10 +326,10 @@ def test_views_of_any_strides_are_put_back(step, dtype, transpose):
     untouched = base.copy()
     view = base[::step, ::2]
     view = view.T if transpose else view
-    kept = Snapshot()
-    kept.save("view", view)
+    saved = Snapshot()
+    saved.save("view", view)
     view[...] = 1
-    kept.restore()
+    saved.restore()
     np.testing.assert_array_equal(base, untouched)
     fill_zero("view", view)
     assert not view.any()
@@ -406,12 +406,12 @@ def test_arrays_in_tuples_and_behind_pointers_are_put_back():
     tuner = tuned(kernel, key=(), do_bench=lambda run, quantiles: run() or 1.0)
     tuner[(1,)]((arrays[0], 3), pointers)
     assert [array.tolist() for array in arrays] == [[1, 1]] * 3
-    kept = Snapshot()
-    kept.save("pointers", pointer_array(arrays[1:]))
+    saved = Snapshot()
+    saved.save("pointers", pointer_array(arrays[1:]))
     fill_zero("pointers", pointers)
     assert not arrays[2].any()
     assert bytes(pointers) == addresses[8:] * 2  # as the kernel left them
-    kept.restore()
+    saved.restore()
     assert [array.tolist() for array in arrays] == [[1, 1]] * 3
 
 
@@ -787,7 +787,7 @@ def test_the_hook_after_tuning_is_named(kernel):
     assert x.tolist() == [1] * 4
 
 
-def test_a_post_hook_may_raise_what_it_is_given(kernel):
+def test_a_post_hook_may_raise_its_argument(kernel):
     def post(arguments, exception):
         if exception is not None:
             raise exception
@@ -972,7 +972,7 @@ def test_damaged_results_are_measured_anew(tmp_path, damage):
     assert file.read_text() == good
 
 
-def test_failures_are_kept_on_disk_as_never(tmp_path, kernel):
+def test_failures_are_stored_on_disk_as_infinite_times(tmp_path, kernel):
     kernel.refuses = {32: BackendError("no room")}
     tuned(kernel, cache_results=tmp_path)[(1,)](np.ones(4), 4)
     other = FakeKernel(scale, writes=["x"])

@@ -228,7 +228,7 @@ def test_a_descriptor_of_a_read_only_array_is_not_written() -> None:
         scale[1,](described(X, 16, 16), described(y, 16, 16), 2)
 
 
-def test_a_kernel_that_takes_arrays_is_told_of_a_descriptor() -> None:
+def test_a_descriptor_for_an_array_parameter_is_refused() -> None:
     @tile.jit
     def copy(x, y):
         tl.store(y, tl.load(x))

@@ -59,14 +59,14 @@ def test_overlaps_stay_overlaps(arrays: list[np.ndarray], data) -> None:
         return
     element = tuple(data.draw(st.integers(0, extent - 1)) for extent in arrays[chosen].shape)
     memory = root(arrays[chosen])
-    kept = memory.copy()
+    saved = memory.copy()
     arrays[chosen][element] = 77
     hosts[chosen][element] = 77
     try:
         for array, host in zip(arrays, hosts, strict=True):
             np.testing.assert_array_equal(host, array)
     finally:
-        memory[...] = kept
+        memory[...] = saved
 
 
 def root(array: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ def root(array: np.ndarray) -> np.ndarray:
 @given(views().filter(lambda array: array.size))
 def test_putting_back_writes_the_array_and_nothing_else(array: np.ndarray) -> None:
     memory = root(array)
-    kept = memory.copy()
+    saved = memory.copy()
     expected = memory.copy()
     offset = array.__array_interface__["data"][0] - memory.ctypes.data
     np.ndarray(array.shape, array.dtype, expected, offset, array.strides)[...] = 99
@@ -89,4 +89,4 @@ def test_putting_back_writes_the_array_and_nothing_else(array: np.ndarray) -> No
         device.put(host)
         np.testing.assert_array_equal(memory, expected)
     finally:
-        memory[...] = kept
+        memory[...] = saved

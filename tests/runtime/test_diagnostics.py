@@ -13,7 +13,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tests.runtime.test_repeat import Noting, fresh, noting, three
+from tests.runtime.test_fast_path import Noting, new_launcher, noting, three
 from tile.errors import OutOfBoundsError, UnsupportedError
 from tile.runtime import launch_diagnostics
 from tile.tools.cli import main
@@ -35,7 +35,7 @@ def beyond(o_ptr):
 
 
 @pytest.fixture(autouse=True)
-def _fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _new_warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("TILE_BACKEND", "TILE_INTERP_LEVEL", "TILE_SANITIZE"):
         monkeypatch.delenv(name, raising=False)
     yield
@@ -139,7 +139,7 @@ def test_checks_that_threads_do_are_done() -> None:
 
 
 def test_repeated_launches_are_refused_too(noting: Noting, monkeypatch: Any) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     for _ in range(2):
         kernel[1,](*arrays, 100, BLOCK=32)
     assert len(noting.repeats) == 1

@@ -61,9 +61,9 @@ def test_a_folder_has_all_passes_of_a_kernel_in_order(tmp_path: Path) -> None:
     bare = [name.partition("-")[2] for name in names]
     assert bare[0] == "input" and "assign-layouts" in bare and "distribute" in bare
     assert bare.index("inline") < bare.index("assign-layouts")
-    told = (folder / "kernel.txt").read_text().splitlines()
-    assert told[0] == "scale(x_ptr: *fp32:16, B=8) for interp:generic"
-    assert told[1].startswith("Options(num_warps=4,") and "test_dump.py:" in told[2]
+    lines = (folder / "kernel.txt").read_text().splitlines()
+    assert lines[0] == "scale(x_ptr: *fp32:16, B=8) for interp:generic"
+    assert lines[1].startswith("Options(num_warps=4,") and "test_dump.py:" in lines[2]
 
 
 def test_each_specialization_has_a_folder(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_kernels_of_one_name_in_two_modules_have_their_own(
     with config.scope(dump=str(dumped)):
         compiled(mine_one.scale)
         compiled(mine_other.scale)
-    told = [(folder / "kernel.txt").read_text() for folder in folders(dumped)]
-    assert sorted("mine_one" in text for text in told) == [False, True]
+    lines = [(folder / "kernel.txt").read_text() for folder in folders(dumped)]
+    assert sorted("mine_one" in text for text in lines) == [False, True]
 
 
 def test_threads_that_compile_at_once_do_not_meet(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_unknown_passes_are_refused_with_those_there_are(target: str) -> None:
         compiled(target=target)
 
 
-def test_a_pass_that_a_backend_does_not_have_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pass_that_a_backend_lacks_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with config.scope(print_after=("distribute",)):
         compiled(target="interp:generic")
         assert capsys.readouterr().err.startswith("// after distribute")

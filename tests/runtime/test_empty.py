@@ -186,7 +186,7 @@ def test_bad_shapes_and_dtypes() -> None:
         tile.empty(8, "no dtype")
 
 
-def test_an_array_may_be_marked_as_never_written() -> None:
+def test_an_array_may_be_declared_uninitialized() -> None:
     x = np.ones(8, np.float32)
     marked = tile.uninitialized(x)
     assert not reads(marked) and reads(x)
@@ -200,6 +200,6 @@ def test_an_array_may_be_marked_as_never_written() -> None:
 @pytest.mark.parametrize(
     ("array", "error"), [([1.0], ArgumentTypeError), (np.zeros((4, 4)).T[1:], ArgumentValueError)]
 )
-def test_what_cannot_be_marked(array, error) -> None:
+def test_arrays_that_cannot_be_uninitialized(array, error) -> None:
     with pytest.raises(error, match=r"tile\.uninitialized takes a"):
         tile.uninitialized(array)

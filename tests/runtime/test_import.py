@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ["llvmlite", "cuda", "pyopencl", "torch", "matplotlib"]
 
 
-def fresh(code: str, folder: Path) -> object:
+def in_new_process(code: str, folder: Path) -> object:
     """Return what `code` prints as JSON in a new interpreter that keeps compiled modules in `folder`."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -37,7 +37,7 @@ def imported(tmp_path_factory) -> dict[str, Any]:
         "print(json.dumps([seconds, before, sorted(sys.modules)]))"
     )
     folder = tmp_path_factory.mktemp("bytecode")
-    runs = [fresh(code, folder) for _ in range(4)]
+    runs = [in_new_process(code, folder) for _ in range(4)]
     return {"seconds": min(run[0] for run in runs), "before": runs[0][1], "modules": runs[0][2]}
 
 

@@ -169,7 +169,7 @@ def test_scalars_arrive_as_they_were(value, dtype) -> None:
     np.testing.assert_array_equal(out, np.broadcast_to(np.asarray(expected, dtype), 4))
 
 
-def test_none_is_known_when_compiling() -> None:
+def test_none_is_constant_when_compiling() -> None:
     x, y, out = three(16)
     maybe_add[1,](x, None, out, BLOCK=16)
     np.testing.assert_array_equal(out, x)
@@ -203,13 +203,13 @@ def test_pointers_to_pointers() -> None:
 # -- specialisation and the cache
 
 
-def fresh():
+def new_kernel():
     """A kernel with an empty cache."""
     return tile.jit(add.fn)
 
 
 def test_what_selects_another_kernel() -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     x, y, out = three()
     first = kernel[4,](x, y, out, 100, BLOCK=32)
     assert kernel[2,](x, y, out, 99, BLOCK=32) is first
@@ -229,15 +229,15 @@ def test_what_selects_another_kernel() -> None:
 def test_clusters_change_nothing_here() -> None:
     """Tuned or asked for, on a grid that they fill or not."""
     x, y, out = three()
-    fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=4)
+    new_kernel()[4,](x, y, out, 100, BLOCK=32, num_ctas=4)
     wanted = out.copy()
     configs = [tile.Config({"BLOCK": 32}, num_ctas=size) for size in (1, 2)]
-    for kernel in (fresh(), tile.autotune(configs, key=["n"])(fresh())):
+    for kernel in (new_kernel(), tile.autotune(configs, key=["n"])(new_kernel())):
         out[:] = 0
         kernel[5,](x, y, out, 100, **({} if hasattr(kernel, "kernel") else {"BLOCK": 32}))
         np.testing.assert_array_equal(out, wanted)
     with pytest.raises(ArgumentValueError, match="num_ctas must be a power of two up to 16, not 3"):
-        fresh()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)
+        new_kernel()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)
 
 
 def test_do_not_specialize() -> None:
@@ -264,7 +264,7 @@ def test_an_exemption_for_no_parameter(option: str, name) -> None:
 
 
 def test_backends_have_kernels_of_their_own() -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     x, y, out = three()
     first = kernel[4,](x, y, out, 100, BLOCK=32)
     with tile.backend("interp"):
@@ -277,7 +277,7 @@ def test_backends_have_kernels_of_their_own() -> None:
 
 def test_the_compiled_kernel() -> None:
     x, y, out = three()
-    kernel = fresh()[4,](x, y, out, 100, BLOCK=32, num_stages=2)
+    kernel = new_kernel()[4,](x, y, out, 100, BLOCK=32, num_stages=2)
     assert kernel.name == "add"
     assert kernel.written == {"out_ptr"}
     assert kernel.constants == {"BLOCK": 32}
@@ -297,12 +297,12 @@ def test_a_name_of_its_own() -> None:
 
 def test_written_arguments_without_a_launch() -> None:
     x, y, out = three()
-    assert fresh().written_arguments(x, y, out, 100, BLOCK=32, num_warps=2) == {"out_ptr"}
+    assert new_kernel().written_arguments(x, y, out, 100, BLOCK=32, num_warps=2) == {"out_ptr"}
     assert not out.any()
 
 
 def test_warmup_takes_what_stands_for_arrays() -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     compiled = kernel.warmup(
         np.float32, tl.float32, tile.MockArray("fp32"), 100, grid=(1,), BLOCK=32
     )
@@ -322,7 +322,7 @@ def test_a_launch_takes_nothing_that_stands_for_an_array() -> None:
 
 
 def test_hooks_run_before_a_launch_and_after_its_checks() -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     calls = []
     kernel.add_pre_run_hook(lambda *args, **kwargs: calls.append((len(args), kwargs)))
     x, y, out = three()

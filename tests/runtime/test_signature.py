@@ -41,16 +41,16 @@ def test_reads_types(text: str, expected: ParameterType) -> None:
 def test_prints_what_it_reads(ty, divisible) -> None:
     if divisible > 1 and not isinstance(ty, Pointer) and ty not in INTEGERS:
         divisible = 1
-    known = ParameterType(ty, divisible)
-    assert parse_signature_type(str(known)) == known
+    specialized = ParameterType(ty, divisible)
+    assert parse_signature_type(str(specialized)) == specialized
     assert parse_type(spell_type(ty)) == ty
 
 
 @given(st.sampled_from(INTEGERS))
 def test_prints_ones(ty) -> None:
-    known = ParameterType(ty, one=True)
-    assert str(known) == f"{ty.alias}:1"
-    assert parse_signature_type(str(known)) == known
+    specialized = ParameterType(ty, one=True)
+    assert str(specialized) == f"{ty.alias}:1"
+    assert parse_signature_type(str(specialized)) == specialized
 
 
 def test_every_synonym_names_a_type_of_its_own_width() -> None:

@@ -152,7 +152,7 @@ def test_a_failure_of_the_package_keeps_all_frames(monkeypatch: pytest.MonkeyPat
     assert "jit.py" in files(caught.value)
 
 
-def test_what_the_user_was_handling_is_told() -> None:
+def test_the_handled_exception_is_printed() -> None:
     def handles() -> None:
         try:
             {}["key"]

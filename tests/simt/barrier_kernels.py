@@ -64,8 +64,8 @@ def typed(text: str) -> str:
     """IR text with short names for the types of this file, each behind a `$`."""
     for short, ty in TYPES.items():
         for stages in (2, 3, 4):
-            ring = ty.replace(">", f", stages = {stages}>")
-            text = text.replace(f"${short}{stages}", ring)
+            multi_buffer = ty.replace(">", f", stages = {stages}>")
+            text = text.replace(f"${short}{stages}", multi_buffer)
         text = text.replace(f"${short}", ty)
     return text
 
@@ -334,7 +334,7 @@ kernel(
 )
 
 
-def ring(stages: int, surely: bool = False) -> str:
+def multi_buffer(stages: int, surely: bool = False) -> str:
     """A loop that copies ahead, as pipeline-loops makes it."""
     ahead = max(1, stages - 1)
     ty = f"shared<8x8xf32, #square{f', stages = {stages}' if stages > 1 else ''}>"
@@ -363,13 +363,13 @@ def ring(stages: int, surely: bool = False) -> str:
     """
 
 
-kernel("ring of 1", ring(1) + "store %q, %r", 0, 2)
-kernel("ring of 2", ring(2) + "store %q, %r", 0, 1)
-kernel("ring of 3", ring(3) + "store %q, %r", 0, 1)
-kernel("ring of 4", ring(4) + "store %q, %r", 0, 1)
+kernel("ring of 1", multi_buffer(1) + "store %q, %r", 0, 2)
+kernel("ring of 2", multi_buffer(2) + "store %q, %r", 0, 1)
+kernel("ring of 3", multi_buffer(3) + "store %q, %r", 0, 1)
+kernel("ring of 4", multi_buffer(4) + "store %q, %r", 0, 1)
 kernel(
     "ring of 3, and a conversion in its place",
-    ring(3)
+    multi_buffer(3)
     + """
     %k = local_alloc : $M
     local_store %k, %r
@@ -385,7 +385,7 @@ kernel(
     %o = const {{value = 0.0}} : $C
     %two = const {{value = 2}} : i32
     %e = for %j = %zero to %two step %one iter(%sum = %o) : $C {{
-      {ring(3)}
+      {multi_buffer(3)}
       %more = add %sum, %r : $C
       yield %more
     }}

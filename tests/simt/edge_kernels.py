@@ -136,7 +136,7 @@ def loads_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
 
 
 @tile.jit
-def products_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
+def dots_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
     """What the outer loop loaded is a factor before the inner loop, in it, and after it."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
@@ -228,7 +228,7 @@ def moved_in_place(x_ptr, y_ptr, N: tl.constexpr):
 
 
 @tile.jit(noinline=True)
-def products_of(a_ptr, b_ptr, c_ptr, n, N: tl.constexpr):
+def dots_of(a_ptr, b_ptr, c_ptr, n, N: tl.constexpr):
     """Each product is stored, perhaps where the next round finds a factor."""
     at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     for k in range(n):
@@ -240,7 +240,7 @@ def products_of(a_ptr, b_ptr, c_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def powers_in_place(a_ptr, b_ptr, n, N: tl.constexpr):
-    products_of(a_ptr, b_ptr, a_ptr, n, N)
+    dots_of(a_ptr, b_ptr, a_ptr, n, N)
 
 
 @tile.jit
@@ -283,7 +283,7 @@ def counters_at_the_end(x_ptr, y_ptr, first, last, step, N: tl.constexpr):
 
 
 @tile.jit
-def masked_by_the_round(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, B: tl.constexpr):
+def masked_by_the_iteration(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, B: tl.constexpr):
     """The last round has fewer elements, and the array ends there."""
     i, k = tl.arange(0, M), tl.arange(0, B)
     total = tl.zeros((M, M), dtype=tl.float32)
@@ -296,7 +296,7 @@ def masked_by_the_round(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, B: tl.constexpr
 
 
 @tile.jit
-def while_of_products(x_ptr, y_ptr, n, N: tl.constexpr):
+def while_of_dots(x_ptr, y_ptr, n, N: tl.constexpr):
     """A loop that is not counted, around one that is."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
@@ -346,7 +346,7 @@ def rotated(x_ptr, y_ptr, n, N: tl.constexpr):
 
 
 @tile.jit
-def product_of(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
+def dot_of(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
     i, k = tl.arange(0, M), tl.arange(0, K)
     total = tl.zeros((M, M), dtype=tl.float32)
     for step in range(n):
@@ -676,7 +676,7 @@ def shared_by_rank(x_ptr, y_ptr, A: tl.constexpr, B: tl.constexpr, C: tl.constex
     tl.store(y_ptr + 2 * A * B * C + at, tl.cumsum(x, axis=0) * tl.max(x))
 
 
-def product(
+def dot_case(
     dtype: Any, result: Any, sizes: tuple[int, int, int, int], precision: str = "ieee"
 ) -> Kernel:
     """A product of factors of one type; numbers are such that all sums are exact."""
@@ -726,7 +726,7 @@ EDGES: dict[str, Kernel] = {
             ],
             N=32,
         )
-        for function in (loads_around_loops, products_around_loops, sums_in_inner_loops)
+        for function in (loads_around_loops, dots_around_loops, sums_in_inner_loops)
         for count in (0, 1, 3)
     },
     "while_with_barriers": kernel(
@@ -776,7 +776,7 @@ EDGES: dict[str, Kernel] = {
     },
     **{
         f"masked_by_the_round_{inner}": kernel(
-            masked_by_the_round,
+            masked_by_the_iteration,
             lambda inner=inner: [
                 ramp(32, inner, dtype=np.float16),
                 ramp(inner, 32, dtype=np.float16),
@@ -788,8 +788,8 @@ EDGES: dict[str, Kernel] = {
         )
         for inner in (5, 16, 40, 56)
     },
-    "while_of_products": kernel(
-        while_of_products,
+    "while_of_dots": kernel(
+        while_of_dots,
         lambda: [ramp(3, 32, 32, dtype=np.float16), zeros(32, 32), *i32(3)],
         N=32,
     ),
@@ -896,19 +896,19 @@ EDGES: dict[str, Kernel] = {
         f"few_elements_{n}": kernel(few_elements, lambda n=n: [ramp(n), zeros(3 * n + n * n)], N=n)
         for n in (2, 8)
     },
-    "dots_batched": product(np.float16, np.float32, (4, 16, 32, 32)),
-    "dots_batched_f32": product(np.float32, np.float32, (2, 32, 16, 16)),
-    "dots_f16": product(np.float16, np.float16, (0, 64, 32, 32)),
-    "dots_bf16": product(BF16, np.float32, (0, 32, 64, 64)),
-    "dots_tf32": product(np.float32, np.float32, (0, 32, 32, 64), "tf32"),
-    "dots_tf32x3": product(np.float32, np.float32, (0, 32, 32, 32), "tf32x3"),
-    "dots_i8": product(np.int8, np.int32, (0, 32, 64, 32)),
-    "dots_u8": product(np.uint8, np.int32, (0, 32, 32, 32)),
-    "dots_e4m3": product(E4M3, np.float32, (0, 32, 64, 32)),
-    "dots_e5m2": product(E5M2, np.float32, (0, 64, 32, 16)),
-    "dots_f64": product(np.float64, np.float64, (0, 16, 32, 32)),
-    "dots_small": product(np.float16, np.float32, (0, 2, 4, 8)),
-    "dots_thin": product(np.float16, np.float32, (0, 16, 256, 1)),
+    "dots_batched": dot_case(np.float16, np.float32, (4, 16, 32, 32)),
+    "dots_batched_f32": dot_case(np.float32, np.float32, (2, 32, 16, 16)),
+    "dots_f16": dot_case(np.float16, np.float16, (0, 64, 32, 32)),
+    "dots_bf16": dot_case(BF16, np.float32, (0, 32, 64, 64)),
+    "dots_tf32": dot_case(np.float32, np.float32, (0, 32, 32, 64), "tf32"),
+    "dots_tf32x3": dot_case(np.float32, np.float32, (0, 32, 32, 32), "tf32x3"),
+    "dots_i8": dot_case(np.int8, np.int32, (0, 32, 64, 32)),
+    "dots_u8": dot_case(np.uint8, np.int32, (0, 32, 32, 32)),
+    "dots_e4m3": dot_case(E4M3, np.float32, (0, 32, 64, 32)),
+    "dots_e5m2": dot_case(E5M2, np.float32, (0, 64, 32, 16)),
+    "dots_f64": dot_case(np.float64, np.float64, (0, 16, 32, 32)),
+    "dots_small": dot_case(np.float16, np.float32, (0, 2, 4, 8)),
+    "dots_thin": dot_case(np.float16, np.float32, (0, 16, 256, 1)),
     "chained_dots": kernel(
         chained_dots,
         lambda: [

@@ -83,7 +83,7 @@ def matmul(
 
 
 @tile.jit
-def matmul_boxes(
+def matmul_blocks(
     a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
@@ -98,7 +98,7 @@ def matmul_boxes(
 
 
 @tile.jit
-def attention_boxes(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.constexpr):
+def attention_blocks(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.constexpr):
     """As below, with descriptors: factors that change from product to product."""
     q = tl.make_tensor_descriptor(q_ptr, [context, D], [D, 1], [N, D])
     keys = tl.make_tensor_descriptor(k_ptr, [context, D], [D, 1], [N, D])
@@ -253,11 +253,11 @@ def norm(x_ptr, weight_ptr, y_ptr, columns, N: tl.constexpr):
 
 
 @tile.jit
-def adding(x_ptr, sums_ptr, halves_ptr, N: tl.constexpr):
+def adding(x_ptr, sums_ptr, f16_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.flip(tl.load(x_ptr + tl.program_id(0) * N + i), 0)
     tl.atomic_add(sums_ptr + i, x.to(tl.float32), sem="relaxed")
-    tl.atomic_add(halves_ptr + i, x.to(tl.float16), mask=i < N - 16)
+    tl.atomic_add(f16_ptr + i, x.to(tl.float16), mask=i < N - 16)
 
 
 @tile.jit
@@ -377,8 +377,8 @@ KERNELS: dict[str, Kernel] = {
     "matmul_i8": _matmul(
         np.int8, "i8", 128, 64, 192, (64, 64, 64), (np.int32, "i32"), {"SUMS": tl.int32}
     ),
-    "matmul_boxes": _matmul(
-        np.float16, "fp16", 128, 64, 144, (64, 64, 32), (np.float16, "fp16"), function=matmul_boxes
+    "matmul_blocks": _matmul(
+        np.float16, "fp16", 128, 64, 144, (64, 64, 32), (np.float16, "fp16"), function=matmul_blocks
     ),
     "softmax": _two(softmax, (3, 1000), (3, 1000), {"N": 1024}, grid=3, rtol=1e-5, extra=(1000,)),
     "row_sums": _two(row_sums, (3, 2, 1024), (2,), {"M": 2, "N": 1024}, rtol=1e-4),
@@ -412,7 +412,7 @@ KERNELS: dict[str, Kernel] = {
         lambda: [np.zeros(1, np.int32), np.zeros((4, 256), np.int32)],
     ),
     "attention": _attention(attention),
-    "attention_boxes": _attention(attention_boxes, 256, 16),
+    "attention_blocks": _attention(attention_blocks, 256, 16),
     "gradient": Kernel(
         gradient,
         {
@@ -450,7 +450,7 @@ KERNELS: dict[str, Kernel] = {
     ),
     "adding": Kernel(
         adding,
-        {"x_ptr": "*i32:16", "sums_ptr": "*fp32:16", "halves_ptr": "*fp16:16"},
+        {"x_ptr": "*i32:16", "sums_ptr": "*fp32:16", "f16_ptr": "*fp16:16"},
         {"N": 1024},
         (3, 1, 1),
         lambda: [

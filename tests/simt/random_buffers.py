@@ -28,12 +28,12 @@ class Scope:
     """What a block can use."""
 
     buffers: list[Value] = field(default_factory=list)
-    rings: list[Value] = field(default_factory=list)
+    multi_buffers: list[Value] = field(default_factory=list)
     tiles: list[Value] = field(default_factory=list)
-    turns: list[Value] = field(default_factory=list)
+    iterations: list[Value] = field(default_factory=list)
 
     def inner(self) -> Scope:
-        return Scope([*self.buffers], [*self.rings], [*self.tiles], [*self.turns])
+        return Scope([*self.buffers], [*self.multi_buffers], [*self.tiles], [*self.iterations])
 
 
 class Writer:
@@ -56,7 +56,7 @@ class Writer:
     def module(self) -> Module:
         self.zero = self.build.constant(0, I32)
         self.one = self.build.constant(1, I32)
-        scope = Scope(turns=[self.zero])
+        scope = Scope(iterations=[self.zero])
         for layout in HELD:
             number = self.random.random()
             scope.tiles.append(self.build.constant(number, Tile((8, 8), F32, layout)))  # type: ignore[arg-type]
@@ -76,11 +76,14 @@ class Writer:
 
     def buffer(self, scope: Scope) -> Value | None:
         """A buffer or a slot of a ring; None if there is none."""
-        if scope.rings and (not scope.buffers or self.random.random() < 0.5):
-            ring = self.random.choice(scope.rings)
-            turn = self.random.choice(scope.turns)
+        if scope.multi_buffers and (not scope.buffers or self.random.random() < 0.5):
+            multi_buffer = self.random.choice(scope.multi_buffers)
+            iteration = self.random.choice(scope.iterations)
             return self.build(
-                ops.shared.local_subview, ring, turn, stage_offset=self.random.randint(0, 2)
+                ops.shared.local_subview,
+                multi_buffer,
+                iteration,
+                stage_offset=self.random.randint(0, 2),
             )
         return self.random.choice(scope.buffers) if scope.buffers else None
 
@@ -91,7 +94,7 @@ class Writer:
         stages = self.random.choice([1, 1, 2, 3])
         layout = LAYOUTS["square"]
         mem = self.build(ops.shared.local_alloc, result=Shared((8, 8), F32, layout, stages))  # type: ignore[arg-type]
-        (scope.rings if stages > 1 else scope.buffers).append(mem)
+        (scope.multi_buffers if stages > 1 else scope.buffers).append(mem)
         for stage in range(stages):  # nothing that is loaded later is undefined
             held = mem
             if stages > 1:
@@ -129,13 +132,13 @@ class Writer:
             self.build.op(memory.store, ptr, self.in_layout(scope, ptr.type.layout))  # type: ignore[union-attr]
 
     def loop(self, scope: Scope, depth: int) -> None:
-        carried = [self.random.choice(scope.tiles), self.random.choice(scope.turns)]
+        carried = [self.random.choice(scope.tiles), self.random.choice(scope.iterations)]
         body = Block([I32, *(v.type for v in carried)], ["i", "x", "turn"])
         upper = self.kernel.args[self.random.randrange(COUNTS)]
         with self.build.into(body):
             inner = scope.inner()
             inner.tiles.append(body.args[1])
-            inner.turns = [body.args[2]]
+            inner.iterations = [body.args[2]]
             self.statements(inner, 2, depth + 1)
             following = self.build(arith.add, body.args[2], self.one)
             last = [x for x in inner.tiles if x.type == carried[0].type][-1]
@@ -146,7 +149,7 @@ class Writer:
         self.build.block.insert(op, self.build.anchor)
         scope.tiles.append(op.results[0])
         if self.random.random() < 0.5:
-            scope.turns.append(op.results[1])
+            scope.iterations.append(op.results[1])
 
     def branch(self, scope: Scope, depth: int) -> None:
         arms = []

@@ -48,19 +48,19 @@ class Bytes:
             np.full(len(self.data), NOBODY) for _ in range(3)
         )
 
-    def touch(self, kind: str, threads: Any, places: Any) -> bool:
+    def touch(self, kind: str, threads: Any, addresses: Any) -> bool:
         """Note who touches which bytes; whether that is a race."""
         own, *against = {
             "read": (self.readers, self.writers, self.counters),
             "write": (self.writers, self.readers, self.writers, self.counters),
             "count": (self.counters, self.readers, self.writers),
         }[kind]
-        before = [notes[places] for notes in against]
-        race = any(np.any((found != NOBODY) & (found != threads)) for found in before)
+        before = [notes[addresses] for notes in against]
+        race = any(np.any((computed != NOBODY) & (computed != threads)) for computed in before)
         lowest = np.full(len(self.data), np.iinfo(np.int64).max)
         highest = np.full(len(self.data), NOBODY)
-        np.minimum.at(lowest, places, threads)
-        np.maximum.at(highest, places, threads)
+        np.minimum.at(lowest, addresses, threads)
+        np.maximum.at(highest, addresses, threads)
         touched = highest != NOBODY
         one = touched & (lowest == highest) & ((own == NOBODY) | (own == highest))
         own[one] = highest[one]
@@ -106,10 +106,11 @@ class Machine:
     def pure(self, op: Operation) -> list[Any]:
         assert op.defn.semantics is not None, op.name
         operands = [None if v is None else self.values[v] for v in op.operands]
-        found = op.defn.semantics(*operands, **op.attributes)
-        found = found if isinstance(found, tuple) else (found,)
+        computed = op.defn.semantics(*operands, **op.attributes)
+        computed = computed if isinstance(computed, tuple) else (computed,)
         return [
-            np.broadcast_to(x, (1, *v.type.shape)) for x, v in zip(found, op.results, strict=True)
+            np.broadcast_to(x, (1, *v.type.shape))
+            for x, v in zip(computed, op.results, strict=True)
         ]
 
     # -- who holds what
@@ -129,16 +130,16 @@ class Machine:
             return threads.ravel(), numbers.ravel()
         free = layout.free_variables()
         index = np.indices(numbers.shape)
-        kept = [i & free[name] == 0 for i, name in zip(index, layout.in_dims, strict=True)]
-        chosen = np.all(kept, axis=0)
+        is_held = [i & free[name] == 0 for i, name in zip(index, layout.in_dims, strict=True)]
+        chosen = np.all(is_held, axis=0)
         return threads[chosen], numbers[chosen]
 
-    def note(self, op: Operation, where: Bytes, kind: str, threads: Any, places: Any) -> None:
+    def note(self, op: Operation, where: Bytes, kind: str, threads: Any, addresses: Any) -> None:
         under_way = [copy for group in [self.open, *self.groups] for copy in group]
         in_flight = where is self.shared and any(
-            np.intersect1d(places, copy[1]).size for copy in under_way
+            np.intersect1d(addresses, copy[1]).size for copy in under_way
         )
-        if where.touch(kind, threads, places) or in_flight:
+        if where.touch(kind, threads, addresses) or in_flight:
             self.races.append(Race(op, where.name))
 
     # -- shared memory
@@ -148,8 +149,8 @@ class Machine:
         assert op is not None and isinstance(ty, Shared)
         if op.defn is ops.shared.local_subview:
             whole, at = self.place(op["mem"])
-            turn = (int(self.values[op["iteration"]][0]) + op["stage_offset"]) % whole.stages
-            return ty, at + turn * ty.bytes
+            stage = (int(self.values[op["iteration"]][0]) + op["stage_offset"]) % whole.stages
+            return ty, at + stage * ty.bytes
         if op["offset"] >= 0:
             return ty, op["offset"]
         if mem not in self.unplanned:  # before allocate-shared, each has a place of its own
@@ -191,8 +192,8 @@ def _threads(module: Module) -> int:
 
 def spread(threads: Any, starts: Any, size: int) -> tuple[Any, Any]:
     """A pair of thread and byte for each of the `size` bytes that an access begins with."""
-    places = np.asarray(starts)[:, None] + np.arange(size)
-    return np.repeat(threads, size), places.ravel()
+    addresses = np.asarray(starts)[:, None] + np.arange(size)
+    return np.repeat(threads, size), addresses.ravel()
 
 
 def get(where: Bytes, starts: Any, dtype: Any) -> Any:
@@ -244,11 +245,11 @@ def _count(m: Machine, op: Operation) -> list[Any]:
     ty, _ = m.place(mem)
     numbers = m.values[index][0]
     chosen = m.values[mask][0] & (numbers >= 0) & (numbers < ty.dims[0])
-    places = m.offsets(mem)[np.where(chosen, numbers, 0)]
+    addresses = m.offsets(mem)[np.where(chosen, numbers, 0)]
     threads, elements = m.holders(index, first=True)
     there = chosen.ravel()[elements]
-    m.note(op, m.shared, "count", *spread(threads[there], places.ravel()[elements][there], 4))
-    for start in places[chosen]:
+    m.note(op, m.shared, "count", *spread(threads[there], addresses.ravel()[elements][there], 4))
+    for start in addresses[chosen]:
         put(m.shared, [start], get(m.shared, [start], dtype_of(mem)) + np.int32(1))
     return []
 
@@ -266,8 +267,8 @@ def _copy(m: Machine, op: Operation) -> list[Any]:
 def _wait(m: Machine, op: Operation) -> list[Any]:
     first = max(0, len(m.groups) - op["pending"])
     done, m.groups = m.groups[:first], m.groups[first:]
-    for threads, places, offsets, data in (copy for group in done for copy in group):
-        m.shared.touch("write", threads, places)
+    for threads, addresses, offsets, data in (copy for group in done for copy in group):
+        m.shared.touch("write", threads, addresses)
         put(m.shared, offsets, data)
     return []
 

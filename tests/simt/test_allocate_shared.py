@@ -34,16 +34,16 @@ def together(*wanted: tuple[tuple[int, int], Scalar, int]) -> Module:
         with build.at(Loc("kernel.py", line)):
             memory = swizzled(shape, 1, 1, 1)
             mem = build(ops.shared.local_alloc, result=Shared(shape, element, memory, stages))
-            slot = build(ops.shared.local_subview, mem, kernel.args[0])
-            build.op(ops.shared.local_store, slot, build.constant(0, tile))
-            held.append((slot, tile))
-    for slot, tile in held:
-        build(ops.shared.local_load, slot, result=tile)
+            stage = build(ops.shared.local_subview, mem, kernel.args[0])
+            build.op(ops.shared.local_store, stage, build.constant(0, tile))
+            held.append((stage, tile))
+    for stage, tile in held:
+        build(ops.shared.local_load, stage, result=tile)
     build.op(control.return_)
     return Module([kernel])
 
 
-def in_turn(*shapes: tuple[int, int]) -> Module:
+def one_by_one(*shapes: tuple[int, int]) -> Module:
     """A kernel that uses buffers of some shapes, of f32, one after the other."""
     kernel = Function("k", [], [], kernel=True)
     build = LayoutBuilder(kernel.body)
@@ -57,24 +57,24 @@ def in_turn(*shapes: tuple[int, int]) -> Module:
     return Module([kernel])
 
 
-def places(module: Module) -> list[int]:
+def offsets(module: Module) -> list[int]:
     return [op["offset"] for op in module.walk() if op.defn is ops.shared.local_alloc]
 
 
-def test_rings_begin_at_multiples_of_128_and_others_of_16() -> None:
+def test_multi_buffers_are_aligned_to_128_bytes_and_others_to_16() -> None:
     module = together(((1, 8), I8, 1), ((1, 4), I8, 1), ((1, 8), I8, 2), ((1, 8), I8, 1))
     allocate_shared(module, target=TIGHT)
-    assert places(module) == [32, 48, 0, 16]
+    assert offsets(module) == [32, 48, 0, 16]
     assert shared_bytes(module) == 52
 
 
 def test_what_is_to_spare_is_used() -> None:
     module = together(((1, 8), I8, 1), ((1, 4), I8, 1), ((1, 8), I8, 2), ((1, 8), I8, 1))
     allocate_shared(module, target=GENERIC)
-    assert places(module) == [0, 16, 128, 144]
+    assert offsets(module) == [0, 16, 128, 144]
 
 
-def test_what_a_program_takes_is_known_when_it_is_planned() -> None:
+def test_the_allocation_of_a_program_is_planned() -> None:
     module = together(((16, 16), F32, 1))
     with pytest.raises(PassError, match="no offset before the pass allocate-shared") as caught:
         shared_bytes(module)
@@ -102,7 +102,7 @@ def test_too_much_is_itemised() -> None:
 
 def test_what_takes_most_is_itemised_wherever_it_lies() -> None:
     """The small buffers lie side by side here, up to where the large one ends."""
-    module = in_turn((64, 64), (64, 64), (64, 64), (64, 64), (128, 128))
+    module = one_by_one((64, 64), (64, 64), (64, 64), (64, 64), (128, 128))
     with pytest.raises(OutOfResourcesError, match="needs 65536 bytes") as caught:
         allocate_shared(module, target=GENERIC)
     assert caught.value.notes == ["65536 bytes for a tile 128x128xf32, at kernel.py:5:1"]
@@ -134,7 +134,7 @@ def test_a_buffer_is_used_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_places_are_always_the_same_and_never_more_than_all_buffers_take(seed: int) -> None:
+def test_offsets_are_deterministic_and_within_the_sum_of_all_buffers(seed: int) -> None:
     texts = set()
     for _ in range(2):
         module = Writer(seed).module()

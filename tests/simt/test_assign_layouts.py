@@ -60,7 +60,7 @@ def laid_out(module: Module, target: SimtTarget, num_warps: int) -> Module:
 
 @SETTINGS
 @given(case=modules(), machine=MACHINES, warps=WARPS)
-def test_random_kernels_keep_their_meaning(
+def test_random_kernels_keep_their_semantics(
     case: Case, machine: tuple[str, SimtTarget], warps: int
 ) -> None:
     wanted = interpret(case.module, case)
@@ -90,7 +90,7 @@ def test_kernels_are_laid_out_for_all_machines(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["matmul_f16", "softmax", "row_sums", "attention", "pairs"])
 @pytest.mark.parametrize("machine", ["generic", "mma"])
-def test_kernels_keep_their_meaning(name: str, machine: str) -> None:
+def test_kernels_keep_their_semantics(name: str, machine: str) -> None:
     kernel = KERNELS[name]
     module = module_of(kernel)
     wanted = run(module, kernel)
@@ -136,7 +136,7 @@ def test_any_tile_can_be_spread(
 
 @SETTINGS
 @given(m=EXTENTS, n=EXTENTS, batch=st.sampled_from([(), (1,), (2,), (8,)]), warps=WARPS)
-def test_any_product_can_be_shared_by_threads(
+def test_any_dot_can_be_shared_by_threads(
     m: int, n: int, batch: tuple[int, ...], warps: int
 ) -> None:
     shape = (*batch, m, n)
@@ -154,7 +154,7 @@ def test_any_product_can_be_shared_by_threads(
     warps=WARPS,
     rows=st.booleans(),
 )
-def test_any_product_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bool) -> None:
+def test_any_dot_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bool) -> None:
     shape = MmaShape(16, 8, 16, 16)
     grid = mma_warps((m, n), shape, warps, rows=rows)
     assert grid[0] * grid[1] == warps
@@ -173,7 +173,7 @@ def test_any_product_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bo
         ((64, 64), (1, 1), 32, (8, 4)),
     ],
 )
-def test_pieces_are_square(
+def test_sub_tiles_are_square(
     extents: tuple[int, int], least: tuple[int, int], count: int, grid: tuple[int, int]
 ) -> None:
     assert square_grid(extents, least, count) == grid

@@ -115,16 +115,16 @@ def threads(assume: Any) -> Module:
 )
 def test_loads_by_remainders_are_wide(assume: Any) -> None:
     """16 bytes at once: 8 elements of f16."""
-    found = [op["vector"] for op in threads(assume).walk() if op.name == "shared_cp_async"]
-    assert found
-    assert set(found) == {8}
+    vectors = [op["vector"] for op in threads(assume).walk() if op.name == "shared_cp_async"]
+    assert vectors
+    assert set(vectors) == {8}
 
 
-def test_nothing_is_known_of_an_index_that_may_be_negative() -> None:
+def test_an_index_that_may_be_negative_has_no_facts() -> None:
     module = threads(nothing)
     assert not any(op.name == "shared_cp_async" for op in module.walk())
-    halves = [op["vector"] for op in module.walk() if op.name == "load"]
-    assert set(halves) == {1}
+    vectors = [op["vector"] for op in module.walk() if op.name == "load"]
+    assert set(vectors) == {1}
 
 
 @tile.jit
@@ -145,8 +145,8 @@ def test_rows_of_an_assumed_length_are_read_wide(multiple: int, vector: int) -> 
     constants = {"M": 4, "COLUMNS": 1024, "MULTIPLE": multiple}
     compiled = tile.compile(rows, types, constants, {"num_warps": 4}, "interp:mma")
     module: Module = compiled.artifact.module
-    found = {op["vector"] for op in module.walk() if op.name in ("load", "store")}
-    assert found == {vector}
+    vectors = {op["vector"] for op in module.walk() if op.name in ("load", "store")}
+    assert vectors == {vector}
     columns = 960
     x = np.random.default_rng(0).standard_normal((8, columns)).astype(np.float16)
     y = np.zeros_like(x)
@@ -154,7 +154,7 @@ def test_rows_of_an_assumed_length_are_read_wide(multiple: int, vector: int) -> 
     np.testing.assert_array_equal(x, y)
 
 
-def test_the_product_is_right() -> None:
+def test_the_dot_is_right() -> None:
     m, n, k = 48, 80, 64
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((k, m), (k, n)))

@@ -26,41 +26,41 @@ from tile.simt.ops.layout_inference import check_distributed
 from tile.simt.target import GENERIC, TARGETS
 
 
-def found(name: str) -> dict[str, TileAccess]:
+def accesses_of(name: str) -> dict[str, TileAccess]:
     """What is known of the accesses of a kernel, by operation and shape."""
     kernel = module_of(KERNELS[name]).kernel
-    known = memory_accesses(kernel, axis_info(kernel), GENERIC)
-    return {f"{op.name} {'x'.join(map(str, one.shape))}": one for op, one in known.items()}
+    accesses = memory_accesses(kernel, axis_info(kernel), GENERIC)
+    return {f"{op.name} {'x'.join(map(str, one.shape))}": one for op, one in accesses.items()}
 
 
 def test_matmul_is_wide() -> None:
-    known = found("matmul_f16")
-    assert known["load 64x32"] == TileAccess((64, 32), (1, 0), 8, 32, 2)
-    assert known["load 32x64"] == TileAccess((32, 64), (1, 0), 8, 64, 2)
-    assert known["store 64x64"] == TileAccess((64, 64), (1, 0), 4, 64, 4)
+    accesses = accesses_of("matmul_f16")
+    assert accesses["load 64x32"] == TileAccess((64, 32), (1, 0), 8, 32, 2)
+    assert accesses["load 32x64"] == TileAccess((32, 64), (1, 0), 8, 64, 2)
+    assert accesses["store 64x64"] == TileAccess((64, 64), (1, 0), 4, 64, 4)
 
 
 def test_a_mask_that_ends_anywhere_limits_the_width() -> None:
-    assert found("softmax")["load 1024"] == TileAccess(
+    assert accesses_of("softmax")["load 1024"] == TileAccess(
         (1024,), (0,), 1, 1024, 4, combined=frozenset({0})
     )
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_registers_in_a_row_are_neighbours(name: str) -> None:
+def test_consecutive_registers_are_contiguous(name: str) -> None:
     """A layout has the vectors that were found, where there are elements enough for all threads."""
     kernel = module_of(KERNELS[name]).kernel
     for target in TARGETS.values():
-        known = memory_accesses(kernel, axis_info(kernel), target)
-        for op, layout in coalesced_layout(known, target, 4).items():
-            one = known[op]
+        accesses = memory_accesses(kernel, axis_info(kernel), target)
+        for op, layout in coalesced_layout(accesses, target, 4).items():
+            one = accesses[op]
             check_distributed(layout, one.shape)
             share = op.inputs[0].type.numel // (4 * target.warp_size)  # type: ignore[attr-defined]
             if one.order is not None and share:
                 # Of f16 beside f32, as many as are in a vector of f32; beside accesses that take
                 # elements one by one, such as atomic ones, whatever costs all of them least.
                 together = [
-                    other.vector for other in known.values() if other.connected == one.connected
+                    other.vector for other in accesses.values() if other.connected == one.connected
                 ]
                 width = min(share, *together, 4)
                 assert vector_width(layout, one.order[0], 16) >= width
@@ -74,8 +74,8 @@ def test_tiles_have_a_layout_anyway(ty: Tile) -> None:
 
 def test_loads_in_a_loop_are_wide_whatever_is_stored_behind_it() -> None:
     kernel = module_of(KERNELS["attention"]).kernel
-    known = memory_accesses(kernel, axis_info(kernel), GENERIC)
-    for op, layout in coalesced_layout(known, GENERIC, 4).items():
+    accesses = memory_accesses(kernel, axis_info(kernel), GENERIC)
+    for op, layout in coalesced_layout(accesses, GENERIC, 4).items():
         if op.parent is not None:
             assert vector_width(layout, 1, 8) == 8
 

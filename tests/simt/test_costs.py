@@ -48,8 +48,8 @@ def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: in
     assert counters.global_total().efficiency == 1.0
 
 
-@pytest.mark.parametrize("name", ["matmul_boxes", "attention_boxes"])
-def test_boxes_cost_the_least(name: str) -> None:
+@pytest.mark.parametrize("name", ["matmul_blocks", "attention_blocks"])
+def test_blocks_cost_the_least(name: str) -> None:
     """What is copied as a whole is counted as the sectors that it moves."""
     test_accesses_cost_the_least(name, "wgmma", 4, 3)
 

@@ -57,14 +57,14 @@ def distributed(
     bits = [extent.bit_length() - 1 for extent in extents]
     columns = [1 << bit for bit in range(sum(bits))]
     columns = invertible(draw, sum(bits)) if odd else draw(st.permutations(columns))
-    slots = [LANE] * 5 + [WARP] * (draw(st.integers(0, 3)) if warps is None else warps)
-    found: dict[str, list[int]] = {REGISTER: [], LANE: [], WARP: []}
-    for name in slots:
+    holders = [LANE] * 5 + [WARP] * (draw(st.integers(0, 3)) if warps is None else warps)
+    bases_by_name: dict[str, list[int]] = {REGISTER: [], LANE: [], WARP: []}
+    for name in holders:
         copies = draw(st.integers(0, 3)) == 0
-        found[name].append(0 if copies or not columns else columns.pop())
-    found[REGISTER] = list(columns)
+        bases_by_name[name].append(0 if copies or not columns else columns.pop())
+    bases_by_name[REGISTER] = list(columns)
     outs = tuple((axis_name(axis), n) for axis, n in enumerate(bits))
-    return LinearLayout(tuple((name, tuple(c)) for name, c in found.items()), outs)
+    return LinearLayout(tuple((name, tuple(c)) for name, c in bases_by_name.items()), outs)
 
 
 def extents(least: int = 1) -> st.SearchStrategy[list[int]]:
@@ -374,8 +374,8 @@ def on_threads(module: Module, target: SimtTarget, *arguments: Array) -> Array:
     verify(module, Level.LAID_OUT)
     expose_shared(module, target=target, num_warps=warps)
     distribute(module, target=target, num_warps=warps)
-    given = [held(*pair) for pair in zip(layouts, arguments, strict=True)]
-    (fragments,) = Threads(target.warp_size, warps).call(module["f"], *given)
+    operand_tiles = [held(*pair) for pair in zip(layouts, arguments, strict=True)]
+    (fragments,) = Threads(target.warp_size, warps).call(module["f"], *operand_tiles)
     return whole(returned.layout, fragments)
 
 
@@ -390,10 +390,10 @@ def test_gather(data: Any, where: Any, element: Scalar, target: SimtTarget) -> N
     types = [Tile(layout.shape, I32, layout), Tile(tuple(shape), element, other)]
     module = function(types, lambda b, x, i: [b(indexing.gather, x, i, axis=axis)])
     x = values(data, layout.shape, I32)
-    places = np.random.default_rng(x.size).integers(0, x.shape[axis], shape)
-    places = places.astype(semantics.numpy_dtype(element))
-    found = on_threads(module, target, x, places)
-    assert np.array_equal(found, np.take_along_axis(x, places, axis))
+    indices = np.random.default_rng(x.size).integers(0, x.shape[axis], shape)
+    indices = indices.astype(semantics.numpy_dtype(element))
+    actual = on_threads(module, target, x, indices)
+    assert np.array_equal(actual, np.take_along_axis(x, indices, axis))
 
 
 @SETTINGS

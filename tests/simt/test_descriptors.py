@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
-from tests.simt.synchronisation import FAULTS, lowered, without_each
+from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.core import Level, Module, Operation
 from tile.ir.ops import control, memory
@@ -65,7 +65,7 @@ def test_copies_and_stores_are_as_wide_as_the_rules_of_descriptors_allow(hint: s
     assert {op["vector"] for op in (*copies, *of(module, memory.store))} == {8}
 
 
-def test_boxes_are_loaded_rounds_ahead_without_copies_too() -> None:
+def test_blocks_are_loaded_iterations_ahead_without_async_copies_too() -> None:
     module = threads(GENERIC)
     before = [op for op in of(module, memory.load) if op.parent is None]
     assert len(before) == 2
@@ -80,14 +80,14 @@ def test_nothing_but_scalars_and_masks_is_computed_in_the_loop() -> None:
         assert all(not op.result.type.is_block() for op in products)
 
 
-def test_machines_that_copy_boxes_compute_no_pointers() -> None:
+def test_targets_with_tma_compute_no_pointers() -> None:
     module = threads(WGMMA, "")
     assert len(of(module, ops.tma.tma_load)) == 6 and len(of(module, ops.tma.tma_store)) == 1
     assert not of(module, memory.load) and not of(module, memory.addptr)
 
 
 @pytest.mark.parametrize("target", [PLAIN, GENERIC, CP_ASYNC, MMA, WGMMA, WARP64], ids=str)
-def test_products_of_any_sizes(target: SimtTarget) -> None:
+def test_dots_of_any_sizes(target: SimtTarget) -> None:
     assert target.name in TARGETS
     m, n, k = 70, 88, 40
     random = np.random.default_rng(0)
@@ -158,10 +158,10 @@ def arguments() -> list[Any]:
 def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
     """And each barrier, wait and fence is needed."""
     module = lowered(several(function, grid), WGMMA, 4, stages)
-    given = arguments()
-    run_threads(module, WGMMA, 4, (grid, 1, 1), given)
-    wanted = given[0].astype(np.float32) @ given[1].astype(np.float32)
-    np.testing.assert_allclose(given[2].astype(np.float32), wanted, atol=0.04)
+    launched = arguments()
+    run_threads(module, WGMMA, 4, (grid, 1, 1), launched)
+    wanted = launched[0].astype(np.float32) @ launched[1].astype(np.float32)
+    np.testing.assert_allclose(launched[2].astype(np.float32), wanted, atol=0.04)
     assert len(of(module, ops.tma.mbarrier_init)) == (1 if function is persistent else 2)
     for removed, broken in without_each(module):
         with pytest.raises(FAULTS[removed.defn]):
@@ -179,7 +179,7 @@ def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
         ((16, 64, 32), 4),  # too few rows for products of groups: threads copy
     ],
 )
-def test_boxes_of_any_size(blocks: tuple[int, int, int], warps: int) -> None:
+def test_blocks_of_any_size(blocks: tuple[int, int, int], warps: int) -> None:
     m, n, k = 100, 72, 88
     random = np.random.default_rng(0)
     a, b = (random.integers(-3, 4, s).astype(np.float16) for s in ((m, k), (k, n)))

@@ -62,7 +62,7 @@ def tile_layouts(draw: Any, extents: Sequence[int], plain: bool | None = None) -
 def spread(draw: Any, columns: list[int], outs: Any, warps: Any = None) -> LinearLayout:
     """The columns given to lanes, warps and registers."""
     lanes = draw(st.integers(0, min(LANES, len(columns))))
-    found = {"lane": columns[:lanes] + [0] * (LANES - lanes)}
+    bases = {"lane": columns[:lanes] + [0] * (LANES - lanes)}
     columns = columns[lanes:]
     if warps is None:
         taken = draw(st.integers(0, min(WARPS, len(columns))))
@@ -70,7 +70,7 @@ def spread(draw: Any, columns: list[int], outs: Any, warps: Any = None) -> Linea
         columns = columns[taken:]
     ins = (
         ("register", tuple(columns)),
-        ("lane", tuple(draw(st.permutations(found["lane"])))),
+        ("lane", tuple(draw(st.permutations(bases["lane"])))),
         ("warp", tuple(warps)),
     )
     return LinearLayout(ins, outs)
@@ -112,26 +112,26 @@ def threads_of(
 ) -> tuple[list[Any], Threads]:
     """Return the tiles that the threads compute, on which they must agree, and the threads."""
     arguments = [value.type for value in module["f"].args]
-    given = [
+    inputs = [
         held(layout_of(value), tile) if isinstance(value.type, Tile) else tile
         for value, tile in zip(module["f"].args, tiles, strict=True)
     ]
-    assert len(arguments) == len(given)
+    assert len(arguments) == len(inputs)
     distribute(module, target=target, num_warps=warps)
     verify(module, Level.THREAD)
     threads = Threads(target.warp_size, warps)
     if memory is not None:
         threads.memory = memory
-    results = threads.call(module["f"], *given)
-    found = []
+    results = threads.call(module["f"], *inputs)
+    actual = []
     for ty, result in zip(types, results, strict=True):
         if isinstance(ty, Tile):
             assert isinstance(ty.layout, LinearLayout)
-            found.append(whole(ty.layout, result))
+            actual.append(whole(ty.layout, result))
         else:
             assert np.all(result == result[0])
-            found.append(result[0])
-    return found, threads
+            actual.append(result[0])
+    return actual, threads
 
 
 def check(
@@ -144,8 +144,8 @@ def check(
     """Threads do what the operations say of whole tiles."""
     module, results = module_of(build, *types)
     wanted = evaluate(module["f"], *tiles)
-    found, threads = threads_of(module, results, tiles, **options)
-    for x, y in zip(found, wanted, strict=True):
+    actual, threads = threads_of(module, results, tiles, **options)
+    for x, y in zip(actual, wanted, strict=True):
         y = np.broadcast_to(y, np.shape(x))
         if exact:
             np.testing.assert_array_equal(x, y)
@@ -162,8 +162,8 @@ def conversions(draw: Any) -> tuple[LinearLayout, LinearLayout]:
     """Two layouts of which the first has in each warp what the second has there."""
     extents = draw(shapes)
     src = draw(tile_layouts(extents))
-    moving = [c for name in ("register", "lane") for c in src.images(name) if c]
-    mixed = list(draw(st.permutations(moving)))
+    exchanged = [c for name in ("register", "lane") for c in src.images(name) if c]
+    mixed = list(draw(st.permutations(exchanged)))
     if draw(st.booleans()):
         mixed = [_sum(mixed, step) for step in invertible(draw, len(mixed))]
     warps = []
@@ -209,7 +209,7 @@ def test_exchanges_inside_of_warps(data: Any) -> None:
         assert any(layout.images("warp"))
 
 
-def test_a_sender_of_one_register_serves_lanes_in_turns() -> None:
+def test_a_sender_of_one_register_serves_lanes_in_several_steps() -> None:
     """Each warp takes what two lanes have, in one register of the eight that would hold it all."""
     src = LinearLayout.of(
         {
@@ -230,8 +230,8 @@ def test_a_sender_of_one_register_serves_lanes_in_turns() -> None:
     x = laid(src.shape, I32, src)
     tile = np.arange(16, dtype=np.int32).reshape(8, 2)
     threads = check(lambda b, x: [b.convert(x, dst)], [x], [tile])
-    found = conversion_plan(src, dst, 32, True)
-    assert isinstance(found, ShufflePlan) and found.coset.out_bits("coset") > 0
+    actual = conversion_plan(src, dst, 32, True)
+    assert isinstance(actual, ShufflePlan) and actual.coset.out_bits("coset") > 0
     assert calls(threads, arith.select)
 
 
@@ -410,8 +410,8 @@ def merged(draw: Any, xs: list[int], ys: list[int]) -> list[int]:
 
 @settings(max_examples=80, deadline=None)
 @given(axis_layouts(ordered=False), st.sampled_from([_added, _branching]), st.data())
-def test_reductions(found: tuple[LinearLayout, int], body: Callable[[], Block], data: Any) -> None:
-    layout, axis = found
+def test_reductions(case: tuple[LinearLayout, int], body: Callable[[], Block], data: Any) -> None:
+    layout, axis = case
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value) -> Sequence[Value]:
@@ -422,21 +422,21 @@ def test_reductions(found: tuple[LinearLayout, int], body: Callable[[], Block], 
 
 @few
 @given(axis_layouts(ordered=False), st.data())
-def test_reductions_of_groups(found: tuple[LinearLayout, int], data: Any) -> None:
-    layout, axis = found
+def test_reductions_of_groups(case: tuple[LinearLayout, int], data: Any) -> None:
+    layout, axis = case
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, i: Value) -> Sequence[Value]:
         return by_region(b, reduce.reduce_region, [x, i], _least(), axis=axis)
 
-    places = np.indices(layout.shape)[axis].astype(np.int32)
-    check(build, [x, x], [numbers(data.draw, x) // 20, places])
+    coordinates = np.indices(layout.shape)[axis].astype(np.int32)
+    check(build, [x, x], [numbers(data.draw, x) // 20, coordinates])
 
 
 @settings(max_examples=80, deadline=None)
 @given(axis_layouts(ordered=True), st.booleans(), st.data())
-def test_scans(found: tuple[LinearLayout, int], reverse: bool, data: Any) -> None:
-    layout, axis = found
+def test_scans(case: tuple[LinearLayout, int], reverse: bool, data: Any) -> None:
+    layout, axis = case
     x = laid(layout.shape, I32, layout)
 
     def build(b: LayoutBuilder, x: Value, y: Value) -> Sequence[Value]:
@@ -533,8 +533,8 @@ def test_gathers(extents: list[int], integer: Scalar, data: Any) -> None:
     # Positions outside are undefined, and must not lead outside of the buffer.
     index = numbers(data.draw, i) - 50
     inside = index % extents[axis]
-    (found,), _ = threads_of(module, types, [tile, index])
-    np.testing.assert_array_equal(found, np.take_along_axis(tile, inside.astype(int), axis))
+    (actual,), _ = threads_of(module, types, [tile, index])
+    np.testing.assert_array_equal(actual, np.take_along_axis(tile, inside.astype(int), axis))
 
 
 @few
@@ -552,8 +552,8 @@ def test_counts(data: Any) -> None:
 
     module, types = module_of(build, i, c)
     index, mask = numbers(data.draw, i) % 8, numbers(data.draw, c)
-    (found,), _ = threads_of(module, types, [index, mask])
-    np.testing.assert_array_equal(found, np.bincount(index[mask], minlength=8))
+    (actual,), _ = threads_of(module, types, [index, mask])
+    np.testing.assert_array_equal(actual, np.bincount(index[mask], minlength=8))
 
 
 # -- global memory
@@ -642,14 +642,14 @@ def test_how_wide_vectors_are(divisible: int, bound: int, vectors: list[int]) ->
     assert _copy(ROW, divisible, bound) == vectors
 
 
-def test_lanes_between_neighbours_leave_no_vectors() -> None:
+def test_elements_of_adjacent_registers_in_other_lanes_make_no_vectors() -> None:
     layout = LinearLayout.of(
         {"register": [[2], [4]], "lane": [[1], [8], [16]], "warp": [[0], [0]]}, [32]
     )
     assert _copy(layout, 16, 32) == [1, 1]
 
 
-def test_conversions_keep_what_is_known_of_pointers() -> None:
+def test_conversions_preserve_the_facts_about_pointers() -> None:
     src = LinearLayout.of(
         {"register": [[1], [16]], "lane": [[2], [4], [8]], "warp": [[0], [0]]}, [32]
     )
@@ -661,8 +661,8 @@ def test_conversions_keep_what_is_known_of_pointers() -> None:
     module, types = module_of(build, Pointer(I32))
     module["f"].arguments[0].divisible = 16
     tile = np.arange(32, dtype=np.int32)
-    (found,), threads = threads_of(module, types, [np.int64(0)], memory=tile.view(np.uint8))
-    np.testing.assert_array_equal(found, tile)
+    (actual,), threads = threads_of(module, types, [np.int64(0)], memory=tile.view(np.uint8))
+    np.testing.assert_array_equal(actual, tile)
     (load,) = calls(threads, memory.load)
     assert load["vector"] == 4
 
@@ -697,8 +697,8 @@ def test_asynchronous_copies(element: Scalar, data: Any) -> None:
     module["f"].arguments[0].divisible = 16
     flat = np.random.default_rng(0).integers(0, 100, 128).astype(numpy_dtype(element))
     store = np.concatenate([np.zeros(16, np.uint8), flat.view(np.uint8)])
-    (found,), threads = threads_of(module, types, [np.int64(16)], memory=store)
-    np.testing.assert_array_equal(found.reshape(-1), np.where(np.arange(128) < bound, flat, 0))
+    (actual,), threads = threads_of(module, types, [np.int64(16)], memory=store)
+    np.testing.assert_array_equal(actual.reshape(-1), np.where(np.arange(128) < bound, flat, 0))
     (copy,) = calls(threads, ops.thread.shared_cp_async)
     assert copy["vector"] == 4
 
@@ -721,8 +721,8 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
 
     module, types = module_of(build, Pointer(I16))
     flat = np.arange(16, dtype=np.int16)
-    (found,), threads = threads_of(module, types, [np.int64(0)], memory=flat.view(np.uint8))
-    np.testing.assert_array_equal(found, np.where(flat < (bound or 16), flat, 0))
+    (actual,), threads = threads_of(module, types, [np.int64(0)], memory=flat.view(np.uint8))
+    np.testing.assert_array_equal(actual, np.where(flat < (bound or 16), flat, 0))
     assert not calls(threads, ops.thread.shared_cp_async)
 
 
@@ -731,7 +731,7 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
 
 @few
 @given(st.sampled_from([[8, 4], [16, 8], [2, 8, 8]]), st.sampled_from([1, 2, 8]), st.data())
-def test_products_of_threads(extents: list[int], k: int, data: Any) -> None:
+def test_dots_of_threads(extents: list[int], k: int, data: Any) -> None:
     acc = data.draw(tile_layouts(extents, plain=True))
     left, right = fma_operand_layouts(acc, k)
     types = [
@@ -745,7 +745,7 @@ def test_products_of_threads(extents: list[int], k: int, data: Any) -> None:
 
 @pytest.mark.parametrize("warps", [(1, 4), (2, 2), (4, 1)])
 @pytest.mark.parametrize("sizes", [(32, 32, 32), (64, 16, 16), (16, 64, 64)])
-def test_products_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) -> None:
+def test_dots_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     instruction = MmaShape(16, 8, 16, 16)
     extents = [(m, k), (k, n), (m, n)]

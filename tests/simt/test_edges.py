@@ -14,7 +14,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tests.simt.edge_kernels import EDGES, kernel, product_of, ramp, streamed, zeros
+from tests.simt.edge_kernels import EDGES, dot_of, kernel, ramp, streamed, zeros
 from tests.simt.kernels import Kernel
 from tile import backends
 from tile.config import config
@@ -44,8 +44,8 @@ def run(of: Kernel, target: str, **options: Any) -> list[Any]:
     return [array for array in arrays if isinstance(array, np.ndarray)]
 
 
-def agree(found: list[Any], wanted: list[Any]) -> None:
-    for x, y in zip(found, wanted, strict=True):
+def agree(actual: list[Any], wanted: list[Any]) -> None:
+    for x, y in zip(actual, wanted, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
@@ -53,8 +53,8 @@ def agree(found: list[Any], wanted: list[Any]) -> None:
 @pytest.mark.parametrize("name", EDGES)
 def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: int) -> None:
     of = EDGES[name]
-    found = run(of, f"interp:{machine}", num_warps=warps, num_stages=stages)
-    agree(found, wanted(name))
+    actual = run(of, f"interp:{machine}", num_warps=warps, num_stages=stages)
+    agree(actual, wanted(name))
 
 
 @cache
@@ -68,7 +68,7 @@ def test_loops_of_few_iterations(machine: str, stages: int) -> None:
     """More stages than iterations, and loops that do not run at all."""
     for count in (0, 1, 2, 3, 7):
         of = kernel(
-            product_of,
+            dot_of,
             lambda count=count: [
                 ramp(32, 128, dtype=np.float16),
                 ramp(128, 32, dtype=np.float16),
@@ -165,7 +165,7 @@ def test_assertions_are_those_of_tiles(function: Any, machine: str, warps: int) 
 
 
 @tile.jit
-def large_product(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
+def large_dot(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
     i, k = tl.arange(0, M), tl.arange(0, K)
     total = tl.zeros((M, M), dtype=tl.float32)
     for step in range(n):
@@ -179,19 +179,19 @@ def test_more_stages_than_fit() -> None:
     """A loop has as many stages as there is room for."""
     half = {"dtype": np.float16}
     of = kernel(
-        large_product,
+        large_dot,
         lambda: [ramp(256, 64, **half), ramp(128, 128, **half), zeros(128, 128), np.int32(2)],
         M=128,
         K=64,
     )
     module = of.compile("interp:mma", num_warps=8, num_stages=12).artifact.module
-    rings = [op.result.type for op in module.walk() if op.name == "local_alloc"]
-    assert any(2 < ring.stages < 12 for ring in rings)
+    multi_buffers = [op.result.type for op in module.walk() if op.name == "local_alloc"]
+    assert any(2 < multi_buffer.stages < 12 for multi_buffer in multi_buffers)
     agree(run(of, "interp:mma", num_warps=8, num_stages=12), run(of, "interp"))
 
 
 @tile.jit
-def product_in_a_product(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
+def dot_in_a_dot(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
     i, k = tl.arange(0, M), tl.arange(0, K)
     total = tl.zeros((M, M), dtype=tl.float32)
     for outer in range(n):
@@ -212,7 +212,7 @@ def test_loops_in_loops_that_do_not_fit() -> None:
         def make() -> list[Any]:
             return [ramp(2 * m, k, **half), ramp(2 * m, k, **half), zeros(2, m, m), np.int32(2)]
 
-        return kernel(product_in_a_product, make, M=m, K=k)
+        return kernel(dot_in_a_dot, make, M=m, K=k)
 
     helped = 0
     for m, k in ((128, 64), (128, 128), (256, 64)):

@@ -64,20 +64,20 @@ def run(module: Module, count: int, condition: bool) -> Machine:
 
 
 def races(module: Module) -> list[str]:
-    found = []
+    results = []
     for count in (0, 1, 2, 5):
         for condition in (False, True):
-            found += list(map(str, run(module, count, condition).races))
-    return found
+            results += list(map(str, run(module, count, condition).races))
+    return results
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 def test_barriers_are_the_fewest(kernel: Kernel) -> None:
     module = lowered(kernel.module())
-    found = [0] * len(kernel.barriers)
+    results = [0] * len(kernel.barriers)
     for op in barriers(module):
-        found[depth(op)] += 1
-    assert tuple(found) == kernel.barriers
+        results[depth(op)] += 1
+    assert tuple(results) == kernel.barriers
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())

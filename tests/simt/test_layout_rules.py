@@ -57,8 +57,8 @@ def test_changes_of_layouts_keep_them_distributed(layout: LinearLayout) -> None:
         unit = [1 if a == axis else extent for a, extent in enumerate(shape)]
         check_distributed(broadcast_operand_layout(layout, unit), unit)
         check_distributed(expand_axis(layout, axis), [*shape[:axis], 1, *shape[axis:]])
-    turned = list(range(len(shape)))[::-1]
-    check_distributed(permute_axes(layout, turned), [shape[axis] for axis in turned])
+    transposed = list(range(len(shape)))[::-1]
+    check_distributed(permute_axes(layout, transposed), [shape[axis] for axis in transposed])
     flat = [math.prod(shape)]
     check_distributed(reshape_axes(layout, flat), flat)
     pairs = joined_layout(layout)
@@ -66,7 +66,7 @@ def test_changes_of_layouts_keep_them_distributed(layout: LinearLayout) -> None:
     assert split_layout(pairs) == layout
 
 
-HALVES = "#linear{register = [[1]], lane = [[2],[4]], warp = [] -> dim0 = 8}"
+HALF_TILES = "#linear{register = [[1]], lane = [[2],[4]], warp = [] -> dim0 = 8}"
 OTHER = "#linear{register = [[4]], lane = [[1],[2]], warp = [] -> dim0 = 8}"
 BARE = "#linear{lane = [[1],[2],[4]] -> dim0 = 8}"
 TWICE = "#linear{register = [[0]], lane = [[1],[2],[4]], warp = [] -> dim0 = 8}"
@@ -80,12 +80,12 @@ PAIRS = "#linear{register = [], lane = [[0,1],[1,0]], warp = [] -> dim0 = 2, dim
     ("args", "line", "message"),
     [
         (
-            f"%x: tile<8xf32, {HALVES}>, %y: tile<8xf32, {OTHER}>",
-            f"%r = add %x, %y : tile<8xf32, {HALVES}>",
+            f"%x: tile<8xf32, {HALF_TILES}>, %y: tile<8xf32, {OTHER}>",
+            f"%r = add %x, %y : tile<8xf32, {HALF_TILES}>",
             "add takes tiles of one layout",
         ),
         (
-            f"%x: tile<8xf32, {HALVES}>",
+            f"%x: tile<8xf32, {HALF_TILES}>",
             f"%r = neg %x : tile<8xf32, {OTHER}>",
             "neg gives a tile of layout #linear{register = \\[\\[1",
         ),
@@ -102,7 +102,7 @@ PAIRS = "#linear{register = [], lane = [[0,1],[1,0]], warp = [] -> dim0 = 2, dim
             "split takes pairs that each thread holds in two registers",
         ),
         (
-            f"%x: tile<8xf32, {HALVES}>, %i: i32",
+            f"%x: tile<8xf32, {HALF_TILES}>, %i: i32",
             f"%r = for %k = %i to %i step %i iter(%a = %x) : tile<8xf32, {OTHER}> {{\n"
             "  yield %x\n"
             "}",

@@ -33,9 +33,9 @@ def test_rounding_twice_does_no_harm(element: Scalar, name: str) -> None:
     with np.errstate(all="ignore"):
         exact = compute(x.astype(np.float64), y.astype(np.float64)).astype(numpy_dtype(element))
         wide = compute(x.astype(np.float32), y.astype(np.float32))
-        found = semantics.cast(wide, element, Rounding.RTNE)
-    assert found.dtype == numpy_dtype(element)
-    np.testing.assert_array_equal(found.astype(np.float32), exact.astype(np.float32))
+        narrowed = semantics.cast(wide, element, Rounding.RTNE)
+    assert narrowed.dtype == numpy_dtype(element)
+    np.testing.assert_array_equal(narrowed.astype(np.float32), exact.astype(np.float32))
 
 
 @pytest.mark.parametrize("element", [F16, BF16], ids=str)

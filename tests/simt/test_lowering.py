@@ -39,9 +39,9 @@ def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
     return [argument for argument in arguments if isinstance(argument, np.ndarray)]
 
 
-def agree(kernel: Kernel, found: list[Any], wanted: list[Any]) -> None:
+def agree(kernel: Kernel, actual: list[Any], wanted: list[Any]) -> None:
     """The same bits; floats as close as their order of summation allows."""
-    for x, y in zip(found, wanted, strict=True):
+    for x, y in zip(actual, wanted, strict=True):
         if kernel.rtol and x.dtype.kind == "f":
             scale = np.abs(y).max()
             np.testing.assert_allclose(x, y, rtol=kernel.rtol, atol=kernel.rtol * scale)
@@ -53,8 +53,8 @@ def agree(kernel: Kernel, found: list[Any], wanted: list[Any]) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: int) -> None:
     kernel = KERNELS[name]
-    found = run(kernel, f"interp:{machine}", num_warps=warps, num_stages=stages)
-    agree(kernel, found, run(kernel, "interp"))
+    actual = run(kernel, f"interp:{machine}", num_warps=warps, num_stages=stages)
+    agree(kernel, actual, run(kernel, "interp"))
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -39,16 +39,16 @@ def decisions_by_name(source: str) -> Iterator[str]:
     for node in ast.walk(module):
         match node:
             case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr="name"):
-                found = owner == "target" and node not in shown
+                is_use = owner == "target" and node not in shown
             case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id="target")]):
-                found = node not in shown
+                is_use = node not in shown
             case ast.Compare(left=left, comparators=others):
-                found = any(map(_is_a_name, (left, *others)))
+                is_use = any(map(_is_a_name, (left, *others)))
             case ast.MatchValue(value=value):
-                found = _is_a_name(value)
+                is_use = _is_a_name(value)
             case _:
-                found = False
-        if found:
+                is_use = False
+        if is_use:
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 

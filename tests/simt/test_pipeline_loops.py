@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.evaluate import evaluate
 from tests.simt.kernels import KERNELS
 from tests.simt.pipeline_loops.copying import SharedMemory, run
-from tests.simt.pipeline_loops.products import ATTENTION, COLUMNS, ROWS, WIDTH, Product
+from tests.simt.pipeline_loops.dots import ATTENTION, COLUMNS, ROWS, WIDTH, Dot
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.builder import Builder
 from tile.ir.core import Level, Module
@@ -44,14 +44,14 @@ TARGETS = [CP_ASYNC, GENERIC, PLAIN]
 TYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64, "i16": np.int16}
 
 
-def parsed(product: Product) -> Module:
-    module = parse_module(product.text())
+def parsed(dot: Dot) -> Module:
+    module = parse_module(dot.text())
     verify(module, Level.LAID_OUT)
     return module
 
 
-def pipelined(product: Product, target: SimtTarget, num_stages: int) -> Module:
-    module = parsed(product)
+def pipelined(dot: Dot, target: SimtTarget, num_stages: int) -> Module:
+    module = parsed(dot)
     pipeline_loops(module, target=target, num_stages=num_stages)
     verify(module, Level.LAID_OUT)
     return module
@@ -61,30 +61,28 @@ def count(module: Module, defn: Any) -> int:
     return sum(op.defn is defn for op in module.walk())
 
 
-def arguments_of(product: Product, bounds: dict[str, int]) -> list[Any]:
+def arguments_of(dot: Dot, bounds: dict[str, int]) -> list[Any]:
     """Two matrices that end where the last tile does, what is stored to, and the bounds."""
-    random, dtype = np.random.default_rng(0), TYPES[product.dtype]
+    random, dtype = np.random.default_rng(0), TYPES[dot.dtype]
     a, b = (
         random.standard_normal(shape).astype(dtype) for shape in ((ROWS, WIDTH), (WIDTH, COLUMNS))
     )
-    numbers = [n for name, n in bounds.items() if getattr(product, name) is None]
+    numbers = [n for name, n in bounds.items() if getattr(dot, name) is None]
     c = np.full((ROWS, COLUMNS), np.nan, np.float32)
-    return [a, b, c, *map(TYPES[product.count], numbers)]
+    return [a, b, c, *map(TYPES[dot.count], numbers)]
 
 
-def result(module: Module, product: Product, bounds: dict[str, int]) -> tuple[Any, SharedMemory]:
+def result(module: Module, dot: Dot, bounds: dict[str, int]) -> tuple[Any, SharedMemory]:
     """Return what a kernel stores."""
-    arguments = arguments_of(product, bounds)
+    arguments = arguments_of(dot, bounds)
     machine = run(module, arguments)
     return arguments[2], machine
 
 
-def check(
-    product: Product, target: SimtTarget, num_stages: int, bounds: dict[str, int]
-) -> SharedMemory:
-    wanted, _ = result(parsed(product), product, bounds)
-    found, machine = result(pipelined(product, target, num_stages), product, bounds)
-    assert np.array_equal(wanted, found)
+def check(dot: Dot, target: SimtTarget, num_stages: int, bounds: dict[str, int]) -> SharedMemory:
+    wanted, _ = result(parsed(dot), dot, bounds)
+    actual, machine = result(pipelined(dot, target, num_stages), dot, bounds)
+    assert np.array_equal(wanted, actual)
     return machine
 
 
@@ -101,24 +99,24 @@ BOUNDS = [
     {"lower": 0, "upper": 64, "step": 48},
 ]
 FORMS = [
-    Product(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
+    Dot(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
 ]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=lambda b: "-".join(map(str, b.values())))
 @pytest.mark.parametrize("form", FORMS, ids=["index", "index-mask", "carried", "carried-mask"])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[str, int]) -> None:
+def test_any_number_of_iterations(target: SimtTarget, form: Dot, bounds: dict[str, int]) -> None:
     """Bounds that are numbers, and such that only a launch knows."""
     dynamic = replace(form, step=None)
     mixed = replace(form, step=bounds["step"])
-    known = replace(form, **bounds)
-    rounds = len(range(*bounds.values()))
-    for product in (dynamic, mixed, known):
-        machine = check(product, target, 3, bounds)
-        assert machine.copied == (2 * rounds if target is CP_ASYNC else 0)
+    bounded = replace(form, **bounds)
+    iterations = len(range(*bounds.values()))
+    for dot in (dynamic, mixed, bounded):
+        machine = check(dot, target, 3, bounds)
+        assert machine.copied == (2 * iterations if target is CP_ASYNC else 0)
         assert machine.stored == (
-            0 if target is CP_ASYNC else (1 + rounds) * (1 + (target is PLAIN))
+            0 if target is CP_ASYNC else (1 + iterations) * (1 + (target is PLAIN))
         )
 
 
@@ -127,31 +125,31 @@ def test_any_number_of_rounds(target: SimtTarget, form: Product, bounds: dict[st
 def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
     """As many rounds are under way as there are stages, less that which is being worked on."""
     for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
-        machine = check(Product(carried=carried), target, num_stages, bounds)
+        machine = check(Dot(carried=carried), target, num_stages, bounds)
         copies = target is CP_ASYNC and num_stages >= 2
         assert machine.most_pending == (max(1, num_stages - 1) if copies else 0)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize(
-    "product",
+    "dot",
     [
-        Product(nested=True),
-        Product(nested=True, carried=True),
-        Product(repeats=2),
-        Product(repeats=2, nested=True, carried=True),
-        Product(dtype="f16"),
-        Product(other=None),
-        Product(other=1.5),
-        Product(other=-0.0),
-        Product(count="i64"),
-        Product(count="i16", step=None),
+        Dot(nested=True),
+        Dot(nested=True, carried=True),
+        Dot(repeats=2),
+        Dot(repeats=2, nested=True, carried=True),
+        Dot(dtype="f16"),
+        Dot(other=None),
+        Dot(other=1.5),
+        Dot(other=-0.0),
+        Dot(count="i64"),
+        Dot(count="i16", step=None),
     ],
     ids=str,
 )
-def test_any_kernel(target: SimtTarget, product: Product) -> None:
+def test_any_kernel(target: SimtTarget, dot: Dot) -> None:
     for bounds in BOUNDS[:4]:
-        check(product, target, 4, bounds)
+        check(dot, target, 4, bounds)
 
 
 @pytest.mark.parametrize("num_stages", [2, 3, 4])
@@ -175,7 +173,7 @@ def test_attention(target: SimtTarget, num_stages: int) -> None:
 
 def test_loops_are_pipelined_once() -> None:
     for target in TARGETS:
-        module = pipelined(Product(repeats=2), target, 3)
+        module = pipelined(Dot(repeats=2), target, 3)
         before = str(list(module.walk()))
         pipeline_loops(module, target=target, num_stages=3)
         assert str(list(module.walk())) == before
@@ -184,21 +182,21 @@ def test_loops_are_pipelined_once() -> None:
 def test_fewer_stages_where_memory_is_short() -> None:
     """32x16 and 16x32 elements of 4 bytes are 4 KiB a stage."""
     for size, stages in ((16 << 10, 4), (15 << 10, 3), (8 << 10, 2)):
-        module = pipelined(Product(), replace(CP_ASYNC, shared_bytes=size), 4)
+        module = pipelined(Dot(), replace(CP_ASYNC, shared_bytes=size), 4)
         allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
         assert [op.result.type.stages for op in allocs] == [stages] * 2
 
 
 @pytest.mark.parametrize("size", [8, 7, 4, 3, 1])
-def test_one_round_ahead_where_memory_is_short(size: int) -> None:
+def test_one_iteration_ahead_where_memory_is_short(size: int) -> None:
     """Two stages are of 8 KiB here, and in one the next tiles take the place of these."""
     target = replace(PLAIN, shared_bytes=size << 10)
-    module = pipelined(Product(), target, 3)
+    module = pipelined(Dot(), target, 3)
     stages = [op.result.type.stages for op in module.walk() if op.defn is shared.local_alloc]
     assert stages == {8: [2, 2], 7: [1, 1], 4: [1, 1]}.get(size, [])
     assert count(module, memory.load) == 4  # one each before the loop, one in it
     for bounds in BOUNDS[:4]:
-        check(Product(carried=True), target, 3, bounds)
+        check(Dot(carried=True), target, 3, bounds)
 
 
 def test_memory_is_left_for_the_loop_itself() -> None:
@@ -207,7 +205,7 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     %other = convert_layout %acc0 : tile<32x32xf32, #tall>
     device_print %other {prefix = ""}"""
     tall = "#tall = #linear{register = [[0,1],[0,2],[16,0]], lane = [[0,4],[0,8],[0,16],[1,0],[2,0]], warp = [[4,0],[8,0]] -> dim0 = 32, dim1 = 32}"
-    module = parse_module(f"{tall}\n{Product(after=after).text()}")
+    module = parse_module(f"{tall}\n{Dot(after=after).text()}")
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=replace(CP_ASYNC, shared_bytes=16 << 10), num_stages=4)
     allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
@@ -232,7 +230,7 @@ INNER_LOOP = """
 )
 def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> None:
     """Both have stages of 4 KiB, and their buffers are in use at the same time."""
-    module = parse_module(Product(after=INNER_LOOP).text())
+    module = parse_module(Dot(after=INNER_LOOP).text())
     verify(module, Level.LAID_OUT)
     target = replace(CP_ASYNC, shared_bytes=size << 10)
     pipeline_loops(module, target=target, num_stages=4)
@@ -251,7 +249,7 @@ def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> No
 def test_prefetch_leaves_registers() -> None:
     """A third of a thread's registers may hold tiles, of which each takes 4 here."""
     for registers, loads in ((24, 4), (23, 3), (11, 2)):
-        module = pipelined(Product(), replace(GENERIC, registers=registers), 2)
+        module = pipelined(Dot(), replace(GENERIC, registers=registers), 2)
         assert count(module, memory.load) == loads
 
 
@@ -270,27 +268,27 @@ MACHINES = [(PLAIN, 3), (GENERIC, 3), (CP_ASYNC, 2), (CP_ASYNC, 3), (MMA, 5)]
 
 @pytest.mark.parametrize(("target", "num_stages"), MACHINES, ids=str)
 @pytest.mark.parametrize(
-    "product",
+    "dot",
     [
-        Product(),
-        Product(step=None, masked=False),
-        Product(carried=True),
-        Product(nested=True, carried=True),
-        Product(repeats=2),
-        Product(dtype="f16"),
-        Product(dtype="f16", other=1.5, nested=True),
+        Dot(),
+        Dot(step=None, masked=False),
+        Dot(carried=True),
+        Dot(nested=True, carried=True),
+        Dot(repeats=2),
+        Dot(dtype="f16"),
+        Dot(dtype="f16", other=1.5, nested=True),
     ],
     ids=str,
 )
-def test_threads(target: SimtTarget, num_stages: int, product: Product) -> None:
+def test_threads(target: SimtTarget, num_stages: int, dot: Dot) -> None:
     """The threads of a program hand tiles to each other without a race, from round to round."""
-    module = parsed(product)
+    module = parsed(dot)
     passes = lowering(target, num_warps=4, num_stages=num_stages)
     chosen = [item for item in passes if item.defn.name in LATER]
     PassManager(chosen).run(module, Level.LAID_OUT)
     for bounds in BOUNDS[:4]:
-        wanted, arguments = arguments_of(product, bounds), arguments_of(product, bounds)
-        run(parsed(product), wanted)
+        wanted, arguments = arguments_of(dot, bounds), arguments_of(dot, bounds)
+        run(parsed(dot), wanted)
         run_threads(module, target, 4, (1, 1, 1), arguments)
         np.testing.assert_allclose(arguments[2], wanted[2], rtol=1e-4, atol=1e-4)
 
@@ -300,23 +298,23 @@ def test_threads(target: SimtTarget, num_stages: int, product: Product) -> None:
 
 def exists(ty: Scalar, step: int | None, distance: int) -> Any:
     """A function of (lower, upper, step, index): whether there is a later round."""
-    given = "%s" if step is None else "%c"
+    step_value = "%s" if step is None else "%c"
     const = "" if step is None else f"  %c = const {{value = {step}}} : {ty}\n"
     module = parse_module(
         f"func @f(%l: {ty}, %u: {ty}, %s: {ty}, %i: {ty}) {{\n{const}"
-        f"  for %k = %l to %u step {given} {{\n    yield\n  }}\n  return\n}}"
+        f"  for %k = %l to %u step {step_value} {{\n    yield\n  }}\n  return\n}}"
     )
     function = module["f"]
     loop = next(op for op in module.walk() if op.defn is control.for_)
     if not TripCount.is_computable(loop, distance):
         return None
     build = Builder.before(loop)
-    found = TripCount(loop).exists(build, function.args[3], distance)
-    assert found is not None
+    actual = TripCount(loop).exists(build, function.args[3], distance)
+    assert actual is not None
     loop.erase()
     last = function.body.last
     assert last is not None
-    last.set_operands([found])
+    last.set_operands([actual])
     return lambda *numbers: bool(evaluate(function, *(np.array(n, ty_of(ty)) for n in numbers))[0])
 
 
@@ -328,7 +326,7 @@ def ty_of(ty: Scalar) -> Any:
 @pytest.mark.parametrize("constant", [True, False])
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_rounds_near_the_ends_of_the_type(ty: Scalar, constant: bool, data: Any) -> None:
+def test_iterations_near_the_ends_of_the_type(ty: Scalar, constant: bool, data: Any) -> None:
     near = st.one_of(
         st.integers(ty.min_value, ty.max_value),
         st.integers(ty.max_value - 5, ty.max_value),
@@ -337,14 +335,19 @@ def test_rounds_near_the_ends_of_the_type(ty: Scalar, constant: bool, data: Any)
     lower, upper = data.draw(near), data.draw(near)
     step = data.draw(near.filter(bool))
     distance = data.draw(st.integers(0, 4))
-    rounds = range(lower, upper, step)
+    iterations = range(lower, upper, step)
     function = exists(ty, step if constant else None, distance)
     if function is None:
         assert constant and not ty.min_value <= distance * step <= ty.max_value
         return
-    for number in {0, len(rounds) // 2, len(rounds) - distance - 1, len(rounds) - distance}:
-        index = lower if not rounds else rounds[max(0, min(number, len(rounds) - 1))]
-        there = bool(rounds) and rounds.index(index) + distance < len(rounds)
+    for number in {
+        0,
+        len(iterations) // 2,
+        len(iterations) - distance - 1,
+        len(iterations) - distance,
+    }:
+        index = lower if not iterations else iterations[max(0, min(number, len(iterations) - 1))]
+        there = bool(iterations) and iterations.index(index) + distance < len(iterations)
         assert function(lower, upper, step, index) == there
 
 
@@ -361,7 +364,7 @@ SOURCES = [
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 @pytest.mark.parametrize(("source", "axis"), SOURCES, ids=str)
-def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits: int) -> None:
+def test_copies_have_contiguous_vectors(source: LinearLayout, axis: int, bits: int) -> None:
     """Whatever layout the buffer is read in."""
     shape = source.shape
     wanted = [
@@ -374,46 +377,46 @@ def test_copies_have_vectors_in_one_piece(source: LinearLayout, axis: int, bits:
     vector = widest
     while vector * bits >= 32:
         for other in wanted:
-            found = copy_layout(source, (other,), bits, (axis, vector), CP_ASYNC.banks)
-            assert found.is_bijective()
+            actual = copy_layout(source, (other,), bits, (axis, vector), CP_ASYNC.banks)
+            assert actual.is_bijective()
             units = [tuple(int(a == axis) << bit for a in range(2)) for bit in range(9)]
             length = vector.bit_length() - 1
-            assert [tuple(basis) for basis in found.bases(OFFSET)][:length] == units[:length]
-            copies = shared_access(source, found, bits, CP_ASYNC.banks.up_to(vector * bits))
+            assert [tuple(basis) for basis in actual.bases(OFFSET)][:length] == units[:length]
+            copies = shared_access(source, actual, bits, CP_ASYNC.banks.up_to(vector * bits))
             assert copies.vector == vector
             assert copies.conflicts(bits) == 0
         vector //= 2
 
 
 @pytest.mark.parametrize("bits", [8, 32])
-def test_copies_of_blocks_to_be_turned_fill_lines(bits: int) -> None:
+def test_copies_of_blocks_to_be_transposed_fill_lines(bits: int) -> None:
     """Neighbouring vectors of a row lie in 128 bytes, in any order."""
     vector, line = 128 // bits, 1024 // bits
     source = blocked([line, 256], [1, vector], [vector // 8 or 1, min(32, 256 // vector)], [8, 1])
     blocks = blocked([line, 256], [vector, 4], [8, 4], [1, 8], (0, 1))
-    found = copy_layout(source, (blocks,), bits, (1, vector), CP_ASYNC.banks)
-    first = {tuple(basis) for basis in found.bases(OFFSET)[: line.bit_length() - 1]}
+    actual = copy_layout(source, (blocks,), bits, (1, vector), CP_ASYNC.banks)
+    first = {tuple(basis) for basis in actual.bases(OFFSET)[: line.bit_length() - 1]}
     assert first == {(0, 1 << bit) for bit in range(line.bit_length() - 1)}
-    copies = shared_access(source, found, bits, CP_ASYNC.banks)
-    loads = shared_access(blocks, found, bits, CP_ASYNC.banks)
+    copies = shared_access(source, actual, bits, CP_ASYNC.banks)
+    loads = shared_access(blocks, actual, bits, CP_ASYNC.banks)
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4, 8])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("bits", [16, 32])
-def test_copies_and_loads_of_factors_have_no_conflicts(
+def test_copies_and_loads_of_operands_have_no_conflicts(
     bits: int, transposed: bool, warps: int
 ) -> None:
     """Threads hold several rows of a factor, some of them as they copy them."""
     vector = 128 // bits
     lanes = 32 // vector
     source = blocked([64, 32], [1, vector], [32 // lanes, lanes], [warps, 1])
-    product = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
-    left, right = fma_operand_layouts(product, 32)
+    accumulator = blocked([64, 64], [4, 4], [4, 8], [1, warps] if transposed else [warps, 1])
+    left, right = fma_operand_layouts(accumulator, 32)
     wanted = permute_axes(right, [1, 0]) if transposed else left
-    found = copy_layout(source, (wanted,), bits, (1, vector), CP_ASYNC.banks)
-    copies, loads = (shared_access(layout, found, bits) for layout in (source, wanted))
+    actual = copy_layout(source, (wanted,), bits, (1, vector), CP_ASYNC.banks)
+    copies, loads = (shared_access(layout, actual, bits) for layout in (source, wanted))
     assert copies.vector >= vector
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
 
@@ -421,12 +424,12 @@ def test_copies_and_loads_of_factors_have_no_conflicts(
 def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     module = KERNELS["matmul_f16"].compile("interp:cp_async").artifact.module
     loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over pieces of k
-    places = {
+    locations = {
         op.loc
         for op in module.walk()
         if op.name in ("cp_async_wait_group", "cp_async_commit_group")
     }
-    assert places == {loop.loc}
+    assert locations == {loop.loc}
 
 
 @pytest.mark.parametrize(
@@ -438,7 +441,7 @@ def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
         (128, 64, 1 << 16, False),  # a thread has not so many registers
     ],
 )
-def test_products_go_on_where_registers_are_to_spare(
+def test_wgmma_stay_in_flight_where_registers_are_to_spare(
     rows: int, columns: int, file: int, go_on: bool
 ) -> None:
     kernel = replace(KERNELS["gradient"], constants={"N": rows, "D": columns})

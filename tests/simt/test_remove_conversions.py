@@ -48,7 +48,7 @@ def scramble(module: Module, seed: int, share: float) -> None:
 
 @SETTINGS
 @given(case=modules(), seed=st.integers(0, 9), warps=st.sampled_from([1, 4]))
-def test_random_kernels_keep_their_meaning(case: Case, seed: int, warps: int) -> None:
+def test_random_kernels_keep_their_semantics(case: Case, seed: int, warps: int) -> None:
     wanted = interpret(case.module, case)
     descriptors_to_pointers(case.module)
     assign_layouts(case.module, target=GENERIC, num_warps=warps)
@@ -62,7 +62,7 @@ def test_random_kernels_keep_their_meaning(case: Case, seed: int, warps: int) ->
 
 @pytest.mark.parametrize("target", [GENERIC, MMA], ids=str)
 @pytest.mark.parametrize("name", ["matmul_f16", "softmax", "row_sums", "attention", "pairs"])
-def test_kernels_keep_their_meaning(name: str, target: SimtTarget) -> None:
+def test_kernels_keep_their_semantics(name: str, target: SimtTarget) -> None:
     kernel = KERNELS[name]
     module = module_of(kernel)
     wanted = run(module, kernel)
@@ -95,7 +95,7 @@ def test_conversions_are_at_the_lines_of_what_they_convert(name: str, target: Si
         loops = {op.loc for op in module.walk() if op.defn in CONTROL_FLOW_OPS}
         assign_layouts(module, target=target, num_warps=warps)
         for _ in range(2):
-            places = [op.loc for op in module.walk() if op.defn is convert_layout]
-            assert None not in places
-            assert not loops.intersection(places)
+            locations = [op.loc for op in module.walk() if op.defn is convert_layout]
+            assert None not in locations
+            assert not loops.intersection(locations)
             remove_conversions(module, target=target)

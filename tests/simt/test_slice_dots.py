@@ -13,7 +13,7 @@ import tile
 import tile.language as tl
 from tests.conformance.bounds import of_dots
 from tests.simt.kernels import matmul
-from tests.simt.synchronisation import FAULTS, synchronising, without_each
+from tests.simt.synchronization import FAULTS, synchronising, without_each
 from tile.backends.interp.simulator.counters import Counters, registers
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.core import Module, Operation
@@ -36,7 +36,7 @@ def module_of(function: Any, types: dict[str, str], **constants: int) -> Module:
     return compiled.artifact.module.clone()
 
 
-def product(m: int, n: int, k: int) -> Module:
+def dot_module(m: int, n: int, k: int) -> Module:
     names = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32:16")}
     names |= dict.fromkeys("MNK", "i32:16")
     return module_of(matmul, names, BM=m, BN=n, BK=k)
@@ -48,19 +48,21 @@ def parts_read(module: Module) -> list[Operation]:
 
 def live(module: Module) -> int:
     """The most registers live in a thread where it multiplies."""
-    found = [registers(function) for function in module]
-    return max(counts[op] for counts in found for op in counts if op in parts_read(module))
+    register_counts = [registers(function) for function in module]
+    return max(
+        counts[op] for counts in register_counts for op in counts if op in parts_read(module)
+    )
 
 
 @pytest.mark.parametrize("warps", [4, 8])
 @pytest.mark.parametrize("target", MACHINES, ids=str)
-def test_a_large_product_of_f32(target: SimtTarget, warps: int) -> None:
-    module = product(128, 128, 64)
+def test_a_large_dot_of_f32(target: SimtTarget, warps: int) -> None:
+    module = dot_module(128, 128, 64)
     lower(module, target, num_warps=warps, num_stages=2)
     accumulators = 128 * 128 // (warps * target.warp_size)
     for op in parts_read(module):
-        factors = sum(value.type.count for value in op.inputs[:2])
-        assert accumulators + factors <= target.registers * 3 // 4
+        operands = sum(value.type.count for value in op.inputs[:2])
+        assert accumulators + operands <= target.registers * 3 // 4
     random = np.random.default_rng(0)
     a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in ((128, 128), (128, 128)))
     c, sizes = np.zeros((128, 128), np.float32), [np.int32(128)] * 3
@@ -74,7 +76,7 @@ def test_a_large_product_of_f32(target: SimtTarget, warps: int) -> None:
 def test_code_does_not_grow_with_tiles() -> None:
     counts, unrolled = [], []
     for size in (64, 128, 256):
-        module = product(128, 128, size)
+        module = dot_module(128, 128, size)
         lower(module, replace(GENERIC, shared_bytes=1 << 20), num_warps=8, num_stages=1)
         counts.append(sum(1 for _ in module.walk()))
         unrolled.append(sum(math.prod(op["sizes"]) for op in parts_read(module)))
@@ -83,7 +85,7 @@ def test_code_does_not_grow_with_tiles() -> None:
 
 
 def test_what_fits_is_not_cut() -> None:
-    module = product(32, 32, 32)
+    module = dot_module(32, 32, 32)
     lower(module, GENERIC, num_warps=4, num_stages=2)
     (op,) = parts_read(module)
     assert op["sizes"][3] == 32
@@ -92,7 +94,7 @@ def test_what_fits_is_not_cut() -> None:
 
 def test_each_barrier_is_needed() -> None:
     target = replace(SMALL, shared_bytes=4 << 10)  # parts as well as pieces
-    module = product(32, 32, 32)
+    module = dot_module(32, 32, 32)
     lower(module, target, num_warps=4, num_stages=1)
     assert max(_depth(op) for op in parts_read(module)) == 3
     a, b = np.ones((32, 64), np.float32), np.ones((64, 32), np.float32)
@@ -117,13 +119,13 @@ def _depth(op: Operation) -> int:
 
 
 @tile.jit
-def one_product(a, b, c, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+def one_dot(a, b, c, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
     x = tl.load(a + i * K + k[None, :])
     y = tl.load(b + k[:, None] * N + j)
     total = tl.load(c + i * N + j)
-    product = tl.dot(x, y, total, input_precision="ieee", out_dtype=total.dtype)
-    tl.store(out + i * N + j, product)
+    acc = tl.dot(x, y, total, input_precision="ieee", out_dtype=total.dtype)
+    tl.store(out + i * N + j, acc)
 
 
 @tile.jit
@@ -197,15 +199,15 @@ def check(
     "target", [SMALL, replace(PLAIN, name="tight", registers=64, shared_bytes=8 << 10)], ids=str
 )
 @pytest.mark.parametrize("element", TYPES)
-def test_products_of_all_kinds(element: str, target: SimtTarget) -> None:
+def test_dots_of_all_kinds(element: str, target: SimtTarget) -> None:
     if element == "fp64":
         target = replace(target, registers=128)
-    check(one_product, element, target)
+    check(one_dot, element, target)
     check(transposed, element, target)
 
 
 def test_sums_of_f16_are_rounded_once() -> None:
-    check(one_product, "fp16", SMALL, accumulator="fp16")
+    check(one_dot, "fp16", SMALL, accumulator="fp16")
 
 
 def test_a_batch() -> None:
@@ -213,4 +215,4 @@ def test_a_batch() -> None:
 
 
 def test_warps_of_another_size() -> None:
-    check(one_product, "fp32", replace(WARP64, name="broad", registers=32))
+    check(one_dot, "fp32", replace(WARP64, name="broad", registers=32))

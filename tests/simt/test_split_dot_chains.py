@@ -80,19 +80,19 @@ def test_the_result_is_the_same(shapes: SimtTarget, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("target", [FEW, SMALL_STEPS], ids=str)
-def test_halves_follow_each_other_and_loads_come_before_the_last_product(
+def test_slices_follow_each_other_and_loads_come_before_the_last_dot(
     target: SimtTarget,
 ) -> None:
-    found = [op for op in body(lowered(target)) if op.defn in (ops.mma.mma, memory.load)]
-    names = ["load" if op.defn is memory.load else "product" for op in found]
-    assert names == ["product"] * 7 + ["load"] * 2 + ["product"]
-    tiles = [op for op in found if op.defn is memory.load and op.result.type.element == F16]
+    steps = [op for op in body(lowered(target)) if op.defn in (ops.mma.mma, memory.load)]
+    names = ["load" if op.defn is memory.load else "dot" for op in steps]
+    assert names == ["dot"] * 7 + ["load"] * 2 + ["dot"]
+    tiles = [op for op in steps if op.defn is memory.load and op.result.type.element == F16]
     assert len(tiles) == 1
 
 
 def test_where_registers_suffice_loads_come_first() -> None:
-    found = [op for op in body(lowered(PLENTY)) if op.defn in (ops.mma.mma, memory.load)]
-    assert [op.defn is memory.load for op in found] == [True] * 2 + [False] * 4
+    steps = [op for op in body(lowered(PLENTY)) if op.defn in (ops.mma.mma, memory.load)]
+    assert [op.defn is memory.load for op in steps] == [True] * 2 + [False] * 4
 
 
 def test_where_copies_are_asynchronous_no_load_waits() -> None:

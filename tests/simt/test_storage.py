@@ -61,7 +61,7 @@ def test_no_peak_is_above_that_of_a_linear_scan(ranges: list[LiveRange]) -> None
     assert allocate(ranges).peak <= scan(ranges).peak
 
 
-def test_a_large_buffer_that_comes_last_fits_beside_one_that_lives_long() -> None:
+def test_a_large_last_buffer_fits_next_to_a_long_lived_one() -> None:
     """In the order of first use the small one lies in the middle, and the large one above all."""
     ranges = [LiveRange(0, 1, 1024, 16), LiveRange(1, 9, 16, 16), LiveRange(2, 9, 2048, 16)]
     assert scan(ranges).peak == 3088
@@ -81,12 +81,12 @@ def test_peaks_of_random_sets_are_near_the_bound() -> None:
     assert statistics.mean(best) < 1.002 < 1.08 < statistics.mean(scanned)
 
 
-def drawn(dice: random.Random) -> list[LiveRange]:
+def drawn(rng: random.Random) -> list[LiveRange]:
     """Up to 40 ranges: some short, some long, most of a power of two of bytes."""
     ranges = []
-    for _ in range(dice.randint(2, 40)):
-        start = dice.randint(0, 40)
-        end = start + int(dice.expovariate(1 / dice.choice([2, 5, 20])))
-        size = 16 << dice.randint(0, 11) if dice.random() < 0.7 else 16 * dice.randint(1, 1000)
+    for _ in range(rng.randint(2, 40)):
+        start = rng.randint(0, 40)
+        end = start + int(rng.expovariate(1 / rng.choice([2, 5, 20])))
+        size = 16 << rng.randint(0, 11) if rng.random() < 0.7 else 16 * rng.randint(1, 1000)
         ranges.append(LiveRange(start, end, size, 16))
     return ranges

@@ -46,7 +46,7 @@ def test_wrong_fields_are_refused(fields: dict[str, object], message: str) -> No
         SimtTarget.of({**FIELDS, **fields})
 
 
-def test_targets_are_known_by_name() -> None:
+def test_targets_are_looked_up_by_name() -> None:
     assert SimtTarget.parse("generic") is GENERIC
     assert [str(target) for target in TARGETS.values()] == list(TARGETS)
     with pytest.raises(ArgumentValueError, match="no target is named 'moon'; there are plain"):

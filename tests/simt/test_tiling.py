@@ -32,8 +32,8 @@ def test_warps_share_rows_and_columns(rows: int) -> None:
     assert dot["warps"] == (rows, 8 // rows)
     kernel = KERNELS["matmul_f16"]
     for machine in ("mma", "generic"):
-        found = run(kernel, f"interp:{machine}", num_warps=8, warp_rows=rows)
-        agree(kernel, found, run(kernel, "interp"))
+        actual = run(kernel, f"interp:{machine}", num_warps=8, warp_rows=rows)
+        agree(kernel, actual, run(kernel, "interp"))
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -45,8 +45,8 @@ def test_a_thread_has_squares(size: int) -> None:
         step for bit in range(size.bit_length() - 1) for step in ((1 << bit, 0), (0, 1 << bit))
     }
     kernel = KERNELS["matmul_f32"]
-    found = run(kernel, "interp:generic", num_warps=1, thread_tile=size)
-    agree(kernel, found, run(kernel, "interp"))
+    actual = run(kernel, "interp:generic", num_warps=1, thread_tile=size)
+    agree(kernel, actual, run(kernel, "interp"))
 
 
 @pytest.mark.parametrize(

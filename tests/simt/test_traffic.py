@@ -11,9 +11,9 @@ import pytest
 from benchmarks.traffic import EXAMPLES, SMALL, as_markdown, measure
 
 # Those whose warps hand each other tiles of many layouts, on each kind of machine.
-PRODUCTS = ("matmul", "matmul_nt", "attention", "shift_conv")
+DOTS = ("matmul", "matmul_nt", "attention", "shift_conv")
 CASES = [("mma", name) for name in SMALL]
-CASES += [(machine, name) for machine in ("generic", "cp_async") for name in PRODUCTS]
+CASES += [(machine, name) for machine in ("generic", "cp_async") for name in DOTS]
 
 # The second row of an array of odd length; images of 8 x 8 that are shifted by one.
 UNALIGNED = {"vector_add", "shift_conv"}

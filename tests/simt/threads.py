@@ -35,9 +35,9 @@ def whole(layout: LinearLayout, fragments: Array) -> Array:
     """The tile that threads hold; copies must be equal."""
     tile = np.zeros(layout.shape, fragments.dtype)
     coordinates = layout.transpose_ins("warp", "lane", "register").table()
-    places = tuple(coordinates[name].reshape(fragments.shape) for name in layout.out_dims)
-    tile[places] = fragments
-    np.testing.assert_array_equal(tile[places], fragments)
+    elements = tuple(coordinates[name].reshape(fragments.shape) for name in layout.out_dims)
+    tile[elements] = fragments
+    np.testing.assert_array_equal(tile[elements], fragments)
     return tile
 
 
@@ -48,7 +48,7 @@ class Threads:
     lanes: int
     warps: int
     memory: Array = field(default_factory=lambda: np.zeros(0, np.uint8))
-    known: dict[Value, Array] = field(default_factory=dict)
+    arrays: dict[Value, Array] = field(default_factory=dict)
     buffers: dict[Value, Array] = field(default_factory=dict)
     done: list[Operation] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Threads:
         with semantics.quiet():
             for op in function.body:
                 if op.defn is control.return_:
-                    return [self.known[value] for value in op.inputs]
+                    return [self.arrays[value] for value in op.inputs]
                 self.done.append(op)
                 result = RULES.get(op.defn, Threads.semantics)(self, op)
                 for value in op.results:
@@ -76,14 +76,14 @@ class Threads:
         array = np.asarray(array)
         if array.ndim == 0:
             array = array.reshape((1,) * len(shape))
-        self.known[value] = np.broadcast_to(array, shape)
+        self.arrays[value] = np.broadcast_to(array, shape)
 
     def shape(self, ty: Type) -> tuple[int, ...]:
         return (self.count, ty.count) if isinstance(ty, Fragment) else (self.count,)
 
     def of(self, op: Operation, name: str) -> Array:
         value = op[name]
-        return None if value is None else self.known[value]
+        return None if value is None else self.arrays[value]
 
     def by_lane(self, array: Array) -> Array:
         return array.reshape(self.warps, self.lanes, *array.shape[1:])
@@ -92,7 +92,7 @@ class Threads:
 
     def semantics(self, op: Operation) -> Array:
         assert op.defn.semantics is not None, op.name
-        return op.defn.semantics(*(self.known[value] for value in op.inputs), **op.attributes)
+        return op.defn.semantics(*(self.arrays[value] for value in op.inputs), **op.attributes)
 
     def layout_index(self, op: Operation) -> Array:
         layout = op["layout"]
@@ -108,7 +108,7 @@ class Threads:
         return self.of(op, "x")[:, None]
 
     def pick(self, op: Operation) -> Array:
-        return np.concatenate([self.known[x] for x in op.inputs], 1)[:, list(op["registers"])]
+        return np.concatenate([self.arrays[x] for x in op.inputs], 1)[:, list(op["registers"])]
 
     def element(self, op: Operation) -> Array:
         return self.of(op, "x")[:, op["register"]]
@@ -129,53 +129,53 @@ class Threads:
         ty = op.result.type
         self.buffers[op.result] = np.zeros(ty.numel, semantics.numpy_dtype(ty.of))
 
-    def places(self, op: Operation, name: str = "offset") -> tuple[Array, Array]:
+    def elements(self, op: Operation, name: str = "offset") -> tuple[Array, Array]:
         """The buffer, and the places of all registers: vectors of neighbours that are aligned."""
-        buffer, offset = self.buffers[op["mem"]], self.known[op[name]]
+        buffer, offset = self.buffers[op["mem"]], self.arrays[op[name]]
         vector = op.attributes.get("vector", 1)
         assert np.all(offset % vector == 0)
-        places = offset[..., None] + np.arange(vector)
-        assert np.all((places >= 0) & (places < len(buffer)))
-        return buffer, places.reshape(self.count, -1)
+        elements = offset[..., None] + np.arange(vector)
+        assert np.all((elements >= 0) & (elements < len(buffer)))
+        return buffer, elements.reshape(self.count, -1)
 
     def shared_load(self, op: Operation) -> Array:
-        buffer, places = self.places(op)
-        return buffer[places]
+        buffer, elements = self.elements(op)
+        return buffer[elements]
 
     def shared_store(self, op: Operation) -> None:
-        buffer, places = self.places(op)
+        buffer, elements = self.elements(op)
         mask, value = self.vectors(op), self.of(op, "value")
-        buffer[places[mask]] = value[mask]
-        np.testing.assert_array_equal(buffer[places[mask]], value[mask])
+        buffer[elements[mask]] = value[mask]
+        np.testing.assert_array_equal(buffer[elements[mask]], value[mask])
 
     def shared_atomic_inc(self, op: Operation) -> None:
-        buffer, places = self.places(op)
-        np.add.at(buffer, places[self.vectors(op)], 1)
+        buffer, elements = self.elements(op)
+        np.add.at(buffer, elements[self.vectors(op)], 1)
 
     def shared_cp_async(self, op: Operation) -> None:
-        buffer, places = self.places(op)
+        buffer, elements = self.elements(op)
         size, vector = buffer.itemsize, op["vector"]
-        address = self.neighbours(self.of(op, "ptr"), size, vector)
+        address = self.contiguous(self.of(op, "ptr"), size, vector)
         mask = self.vectors(op)
         value = np.where(mask, self.memory.view(buffer.dtype)[address // size], 0)
         active = self.of(op, "active")
         if active is not None:
             here = np.broadcast_to(active, (self.count,))
-            places, value = places[here], value[here]
-        _, times = np.unique(places, return_counts=True)
+            elements, value = elements[here], value[here]
+        _, times = np.unique(elements, return_counts=True)
         assert np.all(times == 1), "an element is copied more than once"
-        buffer[places] = value
+        buffer[elements] = value
 
     def vectors(self, op: Operation) -> Array:
         """The mask of each register, from those of vectors."""
-        places = self.known[op["offset"]]
+        elements = self.arrays[op["offset"]]
         mask = self.of(op, "mask")
-        mask = np.ones(places.shape, bool) if mask is None else mask
+        mask = np.ones(elements.shape, bool) if mask is None else mask
         return np.repeat(mask, op.attributes.get("vector", 1), 1)
 
     # -- global memory
 
-    def neighbours(self, address: Array, size: int, vector: int) -> Array:
+    def contiguous(self, address: Array, size: int, vector: int) -> Array:
         """Addresses that are neighbours, in aligned vectors."""
         if address.ndim > 1:
             runs = address.reshape(self.count, -1, vector)
@@ -186,7 +186,7 @@ class Threads:
     def access(self, op: Operation, element: Any) -> tuple[Array, Array, Array]:
         dtype = semantics.numpy_dtype(element)
         vector = op["vector"]
-        address = self.neighbours(self.of(op, "ptr"), dtype.itemsize, vector)
+        address = self.contiguous(self.of(op, "ptr"), dtype.itemsize, vector)
         mask = self.of(op, "mask")
         mask = np.ones(address.shape, bool) if mask is None else mask
         if mask.ndim > 1:
@@ -209,10 +209,10 @@ class Threads:
 
     def fma_dot(self, op: Operation) -> Array:
         batch, m, n, k = op["sizes"]
-        a, b, acc = (self.known[value] for value in op.inputs)
+        a, b, acc = (self.arrays[value] for value in op.inputs)
         a, b = a.reshape(-1, batch, m, k), b.reshape(-1, batch, k, n)
-        found = semantics.dot(a, b, acc.reshape(-1, batch, m, n), op["input_precision"])
-        return found.reshape(self.count, -1)
+        computed = semantics.dot(a, b, acc.reshape(-1, batch, m, n), op["input_precision"])
+        return computed.reshape(self.count, -1)
 
     def mma(self, op: Operation) -> Array:
         """Every warp's product: matrices from fragments, and back."""
@@ -228,8 +228,8 @@ class Threads:
                 steps = LinearLayout((("register", units(bits)),), ((at, bits),))
                 layout = (layout * steps).transpose_outs("dim0", "dim1")
             layouts.append(layout)
-        a, b, acc = (self.by_lane(self.known[value]) for value in op.inputs)
-        found = [
+        a, b, acc = (self.by_lane(self.arrays[value]) for value in op.inputs)
+        computed = [
             semantics.dot(
                 *(
                     whole(with_warp(layout), x[warp])[None]
@@ -239,7 +239,7 @@ class Threads:
             )[0]
             for warp in range(self.warps)
         ]
-        return np.concatenate([held(with_warp(layouts[2]), tile) for tile in found])
+        return np.concatenate([held(with_warp(layouts[2]), tile) for tile in computed])
 
 
 def units(bits: int) -> tuple[int, ...]:

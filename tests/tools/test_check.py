@@ -54,7 +54,7 @@ def test_a_sound_program_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
-def test_faults_and_dependences_are_told_and_written(
+def test_faults_and_dependences_are_printed_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, page = tmp_path / "found.json", tmp_path / "found.html"
@@ -64,18 +64,18 @@ def test_faults_and_dependences_are_told_and_written(
     assert "race: `last_wins` writes `o_ptr[0]`, which another program writes" in said
     assert "`last_wins` depends on how it is launched: with TILE_INTERP_ORDER=reverse" in said
     assert said.endswith("wrong: 1 fault and 1 result that should not have changed\n")
-    found = json.loads(file.read_text("utf-8"))
-    assert found["wrong"] and found["dependences"][0]["difference"]["there"] == "0"
-    assert found["report"]["groups"][0]["check"] == "race"
+    report = json.loads(file.read_text("utf-8"))
+    assert report["wrong"] and report["dependences"][0]["difference"]["there"] == "0"
+    assert report["report"]["groups"][0]["check"] == "race"
     drawn = html.unescape(re.sub(r"<[^>]*>", "", page.read_text("utf-8")))
     words = " ".join(drawn.split())
     for line in said.splitlines():
         if line.strip("- ") and not line.startswith(("  note: ", "    ")):
-            told = line.strip().replace("`", "")
-            if told.startswith(("kernel ", "last_wins ", "race: ", "at ", "1 fault", "wrong")):
+            message = line.strip().replace("`", "")
+            if message.startswith(("kernel ", "last_wins ", "race: ", "at ", "1 fault", "wrong")):
                 continue  # laid out otherwise: looked at below
-            assert told.casefold() in words.replace("`", "").casefold(), line
-    for told in (
+            assert message.casefold() in words.replace("`", "").casefold(), line
+    for message in (
         "Launches KernelConstantsLaunchesOther ways last_wins\N{EN DASH}14: TILE_INTERP_ORDER=reverse, ",
         "1 fault at 1 place",
         "Checked for bounds, race, undef, overflow, assume, deadlock: 1 launch of last_wins on",
@@ -83,7 +83,7 @@ def test_faults_and_dependences_are_told_and_written(
         "note: `o_ptr[0]` is 3 as the program launches it, and 0 that way",
         "Wrong: 1 fault and 1 result that should not have changed. The exit status is 1.",
     ):
-        assert told in words, told
+        assert message in words, message
 
 
 def test_a_page_without_faults_says_what_was_checked(
@@ -100,7 +100,7 @@ def test_a_page_without_faults_says_what_was_checked(
     assert "note: `double` with B=8 was not varied in B" in capsys.readouterr().out
 
 
-def test_a_page_names_the_way_that_brought_a_fault(tmp_path: Path) -> None:
+def test_a_page_names_the_variation_with_the_fault(tmp_path: Path) -> None:
     page = tmp_path / "found.html"
     kernel = """
 @tile.jit
@@ -153,15 +153,13 @@ def test_the_exit_status_is_the_programs_where_all_is_well(
     assert main(["check", program(tmp_path, RACY, ending)]) == 1
 
 
-def test_a_program_that_fails_has_been_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_program_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError):
         main(["check", program(tmp_path, RACY, "1 / 0")])
     assert "race: `last_wins`" in capsys.readouterr().out
 
 
-def test_no_launch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_launch_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", program(tmp_path)]) == 0
     assert capsys.readouterr().out == "no kernel was launched\n"
 

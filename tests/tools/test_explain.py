@@ -26,12 +26,12 @@ def strided(x_ptr, y_ptr, N: tl.constexpr):
 
 def rows(printed: str) -> dict[str, list[str]]:
     """The cells of the table behind the source, by the source line's beginning."""
-    found = {}
+    numbers = {}
     for line in printed.splitlines():
         cells = [cell for cell in line.split("  ") if cell.strip()]
         if len(cells) > 2 and cells[0].strip().isdigit():
-            found[cells[1].strip()[:12]] = [cell.strip() for cell in cells[2:]]
-    return found
+            numbers[cells[1].strip()[:12]] = [cell.strip() for cell in cells[2:]]
+    return numbers
 
 
 def test_costs_of_a_transpose(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def test_unknown_backends_are_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("name", ["nvptx", "opencl"])
-def test_parts_are_found_or_missing(name: str) -> None:
+def test_requirements_are_present_or_missing(name: str) -> None:
     try:
         backend = backends.get(name)
     except BackendError as missing:
@@ -68,14 +68,14 @@ def test_devices_of_opencl_and_what_pip_brings() -> None:
     lines = "\n".join(info.report("opencl"))
     assert "packages: pyopencl " in lines
     try:
-        found = devices.all_devices()
+        available = devices.all_devices()
     except BackendError as error:
         assert "pip install 'tile-compiler[opencl]'" in error.message and error.message in lines
-        found = ()
-    for index, device in enumerate(found):
+        available = ()
+    for index, device in enumerate(available):
         assert f"{index}: {device.name.strip()}, " in lines
     for word in ("work-items", "local memory", "arrays of the host", " has ", " lacks "):
-        assert lines.count(word) >= len(found)
-    present = {device.platform.name.strip() for device in found}
+        assert lines.count(word) >= len(available)
+    present = {device.platform.name.strip() for device in available}
     for platform, packages in runtimes.items():
         assert (f"pip install {packages}" in lines) == (platform not in present)

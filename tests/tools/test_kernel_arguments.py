@@ -11,8 +11,8 @@ from tile.tools.arguments import parse_arguments
 
 
 def test_descriptors() -> None:
-    given = parse_arguments(["x=fp16[3,5,7]:2/1,4,8,nan", "y=fp32[10]/4", "z=fp32[10]"])
-    x, y, z = given["x"], given["y"], given["z"]
+    parsed = parse_arguments(["x=fp16[3,5,7]:2/1,4,8,nan", "y=fp32[10]/4", "z=fp32[10]"])
+    x, y, z = parsed["x"], parsed["y"], parsed["z"]
     assert isinstance(x, TensorDescriptor) and isinstance(y, TensorDescriptor)
     assert (x.shape, x.strides, x.block_shape, x.padding) == (
         (3, 5, 7),

@@ -155,9 +155,7 @@ def test_a_page_that_cannot_be_written_fails_a_check(folder: Path, output: str) 
 
 
 @pytest.mark.parametrize("command", ["check", "trace"])
-def test_an_interrupted_command_says_what_was_found_until_then(
-    tmp_path: Path, command: str
-) -> None:
+def test_an_interrupted_command_prints_its_results_so_far(tmp_path: Path, command: str) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace("WAIT", "60"))
     with running(
         [sys.executable, "-c", MAIN, command, "program.py"],

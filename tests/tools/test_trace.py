@@ -81,10 +81,12 @@ def test_whose_option_is_which(
 def test_a_program_that_fails(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.write_text(PROGRAM + "run(100)\nrun('many')\n")
     assert main(["trace", "program.py", "-o", "t.html"]) == 1
-    out, told = capsys.readouterr()
-    assert told.startswith('Traceback (most recent call last):\n  File "program.py", line 19, in')
-    assert "runpy" not in told
-    assert "TypeError" in told
+    out, messages = capsys.readouterr()
+    assert messages.startswith(
+        'Traceback (most recent call last):\n  File "program.py", line 19, in'
+    )
+    assert "runpy" not in messages
+    assert "TypeError" in messages
     assert "launched once" in out
     assert "<code>double</code>" in Path("t.html").read_text("utf-8")
 
@@ -94,9 +96,9 @@ def test_a_kernel_that_fails(program: Path, capsys: pytest.CaptureFixture[str]) 
         PROGRAM + "double[(2,)](np.ones(99, np.float32), np.zeros(90, np.float32), 99, B=64)\n"
     )
     assert main(["trace", "program.py", "-o", "t.html"]) == 1
-    out, told = capsys.readouterr()
-    assert 'File "program.py", line 18, in <module>' in told
-    assert "OutOfBoundsError: `double` writes `o_ptr` at element 90" in told
+    out, messages = capsys.readouterr()
+    assert 'File "program.py", line 18, in <module>' in messages
+    assert "OutOfBoundsError: `double` writes `o_ptr` at element 90" in messages
     assert "line 12: reads x_ptr: 396 bytes" in out
     assert "writes" not in out
 
@@ -129,9 +131,9 @@ def test_what_cannot_be_written_after_all_is_written_elsewhere(
 ) -> None:
     program.write_text(PROGRAM + "run(100)\nimport os\nos.mkdir('t.html')\n")
     assert main(["trace", "program.py", "-o", "t.html"]) == 1
-    told = capsys.readouterr().err
-    assert "error: the trace cannot be written to 't.html'" in told
-    other = Path(told.rpartition("wrote ")[2].removesuffix(" instead\n"))
+    messages = capsys.readouterr().err
+    assert "error: the trace cannot be written to 't.html'" in messages
+    other = Path(messages.rpartition("wrote ")[2].removesuffix(" instead\n"))
     assert "<code>double</code>" in other.read_text("utf-8")
     other.unlink()
 
@@ -155,7 +157,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_told_to_who_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "EVERY", 0.01)
     terminal, file = Terminal(), io.StringIO()
     trace = Trace()

@@ -75,8 +75,8 @@ def held_to_canonical_form(
         wanted = Run(lambda value, array: None).function(module["f"], [x])
         run_pipeline(module, "canonicalize")
         verify(module)
-        found = Run(lambda value, array: None).function(module["f"], [x])
-    for index, (before, after) in enumerate(zip(wanted, found, strict=True)):
+        computed = Run(lambda value, array: None).function(module["f"], [x])
+    for index, (before, after) in enumerate(zip(wanted, computed, strict=True)):
         if not signed_zeros and before.dtype.kind not in "biu":
             before, after = (array + semantics.constant(0.0, ty) for array in (before, after))
         assert same_bits(before, after), f"%r{index}: {lines}\n{print_module(module)}"

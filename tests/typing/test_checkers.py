@@ -94,6 +94,6 @@ def test_correct_kernels_are_accepted(checked: tuple[str, Lines]) -> None:
     assert {file for file, _ in errors} <= {"wrong.py"}, output
 
 
-def test_mistakes_are_found(checked: tuple[str, Lines]) -> None:
+def test_mistakes_are_detected(checked: tuple[str, Lines]) -> None:
     output, errors = checked
     assert {place for place in errors if place[0] == "wrong.py"} == wrong_lines(), output

@@ -174,7 +174,7 @@ def test_masks_of_two_axes(m: int, n: int) -> None:
     np.testing.assert_array_equal(out, whole[:, :n])
 
 
-def test_a_forgotten_column_mask_on_a_square_tile_is_found() -> None:
+def test_a_missing_column_mask_on_a_square_tile_is_detected() -> None:
     x = np.zeros((8, 6), np.float32)
     with pytest.raises(OutOfBoundsError, match=r"element \[7, 6\] of the tile"):
         forgotten_column_mask[(1,)](x, np.zeros((8, 8), np.float32), 8, 6, M=8)

@@ -245,13 +245,13 @@ def by_sign(a, b):
 
 
 @tile.jit(noinline=True)
-def kept(a, b):
+def weighted(a, b):
     return a * 3 + b
 
 
 @tile.jit
 def through(a, b):
-    return kept(b, a) - kept(a, b)
+    return weighted(b, a) - weighted(a, b)
 
 
 def sequentially(function: Callable[[int, int], int], x: Any) -> Any:
@@ -271,7 +271,7 @@ def python_by_sign(a: int, b: int) -> int:
 FUNCTIONS = {
     "capped": (capped, lambda a, b: min(a + b, 40)),
     "by_sign": (by_sign, python_by_sign),
-    "noinline": (kept, lambda a, b: a * 3 + b),
+    "noinline": (weighted, lambda a, b: a * 3 + b),
     "through": (through, lambda a, b: (b * 3 + a) - (a * 3 + b)),
 }
 
@@ -301,8 +301,8 @@ def test_programs_that_part_and_meet_around_a_reduction() -> None:
     x = RANDOM.integers(-9, 9, (40, 8)).astype(np.int32)
     _, out = run(inside_control, 40, x, np.zeros(40, np.int32), N=8)
     for pid in range(40):
-        rounds = (x[pid].sum() * i if (pid + i) % 2 == 0 else -28 for i in range(pid % 3))
-        assert out[pid] == sum(rounds)
+        terms = (x[pid].sum() * i if (pid + i) % 2 == 0 else -28 for i in range(pid % 3))
+        assert out[pid] == sum(terms)
 
 
 @tile.jit

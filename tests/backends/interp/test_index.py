@@ -93,7 +93,7 @@ def test_a_histogram_over_the_grid(dtype: str) -> None:
 
 
 @tile.jit
-def complex_product(a_ptr, b_ptr, out_ptr, N: tl.constexpr):
+def complex_mul(a_ptr, b_ptr, out_ptr, N: tl.constexpr):
     """Numbers with their parts side by side in memory."""
     at = tl.program_id(0) * 2 * N + tl.arange(0, 2 * N)
     re, im = tl.split(tl.load(a_ptr + at).reshape(N, 2))
@@ -104,7 +104,7 @@ def complex_product(a_ptr, b_ptr, out_ptr, N: tl.constexpr):
 def test_complex_numbers_come_apart_and_together() -> None:
     a, b = RANDOM.standard_normal((2, 12, 32, 2))
     out = np.zeros_like(a)
-    complex_product[(12,)](a, b, out, N=32)
+    complex_mul[(12,)](a, b, out, N=32)
     parts = [x.view(np.complex128)[..., 0] for x in (a, b, out)]
     np.testing.assert_allclose(parts[2], parts[0] * parts[1], rtol=1e-12)
 

@@ -178,7 +178,7 @@ def statistics(lock, n, o):
 
 
 @tile.jit
-def statistics_beside_the_lock(lock, n, o):
+def statistics_outside_the_lock(lock, n, o):
     tl.atomic_xchg(lock, 1)
     seen = 0
     while tl.atomic_cas(lock, 0, 1) != 0:  # fault
@@ -234,7 +234,7 @@ FOREVER = (
     counter_without_memory,
     doubled_back_off,
     statistics,
-    statistics_beside_the_lock,
+    statistics_outside_the_lock,
     stores_its_counter,
     exchanges,
     retries,

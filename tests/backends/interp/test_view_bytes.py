@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import tile
 import tile.language as tl
-from tile.backends.host_memory import footprint
+from tile.backends.base import footprint
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.view_bytes import Axis, ViewBytes, _search
 from tile.config import config
@@ -34,7 +34,7 @@ def view(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> np.nda
 
 def table(array: np.ndarray) -> np.ndarray:
     """Return, for each byte from the lowest to the highest, True if it belongs to an element."""
-    low, high = footprint(array)
+    low, high = footprint(array.shape, array.strides, array.itemsize)
     held = np.zeros(high - low, np.bool_)
     for index in itertools.product(*map(range, array.shape)):
         at = sum(i * s for i, s in zip(index, array.strides, strict=True)) - low
@@ -55,32 +55,32 @@ def test_as_a_table_of_bytes(axes: list[tuple[int, int]], dtype: str, of_element
     unit = np.dtype(dtype).itemsize if of_elements else 1
     shape, strides = (n for n, _ in axes), (s * unit for _, s in axes)
     array = view(tuple(shape), tuple(strides), dtype)
-    held, found = table(array), ViewBytes.of(array)
-    assert found.dense == held.all()
+    held, actual = table(array), ViewBytes.of(array)
+    assert actual.dense == held.all()
     for size in SIZES:
         offsets = np.arange(-4 * size, len(held) + 4 * size, size)
         ends = np.pad(held, 8 * size)[(offsets + 8 * size)[:, None] + np.arange(size)]
-        np.testing.assert_array_equal(found.contain(offsets, size), ends.all(axis=1))
+        np.testing.assert_array_equal(actual.contain(offsets, size), ends.all(axis=1))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(2, 6)), min_size=2, max_size=4))
 def test_the_search_alone(axes: list[tuple[int, int]]) -> None:
-    found = sorted(itertools.starmap(Axis, axes), reverse=True)
+    actual = sorted(itertools.starmap(Axis, axes), reverse=True)
     sums = {sum(t) for t in itertools.product(*(range(0, s * n, s) for s, n in axes))}
     points = np.arange(-5, max(sums) + 5).reshape(1, -1)
     wanted = np.isin(points, list(sums))
-    np.testing.assert_array_equal(_search(found, points), wanted)
+    np.testing.assert_array_equal(_search(actual, points), wanted)
 
 
 def test_large_strides_that_overlap() -> None:
     """Products of remainders must not overflow."""
     p, q = (1 << 33) + 9, (1 << 34) + 25
-    found = ViewBytes.of(view((50, 60), (p, q), "i1"))
+    actual = ViewBytes.of(view((50, 60), (p, q), "i1"))
     rng = np.random.default_rng(0)
     i, j = rng.integers(50, size=100), rng.integers(60, size=100)
-    assert found.contain(i * p + j * q, 1).all()
-    assert not found.contain(i * p + j * q + 1, 1).any()
+    assert actual.contain(i * p + j * q, 1).all()
+    assert not actual.contain(i * p + j * q + 1, 1).any()
 
 
 @tile.jit

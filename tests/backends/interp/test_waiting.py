@@ -41,13 +41,13 @@ def look_back(flag_ptr, x_ptr, o_ptr, n, BACKWARDS: tl.constexpr):
 
 
 @tile.jit
-def take_tickets(next_ptr, turn_ptr, log_ptr, rounds):
+def take_tickets(next_ptr, ticket_ptr, log_ptr, rounds):
     for _ in range(rounds):
         ticket = tl.atomic_add(next_ptr, 1)
-        while tl.load(turn_ptr, volatile=True) != ticket:
+        while tl.load(ticket_ptr, volatile=True) != ticket:
             pass
         tl.store(log_ptr + ticket, tl.program_id(0))
-        tl.store(turn_ptr, ticket + 1)
+        tl.store(ticket_ptr, ticket + 1)
 
 
 @tile.jit
@@ -77,7 +77,7 @@ def never_released(lock_ptr):
 
 
 @tile.jit
-def goes_round_for_ever(x_ptr):
+def loops_for_ever(x_ptr):
     x = tl.load(x_ptr)
     while x > 0:
         x = tl.minimum(x, 5)
@@ -140,4 +140,4 @@ def test_a_lock_that_is_never_released_is_a_deadlock() -> None:
 
 def test_a_loop_that_changes_nothing_is_a_deadlock() -> None:
     with pytest.raises(DeadlockError, match="1 of 1 programs"):
-        goes_round_for_ever[(1,)](np.ones(1, np.int32))
+        loops_for_ever[(1,)](np.ones(1, np.int32))

@@ -87,7 +87,7 @@ def in_a_row(count: int) -> LinearLayout:
     bits = count.bit_length() - 1
     register, lane, warp = range(bits), range(bits, bits + 5), range(bits + 5, bits + 7)
     bases = {"register": register, "lane": lane, "warp": warp}
-    steps = {name: [[1 << bit] for bit in places] for name, places in bases.items()}
+    steps = {name: [[1 << bit] for bit in registers] for name, registers in bases.items()}
     return LinearLayout.of(steps, [count << 7])
 
 
@@ -105,10 +105,10 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedMo
 @cache
 def assembler() -> str:
     """Where ptxas is: in NVIDIA's wheels, a CUDA toolkit, or on the path."""
-    found = ptxas.find()
-    if found is None:
+    ptxas_path = ptxas.find()
+    if ptxas_path is None:
         pytest.skip("ptxas is not installed; pip install nvidia-cuda-nvcc brings it")
-    return found
+    return ptxas_path
 
 
 def assemble(ptx: str, arch: str) -> str:

@@ -15,18 +15,18 @@ from tile.backends.nvptx import toolkit
 def compiler() -> str:
     """A C compiler, or a visible skip."""
     for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        found = shutil.which(name) if name else None
-        if found is not None:
-            return found
+        path = shutil.which(name) if name else None
+        if path is not None:
+            return path
     pytest.skip("there is no C compiler")
 
 
 def cuda_h() -> str:
     """The folder of cuda.h, or a visible skip."""
-    found = toolkit.find_file("include/cuda.h")
-    if found is None:
+    path = toolkit.find_file("include/cuda.h")
+    if path is None:
         pytest.skip("cuda.h is not installed; pip install nvidia-cuda-runtime brings it")
-    return str(found.parent)
+    return str(path.parent)
 
 
 def build(folder: Path, *sources: str, libraries: tuple[str, ...] = ()) -> Path:

@@ -61,11 +61,11 @@ class FakeDriver:
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("cu") and name in self.fails:
-            return lambda *given: self._failing(name, given)
+            return lambda *arguments: self._failing(name, arguments)
         return object.__getattribute__(self, name)
 
-    def _failing(self, name: str, given: Any) -> Any:
-        logs = given[-1] if isinstance(given[-1], list) else []
+    def _failing(self, name: str, arguments: Any) -> Any:
+        logs = arguments[-1] if isinstance(arguments[-1], list) else []
         for log in logs:
             if isinstance(log, bytearray):
                 log[: len(self.says)] = self.says
@@ -103,14 +103,14 @@ class FakeDriver:
 
     def cuDeviceGetAttribute(self, attribute: Any, device: int) -> Any:
         major, minor = self.capabilities[device]
-        known = {
+        results = {
             _A.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: major,
             _A.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: minor,
             _A.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 1 << 17,
             _A.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: 2048,
             _A.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 10,
         }
-        return OK, known[attribute]
+        return OK, results[attribute]
 
     def cuCtxGetCurrent(self) -> Any:
         return OK, self.contexts[-1] if self.contexts else 0
@@ -148,7 +148,7 @@ class FakeDriver:
     def cuFuncGetAttribute(self, attribute: Any, function: Any) -> Any:
         return OK, FUNCTION[attribute]
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *given: Any) -> Any:
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *arguments: Any) -> Any:
         return OK, 12
 
     def cuLaunchKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:

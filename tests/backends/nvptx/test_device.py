@@ -49,12 +49,12 @@ def run(kernel: Kernel, target: str, **options: Any) -> list[Any]:
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_device_does_what_tiles_say(name: str, warps: int, stages: int) -> None:
     kernel = KERNELS[name]
-    found = run(kernel, "nvptx", num_warps=warps, num_stages=stages)
+    actual = run(kernel, "nvptx", num_warps=warps, num_stages=stages)
     wanted = run(kernel, "interp")
     if name == "tickets":  # programs come in any order
-        np.testing.assert_array_equal(np.sort(found[1], 0), np.sort(wanted[1], 0))
+        np.testing.assert_array_equal(np.sort(actual[1], 0), np.sort(wanted[1], 0))
         return
-    for x, y in zip(found, wanted):
+    for x, y in zip(actual, wanted):
         if kernel.rtol and x.dtype.kind == "f":
             atol = kernel.rtol * np.abs(y).max()
             np.testing.assert_allclose(x, y, rtol=kernel.rtol, atol=atol)
@@ -212,7 +212,7 @@ def test_an_assertion_of_an_earlier_launch_is_raised_by_a_later_one() -> None:
 # -- what is asked of the driver, and what is wrong with launches
 
 
-def doubled(**options: Any) -> Any:
+def scaled_add(**options: Any) -> Any:
     """A launch of a kernel that is compiled and loaded anew, and looked at."""
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     with tile.backend("nvptx"):
@@ -222,7 +222,7 @@ def doubled(**options: Any) -> Any:
 
 
 def test_info() -> None:
-    info = doubled(num_warps=2).info
+    info = scaled_add(num_warps=2).info
     assert info.device.startswith("cuda:") and driver.current_architecture() in info.device
     assert 0 < info.registers <= 255 and info.local_bytes == 0
     assert info.threads == 64 and info.max_threads >= 64 and info.programs >= 1
@@ -234,15 +234,15 @@ def test_cubins_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     if ptxas.find() is None:
         pytest.skip("ptxas is not installed")
     with config.scope(cache=True, cache_dir=str(tmp_path)):
-        doubled()
+        scaled_add()
         with monkeypatch.context() as patch:
-            patch.setattr(ptxas, "assemble", lambda *given: pytest.fail("it is on disk"))
-            doubled()
+            patch.setattr(ptxas, "assemble", lambda *inputs: pytest.fail("it is on disk"))
+            scaled_add()
         for path in tmp_path.rglob("*.entry"):
             path.write_bytes(path.read_bytes()[:-1])
         with pytest.warns(RuntimeWarning, match="damaged"):
-            doubled()
-    doubled()
+            scaled_add()
+    scaled_add()
 
 
 def test_ptx_that_the_driver_refuses() -> None:
@@ -251,7 +251,7 @@ def test_ptx_that_the_driver_refuses() -> None:
         with pytest.raises(ExecutionError, match="loading `wrong` failed") as caught:
             driver.Loaded(text, "wrong", 0)
     assert any("nonsense" in note or "ptxas" in note for note in caught.value.notes)
-    doubled()
+    scaled_add()
 
 
 def test_more_programs_than_run_together() -> None:
@@ -259,7 +259,7 @@ def test_more_programs_than_run_together() -> None:
     with tile.backend("nvptx"):
         with pytest.raises(OutOfResourcesError, match="launched cooperatively, so all"):
             scale[(1 << 20,)](x, x, 0, 2.0, B=64, launch_cooperative_grid=True)
-    doubled(launch_cooperative_grid=True)
+    scaled_add(launch_cooperative_grid=True)
 
 
 # -- clusters
@@ -275,8 +275,8 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Any:
         pytest.skip("this device has no clusters")
     plain = compiler.to_ptx
 
-    def asking(*given: Any) -> str:
-        return plain(*given).replace("%nctaid.x", "%cluster_nctaid.x")
+    def asking(*inputs: Any) -> str:
+        return plain(*inputs).replace("%nctaid.x", "%cluster_nctaid.x")
 
     monkeypatch.setattr(compiler, "to_ptx", asking)
     with config.scope(cache=False):
@@ -304,9 +304,9 @@ def test_programs_run_in_clusters(sizes: Any, size: int, together: bool) -> None
 @pytest.mark.parametrize("name", [name for name, k in KERNELS.items() if k.grid[0] % 2 == 0])
 def test_whole_kernels_in_clusters(name: str) -> None:
     """Shared memory has other addresses there."""
-    for found, wanted in zip(run(KERNELS[name], "nvptx", num_ctas=2), run(KERNELS[name], "nvptx")):
+    for actual, wanted in zip(run(KERNELS[name], "nvptx", num_ctas=2), run(KERNELS[name], "nvptx")):
         np.testing.assert_array_equal(
-            *(np.sort(x, 0) if name == "tickets" else x for x in (found, wanted))
+            *(np.sort(x, 0) if name == "tickets" else x for x in (actual, wanted))
         )
 
 
@@ -318,10 +318,10 @@ def test_matmuls_in_clusters(size: int) -> None:
     b = torch.randn(256, 128, device="cuda", dtype=torch.float16)
     wanted = a.float() @ b.float()
     boxes = tile.TensorDescriptor.from_tensor(a, [128, 64])
-    for given in (a, boxes):
+    for inputs in (a, boxes):
         for _ in range(3):
             out = torch.zeros(2048, 128, device="cuda")
-            rows_by_columns[(16,)](given, b, out, 256, BM=128, BN=128, BK=64, num_ctas=size)
+            rows_by_columns[(16,)](inputs, b, out, 256, BM=128, BN=128, BK=64, num_ctas=size)
             torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-1)
 
 

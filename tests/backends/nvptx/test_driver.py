@@ -25,7 +25,7 @@ F = real.CUfunction_attribute
 R = real.CUresult
 
 
-def fresh() -> Any:
+def new_kernel() -> Any:
     @tile.jit
     def scale(x_ptr, y_ptr, n, B: tl.constexpr):
         i = tl.program_id(0) * B + tl.arange(0, B)
@@ -50,7 +50,7 @@ def tensors(*devices: int) -> list[Tensor]:
 
 
 def test_each_device_gets_a_kernel_of_its_own(two: FakeDriver) -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     for device in (0, 1, 0, 1):
         kernel[3,](*tensors(device, device), 60, B=64)
     assert two.launches == [(device, (3, 1, 1)) for device in (0, 1, 0, 1)]
@@ -63,7 +63,7 @@ def test_each_device_gets_a_kernel_of_its_own(two: FakeDriver) -> None:
 
 def test_host_arrays_go_to_the_current_device(two: FakeDriver) -> None:
     x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
-    kernel = fresh()
+    kernel = new_kernel()
     with tile.backend("nvptx"):
         kernel[1,](x, y, 60, B=64)
         two.contexts.append(101)
@@ -74,7 +74,7 @@ def test_host_arrays_go_to_the_current_device(two: FakeDriver) -> None:
 
 
 def test_a_named_architecture_is_the_one_that_is_compiled_for(two: FakeDriver) -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     with tile.backend("nvptx:sm_80"):
         for device in (0, 1):  # which runs on later devices too
             kernel[1,](*tensors(device, device), 60, B=64)
@@ -85,7 +85,7 @@ def test_a_device_that_does_not_run_it(two: FakeDriver) -> None:
     with tile.backend("nvptx:sm_90a"):
         message = "`scale` was compiled for sm_90a, and device 1 is sm_80.*`nvptx:sm_80`"
         with pytest.raises(BackendError, match=message):
-            fresh()[1,](*tensors(1, 1), 60, B=64)
+            new_kernel()[1,](*tensors(1, 1), 60, B=64)
     assert two.loaded == two.launches == []
 
 
@@ -98,21 +98,21 @@ def test_which_device_runs_what() -> None:
 
 def test_arrays_on_different_devices(two: FakeDriver) -> None:
     with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:0, `y_ptr` on cuda:1"):
-        fresh()[1,](*tensors(0, 1), 60, B=64)
+        new_kernel()[1,](*tensors(0, 1), 60, B=64)
     with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:1, `y_ptr` on the host"):
-        fresh()[1,](*tensors(1), np.zeros(64, np.float32), 60, B=64)
+        new_kernel()[1,](*tensors(1), np.zeros(64, np.float32), 60, B=64)
     assert two.launches == []
 
 
 def test_a_device_that_is_not_there(two: FakeDriver) -> None:
     with pytest.raises(BackendError, match="there is no device 5; there are 2, from 0"):
-        fresh()[1,](*tensors(5, 5), 60, B=64)
+        new_kernel()[1,](*tensors(5, 5), 60, B=64)
 
 
 def test_grids_beyond_limits(two: FakeDriver) -> None:
     for grid in ((1 << 31,), (1, 65536), (1, 1, 65536)):
         with pytest.raises(ArgumentValueError, match="programs along axis"):
-            fresh()[grid](*tensors(0, 0), 60, B=64)
+            new_kernel()[grid](*tensors(0, 0), 60, B=64)
     assert two.launches == []
 
 
@@ -131,9 +131,9 @@ def test_grids_beyond_limits(two: FakeDriver) -> None:
 def test_a_driver_that_does_not_start(two: FakeDriver, status: Any, message: str) -> None:
     two.fails["cuInit"] = status
     with pytest.raises(BackendError, match=message):
-        fresh()[1,](*tensors(0, 0), 60, B=64)
+        new_kernel()[1,](*tensors(0, 0), 60, B=64)
     del two.fails["cuInit"]
-    fresh()[1,](*tensors(0, 0), 60, B=64)
+    new_kernel()[1,](*tensors(0, 0), 60, B=64)
 
 
 def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         driver.ordinal_of(4096)
 
 
-def test_only_who_named_no_architecture_is_told_to_name_one(
+def test_the_hint_to_name_an_architecture_needs_none_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeDriver().install(monkeypatch)
@@ -185,7 +185,7 @@ def test_a_driver_older_than_the_architecture_s_ptx(two: FakeDriver) -> None:
     two.fails["cuModuleLoadDataEx"] = R.CUDA_ERROR_UNSUPPORTED_PTX_VERSION
     two.says = b"ptxas fatal: Unsupported .version 8.8; current version is '8.4'"
     with pytest.raises(BackendError, match=r"older than the PTX .* update the driver") as caught:
-        fresh()[1,](*tensors(0, 0), 60, B=64)
+        new_kernel()[1,](*tensors(0, 0), 60, B=64)
     assert any("current version is '8.4'" in note for note in caught.value.notes)
 
 
@@ -197,7 +197,7 @@ def test_a_fault_of_an_earlier_kernel(two: FakeDriver) -> None:
     with pytest.raises(
         ExecutionError, match=r"launching `scale` .* found that a kernel failed"
     ) as c:
-        fresh()[1,](*tensors(0, 0), 60, B=64)
+        new_kernel()[1,](*tensors(0, 0), 60, B=64)
     assert any("TILE_BACKEND=interp" in note for note in c.value.notes)
     assert any("any kernel that was launched before" in note for note in c.value.notes)
 
@@ -206,13 +206,13 @@ def test_a_fault_of_this_kernel(two: FakeDriver) -> None:
     two.fails["cuStreamSynchronize"] = R.CUDA_ERROR_MISALIGNED_ADDRESS
     x = np.zeros(64, np.float32)
     with tile.backend("nvptx"), pytest.raises(ExecutionError, match="running `scale` found that"):
-        fresh()[1,](x, x, 60, B=64)
+        new_kernel()[1,](x, x, 60, B=64)
     assert two.memory == {}
 
 
 def test_memory_that_is_not_there(two: FakeDriver) -> None:
     x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
-    kernel = fresh()
+    kernel = new_kernel()
     with tile.backend("nvptx"):
         two.fails["cuMemAlloc"] = R.CUDA_ERROR_OUT_OF_MEMORY
         with pytest.raises(OutOfResourcesError, match="allocating 512 bytes on the device failed"):
@@ -226,14 +226,14 @@ def test_more_programs_than_run_together(two: FakeDriver) -> None:
     two.fails["cuLaunchCooperativeKernel"] = R.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     message = r"launched cooperatively.*\(500, 1, 1\) has 500, and the device runs 120"
     with pytest.raises(OutOfResourcesError, match=message):
-        fresh()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True)
+        new_kernel()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True)
 
 
 # -- clusters
 
 
 def test_programs_in_clusters(two: FakeDriver) -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     for device, options in ((0, {}), (0, {"launch_cooperative_grid": True}), (1, {})):
         kernel[8, 2](*tensors(device, device), 60, B=64, num_ctas=4, **options)
     assert two.clustered == [((4, 1, 1), False), ((4, 1, 1), True)]  # the other device has none
@@ -242,7 +242,7 @@ def test_programs_in_clusters(two: FakeDriver) -> None:
 
 
 def test_a_grid_that_clusters_do_not_fill(two: FakeDriver) -> None:
-    kernel = fresh()
+    kernel = new_kernel()
     with pytest.warns(RuntimeWarning, match=r"`scale` is launched without clusters: 6 programs"):
         kernel[6, 4](*tensors(0, 0), 60, B=64, num_ctas=4)
     kernel[6,](*tensors(0, 0), 60, B=64, num_ctas=4)  # which says nothing
@@ -250,29 +250,29 @@ def test_a_grid_that_clusters_do_not_fill(two: FakeDriver) -> None:
 
 
 def test_clusters_that_not_all_devices_run(two: FakeDriver) -> None:
-    fresh()[32,](*tensors(0, 0), 60, B=64, num_ctas=16)
+    new_kernel()[32,](*tensors(0, 0), 60, B=64, num_ctas=16)
     assert two.clustered == [((16, 1, 1), False)]
     assert two.allowed == [F.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
 
 
-def test_clusters_that_have_no_room(two: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two, "cuOccupancyMaxActiveClusters", lambda *given: (R.CUDA_SUCCESS, 0))
+def test_clusters_that_do_not_fit(two: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two, "cuOccupancyMaxActiveClusters", lambda *arguments: (R.CUDA_SUCCESS, 0))
     message = r"`scale` asks for clusters of num_ctas=8 programs, each of 128 threads and 0 bytes"
     with pytest.raises(OutOfResourcesError, match=message):
-        fresh()[8,](*tensors(0, 0), 60, B=64, num_ctas=8)
+        new_kernel()[8,](*tensors(0, 0), 60, B=64, num_ctas=8)
 
 
 def test_more_programs_in_clusters_than_run_together(two: FakeDriver) -> None:
     two.fails["cuLaunchKernelEx"] = R.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     message = r"\(500, 1, 1\) has 500, and the device runs 14"
     with pytest.raises(OutOfResourcesError, match=message):
-        fresh()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True, num_ctas=2)
+        new_kernel()[500,](*tensors(0, 0), 60, B=64, launch_cooperative_grid=True, num_ctas=2)
 
 
 def test_info_of_clusters(two: FakeDriver) -> None:
     for device, wanted in ((0, (4, 7)), (1, (1, None))):
         two.contexts.append(100 + device)
-        info = fresh()[8,](*tensors(device, device), 60, B=64, num_ctas=4).info
+        info = new_kernel()[8,](*tensors(device, device), 60, B=64, num_ctas=4).info
         assert (info.cluster, info.clusters) == wanted
 
 
@@ -282,7 +282,7 @@ def test_info_of_clusters(two: FakeDriver) -> None:
 def test_info(two: FakeDriver) -> None:
     x = np.zeros(64, np.float32)
     with tile.backend("nvptx"):
-        info = fresh()[1,](x, x, 60, B=64, num_warps=2).info
+        info = new_kernel()[1,](x, x, 60, B=64, num_warps=2).info
     assert info.device == "cuda:0 (A fake, sm_90a)"
     assert (info.registers, info.local_bytes, info.shared_bytes) == (40, 8, 16)
     assert (info.threads, info.max_threads, info.binary_version) == (64, 1024, "9.0")
@@ -292,7 +292,7 @@ def test_info(two: FakeDriver) -> None:
 
 def test_the_clock_is_that_of_the_device(two: FakeDriver) -> None:
     """On whose stream the last launch was; no event is left."""
-    kernel = fresh()[3,](*tensors(1, 1), 60, B=64)
+    kernel = new_kernel()[3,](*tensors(1, 1), 60, B=64)
     timer = kernel.executable.timer()
     for _ in range(3):
         timer.start()
@@ -303,7 +303,7 @@ def test_the_clock_is_that_of_the_device(two: FakeDriver) -> None:
 
 
 def test_info_of_the_interpreter() -> None:
-    kernel = tile.compile(fresh(), {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"B": 64})
+    kernel = tile.compile(new_kernel(), {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"B": 64})
     assert kernel.info.device == "none: the interp backend runs kernels in NumPy"
     assert kernel.info.registers is None
 
@@ -312,7 +312,7 @@ def test_info_of_the_interpreter() -> None:
 
 
 def load_anew() -> None:
-    fresh()[1,](*tensors(0, 0), 60, B=64)
+    new_kernel()[1,](*tensors(0, 0), 60, B=64)
 
 
 def test_cubins_are_cached(two: FakeDriver, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_cubins_are_cached(two: FakeDriver, tmp_path: Path) -> None:
         load_anew(), load_anew()
         assert (len(two.assembled), len(two.loaded)) == (1, 2)
         assert two.loaded == [(0, b"cubin 1 for sm_90a")] * 2
-        fresh()[1,](*tensors(1, 1), 60, B=64)
+        new_kernel()[1,](*tensors(1, 1), 60, B=64)
         assert len(two.assembled) == 2
         two.version = 13010
         load_anew()

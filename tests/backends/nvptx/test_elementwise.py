@@ -42,21 +42,21 @@ ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name != "cast"]
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("defn", ELEMENTWISE, ids=lambda defn: defn.name)
 def test_elementwise(defn: OpDef, arch: str) -> None:
-    found = list(uses(defn))
-    assert found
-    for first in range(0, len(found), 24):
-        check(around(found[first : first + 24]), arch)
+    cases = list(uses(defn))
+    assert cases
+    for first in range(0, len(cases), 24):
+        check(around(cases[first : first + 24]), arch)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("source", ALL, ids=str)
 def test_cast(source: Scalar, arch: str) -> None:
     cast = OPS["cast"]
-    found = [Use(cast, (fragment(source),), {"to": to}) for to in ALL]
+    cases = [Use(cast, (fragment(source),), {"to": to}) for to in ALL]
     for to in ALL:
         if source.is_floating() and to.is_floating() and to.bits < source.bits:
-            found.append(Use(cast, (fragment(source),), {"to": to, "rounding": Rounding.RTZ}))
-    check(around(found), arch)
+            cases.append(Use(cast, (fragment(source),), {"to": to, "rounding": Rounding.RTZ}))
+    check(around(cases), arch)
 
 
 @pytest.mark.parametrize("name", ["shl", "shr"])

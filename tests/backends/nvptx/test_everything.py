@@ -122,10 +122,10 @@ SIZES = {
 @cache
 def built_by(name: str) -> list[Build]:
     """The kernels that an example compiles when it runs, each with its arguments' types."""
-    found: list[Build] = []
+    builds: list[Build] = []
 
     def build(function: Any, leaves: Any, target: Target, options: Options, **more: Any) -> Any:
-        found.append((function, leaves, options))
+        builds.append((function, leaves, options))
         return building.build(function, leaves, target, options, **more)
 
     path = EXAMPLES / f"{name}.py"
@@ -138,7 +138,7 @@ def built_by(name: str) -> list[Build]:
         patch.setattr(jit, "build", build)
         spec.loader.exec_module(module)
         assert module.main() == 0
-    return found
+    return builds
 
 
 def test_all_examples_are_here() -> None:
@@ -200,7 +200,7 @@ def benchmarks() -> Iterator[Benchmark]:
         name = f"attention {bm} {warps} {stages}"
         yield name, kernels.attention_kernel, types, constants, options
     yield from backwards()
-    yield from other_products()
+    yield from other_dots()
 
 
 def backwards() -> Iterator[Benchmark]:
@@ -220,7 +220,7 @@ def backwards() -> Iterator[Benchmark]:
         yield f"backward kv {what}", gpu_kernels.backward_kv_kernel, types, constants, options
 
 
-def other_products() -> Iterator[Benchmark]:
+def other_dots() -> Iterator[Benchmark]:
     """Those of other elements than f16."""
     for name, (element, out, bn, how) in KINDS.items():
         types = {"a_ptr": f"*{element}:16", "b_ptr": f"*{element}:16", "c_ptr": f"*{out}:16"}

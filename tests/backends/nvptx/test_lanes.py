@@ -55,9 +55,9 @@ def test_a_layout_is_a_few_instructions() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100", "sm_100a"])
 def test_all_lanes_at_once(arch: str) -> None:
-    known = architecture(arch).simt.warp_reductions
-    assert len(known) == (3 if arch == "sm_100a" else 2)
-    for element, kinds in known:
+    reductions = architecture(arch).simt.warp_reductions
+    assert len(reductions) == (3 if arch == "sm_100a" else 2)
+    for element, kinds in reductions:
         for kind in kinds:
             use = Use(OPS["warp_reduce"], (fragment(element, 2),), {"kind": kind})
             assert check(around([use]), arch).count("redux.sync.") == 2

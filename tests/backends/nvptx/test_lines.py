@@ -46,8 +46,10 @@ WORDS = ("doubles", "scales", "divides", "loads", "sums", "stores")
 def line_of(word: str) -> int:
     """The line of this file with a comment of one word, as that below."""
     lines = Path(__file__).read_text().splitlines()
-    (found,) = [number for number, line in enumerate(lines, 1) if line.endswith(f"  # {word}")]
-    return found
+    (number_of_line,) = [
+        number for number, line in enumerate(lines, 1) if line.endswith(f"  # {word}")
+    ]
+    return number_of_line
 
 
 def compiled(arch: str) -> str:
@@ -56,19 +58,19 @@ def compiled(arch: str) -> str:
     return str(text)
 
 
-def places(ptx: str) -> set[tuple[str, int]]:
+def locations(ptx: str) -> set[tuple[str, int]]:
     """The files, by their names alone, and lines that instructions are from."""
     files = dict(re.findall(r'\.file\s+(\d+) "([^"]+)"', ptx))
-    found = re.findall(r"\.loc\s+(\d+) (\d+)", ptx)
-    return {(Path(files[file]).name, int(line)) for file, line in found}
+    lines = re.findall(r"\.loc\s+(\d+) (\d+)", ptx)
+    return {(Path(files[file]).name, int(line)) for file, line in lines}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_line_is_named(arch: str) -> None:
-    found = places(compiled(arch))
+    lines = locations(compiled(arch))
     for word in WORDS:
-        assert (THIS, line_of(word)) in found, word
-    assert {file for file, _ in found} == {THIS}
+        assert (THIS, line_of(word)) in lines, word
+    assert {file for file, _ in lines} == {THIS}
 
 
 def test_sums_are_of_the_line_that_asks_for_them() -> None:

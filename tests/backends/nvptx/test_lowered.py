@@ -114,7 +114,7 @@ def test_only_one_architecture_has_wgmma(arch: str) -> None:
     assert "wgmma" not in ptx
 
 
-def loop_of_products(name: str, stages: int) -> str:
+def loop_of_dots(name: str, stages: int) -> str:
     """Return the PTX of a kernel's loop, for an architecture with wgmma."""
     ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages).asm["ptx"]
     start = ptx.index('.pragma "nounroll"')
@@ -125,18 +125,18 @@ def loop_of_products(name: str, stages: int) -> str:
 
 def test_pointers_advance_by_additions_in_loops_with_wgmma() -> None:
     """Each pointer of a copy is its start plus the advance; see `PointerInduction`."""
-    loop = loop_of_products("matmul_f16", 4)
+    loop = loop_of_dots("matmul_f16", 4)
     assert loop.count("cp.async.cg.shared.global") == 4
     assert loop.count("add.s64") >= 4
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 @pytest.mark.parametrize(
-    "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_boxes", "attention"]
+    "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_blocks", "attention"]
 )
 def test_loops_with_wgmma_multiply_no_integers(name: str, stages: int) -> None:
     """Multiplications would delay wgmma; see `strength-reduce-pointers` and `StageCounters`."""
-    loop = loop_of_products(name, stages)
+    loop = loop_of_dots(name, stages)
     assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
 
 

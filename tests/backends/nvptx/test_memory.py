@@ -241,7 +241,7 @@ kernel @permuted(%x: ptr<i8>, %o: ptr<i8>, %n: i32) {{
 }}
 """
 # What moves bytes in such a kernel: loads, stores, moves of words, and choices of bytes.
-MOVING = re.compile(
+ADVANCING = re.compile(
     r"\t(?:@%p\d+ )?(ld|st)\.global\.v4\.b32 .*?\{(.*?)\}"
     r"|\t(mov|prmt)\.b32 \t(%r\d+), ([^;]*?)U?;"
 )
@@ -251,7 +251,7 @@ def moved(ptx: str) -> tuple[list[int], int]:
     """The numbers of the loaded bytes in the order in which they are stored, and of the `prmt`."""
     words: dict[str, list[int]] = {}
     loaded, stored, chosen = itertools.count(), list[int](), 0
-    for access, four, name, result, operands in MOVING.findall(ptx):
+    for access, four, name, result, operands in ADVANCING.findall(ptx):
         if access == "ld":
             words.update({word: [next(loaded) for _ in range(4)] for word in four.split(", ")})
         elif access == "st":
@@ -266,11 +266,11 @@ def moved(ptx: str) -> tuple[list[int], int]:
     return stored, chosen
 
 
-TURNED = [row * 4 + column for column in range(4) for row in range(4)]
+TRANSPOSED = [row * 4 + column for column in range(4) for row in range(4)]
 
 
 @given(st.permutations(range(32)))
-@example([*TURNED, *[16 + place for place in TURNED]])
+@example([*TRANSPOSED, *[16 + place for place in TRANSPOSED]])
 @example(list(range(32)))
 @settings(max_examples=30, deadline=None)
 def test_bytes_of_words_are_put_together_from_words(order: list[int]) -> None:
@@ -282,7 +282,7 @@ def test_bytes_of_words_are_put_together_from_words(order: list[int]) -> None:
     assert stored == order
     assert chosen <= 3 * 8
     assert "u16" not in ptx
-    if order[:16] == TURNED:
+    if order[:16] == TRANSPOSED:
         assert chosen == 2 * 8
     if order == sorted(order):
         assert chosen == 0

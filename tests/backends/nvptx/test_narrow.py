@@ -59,13 +59,13 @@ def test_to_8_bits(element: Scalar) -> None:
     bits = np.concatenate([high | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
     x = bits.astype(np.uint32).view(np.float32)
     code, name = narrow_floats._TO_FP8[element], f"@tile.to.{element.name}"
-    found = run(code, name, x, np.dtype(np.uint8), "float", "i8")
+    actual = run(code, name, x, np.dtype(np.uint8), "float", "i8")
     with semantics.quiet():
         wanted = semantics.cast(x, element)
-    same = found == wanted.view(np.uint8)
+    same = actual == wanted.view(np.uint8)
     nan = np.isnan(x)
     assert same[~nan].all()
-    assert np.isnan(found.view(wanted.dtype)[nan].astype(np.float32)).all()
+    assert np.isnan(actual.view(wanted.dtype)[nan].astype(np.float32)).all()
 
 
 @pytest.mark.skipif(
@@ -76,8 +76,8 @@ def test_from_e4m3() -> None:
     low, high = np.meshgrid(np.arange(256, dtype=np.uint32), np.arange(256, dtype=np.uint32))
     x = (high << 24 | low << 8).ravel()
     name = narrow_floats._E4M3_AS_F16
-    found = run(narrow_floats._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
+    actual = run(narrow_floats._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
     pairs = np.stack([low.ravel(), high.ravel()], axis=1).astype(np.uint8)
     with semantics.quiet():
         wanted = semantics.cast(pairs.view(semantics.numpy_dtype(F8E4M3)), F32)
-    np.testing.assert_array_equal(found.view(np.float16).reshape(-1, 2).astype(np.float32), wanted)
+    np.testing.assert_array_equal(actual.view(np.float16).reshape(-1, 2).astype(np.float32), wanted)

@@ -67,13 +67,13 @@ def test_buffers_are_bytes(queue: Queues) -> None:
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     x, y = (cl.Buffer(own.context, flags, hostbuf=host) for _ in "xy")
     double[(1,)](x, y, 100, BLOCK=128)
-    found = np.empty_like(host)
+    actual = np.empty_like(host)
     devices.USERS.of(own.context, None).queue.finish()
-    cl.enqueue_copy(own, found, y)
-    np.testing.assert_array_equal(found, host * 2)
+    cl.enqueue_copy(own, actual, y)
+    np.testing.assert_array_equal(actual, host * 2)
 
 
-def test_arrays_beside_those_of_the_host(queue: Queues) -> None:
+def test_device_arrays_with_host_arrays(queue: Queues) -> None:
     host = np.arange(1000, dtype=np.int32)
     x = cl_array.to_device(queue(), host)
     y = np.zeros_like(host)
@@ -100,14 +100,14 @@ def test_allocations_of_shared_virtual_memory() -> None:
         there = False
     if not there:
         pytest.skip("the device has no shared virtual memory")
-    host, found = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
+    host, actual = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
     access = cl.svm_mem_flags.READ_WRITE
     x, y = (cl.SVMAllocation(device.context, 100, 0, access) for _ in "xy")
     cl.enqueue_copy(device.queue, x, host)
     double[(1,)](x, y, 100, BLOCK=128)
-    cl.enqueue_copy(device.queue, found, y)
+    cl.enqueue_copy(device.queue, actual, y)
     device.queue.finish()
-    np.testing.assert_array_equal(found, host * 2)
+    np.testing.assert_array_equal(actual, host * 2)
 
 
 @tile.jit

@@ -190,10 +190,10 @@ def runs_elsewhere(elsewhere: Words, name: str, called: str, **options: int) -> 
     assert (
         emitted.assembly == 0 and "__asm__" not in emitted.numbered and called in emitted.numbered
     )
-    found, wanted = kernel.arguments(), kernel.arguments()
-    BACKEND.load(replace(artifact, launch_metadata=emitted.data())).launch(kernel.grid, found)
+    actual, wanted = kernel.arguments(), kernel.arguments()
+    BACKEND.load(replace(artifact, launch_metadata=emitted.data())).launch(kernel.grid, actual)
     kernel.compile("interp").executable.launch(kernel.grid, wanted)
-    agree(kernel, results(found), results(wanted))
+    agree(kernel, results(actual), results(wanted))
 
 
 LANES = """
@@ -238,11 +238,11 @@ def test_elements_of_every_width_are_moved(elsewhere: Words, element: str) -> No
     x = x.view(numpy_dtype(SCALARS[element]))
     bits = f"u{size}"
     ty = f"frag<1x{element}>"
-    found = lanes(elsewhere, element, f"%y = shuffle_xor %x {{mask = 18}} : {ty}", x)
-    np.testing.assert_array_equal(found.view(bits), x[WHERE ^ 18].view(bits))
+    actual = lanes(elsewhere, element, f"%y = shuffle_xor %x {{mask = 18}} : {ty}", x)
+    np.testing.assert_array_equal(actual.view(bits), x[WHERE ^ 18].view(bits))
     chosen = f"%l = const {{value = 7}} : i32\n  %y = shuffle_idx %x, %l : {ty}"
-    found = lanes(elsewhere, element, chosen, x)
-    np.testing.assert_array_equal(found.view(bits), x[WHERE & 32 | 7].view(bits))
+    actual = lanes(elsewhere, element, chosen, x)
+    np.testing.assert_array_equal(actual.view(bits), x[WHERE & 32 | 7].view(bits))
 
 
 def test_truths_are_moved(elsewhere: Words) -> None:

@@ -65,7 +65,7 @@ def test_a_second_process_compiles_nothing(runtime: None, tmp_path: Path) -> Non
     assert modules_of_a_run(tmp_path) == ""
 
 
-def test_what_is_known_of_a_program_can_be_kept() -> None:
+def test_the_facts_about_a_program_can_be_stored() -> None:
     text = COPY.replace("store %q", 'device_assert %ok {message = "small"}\n  store %q').replace(
         "%s = cast", "%ok = cmp %pid, %n {predicate = lt} : i1\n  %s = cast"
     )
@@ -86,13 +86,13 @@ def test_classes_differ_by_what_they_can_do(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_devices_differ(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     count = len(devices.all_devices())
-    found = [BACKEND.identity(Target("opencl", str(index))) for index in range(count)]
-    assert len(set(found)) == count
-    assert all(device.driver_version in x for device, x in zip(devices.all_devices(), found))
+    identities = [BACKEND.identity(Target("opencl", str(index))) for index in range(count)]
+    assert len(set(identities)) == count
+    assert all(device.driver_version in x for device, x in zip(devices.all_devices(), identities))
     device = devices.chosen("0")
     without = replace(device, capabilities=replace(device.capabilities, atomics64=False))
     monkeypatch.setattr(devices, "chosen", lambda name="": without)
-    assert BACKEND.identity(Target("opencl", "0")) != found[0]
+    assert BACKEND.identity(Target("opencl", "0")) != identities[0]
 
 
 @tile.jit

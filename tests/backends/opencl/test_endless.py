@@ -21,7 +21,7 @@ def compiled(kernel: Any, signature: dict[str, str]) -> str:
 
 @pytest.mark.filterwarnings("ignore:a GPU")
 @pytest.mark.parametrize("kernel", FOREVER, ids=lambda kernel: kernel.__name__)
-def test_an_endless_loop_is_kept(kernel: Any) -> None:
+def test_an_endless_loop_is_preserved(kernel: Any) -> None:
     text = compiled(kernel, SPIN)
     assert "while (true) {" in text
     assert SIDE_EFFECT in text or "atomic" in text or "volatile __global" in text

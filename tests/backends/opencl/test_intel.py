@@ -14,7 +14,7 @@ import pyopencl as cl
 
 import tile
 import tile.language as tl
-from tests.fuzz.by_dice import Drawn, Verdict
+from tests.fuzz.random_kernels import Drawn, Verdict
 from tile.backends.opencl import devices
 from tile.backends.opencl.emit.registers import of_thread
 from tile.errors import BackendError
@@ -160,7 +160,7 @@ STRINGS = b"\0opt-bisect-verbose\0opt-disable\0"
 
 
 @pytest.mark.parametrize("libraries", [[STRINGS], [b"\0opt-disable\0"], [STRINGS, b"\0"], []])
-def test_options_are_set_only_where_they_are_known(
+def test_options_are_set_only_where_they_exist(
     libraries: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, strings in enumerate(libraries):
@@ -177,7 +177,7 @@ def test_options_are_set_only_where_they_are_known(
         assert os.environ.get(name) == (value if libraries == [STRINGS] else None)
 
 
-def test_options_of_the_user_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_the_user_are_preserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "libintelocl.so"
     library.write_bytes(STRINGS)
     (tmp_path / "intel.icd").write_text(str(library))

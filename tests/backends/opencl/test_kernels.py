@@ -35,8 +35,8 @@ def results(arguments: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("name", [n for n in KERNELS if n != "attention"])
 def test_devices_do_what_tiles_say(runtime: None, name: str, target: str) -> None:
     kernel = KERNELS[name]
-    found = run(kernel, target, num_warps=4, num_stages=2)
-    agree(kernel, found, run(kernel, "interp"))
+    actual = run(kernel, target, num_warps=4, num_stages=2)
+    agree(kernel, actual, run(kernel, "interp"))
 
 
 def test_attention(runtime: None) -> None:
@@ -73,7 +73,7 @@ def test_texts_of_classes_run_where_they_can(
     if target == "opencl:intel":  # Intel's CPU runtime vectorizes these kernels
         monkeypatch.setattr(devices, "opened", _with_subgroups)
     try:
-        found = run(kernel, target, num_warps=4, num_stages=2)
+        actual = run(kernel, target, num_warps=4, num_stages=2)
     except (UnsupportedError, BackendError) as error:
         pytest.skip(error.message.splitlines()[0])
-    agree(kernel, found, run(kernel, "interp"))
+    agree(kernel, actual, run(kernel, "interp"))

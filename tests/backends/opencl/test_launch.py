@@ -101,8 +101,8 @@ def test_copies_keep_overlaps_together() -> None:
     staging = Staging(device)
     staging.stage([base[:512], base[256:], other], [False, True, False])
     assert [
-        (piece.high - piece.low, piece.written)
-        for piece in sorted(staging.ranges, key=lambda piece: piece.low != base.ctypes.data)
+        (part.high - part.low, part.written)
+        for part in sorted(staging.ranges, key=lambda part: part.low != base.ctypes.data)
     ] == [(4096, True), (32, False)]
     assert staging.argument(base[:512], "x").size == 4096
     assert staging.argument(base[256:], "y").size == 3072
@@ -126,13 +126,13 @@ def test_a_program_that_the_runtime_refuses() -> None:
         Programs().kernel(devices.chosen(), wrong)
 
 
-def test_lines_that_a_runtime_counts_itself_are_found() -> None:
+def test_lines_that_a_runtime_counts_itself_are_mapped() -> None:
     text = '// head\n#line 7 "a/kernel.py"\nfirst\nsecond\n#line 3 "b.py"\nthird\n'
     wrong = "<kernel>:{0}:22: error: no"
-    found = {
+    lines = {
         line: program_build.add_python_lines(wrong.format(line), text) for line in (1, 3, 4, 6)
     }
-    assert found == {
+    assert lines == {
         1: "<kernel>:1:22: error: no",
         3: "<kernel>:3:22 (a/kernel.py:7): error: no",
         4: "<kernel>:4:22 (a/kernel.py:8): error: no",
@@ -216,7 +216,7 @@ class _Listed:
 def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then faster runtimes for the CPU before slower ones, and what only checks last."""
     kinds = cl.device_type
-    found = [
+    raw_devices = [
         _Listed("Oclgrind", kinds.CPU | kinds.GPU, "simulator"),
         _Listed("Portable Computing Language", kinds.CPU, "pocl"),
         _Listed("Intel(R) OpenCL", kinds.CPU, "cpu"),
@@ -224,7 +224,7 @@ def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
         _Listed("NVIDIA CUDA", kinds.GPU, "first"),
         _Listed("AMD", kinds.GPU, "second"),
     ]
-    platforms = [SimpleNamespace(get_devices=lambda one=one: [one]) for one in found]
+    platforms = [SimpleNamespace(get_devices=lambda one=one: [one]) for one in raw_devices]
     monkeypatch.setattr(cl, "get_platforms", lambda: platforms)
     devices.all_devices.cache_clear()
     try:

@@ -40,9 +40,9 @@ def program(name: str, f16_by_bits: bool, of: str, to: str) -> str:
     """A kernel that calls the function on elements."""
     wanted, texts = [name], []
     while wanted:
-        found = entry(wanted.pop(), f16_by_bits)
-        wanted += found.needs
-        texts.insert(0, found.text)
+        actual = entry(wanted.pop(), f16_by_bits)
+        wanted += actual.needs
+        texts.insert(0, actual.text)
     body = f"out[get_global_id(0)] = {name}(x[get_global_id(0)]);"
     kernel = f"__kernel void each(__global const {of} *x, __global {to} *out) {{ {body} }}"
     return "\n".join(["#pragma OPENCL FP_CONTRACT OFF", *texts, kernel])
@@ -53,12 +53,12 @@ def on(device: cl.Device, text: str, x: np.ndarray, to: type[np.generic]) -> np.
     context = cl.Context([device])
     queue = cl.CommandQueue(context, device)
     flags = cl.mem_flags
-    given = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x)
+    input_buffer = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x)
     out = np.empty(x.shape, to)
     taken = cl.Buffer(context, flags.WRITE_ONLY, out.nbytes)
     options = list(devices.capabilities(device).build_options)
     built = cl.Program(context, text).build(options, cache_dir=False)
-    cl.Kernel(built, "each")(queue, x.shape, None, given, taken)
+    cl.Kernel(built, "each")(queue, x.shape, None, input_buffer, taken)
     cl.enqueue_copy(queue, out, taken)
     return out
 
@@ -87,12 +87,12 @@ def edges(ty: Scalar) -> Iterator[np.ndarray]:
         yield moved | np.uint32(1 << 31)
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> None:
+def same(actual: np.ndarray, expected: np.ndarray) -> None:
     """NaNs have no certain bits, but stay NaNs."""
     missing = np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(found), missing)
-    bits = f"u{found.itemsize}"
-    np.testing.assert_array_equal(found.view(bits)[~missing], expected.view(bits)[~missing])
+    np.testing.assert_array_equal(np.isnan(actual), missing)
+    bits = f"u{actual.itemsize}"
+    np.testing.assert_array_equal(actual.view(bits)[~missing], expected.view(bits)[~missing])
 
 
 @pytest.mark.parametrize("name", [f"{n}_to_f32" for n in NARROW] + [f"f32_to_{n}" for n in NARROW])
@@ -104,7 +104,7 @@ def test_nothing_branches(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_halves_are_bits_on_cpus_alone(name: str) -> None:
+def test_f16_is_emulated_by_bits_on_cpus_only(name: str) -> None:
     assert not NAMED[name].f16_by_bits
     cpu = replace(NAMED[name], fp16=False, f16_by_bits=True)
     texts = []
@@ -121,9 +121,9 @@ def test_halves_are_bits_on_cpus_alone(name: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_a_device_is_asked_for(device: str) -> None:
     raw = DEVICES[device]
-    found = devices.capabilities(raw)
-    assert found.f16_by_bits == bool(raw.type & cl.device_type.CPU)
-    assert not found.f16_by_bits or keeps_subnormals(raw)
+    actual = devices.capabilities(raw)
+    assert actual.f16_by_bits == bool(raw.type & cl.device_type.CPU)
+    assert not actual.f16_by_bits or keeps_subnormals(raw)
 
 
 @pytest.mark.parametrize("f16_by_bits", [False, True])
@@ -150,7 +150,7 @@ def test_f32_is_rounded_to_nearest_even(device: str, name: str, f16_by_bits: boo
     bits = np.concatenate([*edges(ty), random, nans])
     x = bits.view(np.float32)
     text = program(f"f32_to_{name}", f16_by_bits, "float", HELD[ty.itemsize])
-    found = on(DEVICES[device], text, x, np.dtype(f"u{ty.itemsize}").type)
+    actual = on(DEVICES[device], text, x, np.dtype(f"u{ty.itemsize}").type)
     with semantics.quiet():
         expected = semantics.cast(x, ty)
-    same(found.view(expected.dtype), expected)
+    same(actual.view(expected.dtype), expected)

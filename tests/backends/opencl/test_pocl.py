@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyopencl")
 
-from tests.fuzz.by_dice import Drawn, Verdict, exact
+from tests.fuzz.random_kernels import Drawn, Verdict, exact
 from tile import backends
 from tile.backends.base import Target
 from tile.backends.opencl import devices

@@ -26,12 +26,12 @@ from tile.simt.lower.xor_to_add import ANY, KnownBits, xor_to_add
 CPU = replace(NAMED["generic"], name="cpu", **SIMD_CPU)
 
 # Factors of 8 x 2 and 2 x 1, of which the first is read at an offset that only a bit is added to.
-FACTORS = """
+OPERANDS = """
 #a = #linear{register = [[32],[64],[128],[256]], lane = [[1],[2],[4],[8],[16]], warp = [] ->
   offset = 512}
 #m = #linear{offset = [[1],[2],[4],[8],[16],[32],[64],[128],[256],[512]] -> dim0 = 1024}
 
-kernel @factors(%x: ptr<f32>, %n: i32) {
+kernel @operands_kernel(%x: ptr<f32>, %n: i32) {
   %i = layout_index {layout = #a} : frag<16xi32>
   %one = const {value = 1} : i32
   %nine = const {value = 9} : i32
@@ -59,8 +59,8 @@ AGAIN = """%s = mul %turned, %turned : frag<16xf32>
   store %q, %s"""
 
 
-def factors(between: str = "", behind: str = "") -> str:
-    return FACTORS.replace("BETWEEN", between).replace("BEHIND", behind)
+def operands_kernel(between: str = "", behind: str = "") -> str:
+    return OPERANDS.replace("BETWEEN", between).replace("BEHIND", behind)
 
 
 def emitted(text: str) -> str:
@@ -69,8 +69,8 @@ def emitted(text: str) -> str:
     return emit_module(module, CPU, Options(num_warps=1))[0]
 
 
-def test_neighbours_differ_by_what_is_added() -> None:
-    text = emitted(factors())
+def test_adjacent_registers_differ_by_the_addend() -> None:
+    text = emitted(operands_kernel())
     assert "uint lane = get_local_id(0), part = get_local_id(1);" in text
     assert "uint at = (thread + ((h & 4) * 8 + (h & 3) * 128 + k * 64)) + v_half_;" in text
     assert "^" not in text
@@ -92,12 +92,12 @@ def test_a_reversal_of_bits_is_hidden(images: tuple[int, ...], text: str) -> Non
     assert "max" not in of_thread(images, 16)
 
 
-def test_factors_are_multiplied_where_they_are() -> None:
-    text = emitted(factors())
+def test_operands_are_multiplied_in_place() -> None:
+    text = emitted(operands_kernel())
     assert text.index("for (uint k = 0") < text.index("mem[(int)at]") < text.index("= dot_f32(a")
     assert "a[16]" not in text
     copied = replace(CPU, dot_from_local=False)
-    assert "a[16]" in emit_module(parse_module(factors()), copied, Options(num_warps=1))[0]
+    assert "a[16]" in emit_module(parse_module(operands_kernel()), copied, Options(num_warps=1))[0]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_factors_are_multiplied_where_they_are() -> None:
     ],
 )
 def test_what_can_be_read_in_place(between: str, behind: str, still: bool) -> None:
-    module = parse_module(factors(between, behind))
+    module = parse_module(operands_kernel(between, behind))
     (load,) = (op for op in module.walk() if op.defn is ops.thread.shared_load and _is(op, "a"))
     assert is_operand_load(load) == still
 
@@ -157,9 +157,9 @@ kernel @reached(%x: ptr<i32>, %n: i32) {{
 
 
 def test_operands_without_a_bit_in_common() -> None:
-    (op,) = (op for op in parse_module(factors()).walk() if op.defn is arith.xor)
+    (op,) = (op for op in parse_module(operands_kernel()).walk() if op.defn is arith.xor)
     assert KnownBits().disjoint(op)
-    inside = factors().replace("%nine = const {value = 9}", "%nine = const {value = 8}")
+    inside = operands_kernel().replace("%nine = const {value = 9}", "%nine = const {value = 8}")
     (op,) = (op for op in parse_module(inside).walk() if op.defn is arith.xor)
     assert not KnownBits().disjoint(op)
     assert "^" in emitted(inside)
@@ -179,7 +179,7 @@ def sums_kernel(a_ptr, b_ptr, bias_ptr, out_ptr, K, M: tl.constexpr, BK: tl.cons
 
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
-def test_what_is_no_factor_is_read_before_it_is_overwritten() -> None:
+def test_a_value_that_is_no_operand_is_read_before_it_is_overwritten() -> None:
     """Rows of sums go through the memory in which factors come to be."""
     rng = np.random.default_rng(0)
     a, b, bias = (rng.standard_normal((64, 64)).astype(np.float32) for _ in range(3))

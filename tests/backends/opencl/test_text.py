@@ -99,11 +99,11 @@ def test_what_classes_spell(name: str) -> None:
     except UnsupportedError as error:
         assert "does not support f64" in error.message
     every = set().union(*(words for _, _, words in SPELLED.values()))
-    found = {word for word in every if any(word in text for text in texts)}
-    assert found == words
+    used = {word for word in every if any(word in text for text in texts)}
+    assert used == words
 
 
-def test_statements_stand_beside_the_python_line() -> None:
+def test_statements_follow_their_python_line() -> None:
     source = KERNELS["softmax"].compile("opencl:generic").asm["opencl"]
     assert isinstance(source, str)
     assert "// kernels.py" in source

@@ -93,7 +93,7 @@ def test_tuning_uses_the_device(used: list[type]) -> None:
     np.testing.assert_array_equal(y, 2)
 
 
-def test_what_the_host_does_beside_a_kernel_is_not_counted() -> None:
+def test_host_work_during_a_kernel_is_not_counted() -> None:
     queue = devices.chosen().queue
     x, y = arrays(queue)
 
@@ -147,7 +147,7 @@ def test_a_call_that_fails_leaves_no_timer_running() -> None:
     assert launch._LAUNCHED.get() is None
 
 
-def test_a_call_without_kernels_lasts_from_mark_to_mark() -> None:
+def test_a_call_without_kernels_is_timed_between_markers() -> None:
     if devices.chosen().raw.platform.name == OCLGRIND:
         pytest.skip("Oclgrind runs nothing before it is waited for, marks neither")
     timer = EventTimer()

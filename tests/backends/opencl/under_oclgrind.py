@@ -23,8 +23,8 @@ BARRIER = re.compile(r"^\s*barrier\(.*\);$", re.M)
 
 def without(text: str, number: int) -> str:
     """A program without one of its barriers."""
-    found = list(BARRIER.finditer(text))[number]
-    return text[: found.start()] + text[found.end() :]
+    match = list(BARRIER.finditer(text))[number]
+    return text[: match.start()] + text[match.end() :]
 
 
 def main(name: str, left_out: str | None = None) -> None:

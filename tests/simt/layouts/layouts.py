@@ -17,12 +17,12 @@ THREADS = ("register", "lane", "warp")
 def held(layout: LinearLayout) -> dict[str, Any]:
     """The coordinates at every index, each the XOR of the bases of the index's set bits."""
     numbers = np.indices([layout.in_size(name) for name in layout.in_dims])
-    found = {name: np.zeros(numbers.shape[1:], np.int64) for name in layout.out_dims}
+    table = {name: np.zeros(numbers.shape[1:], np.int64) for name in layout.out_dims}
     for name, number in zip(layout.in_dims, numbers, strict=True):
         for bit, basis in enumerate(layout.bases(name)):
             for out, step in zip(layout.out_dims, basis, strict=True):
-                found[out] ^= np.where(number & 1 << bit, step, 0)
-    return found
+                table[out] ^= np.where(number & 1 << bit, step, 0)
+    return table
 
 
 def elements(layout: LinearLayout) -> Any:
@@ -78,13 +78,13 @@ def bijections(draw: Any, ins: Any, outs: Any) -> LinearLayout:
     of, to = draw(ins), draw(outs)
     total = sum(bits for _, bits in to)
     columns = invertible(draw, total)
-    found = []
+    table = []
     for position, (name, bits) in enumerate(of):
         taken = total if position == len(of) - 1 else min(bits, total)
-        found.append((name, tuple(columns[:taken])))
+        table.append((name, tuple(columns[:taken])))
         columns = columns[taken:]
         total -= taken
-    return LinearLayout(tuple(found), to)
+    return LinearLayout(tuple(table), to)
 
 
 @st.composite
@@ -115,7 +115,7 @@ def distributed(
     copied = st.just(0) if plain else st.integers(0, (1 << total) - 1)
     columns = draw(st.permutations(columns + [draw(copied) for _ in range(spare)]))
     of = {"lane": lanes, "warp": warps, "register": len(columns) - lanes - warps}
-    found = {}
+    table = {}
     for name, bits in of.items():
-        found[name], columns = tuple(columns[:bits]), columns[bits:]
-    return LinearLayout(tuple((name, found[name]) for name in THREADS), outs)
+        table[name], columns = tuple(columns[:bits]), columns[bits:]
+    return LinearLayout(tuple((name, table[name]) for name in THREADS), outs)

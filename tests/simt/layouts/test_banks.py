@@ -19,7 +19,7 @@ from tile.simt.layouts.swizzle import swizzled
 
 def ask(starts: list[int], element_bits: int, vector: int, banks: Banks) -> int:
     """As many turns as the bank with the most different words has, for each group of lanes."""
-    turns = 0
+    busiest = 0
     bits = element_bits * vector
     together = banks.count * banks.word_bits // max(bits, banks.word_bits)
     for first in range(0, len(starts), together):
@@ -28,8 +28,8 @@ def ask(starts: list[int], element_bits: int, vector: int, banks: Banks) -> int:
             for bit in range(start * element_bits, start * element_bits + bits):
                 word = bit // banks.word_bits
                 words.setdefault(word % banks.count, set()).add(word)
-        turns += max(map(len, words.values()))
-    return turns
+        busiest += max(map(len, words.values()))
+    return busiest
 
 
 @settings(max_examples=100, deadline=None)
@@ -40,13 +40,13 @@ def ask(starts: list[int], element_bits: int, vector: int, banks: Banks) -> int:
     st.sampled_from([8, 32, 64]),
     st.data(),
 )
-def test_wavefronts_are_the_turns_of_the_busiest_bank(
+def test_wavefronts_are_the_accesses_of_the_busiest_bank(
     element_bits: int, vector: int, banks: Banks, lanes: int, data: Any
 ) -> None:
     if element_bits * vector > 128:
         vector = 1
-    places = st.integers(0, 4095 // vector).map(lambda place: place * vector)
-    starts = data.draw(st.lists(places, min_size=2 * lanes, max_size=2 * lanes))
+    offsets = st.integers(0, 4095 // vector).map(lambda place: place * vector)
+    starts = data.draw(st.lists(offsets, min_size=2 * lanes, max_size=2 * lanes))
     both = np.array(starts).reshape(2, lanes)
     expected = [ask(row, element_bits, vector, banks) for row in both.tolist()]
     assert wavefronts(both, element_bits, vector, banks).tolist() == expected
@@ -94,12 +94,12 @@ def test_the_access_of_rows_and_columns() -> None:
     assert swapped.conflicts(32) < by_column.conflicts(32)
 
 
-def test_the_wavefronts_of_an_access_are_those_of_its_places() -> None:
+def test_the_wavefronts_of_an_access_are_those_of_its_addresses() -> None:
     layout = blocked([16, 64], [1, 4], [8, 4], [2, 2])
     access = shared_access(layout, swizzled([16, 64], 2, 1, 8), 16)
     assert access.vector == 2
     expected = [
-        [ask(places[0][:, warp].tolist(), 16, 2, Banks()) for warp in range(4)]
-        for _, places in accesses(access)
+        [ask(offsets[0][:, warp].tolist(), 16, 2, Banks()) for warp in range(4)]
+        for _, offsets in accesses(access)
     ]
     assert access.wavefronts(16).tolist() == expected

@@ -40,7 +40,7 @@ def test_blocks_in_blocks_of_a_tile_as_large_as_them(grids: Any) -> None:
     layout = blocked(shape, registers, lanes, warps, order)
     assert layout.is_bijective()
     assert layout.in_dims == ("register", "lane", "warp")
-    found = held(layout)
+    coordinates = held(layout)
     inner = int(np.prod(registers))
     for register, lane, warp in np.ndindex(*[layout.in_size(n) for n in layout.in_dims]):
         repeat, own = divmod(register, inner)
@@ -52,7 +52,7 @@ def test_blocks_in_blocks_of_a_tile_as_large_as_them(grids: Any) -> None:
         )
         for axis, (r, t, w, n) in enumerate(zip(*parts, strict=True)):
             place = r + registers[axis] * (t + lanes[axis] * (w + warps[axis] * n))
-            assert found[f"dim{axis}"][register, lane, warp] == place
+            assert coordinates[f"dim{axis}"][register, lane, warp] == place
 
 
 @EXAMPLES
@@ -75,7 +75,7 @@ def test_a_smaller_tile_is_held_by_several_threads(grids: Any, data: Any) -> Non
         assert np.array_equal(mine[f"dim{axis}"], first[f"dim{axis}"] % extent)
 
 
-def test_the_last_axis_is_fastest_unless_told() -> None:
+def test_the_last_axis_is_fastest_by_default() -> None:
     assert str(blocked([4, 4], [1, 2], [2, 2], [2, 1])) == (
         "#linear{register = [[0,1]], lane = [[0,2],[1,0]], warp = [[2,0]] -> dim0 = 4, dim1 = 4}"
     )
@@ -128,8 +128,8 @@ def test_a_slice_holds_the_sum_where_parts_were(parent: LinearLayout, axis: int)
     sums = tile.sum(axis=axis)
     sliced = slice_axis(parent, axis)
     assert sliced.shape == sums.shape
-    kept = [held(parent)[name] for i, name in enumerate(parent.out_dims) if i != axis]
-    assert np.array_equal(sums.flat[elements(sliced)], sums[tuple(kept)])
+    others = [held(parent)[name] for i, name in enumerate(parent.out_dims) if i != axis]
+    assert np.array_equal(sums.flat[elements(sliced)], sums[tuple(others)])
 
 
 @EXAMPLES
@@ -170,8 +170,8 @@ def test_vectors_are_registers_in_a_row(layout: LinearLayout, contiguity: int, a
         """Whether each aligned run of registers holds an aligned run of neighbours."""
         if size > layout.in_size("register"):
             return False
-        found = held(layout)
-        for name, table in found.items():
+        coordinates = held(layout)
+        for name, table in coordinates.items():
             rows = table.reshape(-1, size, *table.shape[1:])
             steps = np.arange(size) if name == f"dim{axis}" else np.zeros(size, int)
             if not np.array_equal(rows, rows[:, :1] + steps[:, None, None]):

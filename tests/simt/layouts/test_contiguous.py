@@ -28,7 +28,7 @@ def steps(layout: LinearLayout, shared: LinearLayout) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("load", LAYOUTS)
 @pytest.mark.parametrize("store", LAYOUTS)
-def test_neighbours_access_neighbours(store: str, load: str) -> None:
+def test_adjacent_registers_access_adjacent_elements(store: str, load: str) -> None:
     src, dst = LAYOUTS[store], LAYOUTS[load]
     for shared in (
         simd_layout(src, (dst,), 16),

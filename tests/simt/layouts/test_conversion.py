@@ -157,7 +157,7 @@ def test_coalesced_rows_become_operands() -> None:
     check(plan, src, dst)
 
 
-def test_accumulators_become_the_operand_of_the_next_product() -> None:
+def test_accumulators_become_the_operand_of_the_next_dot() -> None:
     """Two neighbouring accumulators are a left factor of the next product, as they are."""
     shape = MmaShape(16, 8, 16, 16)
     src = matrix_layout([64, 32], shape, Operand.ACCUMULATOR, (4, 1))
@@ -203,7 +203,7 @@ def test_sums_of_rows_spread_over_a_warp() -> None:
     assert (len(plan.steps), len(back.steps)) == (2, 32)
 
 
-def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
+def test_lanes_that_take_the_same_element_take_it_in_one_step() -> None:
     src = LinearLayout.of({"register": [], "lane": [[1], [2], [4], [8], [0]]}, [16])
     dst = LinearLayout.of({"register": [], "lane": [[0], [4], [8], [1], [2]]}, [16])
     plan = plan_conversion(src, dst, 32)
@@ -213,7 +213,7 @@ def test_lanes_that_take_the_same_element_take_it_in_one_round() -> None:
     check(plan, src.concat_ins(one_warp), dst.concat_ins(one_warp))
 
 
-def test_senders_of_one_register_serve_a_warp_in_turns() -> None:
+def test_senders_of_one_register_serve_a_warp_in_several_steps() -> None:
     """Each warp takes what 8 lanes have, in one register of the 32 that would hold it all."""
     src = LinearLayout.of(
         {

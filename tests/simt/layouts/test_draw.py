@@ -36,7 +36,7 @@ def cells(text: str) -> dict[tuple[int, int], str]:
 @given(distributed([4, 8], lanes=2, warps=1, copies=False))
 def test_a_drawing_names_the_holder_of_each_element(layout: LinearLayout) -> None:
     text = draw(layout)
-    found = held(layout)
+    by_element = held(layout)
     shown = cells(text)
     assert text.startswith("warp.lane:register\n")
     assert len(shown) == 32
@@ -44,8 +44,8 @@ def test_a_drawing_names_the_holder_of_each_element(layout: LinearLayout) -> Non
         match = re.fullmatch(r"(\d+)\.(\d+):(\d+)", entry)
         assert match is not None
         warp, lane, register = map(int, match.groups())
-        assert found["dim0"][register, lane, warp] == row
-        assert found["dim1"][register, lane, warp] == column
+        assert by_element["dim0"][register, lane, warp] == row
+        assert by_element["dim1"][register, lane, warp] == column
 
 
 @EXAMPLES
@@ -99,8 +99,8 @@ def test_a_picture_has_a_labelled_cell_for_each_element(
     assert [text for text in texts if text in {*entries}][-1] == entries[-1]
     assert Counter(entries) <= Counter(texts)
     # Cells are beside one another, in the picture, and wide enough for their labels.
-    places = {(float(r.get("x", "")), float(r.get("y", ""))) for r in rects}
-    assert len(places) == rows * columns
+    corners = {(float(r.get("x", "")), float(r.get("y", ""))) for r in rects}
+    assert len(corners) == rows * columns
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     for rect in rects:
         assert float(rect.get("x", "")) + float(rect.get("width", "")) <= width

@@ -12,10 +12,10 @@ VECTORS = st.lists(st.integers(0, (1 << BITS) - 1), max_size=BITS)
 
 
 def span(vectors: list[int]) -> set[int]:
-    found = {0}
+    result = {0}
     for vector in vectors:
-        found |= {vector ^ other for other in found}
-    return found
+        result |= {vector ^ other for other in result}
+    return result
 
 
 @given(VECTORS, st.integers(0, (1 << BITS) - 1))
@@ -62,26 +62,26 @@ def test_extending_adds_a_complement(space: list[int], within: list[int]) -> Non
 @given(VECTORS, VECTORS, VECTORS)
 def test_two_spaces_have_a_common_complement(p: list[int], q: list[int], more: list[int]) -> None:
     within = p + q + more
-    found = f2.common_complement(p, q, within)
-    assert span(found) <= span(within)
-    assert span(found) & span(p) == {0}
-    assert span(found) & span(q) == {0}
-    assert f2.rank(found) == len(found) == f2.rank(within) - max(f2.rank(p), f2.rank(q))
+    vectors = f2.common_complement(p, q, within)
+    assert span(vectors) <= span(within)
+    assert span(vectors) & span(p) == {0}
+    assert span(vectors) & span(q) == {0}
+    assert f2.rank(vectors) == len(vectors) == f2.rank(within) - max(f2.rank(p), f2.rank(q))
 
 
 @given(VECTORS, st.data())
-def test_an_elimination_is_linear_and_keeps_what_it_was_told(
+def test_an_elimination_is_linear_and_keeps_its_definitions(
     vectors: list[int], data: st.DataObject
 ) -> None:
     images = [data.draw(st.integers(0, 255)) for _ in vectors]
-    known = f2.Elimination()
+    elimination = f2.Elimination()
     truth = {0: 0}
     for vector, image in zip(vectors, images, strict=True):
-        difference = known.define(vector, image)
+        difference = elimination.define(vector, image)
         if vector in truth:
             assert difference == truth[vector] ^ image
         else:
             assert difference is None
             truth |= {vector ^ other: image ^ had for other, had in truth.items()}
     for vector in range(1 << BITS):
-        assert known.image(vector) == truth.get(vector)
+        assert elimination.image(vector) == truth.get(vector)

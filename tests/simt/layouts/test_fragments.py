@@ -48,14 +48,14 @@ def place(shape: MmaShape, operand: Operand, index: Any) -> tuple[Any, Any]:
     )
 
 
-def test_fragments_go_round_groups_of_four_lanes() -> None:
+def test_fragments_cycle_through_groups_of_four_lanes() -> None:
     for shape, operand in KNOWN:
         layout = matrix_fragment(shape, operand)
         index = np.indices([layout.in_size(name) for name in ("register", "lane", "warp")])
-        found = held(layout)
+        coordinates = held(layout)
         rows, columns = place(shape, operand, index)
-        assert np.array_equal(found["dim0"], rows), f"{operand} of {shape}"
-        assert np.array_equal(found["dim1"], columns), f"{operand} of {shape}"
+        assert np.array_equal(coordinates["dim0"], rows), f"{operand} of {shape}"
+        assert np.array_equal(coordinates["dim1"], columns), f"{operand} of {shape}"
 
 
 @pytest.mark.parametrize("warps", [(1, 1), (4, 1), (2, 2), (1, 4)])

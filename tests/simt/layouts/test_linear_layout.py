@@ -239,7 +239,7 @@ def test_without_free_variables_each_element_is_held_once(layout: LinearLayout) 
 
 @EXAMPLES
 @given(layouts(), layouts())
-def test_a_product_has_the_inner_layout_at_each_place_of_the_outer(
+def test_a_product_has_the_inner_layout_at_each_element_of_the_outer(
     inner: LinearLayout, outer: LinearLayout
 ) -> None:
     product = inner * outer
@@ -333,11 +333,11 @@ def test_an_output_of_a_product_is_the_product_of_outputs(
     a: LinearLayout, b: LinearLayout, data: Any
 ) -> None:
     product = a * b
-    kept = data.draw(st.lists(st.sampled_from(product.out_dims), unique=True))
-    part = a.select_outs(*[n for n in kept if n in a.out_dims]) * b.select_outs(
-        *[n for n in kept if n in b.out_dims]
+    names = data.draw(st.lists(st.sampled_from(product.out_dims), unique=True))
+    part = a.select_outs(*[n for n in names if n in a.out_dims]) * b.select_outs(
+        *[n for n in names if n in b.out_dims]
     )
-    assert product.select_outs(*kept) == part.transpose_outs(*kept)
+    assert product.select_outs(*names) == part.transpose_outs(*names)
 
 
 @EXAMPLES

@@ -22,7 +22,7 @@ TF32 = MmaShape(16, 8, 8, 32)
 
 ROWS, COLUMNS = [1, 0], [0, 1]  # which axis is in one piece in memory
 
-FACTORS = [
+OPERANDS = [
     (F16, Operand.LEFT, ROWS, False),
     (F16, Operand.LEFT, COLUMNS, True),
     (F16, Operand.RIGHT, ROWS, True),
@@ -35,8 +35,8 @@ FACTORS = [
 
 def placed(tile: Any, shared: LinearLayout) -> Any:
     """A tile's elements by their offsets in shared memory."""
-    found = shared.table()
-    return tile[found["dim0"], found["dim1"]]
+    coordinates = shared.table()
+    return tile[coordinates["dim0"], coordinates["dim1"]]
 
 
 def arrives(memory: Any, access: Any, bits: int) -> Any:
@@ -55,9 +55,9 @@ def arrives(memory: Any, access: Any, bits: int) -> Any:
     return got.reshape(-1, lanes, warps)
 
 
-@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
+@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), OPERANDS, ids=str)
 @pytest.mark.parametrize("warps", [(2, 2), (4, 1)])
-def test_factors_of_products(
+def test_operands_of_dots(
     shape: MmaShape,
     operand: Operand,
     order: list[int],
@@ -70,9 +70,9 @@ def test_factors_of_products(
     access = ldmatrix_access(layout, shared, shape.bits)
     assert access is not None
     assert (access.matrices, access.transposed) == (4, transposed)
-    found = arrives(placed(tile, shared), access, shape.bits)
+    coordinates = arrives(placed(tile, shared), access, shape.bits)
     wanted = layout.table()
-    assert np.array_equal(found, tile[wanted["dim0"], wanted["dim1"]])
+    assert np.array_equal(coordinates, tile[wanted["dim0"], wanted["dim1"]])
 
 
 def test_small_tiles_take_fewer_matrices() -> None:
@@ -84,7 +84,7 @@ def test_small_tiles_take_fewer_matrices() -> None:
         assert (access.matrices, access.transposed) == (count, False)
 
 
-def test_what_is_no_fragment_or_in_no_piece() -> None:
+def test_values_without_fragments_or_contiguous_rows() -> None:
     left = matrix_layout([64, 64], F16, Operand.LEFT, (2, 2))
     assert ldmatrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # pieces of 8 bytes
     rows = swizzled([64, 64], 8, 1, 8)
@@ -99,7 +99,7 @@ def test_what_is_no_fragment_or_in_no_piece() -> None:
     assert ldmatrix_access(more_lanes, rows, 16) is None
 
 
-@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), FACTORS, ids=str)
+@pytest.mark.parametrize(("shape", "operand", "order", "transposed"), OPERANDS, ids=str)
 def test_conversions_by_matrices_have_no_conflicts(
     shape: MmaShape, operand: Operand, order: list[int], transposed: bool
 ) -> None:
@@ -142,9 +142,9 @@ def test_accumulators_are_stored_in_matrices_and_loaded_in_wide_vectors() -> Non
     assert plan.instructions == 16
     assert through_shared(held, wanted, 16).instructions == 24
     # Lanes 0 to 7 say where the rows of the first matrix are: where their first elements are.
-    places = plan.layout.invert_and_compose(held)
+    positions = plan.layout.invert_and_compose(held)
     for row in range(8):
-        assert access.rows.apply(lane=row) == places.apply(lane=4 * row)
+        assert access.rows.apply(lane=row) == positions.apply(lane=4 * row)
 
 
 @pytest.mark.parametrize("order", [ROWS, COLUMNS])

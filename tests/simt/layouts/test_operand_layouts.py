@@ -16,39 +16,39 @@ from tile.simt.layouts.swizzle import swizzled
 
 SHAPES = [(64, 16), (64, 64), (128, 32), (64, 256), (16, 16), (256, 64)]
 CASES = [
-    (shape, along, piece, bits)
-    for shape, along, piece, bits in itertools.product(SHAPES, (0, 1), (16, 32, 64), (8, 16, 32))
-    if piece <= shape[along] and piece * bits >= 256
+    (shape, along, extent, bits)
+    for shape, along, extent, bits in itertools.product(SHAPES, (0, 1), (16, 32, 64), (8, 16, 32))
+    if extent <= shape[along] and extent * bits >= 256
 ]
 
 
 def test_vectors_are_reordered_by_the_bits_of_their_address() -> None:
-    for shape, along, piece, bits in CASES:
-        layout = operand_layout_in_shared(shape, bits, along, piece)
+    for shape, along, extent, bits in CASES:
+        layout = operand_layout_in_shared(shape, bits, along, extent)
         assert layout is not None
         strips = strips_of(layout, bits)
         assert strips is not None and strips.along == along
-        assert strips.row_bytes == min(128, piece * bits // 8)
+        assert strips.row_bytes == min(128, extent * bits // 8)
         offsets = layout.invert().table()["offset"].reshape(shape)
         rows, columns = np.indices(shape)
         place = np.vectorize(strips.offset_of)(rows, columns)
         # Bits 4 to 6 of the address are changed by bits 7 to 9, as many as a row has vectors.
         wanted = place ^ (place >> 3 & strips.row_bytes - 16)
         np.testing.assert_array_equal(
-            offsets * (bits // 8), wanted, f"{shape} {along} {piece} {bits}"
+            offsets * (bits // 8), wanted, f"{shape} {along} {extent} {bits}"
         )
 
 
-def test_the_transposed_factor_is_a_factor() -> None:
-    for shape, along, piece, bits in CASES:
-        layout = operand_layout_in_shared(shape, bits, along, piece)
+def test_the_transposed_operand_is_an_operand() -> None:
+    for shape, along, extent, bits in CASES:
+        layout = operand_layout_in_shared(shape, bits, along, extent)
         assert layout is not None
         assert permute_axes(layout, (1, 0)) == operand_layout_in_shared(
-            shape[::-1], bits, 1 - along, piece
+            shape[::-1], bits, 1 - along, extent
         )
 
 
-def test_pieces_narrower_than_a_row_have_no_layout() -> None:
+def test_slices_narrower_than_a_row_have_no_layout() -> None:
     assert operand_layout_in_shared((64, 64), 16, 1, 8) is None
     assert operand_layout_in_shared((4, 64), 16, 1, 64) is None
 

@@ -33,15 +33,15 @@ def conflicts(
 
 ROWS = blocked([64, 64], [1, 4], [2, 16], [4, 1])
 COLUMNS = blocked([64, 64], [4, 1], [16, 2], [1, 4], [0, 1])
-PRODUCT = blocked([64, 64], [4, 4], [8, 4], [2, 2])
-LEFT, RIGHT = (sliced(x, a, 4) for x, a in zip(fma_operand_layouts(PRODUCT, 64), (-1, -2)))
-TRANSPOSED = sliced(permute_axes(fma_operand_layouts(PRODUCT, 64)[1], [1, 0]), -1, 4)
+DOT = blocked([64, 64], [4, 4], [8, 4], [2, 2])
+LEFT, RIGHT = (sliced(x, a, 4) for x, a in zip(fma_operand_layouts(DOT, 64), (-1, -2)))
+TRANSPOSED = sliced(permute_axes(fma_operand_layouts(DOT, 64)[1], [1, 0]), -1, 4)
 
 
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("store", [ROWS, COLUMNS], ids=["rows", "columns"])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_factors_read_in_several_layouts(store: LinearLayout, bits: int, count: int) -> None:
+def test_operands_read_in_several_layouts(store: LinearLayout, bits: int, count: int) -> None:
     for loads in itertools.permutations((LEFT, RIGHT, TRANSPOSED), count):
         layout = shared_layout(store, loads, bits)
         assert layout.is_bijective()
@@ -64,10 +64,10 @@ def lanes_that_walk(*columns: int) -> LinearLayout:
     rest = [1 << bit for bit in range(10)]
     walked: list[int] = []
     for column in [*columns, *rest]:
-        known = {0}
+        spanned = {0}
         for other in walked:
-            known |= {x ^ other for x in known}
-        if column not in known:
+            spanned |= {x ^ other for x in spanned}
+        if column not in spanned:
             walked.append(column)
     ins = ((REGISTER, ()), (LANE, tuple(walked[:5])), (WARP, tuple(walked[5:])))
     return LinearLayout(ins, (("dim0", 10),))

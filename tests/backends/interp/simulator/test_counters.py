@@ -173,8 +173,8 @@ kernel @k(%n: i32) {
 """
     counters = Counters()
     run(text, np.int32(5), counters=counters, grid=3)
-    found = {line: counts.executed for (_, line), counts in counters.by_line().items()}
-    assert found == {3: 6, 4: 6, 6: 30, 7: 30, 9: 15}
+    counted = {line: counts.executed for (_, line), counts in counters.by_line().items()}
+    assert counted == {3: 6, 4: 6, 6: 30, 7: 30, 9: 15}
 
 
 def test_counts_add_up_over_runs() -> None:
@@ -200,18 +200,18 @@ kernel @k(%p: ptr<f32>) {
   return
 }
 """)
-    found = {
+    counted = {
         op.results[0].name if op.results else op.name: n
         for op, n in registers(module.kernel).items()
     }
     p, a, b, c, d, f, q = 2, 4, 2, 1, 4, 8, 8
-    assert found["a"] == p + a
-    assert found["b"] == p + a + b
-    assert found["c"] == p + a + b + c
-    assert found["d"] == p + b + c + d
-    assert found["f"] == p + c + d + f
-    assert found["q"] == c + d + f + q
-    assert found["store"] == f
+    assert counted["a"] == p + a
+    assert counted["b"] == p + a + b
+    assert counted["c"] == p + a + b + c
+    assert counted["d"] == p + b + c + d
+    assert counted["f"] == p + c + d + f
+    assert counted["q"] == c + d + f + q
+    assert counted["store"] == f
 
 
 def test_buffers_take_no_registers() -> None:

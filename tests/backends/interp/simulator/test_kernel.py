@@ -63,18 +63,23 @@ def test_code_is_not_translated_again(target: str) -> None:
 def test_settings_choose_the_level_and_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows()
     o = np.zeros_like(x)
-    found = [softmax[(5,)](x, o, 100, BLOCK=128)]
+    launches = [softmax[(5,)](x, o, 100, BLOCK=128)]
     monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")
-    found.append(softmax[(5,)](x, o, 100, BLOCK=128))
+    launches.append(softmax[(5,)](x, o, 100, BLOCK=128))
     monkeypatch.setenv("TILE_INTERP_TARGET", "warp64")
-    found.append(softmax[(5,)](x, o, 100, BLOCK=128))
+    launches.append(softmax[(5,)](x, o, 100, BLOCK=128))
     monkeypatch.setenv("TILE_INTERP_LEVEL", "tile")
     with pytest.warns(
         RuntimeWarning, match="TILE_INTERP_TARGET has no effect on launches on interp"
     ):
-        found.append(softmax[(5,)](x, o, 100, BLOCK=128))
-    assert [str(k.target) for k in found] == ["interp", "interp:generic", "interp:warp64", "interp"]
-    assert found[0] is found[3]
+        launches.append(softmax[(5,)](x, o, 100, BLOCK=128))
+    assert [str(k.target) for k in launches] == [
+        "interp",
+        "interp:generic",
+        "interp:warp64",
+        "interp",
+    ]
+    assert launches[0] is launches[3]
     with config.scope(interp_level="thread"):
         assert target_text([]) == "interp:warp64"
         ahead = tile.compile(

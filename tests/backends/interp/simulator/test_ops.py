@@ -44,12 +44,12 @@ def test_linear_index_of_two_axes() -> None:
         "#linear{register = [], lane = [[0,1],[1,0],[0,2],[2,0],[4,0]], warp = [[0,4]] "
         "-> dim0 = 8, dim1 = 8}"
     )
-    found = ints(f"%n = layout_index {{layout = {layout}}} : frag<1xi32>")
+    actual = ints(f"%n = layout_index {{layout = {layout}}} : frag<1xi32>")
     t = np.arange(64)
     bit = [t >> b & 1 for b in range(6)]
     row = bit[1] + 2 * bit[3] + 4 * bit[4]
     column = bit[0] + 2 * bit[2] + 4 * bit[5]
-    assert np.array_equal(found, row * 8 + column)
+    assert np.array_equal(actual, row * 8 + column)
 
 
 def test_a_layout_without_registers_gives_a_scalar() -> None:
@@ -370,9 +370,9 @@ def vectors(shift: int, step: int = 1, n: int = 256) -> Any:
 
 
 def test_vectors() -> None:
-    found = vectors(4, n=128)
-    assert np.array_equal(found[4:132], np.arange(4, 132))
-    assert np.all(found[132:] == -1)
+    actual = vectors(4, n=128)
+    assert np.array_equal(actual[4:132], np.arange(4, 132))
+    assert np.all(actual[132:] == -1)
 
 
 @pytest.mark.parametrize(
@@ -660,11 +660,11 @@ def test_stmatrix(dtype: Any, transposed: bool, count: int) -> None:
     text = MATRICES[: MATRICES.index("  %j =")] + STORED.replace("AFTER", "barrier")
     if np.dtype(dtype).kind == "f":
         text = text.replace("{value = 1}", "{value = 1.0}")
-    found = matrices(array, count, transposed, text=text)
+    actual = matrices(array, count, transposed, text=text)
     wanted = array.copy()
     threads = np.arange(64)
     wanted[threads[threads % 32 < 8 * count] ^ 37] += 1
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(actual, wanted)
 
 
 def test_ldmatrix_without_a_barrier() -> None:
@@ -694,7 +694,7 @@ def test_ldmatrix(dtype: Any, transposed: bool, count: int) -> None:
     row = 16 // np.dtype(dtype).itemsize
     array = np.arange(64 * row).reshape(64, row).astype(dtype)
     counters = Counters()
-    found = matrices(array, count, transposed, counters=counters)
+    actual = matrices(array, count, transposed, counters=counters)
     # By the row that is read: threads of the other warp stored it.
     asked = array[np.arange(64) ^ 37].reshape(2, 4, 8, row)
     for thread, matrix in np.ndindex(64, count):
@@ -704,7 +704,7 @@ def test_ldmatrix(dtype: Any, transposed: bool, count: int) -> None:
             expected = held[2 * (lane % 4) : 2 * (lane % 4) + 2, lane // 4]
         else:
             expected = held[lane // 4, part * (lane % 4) : part * (lane % 4 + 1)]
-        assert np.array_equal(found[thread, part * matrix : part * (matrix + 1)], expected)
+        assert np.array_equal(actual[thread, part * matrix : part * (matrix + 1)], expected)
     (counts,) = [c for op, c in counters.shared_accesses.items() if op.results]
     assert counts == SharedCounts(2, 2 * count, 2 * count)
 

@@ -41,7 +41,7 @@ def matmul(a_ptr, b_ptr, c_ptr, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.co
 
 
 @tile.jit
-def turned_in_place(x_ptr, BLOCK: tl.constexpr):
+def transposed_in_buffer(x_ptr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i)
     tl.store(x_ptr + BLOCK - 1 - i, x)
@@ -87,7 +87,7 @@ def test_matmul(target: str) -> None:
 def test_global_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILE_INTERP_RACES", "1")
     x = np.arange(256, dtype=np.float32)
-    module = lowered(turned_in_place, "generic", x, BLOCK=256)
+    module = lowered(transposed_in_buffer, "generic", x, BLOCK=256)
     assert check(module, "generic", [x]) == 1
 
 

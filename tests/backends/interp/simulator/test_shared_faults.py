@@ -28,7 +28,7 @@ NEXT = """
 LOAD_NEXT = "%y = shared_load %m, %j : frag<1xf32>\n"
 LOAD_OWN = "%z = shared_load %m, %i : frag<1xf32>\n"
 OUT = "store %q, %y\n"
-NEIGHBOURS = np.arange(64) ^ 1
+ADJACENT = np.arange(64) ^ 1
 
 
 def fails(error: type[TileError], body: str, *texts: str) -> TileError:
@@ -49,7 +49,7 @@ _BEFORE = framed("BODY").split("BODY")[0].count("\n")
 
 def test_a_barrier_after_the_store() -> None:
     body = ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + OUT
-    assert np.array_equal(result(body), NEIGHBOURS)
+    assert np.array_equal(result(body), ADJACENT)
 
 
 def test_what_a_thread_wrote_itself_needs_no_barrier() -> None:
@@ -59,7 +59,7 @@ def test_what_a_thread_wrote_itself_needs_no_barrier() -> None:
 
 def test_a_barrier_before_the_next_store() -> None:
     body = ALLOC + STORE + "barrier\n" + NEXT + LOAD_NEXT + "barrier\n" + STORE + OUT
-    assert np.array_equal(result(body), NEIGHBOURS)
+    assert np.array_equal(result(body), ADJACENT)
 
 
 def test_many_threads_may_read_one_address() -> None:
@@ -88,7 +88,7 @@ def test_other_bytes_are_no_conflict() -> None:
         "shared_store %n, %i, %x\n"
         "barrier\n" + NEXT + "%y = shared_load %n, %j : frag<1xf32>\n" + OUT
     )
-    assert np.array_equal(result(body), NEIGHBOURS)
+    assert np.array_equal(result(body), ADJACENT)
 
 
 # -- races
@@ -234,7 +234,7 @@ def test_a_masked_store_may_point_anywhere() -> None:
         ALLOC + "%o = const {value = 900} : frag<1xi32>\n%no = const {value = false} : frag<1xi1>\n"
         "shared_store %m, %o, %x, %no\n" + STORE + "barrier\n" + NEXT + LOAD_NEXT + OUT
     )
-    assert np.array_equal(result(body), NEIGHBOURS)
+    assert np.array_equal(result(body), ADJACENT)
 
 
 def test_a_vector_that_is_not_aligned() -> None:
@@ -253,7 +253,7 @@ WAIT = "cp_async_wait_group {pending = 0}\n"
 
 def test_a_copy_that_was_waited_for() -> None:
     body = COPY + WAIT + "barrier\n" + NEXT + LOAD_NEXT + OUT
-    assert np.array_equal(result(body), NEIGHBOURS)
+    assert np.array_equal(result(body), ADJACENT)
 
 
 def test_a_thread_reads_its_own_copy_after_the_wait() -> None:
@@ -296,7 +296,7 @@ def test_a_copy_of_no_group_is_not_waited_for() -> None:
     fails(CopyInFlightError, body)
 
 
-RING = """
+MULTI_BUFFER = """
   %m = local_alloc {offset = 0} : shared<64xf32, #flat, stages = 2>
   %turn = const {value = 0} : i32
   %a = local_subview %m, %turn : shared<64xf32, #flat>
@@ -312,10 +312,10 @@ def test_the_last_groups_stay_in_flight() -> None:
     first = "%z = shared_load %a, %i : frag<1xf32>\nstore %q, %z\n"
     second = "%z = shared_load %b, %i : frag<1xf32>\nstore %q, %z\n"
     assert np.array_equal(
-        result(RING + "cp_async_wait_group {pending = 1}\n" + first), np.arange(64)
+        result(MULTI_BUFFER + "cp_async_wait_group {pending = 1}\n" + first), np.arange(64)
     )
-    fails(CopyInFlightError, RING + "cp_async_wait_group {pending = 1}\n" + second)
-    assert np.array_equal(result(RING + WAIT + second), np.full(64, -1))
+    fails(CopyInFlightError, MULTI_BUFFER + "cp_async_wait_group {pending = 1}\n" + second)
+    assert np.array_equal(result(MULTI_BUFFER + WAIT + second), np.full(64, -1))
 
 
 def test_zeros_where_the_mask_of_a_copy_is_false() -> None:

@@ -60,11 +60,11 @@ def reuse_of(array: ArrayUse) -> dict[int, int]:
 
 
 @tile.jit
-def strided(x_ptr, o_ptr, start, pitch, step, n, rounds, B: tl.constexpr):
+def strided(x_ptr, o_ptr, start, pitch, step, n, trips, B: tl.constexpr):
     lane = tl.arange(0, B)
     total = tl.zeros((B,), tl.float32)
-    for turn in range(rounds):
-        i = start + tl.program_id(0) * pitch + turn * 3 + lane * step
+    for iteration in range(trips):
+        i = start + tl.program_id(0) * pitch + iteration * 3 + lane * step
         total += tl.load(x_ptr + i, mask=i < n, other=0).to(tl.float32)
     tl.store(o_ptr + tl.program_id(0) * B + lane, total)
 
@@ -76,7 +76,7 @@ def strided(x_ptr, o_ptr, start, pitch, step, n, rounds, B: tl.constexpr):
     start=st.integers(0, 40),
     pitch=st.integers(0, 40),
     step=st.integers(1, 9),
-    rounds=st.integers(1, 3),
+    trips=st.integers(1, 3),
     lead=st.integers(0, 70),
     size=st.sampled_from([np.int8, np.float16, np.float32, np.float64]),
     n=st.integers(0, 400),
@@ -87,7 +87,7 @@ def test_counts(
     start: int,
     pitch: int,
     step: int,
-    rounds: int,
+    trips: int,
     lead: int,
     size: type,
     n: int,
@@ -96,15 +96,15 @@ def test_counts(
     whole = np.zeros(600, size)
     x, out = whole[lead : lead + 500], np.zeros((9, block), np.float32)
     with tile.trace() as trace, config.scope(chunk_bytes=chunk):
-        strided[(programs,)](x, out, start, pitch, step, n, rounds, B=block)
+        strided[(programs,)](x, out, start, pitch, step, n, trips, B=block)
     accesses = []
     heat = Counter[int]()
-    order = [(t, p) for t in range(rounds) for p in range(programs)]
+    order = [(t, p) for t in range(trips) for p in range(programs)]
     if chunk == 1:  # one program after the other
-        order = [(t, p) for p in range(programs) for t in range(rounds)]
-    for turn, program in order:
-        places = [start + program * pitch + turn * 3 + k * step for k in range(block)]
-        reached = [place for place in places if place < n]
+        order = [(t, p) for p in range(programs) for t in range(trips)]
+    for iteration, program in order:
+        indices = [start + program * pitch + iteration * 3 + k * step for k in range(block)]
+        reached = [place for place in indices if place < n]
         accesses.append((program, reached, block))
         heat.update(reached)
     itemsize = whole.itemsize
@@ -117,10 +117,10 @@ def test_counts(
     assert array.sectors == len({(lead + place) * itemsize // 32 for place in heat})
     assert array.bytes_read == counts.bytes
     cells = array.reads.counts.ravel()
-    found = Counter[int]()
+    counted = Counter[int]()
     for place, times in heat.items():
-        found[int(array.reads.raster.cell(np.array([place]))[0])] += times
-    assert {cell: int(n) for cell, n in enumerate(cells) if n} == found
+        counted[int(array.reads.raster.cell(np.array([place]))[0])] += times
+    assert {cell: int(n) for cell, n in enumerate(cells) if n} == counted
 
 
 @tile.jit
@@ -160,7 +160,7 @@ def test_gathers_branches_and_atomics() -> None:
 
 
 @tile.jit
-def boxes(x_ptr, o_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
+def block_copy(x_ptr, o_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
     x = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [M, N])
     o = tl.make_tensor_descriptor(o_ptr, [m, n], [n, 1], [M, N])
     o.store([tl.program_id(0) * M, 0], x.load([tl.program_id(0) * M, 0]))
@@ -169,7 +169,7 @@ def boxes(x_ptr, o_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
 def test_descriptor_accesses_are_masked_accesses() -> None:
     x, out = np.ones((10, 12), np.float32), np.zeros((10, 12), np.float32)
     with tile.trace() as trace:
-        boxes[(3,)](x, out, 10, 12, M=4, N=16)
+        block_copy[(3,)](x, out, 10, 12, M=4, N=16)
     np.testing.assert_array_equal(out, x)
     read = of(only(trace), "reads")
     assert (read.elements, read.masked, read.bytes) == (3 * 64, 192 - 120, 480)
@@ -224,20 +224,20 @@ def uses(make: Callable[[], None]) -> int:
 
 
 @tile.jit
-def touch(x_ptr, turns, B: tl.constexpr):
+def touch(x_ptr, iterations, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
-    for _ in range(turns):
+    for _ in range(iterations):
         tl.store(x_ptr + i, 1.0)
 
 
 def test_memory_does_not_grow_with_the_run() -> None:
     x = np.zeros(1 << 20, np.float32)
 
-    def run(turns: int) -> Callable[[], None]:
+    def run(iterations: int) -> Callable[[], None]:
         def make() -> None:
             with tile.trace() as trace, config.scope(chunk_bytes=1 << 16):
-                touch[(1024,)](x, turns, B=1024)
-            assert of(only(trace), "writes").executions == 1024 * turns
+                touch[(1024,)](x, iterations, B=1024)
+            assert of(only(trace), "writes").executions == 1024 * iterations
 
         return make
 

@@ -32,7 +32,7 @@ def age(store: DiskCache, key: str, seconds: float) -> None:
     os.utime(store.path(key), (then, then))
 
 
-def test_what_was_put_is_found(store: DiskCache) -> None:
+def test_a_stored_entry_is_found_again(store: DiskCache) -> None:
     assert store.get("one") is None and store.entries() == []
     store.put("one", ENTRY)
     store.put("two" * 10000, CacheEntry("other"))
@@ -49,7 +49,7 @@ def test_a_later_entry_takes_the_place_of_an_earlier_one(store: DiskCache) -> No
 
 
 @pytest.mark.parametrize("at", [0, 20, 100, -30, -1])
-def test_a_changed_byte_is_found(store: DiskCache, at: int) -> None:
+def test_a_changed_byte_is_detected(store: DiskCache, at: int) -> None:
     store.put("one", ENTRY)
     data = bytearray(store.path("one").read_bytes())
     data[at] ^= 1
@@ -63,7 +63,7 @@ def test_a_changed_byte_is_found(store: DiskCache, at: int) -> None:
     assert store.get("one") == ENTRY
 
 
-def test_every_half_written_file_is_found(store: DiskCache) -> None:
+def test_every_truncated_file_is_detected(store: DiskCache) -> None:
     store.put("one", ENTRY)
     whole = store.path("one").read_bytes()
     for length in range(len(whole)):
@@ -72,7 +72,7 @@ def test_every_half_written_file_is_found(store: DiskCache) -> None:
             assert DiskCache(store.folder, 1 << 20).get("one") is None
 
 
-def test_another_entrys_file_is_found(store: DiskCache) -> None:
+def test_the_file_of_another_entry_is_detected(store: DiskCache) -> None:
     store.put("one", ENTRY)
     store.path("one").replace(store.path("two"))
     with pytest.warns(RuntimeWarning, match="it is another entry's"):
@@ -107,7 +107,7 @@ def test_what_nobody_finished_goes(store: DiskCache) -> None:
     assert list(store.folder.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_is_told_of_once(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     store = DiskCache(tmp_path / "file" / "kernels", 1 << 20)
     with pytest.warns(
@@ -205,10 +205,10 @@ def test_what_another_user_owns_is_not_used(
     path = {"folder": store.folder, "parent": store.folder.parent, "entry": store.path("one")}[
         place
     ]
-    found, user = Path.stat, os.geteuid() + 1
+    plain_stat, user = Path.stat, os.geteuid() + 1
 
     def stat(self: Path, **options: bool) -> os.stat_result:
-        status = found(self, **options)
+        status = plain_stat(self, **options)
         return os.stat_result([*status[:4], user, *status[5:]]) if self == path else status
 
     monkeypatch.setattr(Path, "stat", stat)

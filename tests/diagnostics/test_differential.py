@@ -63,14 +63,14 @@ def by_blocks(n: int) -> Any:
     return lambda meta: (tile.cdiv(n, meta["B"]),)
 
 
-def test_a_result_that_depends_on_the_order_is_found() -> None:
-    found = rehearse(lambda: last_wins[(4,)](np.zeros(1, np.int32)), checks=frozenset())
-    (dependence,) = found.dependences
+def test_a_result_that_depends_on_the_order_is_detected() -> None:
+    outcome = rehearse(lambda: last_wins[(4,)](np.zeros(1, np.int32)), checks=frozenset())
+    (dependence,) = outcome.dependences
     assert dependence.way == "TILE_INTERP_ORDER=reverse"
     difference = dependence.difference
     assert difference is not None
     assert (difference.label, difference.here, difference.there) == ("o_ptr", "3", "0")
-    assert found and not dependence.harmless
+    assert outcome and not dependence.harmless
 
 
 def test_the_way_that_is_named_brings_the_other_result_back(
@@ -84,55 +84,55 @@ def test_the_way_that_is_named_brings_the_other_result_back(
 
 def test_sums_of_integers_are_the_same_in_any_order_and_by_any_block() -> None:
     x, out = np.arange(100, dtype=np.int32), np.zeros(1, np.int32)
-    found = rehearse(lambda: total[by_blocks(100)](x, out, 100, B=8), varied={"B": [8, 16, 64]})
-    assert not found and not found.dependences
+    outcome = rehearse(lambda: total[by_blocks(100)](x, out, 100, B=8), varied={"B": [8, 16, 64]})
+    assert not outcome and not outcome.dependences
     assert out[0] == x.sum()
-    (tally,) = found.tallies.values()
+    (tally,) = outcome.tallies.values()
     assert {"B=16", "B=64"} < set(tally.ways) and "B=8" not in tally.ways
 
 
 def test_sums_of_floats_round_and_that_is_no_fault() -> None:
     x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
-    found = rehearse(
+    outcome = rehearse(
         lambda: total[by_blocks(1000)](x, np.zeros(1, np.float32), 1000, B=16), seeds=4
     )
-    assert not found and found.dependences
-    assert all(one.harmless for one in found.dependences)
+    assert not outcome and outcome.dependences
+    assert all(one.harmless for one in outcome.dependences)
 
 
-def test_a_result_that_depends_on_a_block_is_found() -> None:
+def test_a_result_that_depends_on_a_block_is_detected() -> None:
     x = np.ones(20, np.int32)
-    found = rehearse(
+    outcome = rehearse(
         lambda: first_tile_only[by_blocks(1)](x, np.zeros(1, np.int32), 20, B=32),
         varied={"B": [16]},
     )
-    (dependence,) = found.dependences
+    (dependence,) = outcome.dependences
     assert dependence.way == "B=16"
     assert dependence.difference is not None
     assert (dependence.difference.here, dependence.difference.there) == ("20", "16")
 
 
-def test_a_fixed_grid_is_left_as_it_is_and_told() -> None:
+def test_a_fixed_grid_is_unchanged_and_reported() -> None:
     x = np.ones(20, np.int32)
-    found = rehearse(
+    outcome = rehearse(
         lambda: first_tile_only[(1,)](x, np.zeros(1, np.int32), 20, B=32), varied={"B": [16]}
     )
-    (tally,) = found.tallies.values()
-    assert not found and tally.not_varied == {"B"}
+    (tally,) = outcome.tallies.values()
+    assert not outcome and tally.not_varied == {"B"}
 
 
-def test_faults_that_only_another_way_brings_are_told_with_it() -> None:
+def test_faults_of_a_variation_are_reported_with_it() -> None:
     x, out = np.zeros(32, np.int32), np.zeros(32, np.int32)
-    found = rehearse(lambda: over_the_end[by_blocks(1)](x, out, B=32), varied={"B": [64]})
-    assert not found.report
-    assert {(way, group.check.value) for way, group in found.elsewhere} == {("B=64", "bounds")}
+    outcome = rehearse(lambda: over_the_end[by_blocks(1)](x, out, B=32), varied={"B": [64]})
+    assert not outcome.report
+    assert {(way, group.check.value) for way, group in outcome.elsewhere} == {("B=64", "bounds")}
 
 
-def test_a_failure_of_another_way_is_told_and_the_launch_stays() -> None:
+def test_a_failure_of_a_variation_is_reported_and_the_launch_stays() -> None:
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     with config.scope(chunk_bytes=1):
-        found = rehearse(lambda: only_in_reverse[(4,)](flag, out, 4), checks=frozenset(), seeds=1)
-    failures = [one for one in found.dependences if one.difference is None]
+        outcome = rehearse(lambda: only_in_reverse[(4,)](flag, out, 4), checks=frozenset(), seeds=1)
+    failures = [one for one in outcome.dependences if one.difference is None]
     assert [one.way for one in failures] == ["TILE_INTERP_ORDER=reverse"]
     assert "has not run yet" in failures[0].failure
     assert flag[0] == 1
@@ -140,9 +140,9 @@ def test_a_failure_of_another_way_is_told_and_the_launch_stays() -> None:
 
 def test_effects_are_those_of_one_launch() -> None:
     x = np.zeros(1, np.int32)
-    found = rehearse(lambda: [add_one[(1,)](x) for _ in range(5)], launches=2)
-    assert x[0] == 5 and not found
-    (tally,) = found.tallies.values()
+    outcome = rehearse(lambda: [add_one[(1,)](x) for _ in range(5)], launches=2)
+    assert x[0] == 5 and not outcome
+    (tally,) = outcome.tallies.values()
     assert tally.launches == 5
 
 
@@ -150,16 +150,16 @@ def test_all_configurations_of_a_tuned_kernel_are_tried() -> None:
     configs = [tile.Config({"B": b}) for b in (32, 16)]
     tuned = tile.autotune(configs, key=["n"])(first_tile_only)
     x, out = np.ones(20, np.int32), np.zeros(1, np.int32)
-    found = rehearse(lambda: tuned[(1,)](x, out, 20))
-    (dependence,) = found.dependences
+    outcome = rehearse(lambda: tuned[(1,)](x, out, 20))
+    (dependence,) = outcome.dependences
     assert dependence.way.startswith("B: 16")
     assert out[0] == 20
 
 
 def test_what_was_never_written_stays_so_for_the_other_ways() -> None:
     x, out = tile.empty(32, np.int32), np.zeros(32, np.int32)
-    found = rehearse(lambda: over_the_end[(1,)](x, out, B=32))
-    assert [group.check.value for group in found.report.groups] == ["undef"]
+    outcome = rehearse(lambda: over_the_end[(1,)](x, out, B=32))
+    assert [group.check.value for group in outcome.report.groups] == ["undef"]
     assert x.written is not None and not x.written.any()
 
 

@@ -74,7 +74,7 @@ def three(dtype: Any = np.float32, **where: Any) -> list[Tensor]:
     return [Tensor(aligned(64, dtype), **where) for _ in "xyz"]
 
 
-def fresh(**options: Any) -> Any:
+def new_launcher(**options: Any) -> Any:
     return tile.jit(**options)(add.fn)
 
 
@@ -83,7 +83,7 @@ def addresses(tensors: list[Tensor]) -> tuple[int, ...]:
 
 
 def test_the_second_launch_is_a_repeat(noting: Noting) -> None:
-    kernel, first, second = fresh(), three(), three()
+    kernel, first, second = new_launcher(), three(), three()
     compiled = kernel[4,](*first, 100, BLOCK=32)
     assert (len(noting.launches), noting.repeats) == (1, [])
     assert kernel[2, 3](*second, 99, BLOCK=32) is compiled
@@ -96,7 +96,7 @@ def test_the_second_launch_is_a_repeat(noting: Noting) -> None:
 
 
 def test_what_selects_another_kernel_is_no_repeat(noting: Noting) -> None:
-    kernel = fresh()
+    kernel = new_launcher()
     x, y, out = three()
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((x, y, out, 100), {"BLOCK": 32}),
@@ -134,7 +134,7 @@ def test_constants_of_equal_value_and_other_type(noting: Noting) -> None:
 
 
 def test_a_number_that_is_compiled_in_has_a_place_all_the_same(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     for _ in range(2):
         kernel[1,](*arrays, 1, BLOCK=32)
     assert noting.bound[0][3] is None
@@ -169,7 +169,7 @@ def test_parameters_of_modules_and_no_other_subclasses(noting: Noting) -> None:
         pass
 
     Wrapped.__module__ = "torch"
-    kernel = fresh()
+    kernel = new_launcher()
     x, y, out = three()
     for kind, repeats in ((Parameter, 1), (Wrapped, 1)):
         for _ in range(2):
@@ -178,7 +178,7 @@ def test_parameters_of_modules_and_no_other_subclasses(noting: Noting) -> None:
 
 
 def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     kernel[1,](*arrays, 100, BLOCK=32)
 
     def no_memory(self: Tensor) -> int:
@@ -193,7 +193,7 @@ def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch)
 @pytest.mark.parametrize("accelerator", ["cuda", "other"])
 def test_another_device_is_no_repeat(noting: Noting, monkeypatch, accelerator: str) -> None:
     install(monkeypatch, accelerator)
-    kernel = fresh()
+    kernel = new_launcher()
     for device in (0, 1, 0, 1):
         kernel[1,](*three(device=device), 100, BLOCK=32)
     assert (len(noting.bound), len(noting.repeats)) == (2, 2)
@@ -201,7 +201,7 @@ def test_another_device_is_no_repeat(noting: Noting, monkeypatch, accelerator: s
 
 def test_an_accelerator_of_another_kind_with_the_same_number(noting: Noting, monkeypatch) -> None:
     install(monkeypatch, "other")
-    kernel = fresh()
+    kernel = new_launcher()
     x, y, out = three()
     kernel[1,](x, y, out, 100, BLOCK=32)
     ((plan,),) = [kernel._plans.values()]
@@ -212,7 +212,7 @@ def test_an_accelerator_of_another_kind_with_the_same_number(noting: Noting, mon
 
 
 def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     kernel[1,](*arrays, 100, BLOCK=32)
     noting.ready = False
     kernel[1,](*arrays, 100, BLOCK=32)
@@ -224,7 +224,7 @@ def test_what_the_backend_cannot_repeat_is_launched(noting: Noting, monkeypatch)
 
 
 def test_grids_are_checked(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     for _ in range(2):
         with pytest.raises(ArgumentValueError, match="at least 0"):
             kernel[-1,](*arrays, 100, BLOCK=32)
@@ -234,7 +234,7 @@ def test_grids_are_checked(noting: Noting) -> None:
 
 @pytest.mark.parametrize("grid", [0, (0,), (2, 0), (1, 1, 0), lambda meta: (0 * meta["BLOCK"],)])
 def test_grids_without_programs_launch_nothing(noting: Noting, grid: Any) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     compiled = kernel[grid](*arrays, 100, BLOCK=32)
     assert (noting.launches, noting.bound, noting.repeats) == ([], [], [])
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_grids_without_programs_launch_nothing(noting: Noting, grid: Any) -> Non
 
 
 def test_hooks_are_called(noting: Noting) -> None:
-    kernel, arrays, calls = fresh(), three(), []
+    kernel, arrays, calls = new_launcher(), three(), []
     kernel[1,](*arrays, 100, BLOCK=32)
     kernel.add_pre_run_hook(lambda *args, **kwargs: calls.append((args, kwargs)))
     kernel[1,](*arrays, 100, BLOCK=32)
@@ -252,7 +252,7 @@ def test_hooks_are_called(noting: Noting) -> None:
 
 
 def test_launches_that_are_watched_are_no_repeats(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     compiled = kernel[1,](*arrays, 100, BLOCK=32)
     held = kernel[1,]
     with recorded_launches() as launched:
@@ -264,7 +264,7 @@ def test_launches_that_are_watched_are_no_repeats(noting: Noting) -> None:
 
 
 def test_settings_are_looked_at(noting: Noting, monkeypatch) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     kernel[1,](*arrays, 100, BLOCK=32)
     monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_80")
     kernel[1,](*arrays, 100, BLOCK=32)
@@ -298,7 +298,7 @@ def test_a_global_that_changes(noting: Noting, monkeypatch) -> None:
 
 
 def test_an_emptied_cache_compiles_anew(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     first = kernel[1,](*arrays, 100, BLOCK=32)
     kernel.cache.clear()
     second = kernel[1,](*arrays, 100, BLOCK=32)
@@ -307,7 +307,7 @@ def test_an_emptied_cache_compiles_anew(noting: Noting) -> None:
 
 
 def test_functions_taken_before_repeat_as_well_and_nothing_old(noting: Noting, monkeypatch) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     before = kernel[1,]
     first = before(*arrays, 100, BLOCK=32)
     after = kernel[1,]
@@ -330,7 +330,7 @@ def test_functions_taken_before_repeat_as_well_and_nothing_old(noting: Noting, m
 
 
 def test_alternating_calls_of_several_shapes(noting: Noting) -> None:
-    kernel = fresh()
+    kernel = new_launcher()
     x, y, out = three()
     launches = [
         lambda n: kernel[1,](x, y, out, n, BLOCK=32),
@@ -350,7 +350,7 @@ def test_alternating_calls_of_several_shapes(noting: Noting) -> None:
 
 
 def test_calls_that_lack_something_are_refused_as_ever(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     for _ in range(2):
         kernel[1,](*arrays, 100, BLOCK=32)
         with pytest.raises(ArgumentTypeError, match="'n'"):
@@ -376,15 +376,15 @@ def test_names_that_look_like_those_of_the_text(noting: Noting) -> None:
 
 
 def test_warmup_launches_nothing(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+    kernel, arrays = new_launcher(), three()
     compiled = kernel[1,](*arrays, 100, BLOCK=32)
     assert kernel[1,](*arrays, 100, BLOCK=32, warmup=True) is compiled
     assert kernel.warmup(*arrays, 100, BLOCK=32) is compiled
     assert (len(noting.launches), noting.repeats) == (1, [])
 
 
-def test_no_tensor_is_kept(noting: Noting) -> None:
-    kernel, arrays = fresh(), three()
+def test_no_tensor_is_retained(noting: Noting) -> None:
+    kernel, arrays = new_launcher(), three()
     kernel[1,](*arrays, 100, BLOCK=32)
     kernel[1,](*arrays, 100, BLOCK=32)
     alive = weakref.ref(arrays[0])
@@ -396,7 +396,7 @@ def test_no_tensor_is_kept(noting: Noting) -> None:
 
 
 def test_threads(noting: Noting) -> None:
-    kernel = fresh()
+    kernel = new_launcher()
 
     def work(n: int) -> None:
         arrays = three()
@@ -413,7 +413,7 @@ def test_threads(noting: Noting) -> None:
 
 
 def test_arrays_of_the_host_are_launched_as_ever() -> None:
-    kernel = fresh()
+    kernel = new_launcher()
     x, y, out = np.arange(8.0), np.ones(8), np.zeros(8)
     for _ in range(3):
         kernel[1,](x, y, out, 8, BLOCK=8)
@@ -421,18 +421,18 @@ def test_arrays_of_the_host_are_launched_as_ever() -> None:
 
 
 @tile.jit
-def boxes(x, y, n, BLOCK: tl.constexpr):
+def load_block(x, y, n, BLOCK: tl.constexpr):
     y.store([0, 0], tl.max(tl.max(x.load([0, 0]), 0), 0) * n)
 
 
-def boxed(rows: int, columns: int, block: tuple[int, int] = (4, 8), **options: Any) -> Any:
+def descriptor_of(rows: int, columns: int, block: tuple[int, int] = (4, 8), **options: Any) -> Any:
     tensor = Tensor(aligned(256).reshape(8, 32), **options)
     return tile.TensorDescriptor(tensor, (rows, columns), (32, 1), block)
 
 
 def test_descriptors_whose_base_alone_differs_are_repeats(noting: Noting) -> None:
-    kernel = tile.jit(boxes.fn)
-    x, y, other = boxed(8, 31), boxed(1, 16), boxed(8, 31)
+    kernel = tile.jit(load_block.fn)
+    x, y, other = descriptor_of(8, 31), descriptor_of(1, 16), descriptor_of(8, 31)
     compiled = kernel[1,](x, y, 3, BLOCK=32)
     assert kernel[2,](other, y, 5, BLOCK=32) is compiled
     bases = [other.base.data_ptr(), y.base.data_ptr()]
@@ -448,30 +448,30 @@ def test_descriptors_whose_base_alone_differs_are_repeats(noting: Noting) -> Non
 
 
 def test_descriptors_that_differ_otherwise_are_looked_at_again(noting: Noting) -> None:
-    kernel = tile.jit(boxes.fn)
-    y = boxed(8, 32)
-    given = [
-        boxed(8, 31),
-        boxed(7, 31),
-        boxed(8, 31, (4, 16)),
-        tile.TensorDescriptor(boxed(8, 32).base, (8, 31), (32, 1), (4, 8), "nan"),
-        tile.TensorDescriptor(boxed(8, 32).base, (4, 31), (64, 1), (4, 8)),
+    kernel = tile.jit(load_block.fn)
+    y = descriptor_of(8, 32)
+    descriptors = [
+        descriptor_of(8, 31),
+        descriptor_of(7, 31),
+        descriptor_of(8, 31, (4, 16)),
+        tile.TensorDescriptor(descriptor_of(8, 32).base, (8, 31), (32, 1), (4, 8), "nan"),
+        tile.TensorDescriptor(descriptor_of(8, 32).base, (4, 31), (64, 1), (4, 8)),
         tile.TensorDescriptor(Tensor(aligned(256)), (8, 31), (32, 1), (4, 8)),
-        boxed(8, 31, device=1),
+        descriptor_of(8, 31, device=1),
     ]
-    for x in given:
+    for x in descriptors:
         kernel[1,](x, y, 3, BLOCK=32)
     assert noting.repeats == []
-    for x in given:
+    for x in descriptors:
         kernel[1,](x, y, 3, BLOCK=32)
-    assert len(noting.repeats) == len(given)
-    given[0].shape = (9, 31)
+    assert len(noting.repeats) == len(descriptors)
+    descriptors[0].shape = (9, 31)
     with pytest.raises(ArgumentValueError, match="reaches 287 elements from its base"):
-        kernel[1,](given[0], y, 3, BLOCK=32)
-    given[1].base = Tensor(aligned(256, shift=1).reshape(8, 32))
+        kernel[1,](descriptors[0], y, 3, BLOCK=32)
+    descriptors[1].base = Tensor(aligned(256, shift=1).reshape(8, 32))
     with pytest.raises(ArgumentValueError, match="not a multiple of 16 bytes"):
-        kernel[1,](given[1], y, 3, BLOCK=32)
-    assert len(noting.repeats) == len(given)
+        kernel[1,](descriptors[1], y, 3, BLOCK=32)
+    assert len(noting.repeats) == len(descriptors)
 
 
 @tile.jit
@@ -482,15 +482,17 @@ def ignoring(x, out_ptr, BLOCK: tl.constexpr):
 def test_a_descriptor_of_another_rank_is_launched_as_ever(noting: Noting) -> None:
     kernel = tile.jit(ignoring.fn)
     flat = tile.TensorDescriptor(Tensor(aligned(64)), (64,), (1,), (16,))
-    square, out = boxed(8, 32), Tensor(aligned(64))
+    square, out = descriptor_of(8, 32), Tensor(aligned(64))
     for desc in (square, flat, square, flat, square):
         kernel[1,](desc, out, BLOCK=32)
     assert (len(noting.launches), len(noting.repeats)) == (3, 2)
 
 
 def test_descriptors_of_other_arrays_are_no_repeats(noting: Noting) -> None:
-    kernel = tile.jit(boxes.fn)
+    kernel = tile.jit(load_block.fn)
     array = np.zeros((8, 32), np.float32)
     for _ in range(2):
-        kernel[1,](tile.TensorDescriptor.from_tensor(array, (4, 8)), boxed(8, 32), 3, BLOCK=32)
+        kernel[1,](
+            tile.TensorDescriptor.from_tensor(array, (4, 8)), descriptor_of(8, 32), 3, BLOCK=32
+        )
     assert noting.repeats == []

@@ -57,7 +57,7 @@ def layouts() -> str:
 
 
 @dataclass(frozen=True)
-class Product:
+class Dot:
     """A loop that sums products of a tile of `A` (32 x 64) and one of `B` (64 x 32) into `C`.
 
     The inner dimension goes from `lower` to `upper` by `step`: numbers, or parameters of these

@@ -32,9 +32,9 @@ def test_a_session_prints_what_pdb_prints(tmp_path: Path) -> None:
     )
 
 
-def test_next_goes_over_functions_and_shows_the_way_round_a_loop(tmp_path: Path) -> None:
+def test_next_steps_over_functions_and_through_iterations(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "program 2", "s", *["n"] * 12, "q")
-    lines = [int(place.split()[0]) for place in said.places]
+    lines = [int(place.split()[0]) for place in said.stops]
     assert lines == [14, 15, 16, 17, 18, 19, 20, 21, 20, 21, 20, 22, 22]
     assert "--Return--\n> kernel.py(22)kernel()->None" in said
 
@@ -56,7 +56,7 @@ def test_step_goes_into_functions_and_return_out_of_them(tmp_path: Path) -> None
         "s",
         "q",
     )
-    assert said.places == [
+    assert said.stops == [
         "21 kernel", "6 scaled", "7 scaled", "8 scaled", "9 scaled", "10 scaled", "10 scaled",
         "20 kernel",
     ]  # fmt: skip
@@ -67,13 +67,13 @@ def test_step_goes_into_functions_and_return_out_of_them(tmp_path: Path) -> None
 
 def test_return_stops_where_the_function_returns(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "tbreak scaled", "c", "r", "p w", "n", "r", "q")
-    assert said.places == ["7 scaled", "10 scaled", "20 kernel", "22 kernel"]
+    assert said.stops == ["7 scaled", "10 scaled", "20 kernel", "22 kernel"]
     assert said.answer("r", 1).startswith("--Return--")
 
 
 def test_until_leaves_loops(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "program 3", "b 21", "c", "cl 1", "unt", "unt 22", "q")
-    assert said.places == ["21 kernel", "22 kernel"]
+    assert said.stops == ["21 kernel", "22 kernel"]
     assert said.answer("unt 22") == "*** line 22 is not after this one, 22"
 
 
@@ -81,13 +81,13 @@ def test_until_takes_lines_behind_this_one(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "b 17", "c", "unt 17", "unt x", "unt 20", "q")
     assert said.answer("unt 17") == "*** line 17 is not after this one, 17"
     assert said.answer("unt x") == "*** `until` takes the number of a line, not `x`"
-    assert said.places == ["17 kernel", "20 kernel"]
+    assert said.stops == ["17 kernel", "20 kernel"]
 
 
 def test_one_program_is_followed_through_a_while(tmp_path: Path) -> None:
     """3, 10, 5, 16, 8, 4, 2, 1: the others take other ways meanwhile, and are waited for."""
     said = session(tmp_path, WHILE, "program 2", "b 10", "c", "cl 1", *["n"] * 24, "p n", "q")
-    lines = [int(place.split()[0]) for place in said.places][1:]
+    lines = [int(place.split()[0]) for place in said.stops][1:]
     odd, even = [11, 14, 15, 10], [11, 12, 15, 10]
     turns = [10, *odd, *even, *odd, *even, *even, *even][1:]
     assert lines == turns
@@ -97,7 +97,7 @@ def test_one_program_is_followed_through_a_while(tmp_path: Path) -> None:
 def test_after_its_kernel_a_program_is_followed_into_the_next_launch(tmp_path: Path) -> None:
     code = CALLS + "\nkernel[(2,)](x, o, 14, B=4)\n"
     said = session(tmp_path, code, "b 22", "c", "cl 1", "n", "n", "w", "q")
-    assert said.places[:3] == ["22 kernel", "22 kernel", "14 kernel"]
+    assert said.stops[:3] == ["22 kernel", "22 kernel", "14 kernel"]
     assert "kernel.py(29)<module>()" in said.answer("w")
 
 
@@ -120,7 +120,7 @@ for grid in (2, 1):
     said = session(
         tmp_path, code, "b 8", "c", "cl 1", "n", "n", "p num_programs(0)", "n", "n", "n", "q"
     )
-    assert said.places == ["8 fails", "8 fails", "7 fails", "8 fails", "9 fails", "9 fails"]
+    assert said.stops == ["8 fails", "8 fails", "7 fails", "8 fails", "9 fails", "9 fails"]
     assert said.answer("p num_programs(0)") == "1"
 
 
@@ -130,7 +130,7 @@ def test_the_program_runs_to_its_end_and_begins_again(tmp_path: Path) -> None:
         "sum 8.0",
         "The program finished and will be restarted",
     ]
-    assert said.places == ["14 kernel"]
+    assert said.stops == ["14 kernel"]
 
 
 def test_restart_takes_arguments(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_restart_takes_arguments(tmp_path: Path) -> None:
     said = session(tmp_path, code, "b 17", "c", "restart 1 'two words'", "c", "q", arguments=["0"])
     assert "['0'] __main__" in said
     assert "Restarting" in said and "['1', 'two words'] __main__" in said
-    assert said.places == ["17 kernel"] * 2
+    assert said.stops == ["17 kernel"] * 2
 
 
 def test_commands_may_come_from_the_command_line_and_two_on_a_line(tmp_path: Path) -> None:
     said = session(tmp_path, CALLS, "n;;n", "q", first=["b 17", "c"])
-    assert said.places == ["17 kernel", "18 kernel", "20 kernel"]
+    assert said.stops == ["17 kernel", "18 kernel", "20 kernel"]
 
 
 def test_the_end_of_the_input_leaves(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Transcript:
     ],
 )
 def test_values_are_numpys(typed: Transcript, asked: str, shown: str | None) -> None:
-    found = typed.answer(f"p {asked}")
-    assert found == shown if shown is not None else not found.startswith("***")
+    reply = typed.answer(f"p {asked}")
+    assert reply == shown if shown is not None else not reply.startswith("***")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simt.kernels import KERNELS
-from tests.simt.synchronisation import FAULTS, lowered, without_each
+from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.simt.target import SimtTarget
 

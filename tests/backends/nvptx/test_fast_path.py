@@ -86,16 +86,23 @@ class Posing:
         during, self.during = self.during, None
         if during is not None:
             during()
-        found = struct.unpack("=7I4xQQI4x", ctypes.string_at(config, 56))
-        grid, block, shared, (stream, *attributes) = found[:3], found[3:6], found[6], found[7:]
+        config_fields = struct.unpack("=7I4xQQI4x", ctypes.string_at(config, 56))
+        grid, block, shared, (stream, *attributes) = (
+            config_fields[:3],
+            config_fields[3:6],
+            config_fields[6],
+            config_fields[7:],
+        )
         assert function == FUNCTION and extra is None
         assert block == (128, 1, 1) and shared == 0
         self.clusters.append(cluster_of(*attributes))
-        slots = [ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)]
+        arguments = [
+            ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)
+        ]
         if self.context != CONTEXT:
             return int(driver.cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT)
         if not self.status:
-            self.repeats.append((grid, stream, slots))
+            self.repeats.append((grid, stream, arguments))
         return self.status
 
     count = 6
@@ -126,11 +133,11 @@ def test_every_parameter_at_its_address(posing: Posing) -> None:
     scale[3, 2](x, 5, -7, 0.1, 2**40 + 1, True, B=64)
     assert posing.ordinary == [((3, 2, 1), 0xABC0_0000_0001)]
     scale[4, 2, 5](y, 9, -9, -0.7, 2**41 + 1, False, B=64)
-    ((grid, stream, slots),) = posing.repeats
+    ((grid, stream, arguments),) = posing.repeats
     assert (grid, stream) == ((4, 2, 5), 0xABC0_0000_0001)
     values = [y.data_ptr(), np.int32(9), np.int32(-9), np.float32(-0.7), np.int64(2**41 + 1)]
     wanted = [np.asarray(value).tobytes() for value in [*values, np.bool_(False)]]
-    assert [slot[: len(w)] for slot, w in zip(slots, wanted, strict=True)] == wanted
+    assert [argument[: len(w)] for argument, w in zip(arguments, wanted, strict=True)] == wanted
 
 
 def test_constants_have_no_parameter(posing: Posing) -> None:
@@ -138,8 +145,8 @@ def test_constants_have_no_parameter(posing: Posing) -> None:
     x = Tensor(aligned(64))
     for factor in (2.0, 3.0):
         scale[(1,)](x, 1, 7, factor, 9, True, B=64)
-    ((_, _, slots),) = posing.repeats
-    assert struct.unpack("=Q i4x f4x i4x ?7x", b"".join(slots)) == (x.data_ptr(), 7, 3, 9, True)
+    ((_, _, arguments),) = posing.repeats
+    assert struct.unpack("=Q i4x f4x i4x ?7x", b"".join(arguments)) == (x.data_ptr(), 7, 3, 9, True)
 
 
 def test_the_current_stream_is_asked_for_each_time(posing: Posing, monkeypatch) -> None:
@@ -193,7 +200,7 @@ def test_a_launch_amid_another(posing: Posing) -> None:
     scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
     posing.during = lambda: scale[(2,)](y, 3, 7, 2.0, 9, True, B=64)
     scale[(3,)](x, 4, 7, 2.0, 9, True, B=64)
-    assert [(grid[0], slots[1][0]) for grid, _, slots in posing.repeats] == [(2, 3), (3, 4)]
+    assert [(grid[0], arguments[1][0]) for grid, _, arguments in posing.repeats] == [(2, 3), (3, 4)]
 
 
 def test_clusters(posing: Posing) -> None:

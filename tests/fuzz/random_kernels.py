@@ -27,7 +27,7 @@ class Verdict(enum.Enum):
     """What became of a kernel."""
 
     SAME = "the same"
-    REFUSED = "refused"  # nothing says that every device has room for each, and all its types
+    REFUSED = "refused"  # a device may lack the memory or the types
     WRONG = "wrong"
 
 
@@ -43,9 +43,9 @@ class Drawn:
     @classmethod
     def of(cls, number: int, sizes: str) -> Drawn:
         """Draw it, and how it is launched."""
-        dice = random.Random(number)
-        case = make(dice.randrange, sizes=SIZES[sizes])
-        warps, stages = dice.choice(WARPS), dice.choice(STAGES)
+        generator = random.Random(number)
+        case = make(generator.randrange, sizes=SIZES[sizes])
+        warps, stages = generator.choice(WARPS), generator.choice(STAGES)
         options = Options(num_warps=warps, num_stages=stages, enable_fp_fusion=False)
         return cls(number, sizes, case, options)
 

@@ -1,6 +1,6 @@
 """Barriers, waits and fences taken out of lowered kernels one by one; as a command, the table of it.
 
-python -m tests.simt.synchronisation
+python -m tests.simt.synchronization
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def main() -> int:
     total = all_missed = 0
     for name, kernel in KERNELS.items():
         for machine, warps, stages in MACHINES:
-            found = reported(kernel, SimtTarget.parse(machine), warps, stages)
-            barriers, others, missed = found
+            reports = reported(kernel, SimtTarget.parse(machine), warps, stages)
+            barriers, others, missed = reports
             total, all_missed = total + barriers + others, all_missed + missed
             where = f"{machine}, {warps}, {stages}"
             print(f"| {name} | {where} | {barriers} | {others} | {missed} of {barriers + others} |")

@@ -68,7 +68,7 @@ def compiled(
     return tile.compile(function, {"x_ptr": "*fp32:16", "n": n}, {"B": B}, options, target)
 
 
-def test_a_kernel_that_is_found_is_the_one_that_was_made(made: list[str]) -> None:
+def test_a_cached_kernel_equals_the_compiled_one(made: list[str]) -> None:
     one, other = compiled(debug=True), compiled(debug=True)
     assert made == ["scale"]
     assert one.asm == other.asm and list(one.asm) == list(other.asm)
@@ -325,7 +325,7 @@ def test_digests_do_not_depend_on_when_garbage_is_collected() -> None:
     assert digests == [expected] * 50
 
 
-def test_objects_of_which_nothing_is_known_have_none(made: list[str]) -> None:
+def test_unknown_objects_have_no_key(made: list[str]) -> None:
     class Doubling(NamedTuple):
         x: int
 
@@ -362,7 +362,7 @@ def test_functions_that_run_at_compile_time(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from tests.runtime.test_kept import digest;"
+        "from tests.runtime.test_kernel_cache import digest;"
         "print(digest(frozenset({'a', 'b', 'c', 'd', 'e'})))",
         "from tile.config import config;"
         "scope = config.scope(sanitize=frozenset({'a', 'b', 'c', 'd', 'e'}));"

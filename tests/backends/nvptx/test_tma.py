@@ -15,7 +15,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.backends.nvptx.assembling import assemble
-from tests.backends.nvptx.test_repeat import ADDRESS, CONTEXT, Posing
+from tests.backends.nvptx.test_fast_path import ADDRESS, CONTEXT, Posing
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tests.simt.kernels import KERNELS
 from tile.backends.nvptx import driver
@@ -30,7 +30,7 @@ def compiled(which: str, arch: str, **options: Any) -> Any:
     return KERNELS[which].compile(f"nvptx:{arch}", **options).artifact
 
 
-@pytest.mark.parametrize("which", ["matmul_boxes", "attention_boxes"])
+@pytest.mark.parametrize("which", ["matmul_blocks", "attention_blocks"])
 def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     artifact = compiled(which, "sm_90a", num_stages=3)
     ptx = artifact.stages["ptx"]
@@ -39,7 +39,7 @@ def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     assert ptx.count("mbarrier.init") == ptx.count("mbarrier.inval") == 3
     assert ptx.count("mbarrier.arrive.expect_tx") == 3
     assert ptx.count("mbarrier.try_wait.parity") == 1
-    stores = which == "matmul_boxes"  # of 16 bits
+    stores = which == "matmul_blocks"  # of 16 bits
     assert ptx.count(STORE) == ptx.count("cp.async.bulk.wait_group 0") == stores
     assert ptx.count(f".param .align 64 .b8 {which}_param_") == 2 + stores
     assert "fence.proxy.async" in ptx
@@ -49,14 +49,14 @@ def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120a"])
 def test_other_architectures_copy_by_threads(arch: str) -> None:
     """TMA cannot write the layout that their dots read, but it stores their results."""
-    ptx = compiled("matmul_boxes", arch).stages["ptx"]
+    ptx = compiled("matmul_blocks", arch).stages["ptx"]
     assert COPY not in ptx and "cp.async.cg.shared.global" in ptx
     assert ptx.count(STORE) == (arch != "sm_80")
     assemble(ptx, arch)
 
 
 @tile.jit
-def product(
+def matmul(
     a_ptr, b_ptr, c_ptr, M, N, K, pitch, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [pitch, 1], [BM, BK])
@@ -91,7 +91,7 @@ def test_blocks_are_copied_in_tma_boxes(
 ) -> None:
     sizes = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
     options = {"num_stages": 2, "num_warps": 8 if blocks[0] > 64 else 4}
-    artifact = tile.compile(product, SIGNATURE, sizes, options, "nvptx:sm_90a").artifact
+    artifact = tile.compile(matmul, SIGNATURE, sizes, options, "nvptx:sm_90a").artifact
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
     assert ptx.count(COPY) == 2 * count
@@ -103,7 +103,7 @@ def test_blocks_are_copied_in_tma_boxes(
 
 def test_maps_are_of_parameters_and_constants() -> None:
     sizes = {"BM": 64, "BN": 64, "BK": 32}
-    artifact = tile.compile(product, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
+    artifact = tile.compile(matmul, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
     assert artifact.parameters == ("a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "pitch")
     first, second, third = LaunchMetadata.of(json.loads(json.dumps(artifact.launch_metadata))).maps
     m, n, k, pitch = (LaunchValue(at, 0) for at in range(3, 7))
@@ -127,8 +127,8 @@ class Maps:
         monkeypatch.setattr(driver, "tensor_map", self.make)
         monkeypatch.setattr(driver, "zeroed", lambda size: 0xE000)
 
-    def make(self, *given: Any) -> Any:
-        self.made.append(given)
+    def make(self, *launched: Any) -> Any:
+        self.made.append(launched)
         data = ctypes.create_string_buffer(bytes(NUMBER(len(self.made))), MAP_BYTES)
         self.bytes.append(data)
         return SimpleNamespace(getPtr=lambda: ctypes.addressof(data))
@@ -222,11 +222,11 @@ class Launching(Posing):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.given: list[tuple[int, ...]] = []
+        self.launched: list[tuple[int, ...]] = []
 
-    def ordinarily(self, function: int, *given: Any) -> tuple[Any]:
-        self.look(given[8])
-        return super().ordinarily(function, *given)
+    def ordinarily(self, function: int, *launched: Any) -> tuple[Any]:
+        self.look(launched[8])
+        return super().ordinarily(function, *launched)
 
     def start(self, config: int, function: int, parameters: int, extra: int | None) -> int:
         self.repeats.append(ctypes.string_at(config, 12))
@@ -234,9 +234,11 @@ class Launching(Posing):
         return self.status
 
     def look(self, parameters: int) -> None:
-        places = (ADDRESS * (self.count + self.maps)).from_address(parameters)[self.count :]
-        self.given.append(
-            tuple([NUMBER.from_buffer_copy(ctypes.string_at(place, 8)).value for place in places])
+        addresses = (ADDRESS * (self.count + self.maps)).from_address(parameters)[self.count :]
+        self.launched.append(
+            tuple(
+                [NUMBER.from_buffer_copy(ctypes.string_at(place, 8)).value for place in addresses]
+            )
         )
 
 
@@ -246,7 +248,7 @@ def launching(monkeypatch: pytest.MonkeyPatch, maps: Maps) -> Iterator[Launching
     posing = Launching(monkeypatch)
     install(monkeypatch).streams[0] = 1
     yield posing
-    product.cache.clear()
+    matmul.cache.clear()
 
 
 def half(count: int) -> Tensor:
@@ -260,14 +262,14 @@ def test_repeated_launches_find_their_maps(launching: Launching, maps: Maps) -> 
     assert launching.context == CONTEXT
     a, b, c, d = (half(128 * 128) for _ in range(4))
     sizes = (100, 90, 50, 56)
-    product[2, 2](a, b, c, *sizes, **BLOCKS)
-    product[2, 2](a, b, d, *sizes, **BLOCKS)  # to another array, so the long way, once
-    product[2, 2](d, b, c, *sizes, **BLOCKS)
+    matmul[2, 2](a, b, c, *sizes, **BLOCKS)
+    matmul[2, 2](a, b, d, *sizes, **BLOCKS)  # to another array, so the long way, once
+    matmul[2, 2](d, b, c, *sizes, **BLOCKS)
     assert (len(launching.ordinary), len(launching.repeats)) == (3, 0)
-    product[2, 2](d, b, c, *sizes, **BLOCKS)
-    product[2, 2](a, b, c, *sizes, **BLOCKS)
+    matmul[2, 2](d, b, c, *sizes, **BLOCKS)
+    matmul[2, 2](a, b, c, *sizes, **BLOCKS)
     assert (len(launching.ordinary), len(launching.repeats)) == (3, 2)
-    assert launching.given == [(1, 2, 3), (1, 2, 4), (5, 2, 3), (5, 2, 3), (1, 2, 3)]
+    assert launching.launched == [(1, 2, 3), (1, 2, 4), (5, 2, 3), (5, 2, 3), (1, 2, 3)]
     assert maps.made == [
         ("f16", a.data_ptr(), [100, 50], [112], (64, 32), 64),
         ("f16", b.data_ptr(), [50, 90], [256], (32, 64), 128),
@@ -310,7 +312,7 @@ def test_a_map_is_that_of_the_array_as_it_is(launching: Launching, maps: Maps) -
         if draw.random() < 0.02:
             bases[2] = one.base = Tensor(half(128 * 128).array.reshape(128, 128))
         described[1,](a, b, out, B=64)
-        for number, desc in zip(launching.given[-1], (a, b), strict=True):
+        for number, desc in zip(launching.launched[-1], (a, b), strict=True):
             wanted = (desc.base.data_ptr(), list(desc.shape), [2 * desc.strides[0]])
             assert maps.made[number - 1][1:4] == wanted
     assert len(launching.repeats) > 200 and len(launching.ordinary) > 100
@@ -323,6 +325,6 @@ def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: M
     with pytest.warns(
         RuntimeWarning, match="accesses an array without TMA, which is slower: its stride"
     ):
-        product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
-    product[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
+        matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
+    matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     assert len(launching.ordinary) == 2 and not maps.made

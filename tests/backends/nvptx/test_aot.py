@@ -129,7 +129,7 @@ def test_a_cubin_for_another_device_gives_way_to_ptx(file: Path, tmp_path: Path)
     assert lines[:2] == ["load ELF", "load PTX"] and lines[-1] == "unload 0x11"
 
 
-def test_what_was_loaded_is_given_back_where_loading_fails(file: Path, tmp_path: Path) -> None:
+def test_loaded_modules_are_released_if_loading_fails(file: Path, tmp_path: Path) -> None:
     compile_to(tmp_path, file)
     lines = posed(tmp_path, "#define LACKS_FUNCTIONS\n" + DRIVER).splitlines()
     assert lines[-2:] == ["unload 0x11", "refused"]
@@ -185,8 +185,8 @@ def test_types_in_c() -> None:
 
 
 def test_types_by_name_and_defaults(file: Path, tmp_path: Path) -> None:
-    given = "half=fp16, x_ptr=*fp32, wide=i64, factor=fp32, register=i32:16, flag=i1"
-    assert compile_to(tmp_path, file, signature=given) == 0
+    signature_text = "half=fp16, x_ptr=*fp32, wide=i64, factor=fp32, register=i32:16, flag=i1"
+    assert compile_to(tmp_path, file, signature=signature_text) == 0
     launch = json.loads((tmp_path / "scale.json").read_text())
     assert [a["type"] for a in launch["arguments"]] == [
         "*fp32", "i32:16", "fp32", "i64", "i1", "fp16"
@@ -210,8 +210,8 @@ def test_without_an_assembler_or_with_one_that_refuses(
 
 def test_commas_inside_types() -> None:
     parameters = [Parameter(name, None, REQUIRED, name == "B") for name in "abB"]
-    found = parse_types("tensordesc<fp16[64,32]>, tensordesc<fp32[8, 8],nan>", parameters, [])
-    assert found == {"a": "tensordesc<fp16[64,32]>", "b": "tensordesc<fp32[8, 8],nan>"}
+    parsed = parse_types("tensordesc<fp16[64,32]>, tensordesc<fp32[8, 8],nan>", parameters, [])
+    assert parsed == {"a": "tensordesc<fp16[64,32]>", "b": "tensordesc<fp32[8, 8],nan>"}
     assert parse_types("b=(i32, i64), a=i1", parameters, []) == {"b": "(i32, i64)", "a": "i1"}
 
 
@@ -254,9 +254,9 @@ def test_bad_input(arguments: list[str], message: str, file: Path, monkeypatch, 
 def test_help_teaches(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["compile", "--help"])
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("--signature", "sm_90a", "NAME.cubin", "NAME.h", "opencl", "divisible by 16"):
-        assert words in told
+        assert words in printed
 
 
 ADDING = """

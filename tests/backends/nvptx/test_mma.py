@@ -23,7 +23,7 @@ from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
 from tile.simt.layouts.mma_fragments import MmaShape
 
-FACTORS: dict[int, tuple[Scalar, ...]] = {
+OPERANDS: dict[int, tuple[Scalar, ...]] = {
     8: (I8, U8, *FP8),
     16: (F16, BF16),
     32: (F32,),
@@ -52,7 +52,7 @@ def multiply(
 def test_matrix_instructions(repeats: tuple[int, int, int], arch: str) -> None:
     target = architecture(arch)
     for shape in target.simt.mma_shapes:
-        for element in FACTORS[shape.bits]:
+        for element in OPERANDS[shape.bits]:
             if not target.simt.has_mma(shape, element):
                 continue
             for acc in ACCUMULATORS[element]:
@@ -117,8 +117,8 @@ kernel @steps(%p: ptr<f32>, %x: f16) {
 def test_operands_are_loaded_just_before_their_mma(between: str, order: str) -> None:
     """An operand of two steps of k, and one that one load yields; no load moves above a store."""
     ptx = check(STEPS.replace("BETWEEN", between), "sm_80", num_warps=1)
-    found = re.findall(r"^\t(ldmatrix|mma)\.sync|^\t(st)\.shared", ptx, re.MULTILINE)
-    assert " ".join(a or b for a, b in found) == order
+    opcodes = re.findall(r"^\t(ldmatrix|mma)\.sync|^\t(st)\.shared", ptx, re.MULTILINE)
+    assert " ".join(a or b for a, b in opcodes) == order
 
 
 ALONE = """
@@ -181,30 +181,30 @@ INTEGERS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-@given(thread=st.integers(0, 127), turn=st.integers(0, 127))
+@given(thread=st.integers(0, 127), iteration=st.integers(0, 127))
 @settings(max_examples=30, deadline=None)
-def test_indices_of_an_iteration_keep_their_values(thread: int, turn: int) -> None:
+def test_indices_of_an_iteration_keep_their_values(thread: int, iteration: int) -> None:
     """The loop's addresses, computed from its instructions: one word for each of four registers."""
     lines = alone(32)
     (outside,) = re.findall(r"xor\.b32 \t%r\d+, (%r\d+), %r", "\n".join(lines))
     count = re.findall(r"%r\d+", lines[0])[0]
-    known = {outside: 4 * thread, count: turn - 1, "tile_shared_memory": 0}
+    values = {outside: 4 * thread, count: iteration - 1, "tile_shared_memory": 0}
 
     def number(operand: str) -> int:
-        return known[operand] if operand in known else int(operand)
+        return values[operand] if operand in values else int(operand)
 
-    found = []
+    opcodes = []
     for line in lines:
         kind, _, rest = line.partition(" ")
         operands = rest.strip().split(", ")
         if kind in INTEGERS:
-            known[operands[0]] = INTEGERS[kind](*map(number, operands[1:]))
+            values[operands[0]] = INTEGERS[kind](*map(number, operands[1:]))
         elif kind == "mov.b32":
-            known[operands[0]] = number(operands[1])
+            values[operands[0]] = number(operands[1])
         elif kind == "ld.shared.b32":
             base, _, offset = operands[1].strip("[]").partition("+")
-            found.append(number(base) + int(offset or 0))
-    assert found == [4 * (4 * thread ^ moved ^ turn) for moved in (0, 36, 72, 36 ^ 72)]
+            opcodes.append(number(base) + int(offset or 0))
+    assert opcodes == [4 * (4 * thread ^ moved ^ iteration) for moved in (0, 36, 72, 36 ^ 72)]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ CHOSEN: dict[str, dict[Scalar, str]] = {
     "sm_90a": _LATER | {F64: "m16n8k16"} | dict.fromkeys(FP8, "m16n8k16"),
 }
 
-PRODUCT = """
+DOT = """
 kernel @product(%x: ptr<{a}>, %y: ptr<{c}>) {{
   %i = arange {{start = 0, end = 1024}} : tile<1024xi32>
   %n = reshape %i {{shape = (32, 32)}} : tile<32x32xi32>
@@ -299,17 +299,17 @@ def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     into = ACCUMULATORS[element][0]
     zero = "0.0" if into.is_floating() else "0"
     sizes = {"a_size": element.itemsize, "c_size": into.itemsize}
-    module = parse_module(PRODUCT.format(a=element, c=into, zero=zero, **sizes))
+    module = parse_module(DOT.format(a=element, c=into, zero=zero, **sizes))
     artifact = backends.get("nvptx").compile(module, Target("nvptx", arch), Options())
     ptx = str(artifact.stages["ptx"])
     assemble(ptx, arch)
-    found = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
+    opcodes = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
     wanted = CHOSEN[arch].get(element)
-    assert set(found) == ({wanted} if wanted else set())
+    assert set(opcodes) == ({wanted} if wanted else set())
 
 
 @tile.jit
-def float_products(a_ptr, b_ptr, c_ptr, m, n, k, N: tl.constexpr, K: tl.constexpr):
+def float_dots(a_ptr, b_ptr, c_ptr, m, n, k, N: tl.constexpr, K: tl.constexpr):
     i, j = tl.arange(0, N), tl.arange(0, K)
     acc = tl.zeros((N, N), tl.float32)
     a_ptrs = a_ptr + i[:, None] + j * m
@@ -326,6 +326,6 @@ def float_products(a_ptr, b_ptr, c_ptr, m, n, k, N: tl.constexpr, K: tl.constexp
 def test_operands_of_fma_dots_are_loaded_before_them():
     """Operands are in registers by ldmatrix, too; only the rule of `mma` loads them part by part."""
     types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32"), **dict.fromkeys("mnk", "i32")}
-    kernel = tile.compile(float_products, types, {"N": 32, "K": 16}, target="nvptx:sm_80")
+    kernel = tile.compile(float_dots, types, {"N": 32, "K": 16}, target="nvptx:sm_80")
     assert "ldmatrix" in kernel.asm["ptx"]
     assert "fma.rn.f32" in kernel.asm["ptx"]

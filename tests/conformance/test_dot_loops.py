@@ -18,7 +18,7 @@ from tile.ir.ops.dot import Precision
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Tile
 from tile.runtime.signature import ALIASES
 
-ROUNDS = 4  # of the loop, each of which goes on by a depth
+ITERATIONS = 4  # of the loop, each of which goes on by a depth
 DEPTH = 64
 
 
@@ -32,7 +32,7 @@ def extents(device: Device) -> tuple[int, int, int]:
 
 
 @tile.jit
-def product(
+def matmul(
     a_ptr,
     b_ptr,
     c_ptr,
@@ -40,8 +40,8 @@ def product(
     N: tl.constexpr,
     K: tl.constexpr,
     DEPTH: tl.constexpr,
-    A_TURNED: tl.constexpr,
-    B_TURNED: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr,
+    B_TRANSPOSED: tl.constexpr,
     PRECISION: tl.constexpr,
     IMPRECISE: tl.constexpr,
     COMPUTED: tl.constexpr,
@@ -50,8 +50,8 @@ def product(
     total = tl.load(c_ptr + row * N + column)
     for start in range(0, K, DEPTH):
         k = start + inner
-        left = k[None, :] * M + row if A_TURNED else row * K + k[None, :]
-        right = column * K + k[:, None] if B_TURNED else k[:, None] * N + column
+        left = k[None, :] * M + row if A_TRANSPOSED else row * K + k[None, :]
+        right = column * K + k[:, None] if B_TRANSPOSED else k[:, None] * N + column
         a = tl.load(a_ptr + left)
         if COMPUTED:
             a = a + 1
@@ -81,7 +81,7 @@ def of_small_numbers(
     """Factors of small whole numbers, whose product is exact, and what the kernel makes of them."""
     rng = np.random.default_rng(3)
     M, N, depth = extents(device)
-    K = depth * ROUNDS
+    K = depth * ITERATIONS
     a = rng.integers(-4, 5, (M, K)).astype(dtype)
     b = rng.integers(-4, 5, (K, N)).astype(dtype)
     c = np.zeros((M, N), np.float32)
@@ -91,10 +91,10 @@ def of_small_numbers(
     return a, b, c
 
 
-def test_a_factor_that_the_loop_carries(device: Device) -> None:
+def test_a_loop_carried_operand(device: Device) -> None:
     types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
     a, b, c = of_small_numbers(carried, types, device, np.float16)
-    depth = len(b) // ROUNDS
+    depth = len(b) // ITERATIONS
     before = np.concatenate([b[:depth], b[:-depth]]).astype(np.float32)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
 
@@ -115,7 +115,7 @@ def hinted(
 
 
 @pytest.mark.parametrize("pointer", ["*fp32:16", "*fp32"], ids=["aligned", "any"])
-def test_factors_with_eviction_policies(device: Device, pointer: str) -> None:
+def test_operands_with_eviction_policies(device: Device, pointer: str) -> None:
     types = {f"{name}_ptr": pointer for name in "abc"}
     a, b, c = of_small_numbers(hinted, types, device, np.float32)
     np.testing.assert_array_equal(c, a @ b)
@@ -145,17 +145,17 @@ def name(kind: Any) -> str:
 
 @pytest.mark.parametrize("computed", [False, True], ids=["loaded", "computed"])
 @pytest.mark.parametrize("kind", KINDS, ids=name)
-def test_products_of_factors_in_every_order(
+def test_dots_of_operands_in_every_order(
     device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int], computed: bool
 ) -> None:
     """With `computed`, the left factor is not what the loop loads."""
     left, right, into, precision, imprecise = kind
     M, N, depth = extents(device)
-    K = depth * ROUNDS
+    K = depth * ITERATIONS
     imprecise = imprecise * depth // DEPTH
     if computed and left in (F8E4M3, F8E5M2):
         pytest.skip("there is no arithmetic on 8-bit floats")
-    for a_turned, b_turned in itertools.product((False, True), repeat=2):
+    for a_transposed, b_transposed in itertools.product((False, True), repeat=2):
         rng = np.random.default_rng(7)
         shapes = ((M, K), (K, N), (M, N))
         a, b, c = (
@@ -163,20 +163,20 @@ def test_products_of_factors_in_every_order(
             for element, (rows, columns) in zip((left, right, into), shapes, strict=True)
         )
         constants = {
-            "M": M, "N": N, "K": K, "DEPTH": depth, "A_TURNED": a_turned, "B_TURNED": b_turned,
+            "M": M, "N": N, "K": K, "DEPTH": depth, "A_TRANSPOSED": a_transposed, "B_TRANSPOSED": b_transposed,
             "PRECISION": precision, "IMPRECISE": imprecise, "COMPUTED": computed,
         }  # fmt: skip
         types = {f"{x}_ptr": f"*{NAMES[ty]}:16" for x, ty in zip("abc", kind[:3], strict=True)}
         options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
-        compiled = tile.compile(product, types, constants, options, device.target)
-        found = c.copy()
-        compiled[1,](a.copy(), b.copy(), found)
+        compiled = tile.compile(matmul, types, constants, options, device.target)
+        actual = c.copy()
+        compiled[1,](a.copy(), b.copy(), actual)
         with semantics.quiet():
             x = a + a.dtype.type(computed) if computed else a
-            x = (x.reshape(K, M).T if a_turned else x.reshape(M, K))[None]
-            y = (b.reshape(N, K).T if b_turned else b.reshape(K, N))[None]
+            x = (x.reshape(K, M).T if a_transposed else x.reshape(M, K))[None]
+            y = (b.reshape(N, K).T if b_transposed else b.reshape(K, N))[None]
             wanted = semantics.dot(x, y, c.reshape(1, M, N), precision).ravel()
-        what = f"{name(kind)} {a_turned=} {b_turned=}"
+        what = f"{name(kind)} {a_transposed=} {b_transposed=}"
         bound = of_dots(
             Tile((M, K), left),
             Tile((K, N), right),
@@ -185,6 +185,6 @@ def test_products_of_factors_in_every_order(
             imprecise=imprecise > 0,
         )
         if bound is None:
-            assert_close(found, wanted, 0, what)
+            assert_close(actual, wanted, 0, what)
         else:
-            assert_within(found, wanted, bound((x, y, c), wanted), what)
+            assert_within(actual, wanted, bound((x, y, c), wanted), what)
