@@ -115,6 +115,7 @@ SIZES = {
     "shift_conv": ["--batch", "1", "--channels", "16", "--filters", "16"],
     "sin": ["--rows", "8", "--columns", "256"],
     "softmax": ["--rows", "16"],
+    "triton_c": ["--sizes", "64", "64", "64"],
     "vector_add": [],
 }
 

@@ -57,10 +57,11 @@ class Posing:
             has_clusters=True,
         )
         monkeypatch.setattr(driver, "device", lambda ordinal: where)
+        monkeypatch.setattr(driver, "version", lambda: 13000)
         monkeypatch.setattr(driver, "direct", self.functions.get)
 
-        def load(loaded: Any, code: bytes, kernel: str, shared: int, **options: Any) -> None:
-            loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared, FUNCTION
+        def load(loaded: Any, code: bytes, kernel: str, shared_bytes: int, **options: Any) -> None:
+            loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared_bytes, FUNCTION
             loaded._start, loaded._last = self.ordinarily, ()
 
         monkeypatch.setattr(driver.Loaded, "__init__", load)
