@@ -22,6 +22,7 @@ from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
 from tile.simt.layouts.mma_fragments import MmaShape
+from tile.simt.lower.reassociate_xor import reassociate_xor
 
 OPERANDS: dict[int, tuple[Scalar, ...]] = {
     8: (I8, U8, *FP8),
@@ -154,7 +155,9 @@ def alone(rows: int) -> list[str]:
     sums = 4 * rows
     bits = ", ".join(f"[{1 << bit}]" for bit in range(sums.bit_length() - 1))
     text = ALONE.replace("ROWS", str(rows)).replace("SUMS", str(sums)).replace("REGISTERS", bits)
-    ptx = check(text, "sm_75", num_warps=4)
+    module = parse_module(text)
+    reassociate_xor(module, target=architecture("sm_75").simt)
+    ptx = check(module, "sm_75", num_warps=4)
     (loop,) = re.findall(r"^(\$L__BB\d+_\d+):(.*?)bra[^\n]*\1;", ptx, re.MULTILINE | re.DOTALL)
     return re.findall(r"^\t(\S+.*?);", loop[1], re.MULTILINE)
 
