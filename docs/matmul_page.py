@@ -142,7 +142,7 @@ def compile_stages(kernel: Any, target: str, **sizes: int) -> dict[str, str]:
 
 
 def ptx_loop(text: str) -> str:
-    """Return the loop's synchronization, copies and products, with its registers numbered anew.
+    """Return the loop's synchronization, copies and mma, with its registers numbered anew.
 
     Lists of many registers and runs of one instruction are shortened.
     """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +49,56 @@ ALLOWED = {
     "Mark": "triton.testing.Mark",
     "mark": "mark and sweep",
     "mark_written": "the verb; a public method of empty arrays",
+}
+# In prose these are ordinary English; they stood for a term only as names.
+ORDINARY = frozenset(
+    """
+    accounts brought company found fresh given hits home homes kept known landings late looking
+    meaning moving places served talk tied told turned
+    """.split()
+)
+# Right uses of the others in prose: by phrase, or by word and file, with the reason.
+PHRASES = {
+    r"\brounds?(?= (an?|f32|f64|to|once|up|down|them|it|as|every|exactly|both|its|twice|less|each"
+    r"|operands)\b|[;,])": "a number is rounded",
+    r"\brounds of Philox": "the cipher's word",
+    r"\bturns?(?= (these|them|that|each|it|four|a|adapted|into|off|infinity)\b)": "the verb",
+    r"\bin turn\b": "one after the other",
+    r"\bmark(s|ed)?(?= (the|all|an?|as|where|undefined)\b)": "the verb",
+    r"\bpytest mark\b": "pytest's word",
+    r"\bfactor (by|of \d)": "a ratio",
+    r"\bunroll factor\b": "the field's term",
+    r"\bTMA box(es)?\b": "boxDim of TMA",
+    r"\bBox-Muller\b": "a name",
+    r"\bcp\.async\.bulk\b": "PTX",
+    r"\bhalves (the|what)\b": "the verb",
+    r"\b(16-bit|both) halves\b": "half of a register",
+}
+PRODUCTS = """
+    docs/debugging.md docs/notes/opencl.md docs/results/accuracy.md examples/dropout.py
+    tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
+    tile/backends/nvptx/emit/arith.py tile/backends/nvptx/emit/mma.py
+    tile/backends/opencl/emit/arith.py tile/backends/opencl/emit/registers.py
+    tile/codegen/llvm/arith.py tile/ir/ops/dot.py tile/ir/semantics/arith.py
+    tile/ir/semantics/dot.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
+    tile/language/linalg.py tile/language/math.py tile/language/random.py
+    tile/language/reductions.py tile/language/standard.py tile/simt/hopper/wgmma_layouts.py
+    tile/simt/lower/decompose/reduce.py tile/simt/lower/legalize.py
+    tile/simt/lower/strength_reduce_pointers.py
+"""
+IN_FILES = {
+    "product": {
+        **dict.fromkeys(PRODUCTS.split(), "a product of numbers"),
+        **dict.fromkeys(
+            ("docs/matmul_page.txt", "docs/triton_c_page.txt"), "a product of matrices"
+        ),
+        "tile/backends/nvptx/driver.py": "the name of a GPU",
+        "tile/simt/layouts/linear_layout.py": "the product of two layouts",
+    },
+    "factor": {"tile/transforms/unroll.py": "the factor by which a loop is unrolled"},
+}
+GENERATED = {
+    f"docs/{name}.md" for name in ("ir", "language", "passes", "matmul", "opencl", "triton_c")
 }
 OPENERS = re.compile(r"(What|Whether|How|Of|Where)\b")
 
@@ -98,3 +150,58 @@ def test_docstrings_begin_with_a_verb_or_a_noun_phrase() -> None:
         if isinstance(node, kinds) and (doc := ast.get_docstring(node)) and OPENERS.match(doc)
     ]
     assert wrong == []
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Yield the docstrings and comments of a Python file, or a page without its code."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield re.sub(r"^(```|~~~).*?^\1", "", source, flags=re.MULTILINE | re.DOTALL)
+        return
+    for node in ast.walk(ast.parse(source)):
+        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, kinds) and (doc := ast.get_docstring(node)):
+            yield doc
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def private_prose(text: str) -> set[str]:
+    """Return the private words of a text, without code and the phrases that are right."""
+    text = " ".join(re.sub(r"`[^`]*`", "code", text).split())
+    for phrase in PHRASES:
+        text = re.sub(phrase, "", text, flags=re.IGNORECASE)
+    return (PRIVATE - ORDINARY) & set(re.findall(r"[a-z]+", text.lower()))
+
+
+def test_prose_has_the_fields_words() -> None:
+    root = PACKAGE.parent
+    pages = [root / "README.md", root / "CONTRIBUTING.md"]
+    for folder in ("tile", "docs", "examples", "benchmarks"):
+        pages += [
+            path for path in (root / folder).rglob("*.*") if path.suffix in (".py", ".md", ".txt")
+        ]
+    used = {
+        (word.removesuffix("s"), path.relative_to(root).as_posix())
+        for path in pages
+        if path.relative_to(root).as_posix() not in GENERATED
+        for text in prose(path)
+        for word in private_prose(text)
+    }
+    allowed = {(word, file) for word, files in IN_FILES.items() for file in files}
+    assert sorted(used - allowed) == []
+    assert sorted(allowed - used) == [], "an exception that nothing needs"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The next round reads both factors.", {"round", "factors"}),
+        ("Round an f32 to nearest; rounds once, in turn", set()),
+        ("A `round` of 2 products", {"products"}),
+        ("Marked tiles wait for the ring", {"marked", "ring"}),
+    ],
+)
+def test_private_words_of_prose(text: str, words: set[str]) -> None:
+    assert private_prose(text) == words

@@ -1,4 +1,4 @@
-"""Run the commands of the pages beside this file, and replace the tables that they print.
+"""Run the commands of the pages next to this file, and replace the tables that they print.
 
     python docs/results/update.py                  list pages and commands
     python docs/results/update.py interpreter      run all commands of interpreter.md

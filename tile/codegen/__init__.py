@@ -1,6 +1,6 @@
 """Helpers that emitters of all backends share.
 
 unroll_fragments    fragments as lists of registers
-operand_loads       loads that stand beside the dots that use them
+operand_loads       loads next to the dots that use them
 llvm                THREAD IR as LLVM IR
 """

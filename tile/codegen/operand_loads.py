@@ -1,4 +1,4 @@
-"""Loads of dot operands from shared memory, which emitters put beside the dots that use them.
+"""Loads of dot operands from shared memory, which emitters put next to the dots that use them.
 
 A load of a whole operand holds all of its registers until the last dot. Emitters therefore load a
 part of it where an instruction takes that part.

@@ -44,7 +44,7 @@ class InterpreterTuning:
 
     # -- checks
 
-    # Reads kept per region of shadow memory beside its records, at sixteen bytes each.
+    # Reads kept per region of shadow memory in addition to its records, at sixteen bytes each.
     extra_readers: int = constant(1 << 20)
     # Vector clocks that are cached, one a program.
     cached_views: int = constant(64)

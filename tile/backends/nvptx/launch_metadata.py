@@ -29,7 +29,7 @@ class LaunchValue(NamedTuple):
 
 
 class TensorMap(NamedTuple):
-    """The tensor map by which TMA copies boxes of an array.
+    """The tensor map that TMA needs to copy blocks of an array.
 
     `base` is the number of the parameter that points to the array; extents, strides (in elements,
     without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the

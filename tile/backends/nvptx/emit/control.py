@@ -1,4 +1,4 @@
-"""Loops with what NVIDIA GPUs need beside: packed accumulators, counters of stages, and hints."""
+"""Loops with what NVIDIA GPUs need in addition: packed accumulators, stage counters, hints."""
 
 from __future__ import annotations
 
