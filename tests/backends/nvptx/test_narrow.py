@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-from tile.backends.nvptx.emit import narrow_floats
+from tile.codegen.llvm import narrow_floats
 from tile.ir import semantics
 from tile.ir.types import F8E4M3, F32, FP8, Scalar
 

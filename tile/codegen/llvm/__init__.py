@@ -3,7 +3,9 @@
     functions, module          whole functions, and the parts of a module around them
     function_builder           a function under construction: its lines, and values of the IR
     types                      LLVM types and constants
-    arith, math, convert       arithmetic, real functions and conversions
+    arith, math, convert, narrow_floats
+                               arithmetic, real functions and conversions
+    dot                        dots of one thread
     registers                  fragments and thread indices
     memory                     addresses, loads and stores
     control                    branches, loops, calls
@@ -24,11 +26,11 @@ time.
 
 from __future__ import annotations
 
-from tile.codegen.llvm import arith, control, convert, math, memory, registers
+from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import OpDef
 
-_FAMILIES = (arith, control, convert, math, memory, registers)
+_FAMILIES = (arith, control, convert, dot, math, memory, registers)
 
 RULES: dict[OpDef, Rule] = {
     defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()

@@ -1,7 +1,7 @@
 """Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them.
 
-Of 8-bit floats there are only the bits, and no rounding but to nearest: LLVM has no instructions
-for the others.
+LLVM has no instructions that round toward zero, and none for 8-bit floats: what would be rounded
+twice on the way to these is refused.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from tile.codegen.llvm.arith import each, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
+from tile.codegen.llvm.narrow_floats import narrow, wide
 from tile.codegen.llvm.types import is_integer, literal, llvm_type, number_of
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, I1, Kind, Pointer, Scalar
+from tile.ir.types import BF16, F32, F64, I1, Kind, Pointer, Scalar
 
 Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
 
@@ -26,7 +27,8 @@ def cast(builder: FunctionBuilder, op: Operation) -> None:
     if source == to:
         builder.set(op, builder.of(op.inputs[0]))
         return
-    if op["rounding"] is Rounding.RTZ or source.is_fp8() or to.is_fp8():
+    needs_odd_rounding = to.is_fp8() and (source is F64 or source.kind is not Kind.FLOAT)
+    if op["rounding"] is Rounding.RTZ or needs_odd_rounding:
         raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {op['rounding']}")
     convert = _conversion(source, to)
     each(builder, op, lambda x: convert(builder, source, to, x))
@@ -41,15 +43,18 @@ def _conversion(source: Scalar, to: Scalar) -> Convert:
 
 
 def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    kind = "fptrunc" if source.bits > to.bits else "fpext"
-    if source.bits == to.bits:  # f16 and bf16
-        x = builder.new(f"fpext {llvm_type(source)} {x} to float")
-        return builder.new(f"fptrunc float {x} to {llvm_type(to)}")
+    if F64 not in (source, to):
+        return narrow(builder, to, wide(builder, source, x))
+    if source.is_fp8():
+        source, x = F32, wide(builder, source, x)
+    kind = "fptrunc" if source is F64 else "fpext"
     return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
 
 
 def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Truncate toward zero and saturate; a NaN gives 0."""
+    if source.is_fp8():
+        source, x = F32, wide(builder, source, x)
     before, after = llvm_type(source), llvm_type(to)
     name = f"@llvm.fpto{'s' if to.is_int_signed() else 'u'}i.sat.{after}.{suffix(source)}"
     return builder.call(name, after, (before, x))

@@ -9,8 +9,9 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.narrow_floats import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
+from tile.codegen.llvm import dot as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.dot import Precision
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Scalar
@@ -218,52 +219,15 @@ def _instruction(
     return assemble(builder, text, [ty] * len(acc), operands, convergent=True)
 
 
-# -- dots of one thread
-
-
 def fma_dot(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit fused multiply-adds in the order of k, then one addition to the accumulator.
-
-    A loop over k therefore adds the sums of several products, and rounds less than if it added each
-    product.
-    """
-    a, b, acc = op.inputs
-    element, into = number_of(a.type), acc.type.element
-    left = _widen(builder, op, element, builder.of(a))
-    right = _widen(builder, op, number_of(b.type), builder.of(b))
-    accumulators = [wide(builder, into, x) if into is F16 else x for x in builder.of(acc)]
-    batch, m, n, k = op["sizes"]
-    of_integers = element.is_int()
-    ty = "i32" if of_integers else "double" if element is F64 else "float"
-    zero, add = ("0", f"add {ty}") if of_integers else ("0.0", f"fadd {ty}")
-    results: Registers = []
-    for p, i, j in product(range(batch), range(m), range(n)):
-        total = zero
-        for at in range(k):
-            x, y = left[(p * m + i) * k + at], right[(p * k + at) * n + j]
-            total = _multiply_add(builder, element, x, y, total)
-        results.append(builder.new(f"{add} {total}, {accumulators[(p * m + i) * n + j]}"))
-    if into is F16:
-        results = [narrow(builder, F16, x) for x in results]
-    builder.set(op, results)
+    """Emit fused multiply-adds of one thread."""
+    llvm.fma_dot(builder, op, _widen, narrow)
 
 
-def _widen(
-    builder: FunctionBuilder, op: Operation, element: Scalar, registers: Registers
-) -> Registers:
-    if element.is_int():
-        extend = "sext" if element.is_int_signed() else "zext"
-        return [builder.new(f"{extend} {llvm_type(element)} {x} to i32") for x in registers]
+def _widen(builder: FunctionBuilder, op: Operation, element: Scalar, x: str) -> str:
     if element is F32 and op["input_precision"] is Precision.TF32:
-        return [round_to_tf32(builder, x) for x in registers]
-    return [wide(builder, element, x) for x in registers]
-
-
-def _multiply_add(builder: FunctionBuilder, element: Scalar, x: str, y: str, total: str) -> str:
-    if element.is_int():
-        return builder.new(f"add i32 {builder.new(f'mul i32 {x}, {y}')}, {total}")
-    ty, name = ("double", "f64") if element is F64 else ("float", "f32")
-    return builder.call(f"@llvm.fma.{name}", ty, (ty, x), (ty, y), (ty, total))
+        return round_to_tf32(builder, x)
+    return wide(builder, element, x)
 
 
 RULES: dict[OpDef, Rule] = {

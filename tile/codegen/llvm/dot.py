@@ -1,0 +1,68 @@
+"""Emit dots of one thread: fused multiply-adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
+from tile.codegen.llvm.narrow_floats import narrow, wide
+from tile.codegen.llvm.types import llvm_type, number_of
+from tile.ir.core import OpDef, Operation
+from tile.ir.types import F16, F64, Scalar
+from tile.simt import ops
+
+Widen = Callable[[Any, Operation, Scalar, str], str]
+Narrow = Callable[[Any, Scalar, str], str]
+
+
+def _wide(builder: FunctionBuilder, op: Operation, element: Scalar, x: str) -> str:
+    return wide(builder, element, x)
+
+
+def fma_dot(
+    builder: FunctionBuilder, op: Operation, widen: Widen = _wide, to_f16: Narrow = narrow
+) -> None:
+    """Emit fused multiply-adds in the order of k, then one addition to the accumulator.
+
+    A loop over k therefore adds the sums of several products, and rounds less than if it added each
+    product. `widen` converts floats to f32, and `to_f16` rounds to f16.
+    """
+    a, b, acc = op.inputs
+    element, into = number_of(a.type), acc.type.element
+    left = _operand(builder, op, element, builder.of(a), widen)
+    right = _operand(builder, op, number_of(b.type), builder.of(b), widen)
+    accumulators = [wide(builder, into, x) if into is F16 else x for x in builder.of(acc)]
+    batch, m, n, k = op["sizes"]
+    ty = "i32" if element.is_int() else "double" if element is F64 else "float"
+    zero, add = ("0", f"add {ty}") if element.is_int() else ("0.0", f"fadd {ty}")
+    results: Registers = []
+    for p, i, j in product(range(batch), range(m), range(n)):
+        total = zero
+        for at in range(k):
+            x, y = left[(p * m + i) * k + at], right[(p * k + at) * n + j]
+            total = _multiply_add(builder, element, x, y, total)
+        results.append(builder.new(f"{add} {total}, {accumulators[(p * m + i) * n + j]}"))
+    if into is F16:
+        results = [to_f16(builder, F16, x) for x in results]
+    builder.set(op, results)
+
+
+def _operand(
+    builder: FunctionBuilder, op: Operation, element: Scalar, registers: Registers, widen: Widen
+) -> Registers:
+    if not element.is_int():
+        return [widen(builder, op, element, x) for x in registers]
+    extend = "sext" if element.is_int_signed() else "zext"
+    return [builder.new(f"{extend} {llvm_type(element)} {x} to i32") for x in registers]
+
+
+def _multiply_add(builder: FunctionBuilder, element: Scalar, x: str, y: str, total: str) -> str:
+    if element.is_int():
+        return builder.new(f"add i32 {builder.new(f'mul i32 {x}, {y}')}, {total}")
+    ty, name = ("double", "f64") if element is F64 else ("float", "f32")
+    return builder.call(f"@llvm.fma.{name}", ty, (ty, x), (ty, y), (ty, total))
+
+
+RULES: dict[OpDef, Rule] = {ops.mma.fma_dot: fma_dot}
