@@ -32,6 +32,7 @@ from typing import Any
 import pytest
 
 from tile.errors import TileError
+from tile.ir.parser import parse_module
 from tile.tools import cli, opt
 
 RUN = re.compile(r"//\s*RUN:\s*tile\s+(.*)")
@@ -241,7 +242,8 @@ def check_errors(source: str, path: Path, command: str) -> None:
         ]
         try:
             with redirect_stdout(io.StringIO()):
-                opt.transform(chunk, str(path), opt.parse_passes(options.passes), options)
+                module = parse_module(chunk, str(path))
+                opt.transform(module, opt.parse_passes(options.passes), options)
         except TileError as error:
             line = 0 if error.loc is None else error.loc.line
             if (line, True) not in [(number, text in error.message) for number, text in marks]:
