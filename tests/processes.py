@@ -1,4 +1,4 @@
-"""Processes that tests run beside themselves."""
+"""Processes that tests run next to themselves."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 
-# What an example prints beside its table, by name; and how many lines its table has.
+# What an example prints next to its table, by name; and how many lines its table has.
 EXPECTED = {
     "vector_add": (3, r"Of the block sizes 256, 1024, 4096, 16384, \d+ was fastest\."),
     "sin": (1, r"sin-performance:\n +N +tile .* NumPy"),

@@ -1,4 +1,4 @@
-"""Processes that tests run beside themselves end with them, failing or not."""
+"""Processes that tests run next to themselves end with them, failing or not."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def of_running(fold: Any, ty: Tile, axis: int, *, reverse: bool) -> Bound:
 
 
 # What a product of numbers in parts leaves out, of its magnitude (`numerics.dot`); a backend that
-# multiplies more exactly is as good. One that cuts both factors of tf32 off instead of rounding
+# multiplies more exactly is as good. One that cuts both operands of tf32 off instead of rounding
 # them has each up to 2^-10 smaller.
 LEFT_OUT = {
     Precision.TF32: 2.0**-9,

@@ -1,4 +1,4 @@
-"""Descriptors: boxes read and written at and beyond the edges of arrays, against padded copies."""
+"""Descriptors: blocks read and written at and beyond the edges of arrays, against padded copies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tile.ir.ops.descriptor import REDUCE_KINDS
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, BF16, F16, F32, I1, I32, Scalar
 
-# Extents and strides of an array, and the box it is read in. Strides leave gaps, in which nothing
-# may be written; extents are no multiples of the box.
+# Extents and strides of an array, and the block it is read in. Strides leave gaps, in which nothing
+# may be written; extents are no multiples of the block.
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
     "vector": ((37,), (1,), (16,)),
     "matrix": ((13, 21), (32, 1), (8, 16)),
@@ -89,7 +89,7 @@ def offsets(count: int) -> tuple[str, str]:
 
 
 def flat(block: tuple[int, ...], element: Scalar) -> str:
-    """The text of `%out`, pointers through which a program stores its box one after the other."""
+    """The text of `%out`, pointers through which a program stores its block one after the other."""
     count, rank = math.prod(block), len(block)
     shape = f"{{shape = ({', '.join(map(str, block))})}}"
     ints = tile_type(I32, block)
@@ -109,7 +109,7 @@ def flat(block: tuple[int, ...], element: Scalar) -> str:
 
 
 def starts(which: str) -> list[tuple[int, ...]]:
-    """Offsets of boxes inside, across each end, and far beyond, along every axis."""
+    """Offsets of blocks inside, across each end, and far beyond, along every axis."""
     extents, _, block = SHAPES[which]
     axes = [
         sorted({0, b, n - b, n - 1, n, -1, -b, 3})[:: 1 if len(extents) < 3 else 3]
@@ -121,7 +121,7 @@ def starts(which: str) -> list[tuple[int, ...]]:
 
 
 def block_of(array: Array, start: tuple[int, ...], block: tuple[int, ...], outside: Any) -> Array:
-    """A box of an array, element by element."""
+    """A block of an array, element by element."""
     result = np.full(block, outside, array.dtype)
     for index in np.ndindex(block):
         place = tuple(s + i for s, i in zip(start, index, strict=True))
@@ -171,7 +171,7 @@ def test_blocks_padded_with_nan(device: Device, element: Scalar) -> None:
 
 @pytest.mark.parametrize("which", SHAPES)
 def test_blocks_are_written_within_bounds(device: Device, which: str) -> None:
-    """Each program writes a box of its own array; what lies between rows stays as it was."""
+    """Each program writes a block of its own array; what lies between rows stays as it was."""
     extents, strides, block = SHAPES[which]
     element = F16
     take, names = offsets(len(block))
@@ -223,7 +223,7 @@ COMBINE: dict[RMWKind, Any] = {
     ("kind", "element"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
 )
 def test_blocks_are_combined_within_bounds(device: Device, kind: RMWKind, element: Scalar) -> None:
-    """Programs whose boxes overlap; numbers for which the order does not matter."""
+    """Programs whose blocks overlap; numbers for which the order does not matter."""
     extents, strides, block = SHAPES["matrix"]
     take, names = offsets(2)
     text = f"""
@@ -365,7 +365,7 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
     ("m", "n", "k"), [(70, 88, 40), (64, 64, 64), (130, 72, 200), (9, 8, 3), (64, 64, 0)]
 )
 def test_dots_of_descriptor_blocks(device: Device, element: Scalar, m: int, n: int, k: int) -> None:
-    """Factors are read round by round, from boxes that reach beyond the arrays."""
+    """Operands are read iteration by iteration, from blocks that reach beyond the arrays."""
     text = f"""
     kernel @product(%x: ptr<{element}> {{divisible = 16}}, %y: ptr<{element}> {{divisible = 16}},
                     %z: ptr<{element}> {{divisible = 16}},
@@ -409,7 +409,7 @@ def test_dots_of_descriptor_blocks(device: Device, element: Scalar, m: int, n: i
 
 
 def test_descriptor_pointers_are_pointers_as_before(device: Device) -> None:
-    """Saying that they are a box changes neither them nor what is read through them."""
+    """Saying that they are a block changes neither them nor what is read through them."""
     text = """
     kernel @boxed(%x: ptr<f32> {divisible = 16}, %y: ptr<f32>, %m: i32, %n: i32, %s: i64) {
       %i = const {value = 8} : i32

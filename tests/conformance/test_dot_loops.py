@@ -1,4 +1,4 @@
-"""Products in loops, of factors whose rows or columns lie together in memory."""
+"""Dots in loops, of operands whose rows or columns lie together in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEPTH = 64
 def extents(device: Device) -> tuple[int, int, int]:
     """Rows, columns and depth: what instructions for whole warps take.
 
-    A simulator, which would be at one product for ten seconds and has no such instructions, gets a
+    A simulator, which would be at one dot for ten seconds and has no such instructions, gets a
     quarter of it, in as many rounds; a barrier more or less is all that differs for some.
     """
     return (32, 32, DEPTH // 2) if "oclgrind" in device.target else (64, 32, DEPTH)
@@ -64,7 +64,7 @@ def matmul(
 def carried(
     a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DEPTH: tl.constexpr
 ):
-    """The right factor is that of the round before."""
+    """The right operand is that of the iteration before."""
     row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
     total = tl.zeros((M, N), dtype=tl.float32)
     b = tl.load(b_ptr + inner[:, None] * N + column)
@@ -78,7 +78,7 @@ def carried(
 def of_small_numbers(
     kernel: Any, types: dict[str, str], device: Device, dtype: type[np.floating[Any]]
 ) -> tuple[Any, Any, Any]:
-    """Factors of small whole numbers, whose product is exact, and what the kernel makes of them."""
+    """Operands of small whole numbers, whose product is exact, and what the kernel makes of them."""
     rng = np.random.default_rng(3)
     M, N, depth = extents(device)
     K = depth * ITERATIONS
@@ -103,7 +103,7 @@ def test_a_loop_carried_operand(device: Device) -> None:
 def hinted(
     a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DEPTH: tl.constexpr
 ):
-    """Factors that are asked to stay in a cache, or to leave it early."""
+    """Operands that are asked to stay in a cache, or to leave it early."""
     row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
     total = tl.zeros((M, N), dtype=tl.float32)
     for start in range(0, K, DEPTH):
@@ -148,7 +148,7 @@ def name(kind: Any) -> str:
 def test_dots_of_operands_in_every_order(
     device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int], computed: bool
 ) -> None:
-    """With `computed`, the left factor is not what the loop loads."""
+    """With `computed`, the left operand is not what the loop loads."""
     left, right, into, precision, imprecise = kind
     M, N, depth = extents(device)
     K = depth * ITERATIONS

@@ -3,7 +3,7 @@
 A kernel with the constexpr `BUG` is both. The line at which the fault must be reported ends in
 `# fault`; `program` and `element` are those that must be named, and `place` the address, as
 argument and index, or as argument and number of the element where it is outside. Other kinds of
-faults of the same access are named by notes of the error, and collected beside it.
+faults of the same access are named by notes of the error, and collected next to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts of reports: those of the launch, however its programs are cut into waves."""
+"""Counts of reports: those of the launch, however its programs are cut into batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values combined along axes, counted, sorted, gathered; products."""
+"""Values combined along axes, counted, sorted, gathered; dots."""
 
 from __future__ import annotations
 

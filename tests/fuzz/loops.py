@@ -1,4 +1,4 @@
-"""Loops of products, varied in all that decides how loads are done ahead of their rounds.
+"""Loops of dots, varied in all that decides how loads are done ahead of their iterations.
 
 All numbers are small integers, so that every order of summation gives the same.
 """
@@ -24,16 +24,16 @@ class Loop:
     """What a loop does; see the kernel."""
 
     LEFT: int  # 0: as it lies, 1: transposed, 2: a column of it for all, 3: through an index
-    RIGHT: int  # 0: as it lies, 1: transposed, 2: converted, 3: the same in all rounds
-    MASKED: int  # 0: not, 1: along the sum, 2: along the rows, 3: all false in some rounds
+    RIGHT: int  # 0: as it lies, 1: transposed, 2: converted, 3: the same in all iterations
+    MASKED: int  # 0: not, 1: along the sum, 2: along the rows, 3: all false in some iterations
     CARRIED: bool  # pointers are carried rather than computed
-    BRANCH: int  # 0: none, 1: around the product, 2: around a load, 3: around a sum
-    STORED: int  # 0: nothing, 1: a factor, 2: to what the next round loads, 3: atomically
-    INNER: bool  # the product is done in a loop of its own
+    BRANCH: int  # 0: none, 1: around the dot, 2: around a load, 3: around a sum
+    STORED: int  # 0: nothing, 1: an operand, 2: to what the next iteration loads, 3: atomically
+    INNER: bool  # the dot is done in a loop of its own
     BARRIER: bool
-    SCALAR: bool  # a scalar is loaded, and multiplies the product
+    SCALAR: bool  # a scalar is loaded, and multiplies the dot
     REDUCED: bool  # sums of rows are taken too
-    TWICE: bool  # a second product of the same left factor
+    TWICE: bool  # a second dot of the same left operand
     STEP: int
     WISHED: int  # the loop's own num_stages; 0 for none
 
@@ -76,7 +76,7 @@ def varied(
     last = n if STEP > 0 else -1
     right_ptrs = w_ptr + first * K * N + right_at
     for r in tl.range(first, last, STEP, num_stages=stages):
-        # The left factor.
+        # The left operand.
         left_ptrs = x_ptr + r * M * K + left_at
         if LEFT == 3:
             left_ptrs = x_ptr + tl.load(index_ptr + r) * M * K + left_at
@@ -90,7 +90,7 @@ def varied(
             a = tl.load(left_ptrs, mask=(left_at >= 0) & (r % 2 == 0), other=0.0)
         if LEFT == 1:
             a = tl.trans(a)
-        # The right factor.
+        # The right operand.
         if not CARRIED:
             right_ptrs = w_ptr + r * K * N + right_at
         if RIGHT == 2:
@@ -150,7 +150,7 @@ SIGNATURE = {
 
 
 def arguments(iterations: int) -> list[Any]:
-    """Arrays that `rounds` fit, with one to spare that the last round may store to."""
+    """Arrays that `iterations` fit, with one to spare that the last iteration may store to."""
     rng = np.random.default_rng(iterations)
     count = iterations + 2
 

@@ -59,7 +59,7 @@ class Drawn:
         return arguments
 
     def judge(self, target: str) -> tuple[Verdict, str]:
-        """What the target makes of it beside the interpreter, and what is wrong.
+        """What the target makes of it next to the interpreter, and what is wrong.
 
         Raises what the compiler and the device raise, but for what they may refuse.
         """

@@ -15,10 +15,10 @@ class Sizes:
     """How large things are. Powers of two."""
 
     shapes: tuple[Shape, ...]  # of values
-    elements: int  # of every array that is only read, and of every slot
+    elements: int  # of every array that is only read, and of every tile
     largest: int  # elements of a tile of `shapes`, and of the tiles stored in the end
     longer: tuple[int, ...]  # axes that are taken away again
-    inner: tuple[int, ...]  # of products
+    inner: tuple[int, ...]  # of dots
     counted: tuple[Shape, ...]  # tiles of which there are histograms
     most: int  # elements of any tile
 

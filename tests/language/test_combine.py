@@ -77,7 +77,7 @@ def test_every_type_is_combined_in_itself(ty: Scalar) -> None:
 
 
 def test_bfloat16_is_rounded_after_each_step() -> None:
-    """256 + 1 is 256 in bfloat16: neighbours first, then their sums."""
+    """256 + 1 is 256 in bfloat16: adjacent elements first, then their sums."""
     bf16 = semantics.numpy_dtype(tl.bfloat16)
     sketch = Sketch("tile<4xbf16>")
     total = tl.reduce.emit(sketch.build, *sketch.args, 0, plus)

@@ -30,7 +30,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(started: Browser) -> Iterator[Browser]:
-    """The browser; a test fails whose pages complained, or asked for anything beside themselves."""
+    """The browser; a test fails whose pages complained, or asked for anything next to themselves."""
     started.forget()
     yield started
     assert started.complaints() == []

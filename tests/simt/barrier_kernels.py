@@ -420,7 +420,7 @@ GOING_ON = """
     }
     store %q, %e
     """
-# After the last round of the inner loop, two stages on, comes a copy to what that round read.
+# After the last iteration of the inner loop, two stages on, comes a copy to what that iteration read.
 kernel("ring of 3 that goes on in the loop around", GOING_ON.replace("X", "3"), 0, 1, 1)
 kernel("ring of 4 that goes on in the loop around", GOING_ON.replace("X", "4"), 0, 0, 1)
 kernel(

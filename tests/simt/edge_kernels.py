@@ -137,7 +137,7 @@ def loads_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def dots_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
-    """What the outer loop loaded is a factor before the inner loop, in it, and after it."""
+    """What the outer loop loaded is an operand before the inner loop, in it, and after it."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
     for a in range(n):
@@ -153,7 +153,7 @@ def dots_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def sums_in_inner_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
-    """A factor is computed from what both loops load, and the outer loop has another product."""
+    """An operand is computed from what both loops load, and the outer loop has another dot."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
     for a in tl.range(0, n, num_stages=2):
@@ -229,7 +229,7 @@ def moved_in_place(x_ptr, y_ptr, N: tl.constexpr):
 
 @tile.jit(noinline=True)
 def dots_of(a_ptr, b_ptr, c_ptr, n, N: tl.constexpr):
-    """Each product is stored, perhaps where the next round finds a factor."""
+    """Each dot is stored, perhaps where the next iteration finds an operand."""
     at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     for k in range(n):
         a = tl.load(a_ptr + k * N * N + at)
@@ -245,7 +245,7 @@ def powers_in_place(a_ptr, b_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def powers(a_ptr, b_ptr, n, N: tl.constexpr):
-    """What one round stores, the next one loads."""
+    """What one iteration stores, the next one loads."""
     at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     for k in range(n):
         a = tl.load(a_ptr + k * N * N + at)
@@ -273,7 +273,7 @@ def scalars_through_memory(x_ptr, y_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def counters_at_the_end(x_ptr, y_ptr, first, last, step, N: tl.constexpr):
-    """Loops whose next round would be past the end of the counter's type."""
+    """Loops whose next iteration would be past the end of the counter's type."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
     for k in range(first, last, step):
@@ -284,7 +284,7 @@ def counters_at_the_end(x_ptr, y_ptr, first, last, step, N: tl.constexpr):
 
 @tile.jit
 def masked_by_the_iteration(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, B: tl.constexpr):
-    """The last round has fewer elements, and the array ends there."""
+    """The last iteration has fewer elements, and the array ends there."""
     i, k = tl.arange(0, M), tl.arange(0, B)
     total = tl.zeros((M, M), dtype=tl.float32)
     for step in range(0, K, B):
@@ -647,7 +647,7 @@ def dots(a_ptr, b_ptr, c_ptr, d_ptr, B: tl.constexpr, M: tl.constexpr, K: tl.con
 
 @tile.jit
 def chained_dots(a_ptr, b_ptr, y_ptr, N: tl.constexpr, K: tl.constexpr):
-    """The result of a product, narrowed, as the left factor of another, transposed of a third."""
+    """The result of a dot, narrowed, as the left operand of another, transposed of a third."""
     i, k = tl.arange(0, N), tl.arange(0, K)
     a = tl.load(a_ptr + i[:, None] * K + k[None, :])
     b = tl.load(b_ptr + k[:, None] * N + i[None, :])
@@ -679,7 +679,7 @@ def shared_by_rank(x_ptr, y_ptr, A: tl.constexpr, B: tl.constexpr, C: tl.constex
 def dot_case(
     dtype: Any, result: Any, sizes: tuple[int, int, int, int], precision: str = "ieee"
 ) -> Kernel:
-    """A product of factors of one type; numbers are such that all sums are exact."""
+    """A dot of operands of one type; numbers are such that all sums are exact."""
     b, m, k, n = sizes
     batch = (b,) if b else ()
     spelled_result = {np.float16: tl.float16, np.float32: tl.float32, np.float64: tl.float64}

@@ -99,7 +99,7 @@ def matmul_blocks(
 
 @tile.jit
 def attention_blocks(q_ptr, k_ptr, v_ptr, out_ptr, context, N: tl.constexpr, D: tl.constexpr):
-    """As below, with descriptors: factors that change from product to product."""
+    """As below, with descriptors: operands that change from dot to dot."""
     q = tl.make_tensor_descriptor(q_ptr, [context, D], [D, 1], [N, D])
     keys = tl.make_tensor_descriptor(k_ptr, [context, D], [D, 1], [N, D])
     values = tl.make_tensor_descriptor(v_ptr, [context, D], [D, 1], [N, D])

@@ -75,7 +75,7 @@ class Writer:
             self.random.choice(choices)(scope, depth)
 
     def buffer(self, scope: Scope) -> Value | None:
-        """A buffer or a slot of a ring; None if there is none."""
+        """A buffer or a stage of a multi-buffer; None if there is none."""
         if scope.multi_buffers and (not scope.buffers or self.random.random() < 0.5):
             multi_buffer = self.random.choice(scope.multi_buffers)
             iteration = self.random.choice(scope.iterations)

@@ -34,7 +34,7 @@ MACHINES = st.sampled_from(sorted(TARGETS.items()))
 WARPS = st.sampled_from([1, 2, 4, 8, 32])
 EXTENTS = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128])
 
-# How many conversions each kernel takes with 4 warps: of factors to dots, of what dots give to
+# How many conversions each kernel takes with 4 warps: of operands to dots, of what dots give to
 # stores, of what is transposed.
 EXPECTED = {
     "transpose": 1,
@@ -104,7 +104,7 @@ def test_conversions_are_few(name: str, count: int) -> None:
 
 
 def test_what_attention_multiplies_keeps_its_registers() -> None:
-    """The weights of the first product are the left factor of the second, by names alone."""
+    """The weights of the first dot are the left operand of the second, by names alone."""
     module = laid_out(module_of(KERNELS["attention"]), MMA, 4)
     _, second = (op for op in module.walk() if op.defn is mma_dot)
     left = second.inputs[0].op
@@ -169,7 +169,7 @@ def test_any_dot_can_be_shared_by_warps(m: int, n: int, warps: int, rows: bool) 
         ((128, 256), (16, 8), 8, (2, 4)),
         ((256, 64), (16, 8), 4, (4, 1)),
         ((16, 128), (16, 8), 4, (1, 4)),
-        ((16, 16), (16, 8), 8, (4, 2)),  # two have a piece each; the others, copies
+        ((16, 16), (16, 8), 8, (4, 2)),  # two have a slice each; the others, copies
         ((64, 64), (1, 1), 32, (8, 4)),
     ],
 )

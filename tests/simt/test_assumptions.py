@@ -67,7 +67,7 @@ def matmul(
     GROUP: tl.constexpr,
     ASSUME: tl.constexpr,
 ):
-    """The product as tutorials write it, with programs in groups; matrices are stored by rows.
+    """The dot as tutorials write it, with programs in groups; matrices are stored by rows.
 
     A is read by columns of a square, so that both of its indices matter.
     """
@@ -100,7 +100,7 @@ BLOCKS = {"BM": 32, "BN": 64, "BK": 32, "GROUP": 2}
 
 
 def threads(assume: Any) -> Module:
-    """The product for threads of a machine with asynchronous copies."""
+    """The dot for threads of a machine with asynchronous copies."""
     types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
     types |= dict.fromkeys("MNK", "i32:16")
     constants = {**BLOCKS, "ASSUME": assume}

@@ -57,7 +57,7 @@ def test_consecutive_registers_are_contiguous(name: str) -> None:
             check_distributed(layout, one.shape)
             share = op.inputs[0].type.numel // (4 * target.warp_size)  # type: ignore[attr-defined]
             if one.order is not None and share:
-                # Of f16 beside f32, as many as are in a vector of f32; beside accesses that take
+                # Of f16 next to f32, as many as are in a vector of f32; next to accesses that take
                 # elements one by one, such as atomic ones, whatever costs all of them least.
                 together = [
                     other.vector for other in accesses.values() if other.connected == one.connected

@@ -38,7 +38,7 @@ BLOCKS = {"BM": 64, "BN": 64, "BK": 32}
 
 
 def threads(target: SimtTarget, hint: str = ":16") -> Module:
-    """The product lowered; `hint` says what is known of the sizes."""
+    """The dot lowered; `hint` says what is known of the sizes."""
     sizes = dict.fromkeys(("M", "N", "K"), f"i32{hint}")
     compiled = tile.compile(matmul, {**SIGNATURE, **sizes}, BLOCKS, {}, "interp")
     module = compiled.artifact.module.clone()
@@ -51,7 +51,7 @@ def of(module: Module, defn: Any) -> list[Operation]:
 
 
 def outer_loop(module: Module) -> Operation:
-    """The loop over the inner axis; products may have loops of their own in it."""
+    """The loop over the inner axis; dots may have loops of their own in it."""
     (loop,) = [op for op in of(module, control.for_) if op.parent is None]
     return loop
 
@@ -105,7 +105,7 @@ def test_dots_of_any_sizes(target: SimtTarget) -> None:
 def persistent(
     a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
-    """A loop around: barriers are made and ended in each of its rounds."""
+    """A loop around: barriers are made and ended in each of its iterations."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
     b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
     c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
@@ -142,7 +142,7 @@ M, N, K = 128, 128, 160
 
 
 def several(kernel: Any, grid: int) -> Kernel:
-    """A kernel with a product of 128 by 128 in tiles of 64 by 64."""
+    """A kernel with a dot of 128 by 128 in tiles of 64 by 64."""
     sizes = {**dict.fromkeys("MNK", "i32:16"), "programs": "i32"}
     return Kernel(kernel, {**SIGNATURE, **sizes}, BLOCKS, (grid, 1, 1), arguments)
 
@@ -176,7 +176,7 @@ def test_barriers_are_used_again(function: Any, grid: int, stages: int) -> None:
         ((128, 256, 64), 8),  # four strips
         ((64, 64, 128), 4),
         ((512, 16, 16), 8),  # more rows than one copy brings
-        ((16, 64, 32), 4),  # too few rows for products of groups: threads copy
+        ((16, 64, 32), 4),  # too few rows for wgmma: threads copy
     ],
 )
 def test_blocks_of_any_size(blocks: tuple[int, int, int], warps: int) -> None:

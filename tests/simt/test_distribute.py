@@ -726,7 +726,7 @@ def test_copies_that_the_machine_does_not_make_are_stores(bound: int | None) -> 
     assert not calls(threads, ops.thread.shared_cp_async)
 
 
-# -- products
+# -- dots
 
 
 @few

@@ -17,7 +17,7 @@ from tile.simt.target import GENERIC
 
 
 def test_a_large_result_fits() -> None:
-    """64 KiB of a product, which the generic machine has not, go to rows for the store in parts."""
+    """64 KiB of a dot, which the generic machine has not, go to rows for the store in parts."""
     large = replace(KERNELS["matmul_f32"], constants={"BM": 128, "BN": 128, "BK": 16})
     module = large.compile("interp").artifact.module.clone()
     lower(module, GENERIC, num_warps=8, num_stages=2)

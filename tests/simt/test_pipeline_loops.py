@@ -123,7 +123,7 @@ def test_any_number_of_iterations(target: SimtTarget, form: Dot, bounds: dict[st
 @pytest.mark.parametrize("num_stages", range(6))
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
-    """As many rounds are under way as there are stages, less that which is being worked on."""
+    """As many iterations are under way as there are stages, less that which is being worked on."""
     for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
         machine = check(Dot(carried=carried), target, num_stages, bounds)
         copies = target is CP_ASYNC and num_stages >= 2
@@ -155,7 +155,7 @@ def test_any_kernel(target: SimtTarget, dot: Dot) -> None:
 @pytest.mark.parametrize("num_stages", [2, 3, 4])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_attention(target: SimtTarget, num_stages: int) -> None:
-    """Two loads that feed two products, one of them transposed, one by carried pointers."""
+    """Two loads that feed two dots, one of them transposed, one by carried pointers."""
     module = parse_module(ATTENTION)
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=target, num_stages=num_stages)
@@ -212,7 +212,7 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     assert [op.result.type.stages for op in allocs] == [3, 3]
 
 
-# What a loop does besides its product: another loop, in which it multiplies again.
+# What a loop does next to its dot: another loop, in which it multiplies again.
 INNER_LOOP = """
     %again = for %j = %lower to %upper step %step iter(%sum = %acc0) : tile<32x32xf32, #c> {
       %p = load %a_p : tile<32x16xf32, #a>
@@ -281,7 +281,7 @@ MACHINES = [(PLAIN, 3), (GENERIC, 3), (CP_ASYNC, 2), (CP_ASYNC, 3), (MMA, 5)]
     ids=str,
 )
 def test_threads(target: SimtTarget, num_stages: int, dot: Dot) -> None:
-    """The threads of a program hand tiles to each other without a race, from round to round."""
+    """The threads of a program hand tiles to each other without a race, from iteration to iteration."""
     module = parsed(dot)
     passes = lowering(target, num_warps=4, num_stages=num_stages)
     chosen = [item for item in passes if item.defn.name in LATER]
@@ -293,11 +293,11 @@ def test_threads(target: SimtTarget, num_stages: int, dot: Dot) -> None:
         np.testing.assert_allclose(arguments[2], wanted[2], rtol=1e-4, atol=1e-4)
 
 
-# -- rounds
+# -- iterations
 
 
 def exists(ty: Scalar, step: int | None, distance: int) -> Any:
-    """A function of (lower, upper, step, index): whether there is a later round."""
+    """A function of (lower, upper, step, index): whether there is a later iteration."""
     step_value = "%s" if step is None else "%c"
     const = "" if step is None else f"  %c = const {{value = {step}}} : {ty}\n"
     module = parse_module(
@@ -408,7 +408,7 @@ def test_copies_of_blocks_to_be_transposed_fill_lines(bits: int) -> None:
 def test_copies_and_loads_of_operands_have_no_conflicts(
     bits: int, transposed: bool, warps: int
 ) -> None:
-    """Threads hold several rows of a factor, some of them as they copy them."""
+    """Threads hold several rows of an operand, some of them as they copy them."""
     vector = 128 // bits
     lanes = 32 // vector
     source = blocked([64, 32], [1, vector], [32 // lanes, lanes], [warps, 1])
@@ -423,7 +423,7 @@ def test_copies_and_loads_of_operands_have_no_conflicts(
 
 def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     module = KERNELS["matmul_f16"].compile("interp:cp_async").artifact.module
-    loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over pieces of k
+    loop, _ = [op for op in module.walk() if op.name == "for"]  # and that over slices of k
     locations = {
         op.loc
         for op in module.walk()
@@ -435,7 +435,7 @@ def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "file", "go_on"),
     [
-        (64, 64, 1 << 16, False),  # three programs have the registers, or two whose products go on
+        (64, 64, 1 << 16, False),  # three programs have the registers, or two whose dots go on
         (64, 64, 1 << 17, True),
         (64, 128, 1 << 16, True),  # shared memory has room for two alone
         (128, 64, 1 << 16, False),  # a thread has not so many registers

@@ -1,4 +1,4 @@
-"""Factors that a loop does not change, read from shared memory in each round."""
+"""Operands that a loop does not change, read from shared memory in each iteration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tile.simt import ops
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import MMA, SimtTarget
 
-# So few registers that the factor of a quick test does not fit, with and without copies.
+# So few registers that the operand of a quick test does not fit, with and without copies.
 SMALL = replace(MMA, name="small", registers=96)
 SYNCHRONOUS = replace(SMALL, name="synchronous", cp_async_bytes=())
 SHAPE = (64, 64)
@@ -24,7 +24,7 @@ SHAPE = (64, 64)
 
 @tile.jit
 def powers(x_ptr, y_ptr, out_ptr, rounds, N: tl.constexpr):
-    """The sum of the products of one tile with several others."""
+    """The sum of the dots of one tile with several others."""
     rows = tl.arange(0, N)[:, None]
     at = rows * N + tl.arange(0, N)[None, :]
     x = tl.load(x_ptr + at)

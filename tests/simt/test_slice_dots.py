@@ -1,4 +1,4 @@
-"""Products too large for the registers of threads, read piece by piece from shared memory."""
+"""Dots too large for the registers of threads, read slice by slice from shared memory."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_what_fits_is_not_cut() -> None:
 
 
 def test_each_barrier_is_needed() -> None:
-    target = replace(SMALL, shared_bytes=4 << 10)  # parts as well as pieces
+    target = replace(SMALL, shared_bytes=4 << 10)  # parts as well as slices
     module = dot_module(32, 32, 32)
     lower(module, target, num_warps=4, num_stages=1)
     assert max(_depth(op) for op in parts_read(module)) == 3
@@ -130,7 +130,7 @@ def one_dot(a, b, c, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 
 @tile.jit
 def transposed(a, b, c, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """The right factor is stored by columns, and the left one stays in a loop."""
+    """The right operand is stored by columns, and the left one stays in a loop."""
     i, j, k = tl.arange(0, M)[:, None], tl.arange(0, N), tl.arange(0, K)
     x = tl.load(a + i * K + k[None, :])
     total = tl.load(c + i * N + j[None, :])

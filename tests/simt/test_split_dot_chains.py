@@ -1,4 +1,4 @@
-"""Rounds whose products are done in halves compute the same, and load late."""
+"""Iterations whose dots are done in slices compute the same, and load late."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ N = 64
 
 @tile.jit
 def weighted(x_ptr, y_ptr, w_ptr, out_ptr, rounds, N: tl.constexpr):
-    """Two products with what comes of others: the backward pass of attention, in short."""
+    """Two dots with what comes of others: the backward pass of attention, in short."""
     column = tl.arange(0, N)
     at = column[:, None] * N + column[None, :]
     x = tl.load(x_ptr + at)

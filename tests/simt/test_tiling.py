@@ -1,4 +1,4 @@
-"""The sizes of a product below its tile, as options that a launch or a tuner chooses."""
+"""The sizes of a dot below its tile, as options that a launch or a tuner chooses."""
 
 from __future__ import annotations
 

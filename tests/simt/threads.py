@@ -130,7 +130,7 @@ class Threads:
         self.buffers[op.result] = np.zeros(ty.numel, semantics.numpy_dtype(ty.of))
 
     def elements(self, op: Operation, name: str = "offset") -> tuple[Array, Array]:
-        """The buffer, and the places of all registers: vectors of neighbours that are aligned."""
+        """The buffer, and the places of all registers: vectors of contiguous elements that are aligned."""
         buffer, offset = self.buffers[op["mem"]], self.arrays[op[name]]
         vector = op.attributes.get("vector", 1)
         assert np.all(offset % vector == 0)
@@ -176,7 +176,7 @@ class Threads:
     # -- global memory
 
     def contiguous(self, address: Array, size: int, vector: int) -> Array:
-        """Addresses that are neighbours, in aligned vectors."""
+        """Addresses that are contiguous, in aligned vectors."""
         if address.ndim > 1:
             runs = address.reshape(self.count, -1, vector)
             assert np.all(runs[..., :1] % (size * vector) == 0), "a vector that is not aligned"
@@ -205,7 +205,7 @@ class Threads:
         assert len(np.unique(index[mask])) == np.count_nonzero(mask), "stored twice"
         memory[index[mask]] = self.of(op, "value")[mask]
 
-    # -- products
+    # -- dots
 
     def fma_dot(self, op: Operation) -> Array:
         batch, m, n, k = op["sizes"]
@@ -215,7 +215,7 @@ class Threads:
         return computed.reshape(self.count, -1)
 
     def mma(self, op: Operation) -> Array:
-        """Every warp's product: matrices from fragments, and back."""
+        """Every warp's dot: matrices from fragments, and back."""
         shape, (m, n, k) = MmaShape(*op["shape"]), op["repeats"]
         counts = {"m": m, "n": n, "k": k}
         layouts = []

@@ -68,7 +68,7 @@ def shifted(x, y, n):
 
 
 def test_descriptors_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A box of 16 x 32, of which the array, whose rows are padded, has 10 x 22."""
+    """A block of 16 x 32, of which the array, whose rows are padded, has 10 x 22."""
     file = tmp_path / "shifted.py"
     file.write_text(DESCRIBED)
     arguments = [f"{file}:shifted", "x=fp32[10,30]/16,32", "y=fp32[16,32]:0/16,32", "n=1"]

@@ -111,7 +111,7 @@ def test_a_separate_word_is_not_a_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["before", "between", "after", "addopts"])
 def test_a_path_after_the_option_stays_a_path(tmp_path: Path, place: str) -> None:
-    """The conftest beside the test is one of the first, which may declare options."""
+    """The conftest next to the test is one of the first, which may declare options."""
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "conftest.py").write_text(

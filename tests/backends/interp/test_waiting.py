@@ -23,7 +23,7 @@ def locked_increment(lock_ptr, count_ptr, seen_ptr):
 
 @tile.jit
 def look_back(flag_ptr, x_ptr, o_ptr, n, BACKWARDS: tl.constexpr):
-    """A running sum in which each program waits for its neighbour's."""
+    """A running sum in which each program waits for the program before it."""
     pid = tl.program_id(0)
     if BACKWARDS:
         before = pid + 1

@@ -43,7 +43,7 @@ def test_matrices_that_come_together_are_of_one_step(arch: str) -> None:
     """The `b` operands of attention, transposed keys and values, are loaded in a loop.
 
     Four matrices are of the columns of a step of k; were they of four steps, those of all columns
-    would be there at once. A step is told by the part of the left factor that it takes.
+    would be there at once. A step is told by the part of the left operand that it takes.
     """
     ptx = KERNELS["attention"].compile(f"nvptx:{arch}").asm["ptx"]
     multiplied = re.findall(r"mma\.sync\S+ \{.*?\}, \{(.*?)\}, \{(.*?)\}", ptx)

@@ -83,7 +83,7 @@ def test_8_bit_floats_without_mma_are_converted_in_pairs() -> None:
         assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.f16") == 8
         words = (
             8 + 8
-        )  # of a left factor, and of a right one, for each instruction's rows or columns
+        )  # of a left operand, and of a right one, for each instruction's rows or columns
         assert ptx.count("cvt.rn.f16x2.e4m3x2") == (0 if arch == "sm_80" else words)
 
 

@@ -34,7 +34,7 @@ def compiled(which: str, arch: str, **options: Any) -> Any:
 def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     artifact = compiled(which, "sm_90a", num_stages=3)
     ptx = artifact.stages["ptx"]
-    # Two boxes for each of two rounds ahead, and in the loop.
+    # Two TMA boxes for each of two iterations ahead, and in the loop.
     assert ptx.count(COPY) == 6
     assert ptx.count("mbarrier.init") == ptx.count("mbarrier.inval") == 3
     assert ptx.count("mbarrier.arrive.expect_tx") == 3
@@ -83,7 +83,7 @@ SIGNATURE = {
         ((64, 64, 64), 2, ((64, 64), (64, 64))),
         ((128, 256, 64), 5, ((128, 64), (64, 64))),  # columns in strips of 128 bytes
         ((64, 64, 128), 3, ((64, 64), (128, 64))),
-        ((512, 32, 16), 3, ((256, 16), (16, 32))),  # boxes of 256 rows
+        ((512, 32, 16), 3, ((256, 16), (16, 32))),  # TMA boxes of 256 rows
     ],
 )
 def test_blocks_are_copied_in_tma_boxes(

@@ -78,7 +78,7 @@ def check(text: str) -> str:
     return ptx
 
 
-# What is multiplied into what, by the bits of the factors, and how PTX spells it.
+# What is multiplied into what, by the bits of the operands, and how PTX spells it.
 KINDS = {
     16: ((("f16", "f16", "f32"), "f32.f16.f16"),),
     32: ((("f32", "f32", "f32"), "f32.tf32.tf32"),),

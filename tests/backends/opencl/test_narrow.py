@@ -71,7 +71,7 @@ def keeps_subnormals(device: cl.Device) -> bool:
 def edges(ty: Scalar) -> Iterator[np.ndarray]:
     """Bits of f32 at which rounding to a type changes.
 
-    Those of its numbers, those half-way between neighbours, what is next to both, and what is
+    Those of its numbers, those half-way between adjacent ones, what is next to both, and what is
     beyond the greatest.
     """
     held = np.arange(1 << (ty.bits - 1), dtype=f"u{ty.itemsize}")  # without a sign

@@ -25,7 +25,7 @@ from tile.simt.lower.xor_to_add import ANY, KnownBits, xor_to_add
 
 CPU = replace(NAMED["generic"], name="cpu", **SIMD_CPU)
 
-# Factors of 8 x 2 and 2 x 1, of which the first is read at an offset that only a bit is added to.
+# Operands of 8 x 2 and 2 x 1, of which the first is read at an offset that only a bit is added to.
 OPERANDS = """
 #a = #linear{register = [[32],[64],[128],[256]], lane = [[1],[2],[4],[8],[16]], warp = [] ->
   offset = 512}
@@ -180,7 +180,7 @@ def sums_kernel(a_ptr, b_ptr, bias_ptr, out_ptr, K, M: tl.constexpr, BK: tl.cons
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
 def test_a_value_that_is_no_operand_is_read_before_it_is_overwritten() -> None:
-    """Rows of sums go through the memory in which factors come to be."""
+    """Rows of sums go through the memory in which operands come to be."""
     rng = np.random.default_rng(0)
     a, b, bias = (rng.standard_normal((64, 64)).astype(np.float32) for _ in range(3))
     out = np.zeros((64, 64), np.float32)

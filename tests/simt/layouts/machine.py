@@ -29,7 +29,7 @@ def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
 
 
 def shuffle(plan: ShufflePlan, values: Any, result: Any) -> None:
-    """Round by round: each lane sends one word, and reads the word that one lane sends."""
+    """Step by step: each lane sends one word, and reads the word that one lane sends."""
     _, lanes, warps = values.shape
     lane, warp = np.arange(lanes)[:, None], np.arange(warps)
     send, source, receive, coset = (

@@ -40,7 +40,7 @@ def test_adjacent_registers_access_adjacent_elements(store: str, load: str) -> N
 
 
 def test_the_access_of_more_instructions_comes_first() -> None:
-    """A factor of a product is read many times over, and written once."""
+    """An operand of a dot is read many times over, and written once."""
     factor = LinearLayout(
         (("register", (64, 128, 256, 512, 1024, 2048)), (LANE, (1, 2, 4, 8, 0)), (WARP, (16, 32))),
         ROWS.outs,

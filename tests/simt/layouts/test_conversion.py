@@ -76,7 +76,7 @@ def test_lanes_are_shuffled(shape: list[int], bits: int, data: Any) -> None:
     assert isinstance(plan, Renaming | ShufflePlan)
     check(plan, src, dst)
     if isinstance(plan, ShufflePlan):
-        # A lane fills a register, or a word of packed ones, in each round: no fewer would do.
+        # A lane fills a register, or a word of packed ones, in each step: no fewer would do.
         assert len(plan.steps) * len(plan.packed) == distinct(dst)
         assert len(plan.packed) <= max(1, 32 // bits)
         assert plan.coset.out_bits("coset") == 0
@@ -158,7 +158,7 @@ def test_coalesced_rows_become_operands() -> None:
 
 
 def test_accumulators_become_the_operand_of_the_next_dot() -> None:
-    """Two neighbouring accumulators are a left factor of the next product, as they are."""
+    """Two adjacent accumulators are a left operand of the next dot, as they are."""
     shape = MmaShape(16, 8, 16, 16)
     src = matrix_layout([64, 32], shape, Operand.ACCUMULATOR, (4, 1))
     dst = matrix_layout([64, 32], shape, Operand.LEFT, (4, 1))
@@ -190,7 +190,7 @@ def test_narrow_elements_share_the_words_of_a_shuffle() -> None:
 
 
 def test_sums_of_rows_spread_over_a_warp() -> None:
-    """After a reduction several lanes have the same sums; each picks from its neighbours."""
+    """After a reduction several lanes have the same sums; each picks from adjacent lanes."""
     src = slice_axis(blocked([64, 64], [1, 4], [2, 16], [1, 1]), 1)
     dst = blocked([64], [1], [32], [1])
     plan = plan_conversion(src, dst, 32)
@@ -248,7 +248,7 @@ def test_a_copy_that_every_thread_has_is_a_renaming() -> None:
 
 
 def test_each_lane_picks_its_own_of_what_it_has() -> None:
-    """No lane needs another, but which register a lane takes is its own: rounds without shuffle."""
+    """No lane needs another, but which register a lane takes is its own: steps without shuffle."""
     src = blocked([32], [32], [32], [1])
     dst = blocked([32], [1], [32], [1])
     plan = plan_conversion(src, dst, 32)

@@ -98,7 +98,7 @@ def test_a_picture_has_a_labelled_cell_for_each_element(
     entries = [*cells(draw(layout)).values()]
     assert [text for text in texts if text in {*entries}][-1] == entries[-1]
     assert Counter(entries) <= Counter(texts)
-    # Cells are beside one another, in the picture, and wide enough for their labels.
+    # Cells are next to one another, in the picture, and wide enough for their labels.
     corners = {(float(r.get("x", "")), float(r.get("y", ""))) for r in rects}
     assert len(corners) == rows * columns
     width, height = float(root.get("width", "")), float(root.get("height", ""))

@@ -32,8 +32,8 @@ def test_a_fragment_holds_every_element_once() -> None:
 def place(shape: MmaShape, operand: Operand, index: Any) -> tuple[Any, Any]:
     """The row and column of element number `i` of a lane, in terms of groups of four lanes.
 
-    A group has a row of the left factor or the accumulator, or a column of the right factor. Its
-    four lanes share the other axis, each with as many neighbours as fit 32 bits, or a pair of the
+    A group has a row of the left operand or the accumulator, or a column of the right operand. Its
+    four lanes share the other axis, each with as many adjacent elements as fit 32 bits, or a pair of the
     accumulator.
     """
     i, lane, warp = index
@@ -65,7 +65,7 @@ def test_fragments_cycle_through_groups_of_four_lanes() -> None:
     ids=str,
 )
 def test_instructions_over_a_tile_meet_all_they_multiply(shape: MmaShape, warps: Any) -> None:
-    """In each warp, the factors' rows and columns are those of its accumulators."""
+    """In each warp, the operands' rows and columns are those of its accumulators."""
     m, n, k = 128, 64, 32
     total = matrix_layout([m, n], shape, Operand.ACCUMULATOR, warps)
     left = matrix_layout([m, k], shape, Operand.LEFT, warps)

@@ -1,4 +1,4 @@
-"""Loads of matrices: what arrives is what the layout says, from rows in one piece."""
+"""Loads of matrices: what arrives is what the layout says, from contiguous rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F16 = MmaShape(16, 8, 16, 16)
 I8 = MmaShape(16, 8, 32, 8)
 TF32 = MmaShape(16, 8, 8, 32)
 
-ROWS, COLUMNS = [1, 0], [0, 1]  # which axis is in one piece in memory
+ROWS, COLUMNS = [1, 0], [0, 1]  # which axis is contiguous in memory
 
 OPERANDS = [
     (F16, Operand.LEFT, ROWS, False),
@@ -86,7 +86,7 @@ def test_small_tiles_take_fewer_matrices() -> None:
 
 def test_values_without_fragments_or_contiguous_rows() -> None:
     left = matrix_layout([64, 64], F16, Operand.LEFT, (2, 2))
-    assert ldmatrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # pieces of 8 bytes
+    assert ldmatrix_access(left, swizzled([64, 64], 4, 1, 4), 16) is None  # slices of 8 bytes
     rows = swizzled([64, 64], 8, 1, 8)
     assert ldmatrix_access(blocked([64, 64], [1, 8], [4, 8], [4, 1]), rows, 16) is None
     columns = swizzled([64, 64], 2, 1, 1, COLUMNS)

@@ -1,4 +1,4 @@
-"""Factors in shared memory are where a swizzle puts them, and moved there without bank conflicts."""
+"""Operands in shared memory are where a swizzle puts them, and moved there without bank conflicts."""
 
 from __future__ import annotations
 

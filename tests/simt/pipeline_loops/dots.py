@@ -58,7 +58,7 @@ def layouts() -> str:
 
 @dataclass(frozen=True)
 class Dot:
-    """A loop that sums products of a tile of `A` (32 x 64) and one of `B` (64 x 32) into `C`.
+    """A loop that sums dots of a tile of `A` (32 x 64) and one of `B` (64 x 32) into `C`.
 
     The inner dimension goes from `lower` to `upper` by `step`: numbers, or parameters of these
     names. Pointers are carried or computed from the count.
@@ -74,7 +74,7 @@ class Dot:
     dtype: str = "f32"
     count: str = "i32"
     repeats: int = 1
-    nested: bool = False  # inside a loop of two rounds
+    nested: bool = False  # inside a loop of two iterations
     before: str = ""  # in the loop
     after: str = ""
 
