@@ -14,7 +14,7 @@ n successive `-NEXT-DAG` match the next n lines, in any order. Use them for oper
 the operands, and that there are no other operations.
 
 A file with `// ERROR: text` lines is one that is refused: each part between `// -----` lines must fail
-with an error at its marked line whose message has that text, and a part without mark must not fail.
+with an error at that line whose message has that text, and a part without one must not fail.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def check_file(path: Path) -> None:
 
 
 def check_errors(source: str, path: Path, command: str) -> None:
-    """Each part of a source fails where it is marked, with the text of the mark."""
+    """Each part of a source fails at the line of its `ERROR`, with that text."""
     options = cli.parser().parse_args(shlex.split(command.replace("%s", str(path))))
     for chunk in opt.chunks(source):
         marks = [

@@ -1,4 +1,4 @@
-"""`docs/matmul.md` shows what its kernels become today, and these compute products."""
+"""`docs/matmul.md` shows what its kernels become today, and these multiply matrices."""
 
 from __future__ import annotations
 

@@ -59,9 +59,10 @@ ORDINARY = frozenset(
 )
 # Right uses of the others in prose: by phrase, or by word and file, with the reason.
 PHRASES = {
-    r"\brounds?(?= (an?|f32|f64|to|once|up|down|them|it|as|every|exactly|both|its|twice|less|each"
+    r"\brounds?(?= (an?|f32|f64|to|once|up|down|them|it|as|every|exactly|both|its|twice|less|each|toward"
     r"|operands)\b|[;,])": "a number is rounded",
     r"\brounds of Philox": "the cipher's word",
+    r"\bround trips|(rounds by 2|rounds by eps)\b": "numbers are rounded; an idiom",
     r"\bturns?(?= (these|them|that|each|it|four|a|adapted|into|off|infinity)\b)": "the verb",
     r"\bin turn\b": "one after the other",
     r"\bmark(s|ed)?(?= (the|all|an?|as|where|undefined)\b)": "the verb",
@@ -72,12 +73,12 @@ PHRASES = {
     r"\bBox-Muller\b": "a name",
     r"\bcp\.async\.bulk\b": "PTX",
     r"\bhalves (the|what)\b": "the verb",
-    r"\b(16-bit|both) halves\b": "half of a register",
+    r"\b(16-bit|both|its) halves\b|\bhalves of\b": "two equal parts",
 }
 PRODUCTS = """
     docs/debugging.md docs/notes/opencl.md docs/results/accuracy.md examples/dropout.py
     tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
-    tile/backends/nvptx/emit/arith.py tile/backends/nvptx/emit/mma.py
+    tile/backends/nvptx/emit/arith.py tile/codegen/llvm/dot.py
     tile/backends/opencl/emit/arith.py tile/backends/opencl/emit/registers.py
     tile/codegen/llvm/arith.py tile/ir/ops/dot.py tile/ir/semantics/arith.py
     tile/ir/semantics/dot.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
@@ -85,6 +86,11 @@ PRODUCTS = """
     tile/language/reductions.py tile/language/standard.py tile/simt/hopper/wgmma_layouts.py
     tile/simt/lower/decompose/reduce.py tile/simt/lower/legalize.py
     tile/simt/lower/strength_reduce_pointers.py
+    tests/backends/interp/test_view_bytes.py tests/backends/nvptx/test_lowered.py
+    tests/conformance/bounds.py tests/conformance/test_combining.py
+    tests/conformance/test_dot_loops.py tests/extending/test_pass.py tests/fuzz/generate.py
+    tests/ir/test_semantics.py tests/simt/edge_kernels.py tests/simt/test_split_dot_chains.py
+    tests/typing/correct.py
 """
 IN_FILES = {
     "product": {
@@ -94,8 +100,16 @@ IN_FILES = {
         ),
         "tile/backends/nvptx/driver.py": "the name of a GPU",
         "tile/simt/layouts/linear_layout.py": "the product of two layouts",
+        "tests/simt/layouts/test_linear_layout.py": "the product of two layouts",
     },
-    "factor": {"tile/transforms/unroll.py": "the factor by which a loop is unrolled"},
+    "factor": dict.fromkeys(
+        (
+            "tile/transforms/unroll.py",
+            "tests/transforms/test_unroll.py",
+            "tests/transforms/unroll/fully.tile",
+        ),
+        "the factor by which a loop is unrolled",
+    ),
 }
 GENERATED = {
     f"docs/{name}.md" for name in ("ir", "language", "passes", "matmul", "opencl", "triton_c")
@@ -153,8 +167,11 @@ def test_docstrings_begin_with_a_verb_or_a_noun_phrase() -> None:
 
 
 def prose(path: Path) -> Iterator[str]:
-    """Yield the docstrings and comments of a Python file, or a page without its code."""
+    """Yield the docstrings and comments of a Python or IR file, or a page without its code."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".tile":
+        yield from re.findall(r"^//(?! *(?:RUN|CHECK)\S*:)(.*)", source, flags=re.MULTILINE)
+        return
     if path.suffix != ".py":
         yield re.sub(r"^(```|~~~).*?^\1", "", source, flags=re.MULTILINE | re.DOTALL)
         return
@@ -178,14 +195,16 @@ def private_prose(text: str) -> set[str]:
 def test_prose_has_the_fields_words() -> None:
     root = PACKAGE.parent
     pages = [root / "README.md", root / "CONTRIBUTING.md"]
-    for folder in ("tile", "docs", "examples", "benchmarks"):
+    for folder in ("tile", "docs", "examples", "benchmarks", "tests"):
         pages += [
-            path for path in (root / folder).rglob("*.*") if path.suffix in (".py", ".md", ".txt")
+            path
+            for path in (root / folder).rglob("*.*")
+            if path.suffix in (".py", ".md", ".txt", ".tile")
         ]
     used = {
         (word.removesuffix("s"), path.relative_to(root).as_posix())
         for path in pages
-        if path.relative_to(root).as_posix() not in GENERATED
+        if path.relative_to(root).as_posix() not in GENERATED and path != Path(__file__)
         for text in prose(path)
         for word in private_prose(text)
     }

@@ -18,7 +18,7 @@ THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=list(
 
 
 class Storage(MutableMapping[Value, Any]):
-    """A mapping from values to arrays, stored in as few slots as live ranges allow."""
+    """A mapping from values to arrays, stored in as few of them as live ranges allow."""
 
     def __init__(self, result: Liveness) -> None:
         self.slots: dict[Value, int] = {}

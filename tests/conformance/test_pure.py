@@ -98,7 +98,7 @@ def extremum(defn: OpDef) -> Iterator[Case]:
 
 
 def cast(defn: OpDef) -> Iterator[Case]:
-    """All pairs of types in tiles, which have room for what is special, and some of single numbers."""
+    """All pairs of types in tiles, which hold all special values, and some of single numbers."""
     for index, (source, to) in enumerate(itertools.product(defn.accepts, defn.accepts)):
         shape = SHAPES[1 + index % (len(SHAPES) - 1)]
         if index % len(SHAPES) == 0:

@@ -93,7 +93,7 @@ def test_numbers_enable_disable_ignore_and_condition(tmp_path: Path) -> None:
         "condition 1", "c", "p steps", "disable 1", "enable 1", "cl 1", "c", "q",
     )  # fmt: skip
     assert said.answer("ignore 1 3") == "Will ignore next 3 crossings of breakpoint 1."
-    # In the first turn those with even and with odd numbers are at line 15 together.
+    # In the first iteration those with even and with odd numbers are at line 15 together.
     assert said.answer("p steps", 0) == "3"
     assert said.answer("condition 1 n == 1") == "New condition set for breakpoint 1."
     assert said.answer("condition 1") == "Breakpoint 1 is now unconditional."

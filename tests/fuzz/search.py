@@ -56,7 +56,7 @@ def judge(task: Task) -> Finding:
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """All there is to do; targets and sizes take turns, so that an early end leaves none out."""
+    """All there is to do; targets and sizes alternate, so that an early end leaves none out."""
     end = arguments.first + arguments.kernels
     for first in range(arguments.first, end, BATCH):
         for target in arguments.targets:
@@ -67,7 +67,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
     """Of a task that raised something or whose process ended: what is known, and what to run again.
 
-    The kernel to blame is found by halves, so that what it did to its process or device is not held
+    The kernel to blame is found by bisection, so that what it did to its process or device is not held
     against others.
     """
     count = len(task.numbers)

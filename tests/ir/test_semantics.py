@@ -369,7 +369,7 @@ def test_float_arithmetic_rounds_once(ty: Scalar) -> None:
 
 @by_name((types.F16, types.BF16))
 def test_narrow_arithmetic_rounds_once_everywhere(ty: Scalar) -> None:
-    """Against f64, which is wide enough for these; arrays long enough for the bulk conversions."""
+    """Against f64, which is wide enough for these; arrays long enough for the conversions of whole arrays."""
     x = every(ty)
     rng = np.random.default_rng(1)
     for y in (np.flip(x), rng.permutation(x), from_bits(bits_of(x) ^ 1, ty)):

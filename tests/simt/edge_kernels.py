@@ -450,7 +450,7 @@ def small_atomics(counter_ptr, y_ptr):
 
 @tile.jit
 def locked(lock_ptr, total_ptr, x_ptr, N: tl.constexpr):
-    """Programs take turns at what is no atomic operation."""
+    """Programs alternate in what is no atomic operation."""
     i = tl.arange(0, N)
     x = tl.load(x_ptr + tl.program_id(0) * N + i)
     while tl.atomic_cas(lock_ptr, 0, 1) == 1:

@@ -176,7 +176,7 @@ def large_dot(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
 
 
 def test_more_stages_than_fit() -> None:
-    """A loop has as many stages as there is room for."""
+    """A loop has as many stages as fit."""
     half = {"dtype": np.float16}
     of = kernel(
         large_dot,

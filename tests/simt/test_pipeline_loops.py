@@ -437,7 +437,7 @@ def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     [
         (64, 64, 1 << 16, False),  # three programs have the registers, or two whose dots go on
         (64, 64, 1 << 17, True),
-        (64, 128, 1 << 16, True),  # shared memory has room for two alone
+        (64, 128, 1 << 16, True),  # shared memory suffices for two only
         (128, 64, 1 << 16, False),  # a thread has not so many registers
     ],
 )

@@ -19,7 +19,7 @@ from tile.simt.layouts.mma_fragments import MmaShape
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import MMA, SimtTarget
 
-# Without copies a tile is loaded into registers, a round ahead.
+# Without copies a tile is loaded into registers, an iteration ahead.
 PLENTY = replace(MMA, name="plenty", cp_async_bytes=())
 FEW = replace(PLENTY, name="few", registers=104)
 # One of the instructions takes as much of k as the other gives columns; here it takes half.

@@ -32,7 +32,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.inf, -np.inf, np.nan, 6e-8, -6e-8,
 
 
 def edges(ty: Scalar) -> list[Any]:
-    """Constants at which an operation of the type may turn special."""
+    """Constants at which an operation of the type may become special."""
     if ty.is_bool():
         return [False, True]
     if ty.is_floating():

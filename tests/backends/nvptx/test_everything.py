@@ -149,7 +149,7 @@ def test_all_examples_are_here() -> None:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", SIZES)
 def test_examples(name: str, arch: str) -> None:
-    """Each function as it was compiled last, for f16, in tiles that the chip has room for."""
+    """Each function as it was compiled last, for f16, in tiles that fit the chip's memory."""
     waiting = {function for function, _, _ in built_by(name)}
     assert waiting
     for function, leaves, options in reversed(built_by(name)):

@@ -64,7 +64,7 @@ def on(device: cl.Device, text: str, x: np.ndarray, to: type[np.generic]) -> np.
 
 
 def keeps_subnormals(device: cl.Device) -> bool:
-    """Whether it has the numbers of f32 that the bits of subnormal halves become."""
+    """Whether it has the numbers of f32 that the bits of subnormal f16 become."""
     return bool(device.single_fp_config & cl.device_fp_config.DENORM)
 
 

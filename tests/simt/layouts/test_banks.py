@@ -18,7 +18,7 @@ from tile.simt.layouts.swizzle import swizzled
 
 
 def ask(starts: list[int], element_bits: int, vector: int, banks: Banks) -> int:
-    """As many turns as the bank with the most different words has, for each group of lanes."""
+    """As many accesses as the bank with the most different words has, for each group of lanes."""
     busiest = 0
     bits = element_bits * vector
     together = banks.count * banks.word_bits // max(bits, banks.word_bits)
