@@ -373,6 +373,12 @@ class Operation:
             op = op.next
         return False
 
+    def move_before(self, other: Operation) -> Operation:
+        """Insert the operation before another, from where it is, or as a new one; return it."""
+        assert other.block is not None, f"{other.name} is in no block"
+        self.unlink()
+        return other.block.insert(self, other)
+
     def unlink(self) -> None:
         """Remove the operation from its block.
 
@@ -435,6 +441,12 @@ class Block:
     def terminator(self) -> Operation | None:
         """The last operation if it ends the block."""
         return self.last if self.last is not None and self.last.defn.terminator else None
+
+    @property
+    def yielded(self) -> list[Value]:
+        """The operands of the operation that ends the block."""
+        assert self.last is not None, "the block is empty"
+        return self.last.inputs
 
     @property
     def function(self) -> Function:

@@ -7,8 +7,9 @@
         return True
 
 A pattern is keyed by its root operation, or by a property of that. It returns True if it changed
-the IR, and makes all changes through the `Rewriter`, which maintains the worklist. Patterns are
-tried on each operation in the order of their declaration, until none applies.
+the IR, and makes all changes through the `Rewriter`, which maintains the worklist. A
+`simplification` is a pattern that returns what replaces the operation. Patterns are tried on each
+operation in the order of their declaration, until none applies.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.effects import is_dead
 
 Pattern = Callable[[Operation, "Rewriter"], bool]
+# Returns what replaces the results of an operation; None where it does not apply.
+Simplification = Callable[[Operation, "Rewriter"], Value | Sequence[Value] | None]
 
 # The most rewrites per operation of the function; beyond that, patterns presumably undo each other.
 MAX_REWRITES = 64
@@ -50,6 +53,24 @@ class PatternSet:
             self._declared.append((matches, pattern))
             self._of.clear()
             return pattern
+
+        return declare
+
+    def simplification(
+        self, *defns: OpDef, where: Callable[[OpDef], bool] | None = None
+    ) -> Callable[[Simplification], Simplification]:
+        """Declare a pattern by what replaces an operation; no values erase one without results."""
+
+        def declare(simplified: Simplification) -> Simplification:
+            def pattern(op: Operation, rewriter: Rewriter) -> bool:
+                values = simplified(op, rewriter)
+                if values is None:
+                    return False
+                rewriter.replace(op, [values] if isinstance(values, Value) else values)
+                return True
+
+            self.pattern(*defns, where=where)(pattern)
+            return simplified
 
         return declare
 

@@ -12,9 +12,6 @@ from tile.ir.rewriter import rewrite
 from tile.transforms.canonicalize import arith, control, memory, shape
 from tile.transforms.canonicalize.patterns import CANONICAL
 
-# The files that declare the patterns; importing them fills the table.
-FAMILIES = (arith, control, memory, shape)
-
 
 @module_pass("canonicalize")
 def canonicalize(module: Module) -> None:

@@ -17,7 +17,7 @@ from tile.ir.ops import dot as dot_ops
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import I1, Pointer, Scalar
-from tile.transforms.canonicalize.patterns import CANONICAL, constant
+from tile.transforms.canonicalize.patterns import CANONICAL, constant, producer
 
 Number = bool | int | float
 OfType = Callable[[Scalar], Number]
@@ -110,129 +110,97 @@ def constant_to_the_right(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(*NEUTRAL, arith.div_rn)
-def neutral_operand(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(*NEUTRAL, arith.div_rn)
+def neutral_operand(op: Operation, _: Rewriter) -> Value | None:
     x, y = op.inputs
     ty = scalar(x)
-    if ty.is_floating():
-        neutral: Number | None = NEUTRAL_FLOAT.get(op.defn)
-    else:
-        neutral = NEUTRAL[op.defn](ty)
-    if neutral is None or not is_number(y, neutral):
-        return False
-    rewriter.replace(op, [x])
-    return True
+    neutral = NEUTRAL_FLOAT.get(op.defn) if ty.is_floating() else NEUTRAL[op.defn](ty)
+    return x if neutral is not None and is_number(y, neutral) else None
 
 
-@CANONICAL.pattern(*ABSORBING)
-def absorbing_operand(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(*ABSORBING)
+def absorbing_operand(op: Operation, rewriter: Rewriter) -> Value | None:
     x, y = op.inputs
     ty = scalar(x)
-    if ty.is_floating():
-        return False
     absorbing, result = ABSORBING[op.defn]
-    if not is_number(y, absorbing(ty)):
-        return False
-    rewriter.replace(op, [constant(op, rewriter, result(ty), x.type)])
-    return True
+    if ty.is_floating() or not is_number(y, absorbing(ty)):
+        return None
+    return constant(op, rewriter, result(ty), x.type)
 
 
-@CANONICAL.pattern(*IDEMPOTENT)
-def equal_operands(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(*IDEMPOTENT)
+def equal_operands(op: Operation, _: Rewriter) -> Value | None:
     x, y = op.inputs
-    if x is not y:
-        return False
-    rewriter.replace(op, [x])
-    return True
+    return x if x is y else None
 
 
-@CANONICAL.pattern(*CANCELLING)
-def cancelling_operands(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(*CANCELLING)
+def cancelling_operands(op: Operation, rewriter: Rewriter) -> Value | None:
     x, y = op.inputs
     if x is not y or scalar(x).is_floating():
-        return False
-    rewriter.replace(op, [constant(op, rewriter, _zero(scalar(x)), x.type)])
-    return True
+        return None
+    return constant(op, rewriter, _zero(scalar(x)), x.type)
 
 
-@CANONICAL.pattern(*INVOLUTIONS)
-def double_involution(op: Operation, rewriter: Rewriter) -> bool:
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not op.defn:
-        return False
-    rewriter.replace(op, [inner.inputs[0]])
-    return True
+@CANONICAL.simplification(*INVOLUTIONS)
+def double_involution(op: Operation, _: Rewriter) -> Value | None:
+    inner = producer(op.inputs[0], op.defn)
+    return None if inner is None else inner.inputs[0]
 
 
-@CANONICAL.pattern(arith.sub)
-def subtract_constant(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.sub)
+def subtract_constant(op: Operation, rewriter: Rewriter) -> Value | None:
     """`x - c` is `x + -c`, which combines with other additions."""
     x, y = op.inputs
     ty, number = scalar(x), constant_of(y)
     if not ty.is_int_signed() or number is None or number == ty.min_value:
-        return False
-    minus = constant(op, rewriter, -number, y.type)
-    rewriter.replace(op, [rewriter.build(op, arith.add, x, minus)])
-    return True
+        return None
+    return rewriter.build(op, arith.add, x, constant(op, rewriter, -number, y.type))
 
 
-@CANONICAL.pattern(*ASSOCIATIVE)
-def reassociate_constants(op: Operation, rewriter: Rewriter) -> bool:
-    inner, right = op.inputs[0].op, op.inputs[1]
-    if inner is None or inner.defn is not op.defn or scalar(right).is_floating():
-        return False
+@CANONICAL.simplification(*ASSOCIATIVE)
+def reassociate_constants(op: Operation, rewriter: Rewriter) -> Value | None:
+    inner, right = producer(op.inputs[0], op.defn), op.inputs[1]
+    ty, second = scalar(right), constant_of(right)
+    if inner is None or second is None or ty.is_floating():
+        return None
     left, middle = inner.inputs
-    first, second = constant_of(middle), constant_of(right)
-    if first is None or second is None:
-        return False
-    ty = scalar(right)
-    exact = EXACT.get(op.defn)
-    if exact is None or ty.is_bool():
-        fits = True
-    else:
-        fits = ty.min_value <= exact(int(first), int(second)) <= ty.max_value
-    if not fits:
-        return False
-    joined = rewriter.build(op, op.defn, middle, right)
-    rewriter.replace(op, [rewriter.build(op, op.defn, left, joined)])
-    return True
+    first, exact = constant_of(middle), EXACT.get(op.defn)
+    if first is None:
+        return None
+    total = 0 if exact is None or ty.is_bool() else exact(int(first), int(second))
+    if not ty.min_value <= total <= ty.max_value:
+        return None
+    return rewriter.build(op, op.defn, left, rewriter.build(op, op.defn, middle, right))
 
 
-@CANONICAL.pattern(arith.hint)
-def empty_hint(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.hint)
+def empty_hint(op: Operation, _: Rewriter) -> Value | None:
     claims = (op["divisible"], op["contiguous"], op["constant"])
-    if any(number != 1 for claim in claims for number in claim):
-        return False
-    rewriter.replace(op, op.inputs)
-    return True
+    return op.inputs[0] if all(number == 1 for claim in claims for number in claim) else None
 
 
-@CANONICAL.pattern(arith.cast)
-def cast_to_itself(op: Operation, rewriter: Rewriter) -> bool:
-    x = op.inputs[0]
-    if x.type != op.result.type:
-        return False
-    rewriter.replace(op, [x])
-    return True
+@CANONICAL.simplification(arith.cast)
+def cast_to_itself(op: Operation, _: Rewriter) -> Value | None:
+    return op.inputs[0] if op.inputs[0].type == op.result.type else None
 
 
-@CANONICAL.pattern(arith.cast)
-def cast_of_cast(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.cast)
+def cast_of_cast(op: Operation, rewriter: Rewriter) -> Value | None:
     """Two casts are one if the type in between represents every value of the source type."""
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not arith.cast:
-        return False
+    inner = producer(op.inputs[0], arith.cast)
+    if inner is None:
+        return None
     x = inner.inputs[0]
     first, through, last = scalar(x), scalar(inner.result), scalar(op.result)
     if not _represents(through, first) or not _same_conversion(first, through, last):
-        return False
+        return None
     rounding: Rounding = op["rounding"]
     if _represents(last, first):
         rounding = Rounding.RTNE  # the cast is exact
     elif rounding is not Rounding.RTNE and not (first.is_floating() and first.bits > last.bits):
-        return False  # only a cast of a wider float may have another rounding mode
-    rewriter.replace(op, [rewriter.build(op, arith.cast, x, to=last, rounding=rounding)])
-    return True
+        return None  # only a cast of a wider float may have another rounding mode
+    return rewriter.build(op, arith.cast, x, to=last, rounding=rounding)
 
 
 # Bits of a float's significand, including the implicit one.
@@ -276,128 +244,108 @@ def _ordered(value: Value) -> bool:
     return isinstance(element, Pointer) or not element.is_floating()
 
 
-@CANONICAL.pattern(arith.cmp)
-def constant_on_the_left(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.cmp)
+def constant_on_the_left(op: Operation, rewriter: Rewriter) -> Value | None:
     x, y = op.inputs
     if constant_of(x) is None or constant_of(y) is not None:
-        return False
-    value = rewriter.build(op, arith.cmp, y, x, predicate=op["predicate"].swapped)
-    rewriter.replace(op, [value])
-    return True
+        return None
+    return rewriter.build(op, arith.cmp, y, x, predicate=op["predicate"].swapped)
 
 
-@CANONICAL.pattern(arith.cmp)
-def compared_with_itself(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.cmp)
+def compared_with_itself(op: Operation, rewriter: Rewriter) -> Value | None:
     """`x < x` is false even for a NaN; `x == x` is true only without NaNs."""
     x, y = op.inputs
     if x is not y or not (op["predicate"] in STRICT or _ordered(x)):
-        return False
-    holds = op["predicate"] in REFLEXIVE
-    rewriter.replace(op, [constant(op, rewriter, holds, op.result.type)])
-    return True
+        return None
+    return constant(op, rewriter, op["predicate"] in REFLEXIVE, op.result.type)
 
 
-@CANONICAL.pattern(arith.cmp)
-def boolean_compared_with_constant(op: Operation, rewriter: Rewriter) -> bool:
+def _equals(op: Operation, rewriter: Rewriter, truth: Value, same: bool) -> Value:
+    """Return a boolean that stands for a comparison, or its negation unless they are the `same`."""
+    return truth if same else rewriter.build(op, arith.not_, truth)
+
+
+@CANONICAL.simplification(arith.cmp)
+def boolean_compared_with_constant(op: Operation, rewriter: Rewriter) -> Value | None:
     """A boolean compared with a constant is itself or its negation."""
     x, y = op.inputs
     truth = constant_of(y)
     if x.type.element != I1 or truth is None or op["predicate"] not in EQUALITY:
-        return False
-    same = truth == (op["predicate"] is Predicate.EQ)
-    rewriter.replace(op, [x if same else rewriter.build(op, arith.not_, x)])
-    return True
+        return None
+    return _equals(op, rewriter, x, truth == (op["predicate"] is Predicate.EQ))
 
 
-@CANONICAL.pattern(arith.cmp)
-def cast_boolean_compared_with_zero(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.cmp)
+def cast_boolean_compared_with_zero(op: Operation, rewriter: Rewriter) -> Value | None:
     """A boolean cast to a number and compared with zero is itself or its negation."""
     x, y = op.inputs
-    source = x.op
-    if source is None or source.defn is not arith.cast or op["predicate"] not in EQUALITY:
-        return False
+    source = producer(x, arith.cast)
+    if source is None or constant_of(y) != 0 or op["predicate"] not in EQUALITY:
+        return None
     truth = source.inputs[0]
-    if truth.type.element != I1 or constant_of(y) != 0:
-        return False
-    same = op["predicate"] is Predicate.NE
-    rewriter.replace(op, [truth if same else rewriter.build(op, arith.not_, truth)])
-    return True
+    is_boolean = truth.type.element == I1
+    return _equals(op, rewriter, truth, op["predicate"] is Predicate.NE) if is_boolean else None
 
 
-@CANONICAL.pattern(arith.not_)
-def not_of_a_comparison(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.not_)
+def not_of_a_comparison(op: Operation, rewriter: Rewriter) -> Value | None:
     """Use the negated predicate; for floats this is exact for equality only."""
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not arith.cmp:
-        return False
-    x, y = inner.inputs
-    if not (_ordered(x) or inner["predicate"] in EQUALITY):
-        return False
-    value = rewriter.build(op, arith.cmp, x, y, predicate=inner["predicate"].negated)
-    rewriter.replace(op, [value])
-    return True
+    inner = producer(op.inputs[0], arith.cmp)
+    if inner is None or not (_ordered(inner.inputs[0]) or inner["predicate"] in EQUALITY):
+        return None
+    return rewriter.build(op, arith.cmp, *inner.inputs, predicate=inner["predicate"].negated)
 
 
-@CANONICAL.pattern(arith.select)
-def select_by_constant(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.select)
+def select_by_constant(op: Operation, _: Rewriter) -> Value | None:
     """A select by a constant, or between equal values, is one of them."""
     condition, x, y = op.inputs
     truth = constant_of(condition)
     if truth is None and x is not y:
-        return False
-    rewriter.replace(op, [y if truth is False else x])
-    return True
+        return None
+    return y if truth is False else x
 
 
-@CANONICAL.pattern(arith.select)
-def select_of_booleans(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.select)
+def select_of_booleans(op: Operation, rewriter: Rewriter) -> Value | None:
     """A select between true and false is the condition or its negation."""
     condition, x, y = op.inputs
-    if is_number(x, True) and is_number(y, False):
-        rewriter.replace(op, [condition])
-        return True
-    if is_number(x, False) and is_number(y, True):
-        rewriter.replace(op, [rewriter.build(op, arith.not_, condition)])
-        return True
-    return False
+    for truth in (True, False):
+        if is_number(x, truth) and is_number(y, not truth):
+            return _equals(op, rewriter, condition, truth)
+    return None
 
 
-@CANONICAL.pattern(arith.select)
-def select_by_negation(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.select)
+def select_by_negation(op: Operation, rewriter: Rewriter) -> Value | None:
     condition, x, y = op.inputs
-    inner = condition.op
-    if inner is None or inner.defn is not arith.not_:
-        return False
-    rewriter.replace(op, [rewriter.build(op, arith.select, inner.inputs[0], y, x)])
-    return True
+    inner = producer(condition, arith.not_)
+    return None if inner is None else rewriter.build(op, arith.select, inner.inputs[0], y, x)
 
 
 @CANONICAL.pattern(arith.select)
 def select_of_select(op: Operation, rewriter: Rewriter) -> bool:
     """A select nested in one with the same condition always takes the same side."""
-    condition = op.inputs[0]
     for position in (1, 2):
-        inner = op.inputs[position].op
-        if inner is not None and inner.defn is arith.select and inner.inputs[0] is condition:
+        inner = producer(op.inputs[position], arith.select)
+        if inner is not None and inner.inputs[0] is op.inputs[0]:
             rewriter.set_operand(op, position, inner.inputs[position])
             return True
     return False
 
 
-@CANONICAL.pattern(arith.add)
-def add_to_dot(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(arith.add)
+def add_to_dot(op: Operation, rewriter: Rewriter) -> Value | None:
     """`dot(a, b, 0) + x` is `dot(a, b, x)`: the order of the sum is unspecified.
 
     The dot must have no other use and be in the same block, so that it does not run more often.
     """
-    for position, value in enumerate(op.inputs):
-        dot = value.op
-        if dot is None or dot.defn is not dot_ops.dot or dot.block is not op.block:
+    for value, addend in (op.inputs, op.inputs[::-1]):
+        dot = producer(value, dot_ops.dot)
+        if dot is None or dot.block is not op.block or len(value.uses) > 1:
             continue
         a, b, acc = dot.inputs
-        if len(value.uses) == 1 and constant_of(acc) == 0:
-            addend = op.inputs[1 - position]
-            fused = rewriter.build(op, dot_ops.dot, a, b, addend, **dot.attributes)
-            rewriter.replace(op, [fused])
-            return True
-    return False
+        if constant_of(acc) == 0:
+            return rewriter.build(op, dot_ops.dot, a, b, addend, **dot.attributes)
+    return None

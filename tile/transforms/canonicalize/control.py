@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tile.ir.core import Block, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, control, shape
 from tile.ir.rewriter import Rewriter
@@ -14,16 +14,11 @@ from tile.transforms.canonicalize.patterns import CANONICAL, constant
 from tile.transforms.region_utils import first_carried, splice, without_results
 
 
-def _yielded(region: Block) -> list[Value]:
-    assert region.last is not None
-    return region.last.inputs
-
-
 def _drop(op: Operation, rewriter: Rewriter, replacements: Mapping[int, Value]) -> bool:
     """Remove results, and add all affected operations to the worklist."""
     if not replacements:
         return False
-    values = [value for region in op.regions for value in (*region.args, *_yielded(region))]
+    values = [value for region in op.regions for value in (*region.args, *region.yielded)]
     affected = [user for value in (*values, *op.results) for user in value.users]
     affected.extend(value.op for value in (*values, *op.inputs) if value.op is not None)
     rewriter.push(without_results(op, replacements))
@@ -32,13 +27,10 @@ def _drop(op: Operation, rewriter: Rewriter, replacements: Mapping[int, Value]) 
     return True
 
 
-@CANONICAL.pattern(control.if_)
-def if_with_constant_condition(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(control.if_)
+def if_with_constant_condition(op: Operation, _: Rewriter) -> Sequence[Value] | None:
     truth = constant_of(op.inputs[0])
-    if truth is None:
-        return False
-    rewriter.replace(op, splice(op.regions[0 if truth else 1], op, ()))
-    return True
+    return None if truth is None else splice(op.regions[0 if truth else 1], op, ())
 
 
 @CANONICAL.pattern(control.if_)
@@ -63,7 +55,7 @@ def condition_inside_its_branch(op: Operation, rewriter: Rewriter) -> bool:
 def equal_results(op: Operation, rewriter: Rewriter) -> bool:
     """Remove results that are the same value or constant in both branches, or unused."""
     replacements: dict[int, Value] = {}
-    pairs = zip(*map(_yielded, op.regions), strict=True)
+    pairs = zip(*(region.yielded for region in op.regions), strict=True)
     for index, (then, orelse) in enumerate(pairs):
         number = constant_of(then)
         if then is orelse:
@@ -75,61 +67,49 @@ def equal_results(op: Operation, rewriter: Rewriter) -> bool:
     return _drop(op, rewriter, replacements)
 
 
-@CANONICAL.pattern(control.if_)
-def if_to_select(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(control.if_)
+def if_to_select(op: Operation, rewriter: Rewriter) -> Sequence[Value] | None:
     """An `if` whose branches have only constants and a `yield` is a select."""
     constants = [inner for region in op.regions for inner in region if not inner.defn.terminator]
     if not op.results or any(inner.defn is not arith.const for inner in constants):
-        return False
+        return None
     if any(isinstance(value.type, Descriptor) for value in op.results):
-        return False  # select is not defined on descriptors
+        return None  # select is not defined on descriptors
     for inner in constants:
-        inner.unlink()
-        assert op.block is not None
-        op.block.insert(inner, op)
+        inner.move_before(op)
     values = []
-    for then, orelse in zip(*map(_yielded, op.regions), strict=True):
+    for then, orelse in zip(*(region.yielded for region in op.regions), strict=True):
         condition = op.inputs[0]
         if isinstance(then.type, Tile):
             condition = rewriter.build(op, shape.splat, condition, shape=then.type.shape)
         values.append(rewriter.build(op, arith.select, condition, then, orelse))
-    rewriter.replace(op, values)
-    return True
+    return values
 
 
-@CANONICAL.pattern(control.for_)
-def for_with_at_most_one_iteration(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(control.for_)
+def for_with_at_most_one_iteration(op: Operation, _: Rewriter) -> Sequence[Value] | None:
     """Replace a loop with zero iterations by its initial values, one with one by its body."""
     lower, upper, step = (constant_of(value) for value in op.inputs[:3])
+    inits = op.inputs[3:]
+    if op.inputs[0] is op.inputs[1]:
+        return inits
     if lower is None or upper is None or not step:
-        return False
+        return None
     trip_count = len(range(int(lower), int(upper), int(step)))
     if trip_count > 1:
-        return False
-    inits = op.inputs[3:]
-    values = splice(op.regions[0], op, [op.inputs[0], *inits]) if trip_count else inits
-    rewriter.replace(op, values)
-    return True
+        return None
+    return splice(op.regions[0], op, [op.inputs[0], *inits]) if trip_count else inits
 
 
-@CANONICAL.pattern(control.for_)
-def for_with_equal_bounds(op: Operation, rewriter: Rewriter) -> bool:
-    if op.inputs[0] is not op.inputs[1]:
-        return False
-    rewriter.replace(op, op.inputs[3:])
-    return True
-
-
-@CANONICAL.pattern(control.while_)
-def while_with_false_condition(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(control.while_)
+def while_with_false_condition(op: Operation, _: Rewriter) -> Sequence[Value] | None:
     """Replace a loop whose condition is false by its test region, which runs once."""
     test = op.regions[0]
-    if constant_of(_yielded(test)[0]) is not False:
-        return False
+    if constant_of(test.yielded[0]) is not False:
+        return None
     inits = op.inputs
     splice(test, op, inits)
-    rewriter.replace(op, inits)
-    return True
+    return inits
 
 
 @CANONICAL.pattern(control.for_, control.while_)
@@ -138,7 +118,7 @@ def redundant_carried_values(op: Operation, rewriter: Rewriter) -> bool:
     replacements: dict[int, Value] = {}
     first, body = first_carried(op), op.regions[-1]
     inits = op.inputs[len(op.defn.operands) :]
-    for index, (init, following) in enumerate(zip(inits, _yielded(body), strict=True)):
+    for index, (init, following) in enumerate(zip(inits, body.yielded, strict=True)):
         arguments = [region.args[first + index] for region in op.regions]
         used = any(value.uses for value in (*arguments, op.results[index]))
         if following is init or following is arguments[-1] or not used:

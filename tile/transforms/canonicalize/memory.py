@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, debug, memory, shape
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import I64, Scalar, Type, with_element
-from tile.transforms.canonicalize.patterns import CANONICAL, constant
+from tile.transforms.canonicalize.patterns import CANONICAL, constant, producer
 
 
-@CANONICAL.pattern(memory.addptr)
-def zero_offset(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(memory.addptr)
+def zero_offset(op: Operation, _: Rewriter) -> Value | None:
     pointer, offset = op.inputs
-    if constant_of(offset) != 0:
-        return False
-    rewriter.replace(op, [pointer])
-    return True
+    return pointer if constant_of(offset) == 0 else None
 
 
-@CANONICAL.pattern(memory.addptr)
-def addptr_of_addptr(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(memory.addptr)
+def addptr_of_addptr(op: Operation, rewriter: Rewriter) -> Value | None:
     """Combine constant offsets."""
     pointer, offset = op.inputs
-    inner = pointer.op
-    if inner is None or inner.defn is not memory.addptr:
-        return False
-    first, second = constant_of(inner.inputs[1]), constant_of(offset)
-    if first is None or second is None:
-        return False
+    inner, second = producer(pointer, memory.addptr), constant_of(offset)
+    first = None if inner is None else constant_of(inner.inputs[1])
+    if inner is None or first is None or second is None:
+        return None
     total = int(first) + int(second)
     ty = _fitting(offset.type, total)
     if ty is None:
-        return False
+        return None
     joined = constant(op, rewriter, total, ty)
-    value = rewriter.build(op, memory.addptr, inner.inputs[0], joined, stride=op["stride"])
-    rewriter.replace(op, [value])
-    return True
+    return rewriter.build(op, memory.addptr, inner.inputs[0], joined, stride=op["stride"])
 
 
 def _fitting(ty: Type, number: int) -> Type | None:
@@ -60,57 +55,48 @@ def true_mask(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@CANONICAL.pattern(memory.store, debug.device_assert)
-def false_mask(op: Operation, rewriter: Rewriter) -> bool:
-    mask = op["mask"]
-    if mask is None or constant_of(mask) is not False:
-        return False
-    rewriter.erase(op)
-    return True
+def _is_masked_off(op: Operation) -> bool:
+    return op["mask"] is not None and constant_of(op["mask"]) is False
 
 
-@CANONICAL.pattern(memory.load)
-def load_with_false_mask(op: Operation, rewriter: Rewriter) -> bool:
-    mask, other = op["mask"], op["other"]
-    if mask is None or constant_of(mask) is not False:
-        return False
-    value = other or rewriter.build(op, arith.poison, result=op.result.type)
-    rewriter.replace(op, [value])
-    return True
+@CANONICAL.simplification(memory.store, debug.device_assert)
+def false_mask(op: Operation, _: Rewriter) -> Sequence[Value] | None:
+    return () if _is_masked_off(op) else None
 
 
-@CANONICAL.pattern(debug.device_assert, debug.assume)
-def true_condition(op: Operation, rewriter: Rewriter) -> bool:
-    if constant_of(op.inputs[0]) is not True:
-        return False
-    rewriter.erase(op)
-    return True
+@CANONICAL.simplification(memory.load)
+def load_with_false_mask(op: Operation, rewriter: Rewriter) -> Value | None:
+    if not _is_masked_off(op):
+        return None
+    other: Value | None = op["other"]
+    return other or rewriter.build(op, arith.poison, result=op.result.type)
 
 
-@CANONICAL.pattern(arith.select)
-def select_of_load(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(debug.device_assert, debug.assume)
+def true_condition(op: Operation, _: Rewriter) -> Sequence[Value] | None:
+    return () if constant_of(op.inputs[0]) is True else None
+
+
+@CANONICAL.simplification(arith.select)
+def select_of_load(op: Operation, rewriter: Rewriter) -> Value | None:
     """`select(m, load(p, m), x)` is `load(p, m, x)`, if `x` is available at the load."""
     condition, loaded, other = op.inputs
-    load = loaded.op
-    if load is None or load.defn is not memory.load or load["mask"] is not condition:
-        return False
-    available = _available(other, load, rewriter) if len(loaded.uses) == 1 else None
+    load = producer(loaded, memory.load)
+    if load is None or load["mask"] is not condition or len(loaded.uses) > 1:
+        return None
+    available = _available(other, load, rewriter)
     if available is None:
-        return False
-    default = load.defn.positions["other"]
-    rewriter.set_operand(load, default, available)
-    rewriter.replace(op, [loaded])
-    return True
+        return None
+    rewriter.set_operand(load, load.defn.positions["other"], available)
+    return loaded
 
 
 def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
     """Return the value if it is available at `op`, or a copy of a splat there, else None."""
     if _defined_before(value, op):
         return value
-    source = value.op
-    if source is None or source.defn not in (arith.const, shape.splat):
-        return None
-    if not all(_defined_before(operand, op) for operand in source.inputs):
+    source = producer(value, arith.const, shape.splat)
+    if source is None or not all(_defined_before(operand, op) for operand in source.inputs):
         return None
     return rewriter.build(op, source.defn, *source.inputs, **source.attributes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.rewriter import PatternSet, Rewriter
 from tile.ir.types import Type
@@ -16,11 +16,13 @@ def constant(op: Operation, rewriter: Rewriter, number: bool | int | float, ty: 
     return rewriter.build(op, arith.const, value=number, result=ty)
 
 
-@CANONICAL.pattern()
-def constants(op: Operation, rewriter: Rewriter) -> bool:
+def producer(value: Value, *defns: OpDef) -> Operation | None:
+    """Return the operation that computes a value, if it is one of these."""
+    return value.op if value.op is not None and value.op.defn in defns else None
+
+
+@CANONICAL.simplification()
+def constants(op: Operation, rewriter: Rewriter) -> Value | None:
     """Fold operations on constants."""
     number = fold(op)
-    if number is None:
-        return False
-    rewriter.replace(op, [constant(op, rewriter, number, op.result.type)])
-    return True
+    return None if number is None else constant(op, rewriter, number, op.result.type)

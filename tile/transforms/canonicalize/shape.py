@@ -2,123 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, memory, shape
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import Tile
-from tile.transforms.canonicalize.patterns import CANONICAL, constant
+from tile.transforms.canonicalize.patterns import CANONICAL, constant, producer
 
 SHAPE_OPS = (shape.broadcast, shape.expand_dims, shape.flip, shape.reshape, shape.trans)
 
 
-@CANONICAL.pattern(shape.broadcast, shape.reshape)
-def shape_op_to_same_shape(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(shape.broadcast, shape.reshape)
+def shape_op_to_same_shape(op: Operation, _: Rewriter) -> Value | None:
     x = op.inputs[0]
-    if x.type != op.result.type:
-        return False
-    rewriter.replace(op, [x])
-    return True
+    return x if x.type == op.result.type else None
 
 
-@CANONICAL.pattern(shape.trans)
-def identity_trans(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(shape.trans)
+def identity_trans(op: Operation, _: Rewriter) -> Value | None:
     order = op["order"]
-    if order != tuple(range(len(order))):
-        return False
-    rewriter.replace(op, op.inputs)
-    return True
+    return op.inputs[0] if order == tuple(range(len(order))) else None
 
 
-@CANONICAL.pattern(shape.flip)
-def flip_of_flip(op: Operation, rewriter: Rewriter) -> bool:
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not shape.flip or inner["axis"] != op["axis"]:
-        return False
-    rewriter.replace(op, inner.inputs)
-    return True
+@CANONICAL.simplification(shape.flip)
+def flip_of_flip(op: Operation, _: Rewriter) -> Value | None:
+    inner = producer(op.inputs[0], shape.flip)
+    return inner.inputs[0] if inner is not None and inner["axis"] == op["axis"] else None
 
 
-@CANONICAL.pattern(shape.split)
-def split_of_join(op: Operation, rewriter: Rewriter) -> bool:
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not shape.join:
-        return False
-    rewriter.replace(op, inner.inputs)
-    return True
+@CANONICAL.simplification(shape.split)
+def split_of_join(op: Operation, _: Rewriter) -> Sequence[Value] | None:
+    inner = producer(op.inputs[0], shape.join)
+    return None if inner is None else inner.inputs
 
 
-@CANONICAL.pattern(shape.join)
-def join_of_split(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(shape.join)
+def join_of_split(op: Operation, _: Rewriter) -> Value | None:
     """Joining both results of a split, in order, returns its operand."""
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not shape.split or op.inputs != inner.results:
-        return False
-    rewriter.replace(op, inner.inputs)
-    return True
+    inner = producer(op.inputs[0], shape.split)
+    return inner.inputs[0] if inner is not None and op.inputs == inner.results else None
 
 
-@CANONICAL.pattern(shape.trans)
-def trans_of_trans(op: Operation, rewriter: Rewriter) -> bool:
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not shape.trans:
-        return False
+@CANONICAL.simplification(shape.trans)
+def trans_of_trans(op: Operation, rewriter: Rewriter) -> Value | None:
+    inner = producer(op.inputs[0], shape.trans)
+    if inner is None:
+        return None
     order = tuple(inner["order"][axis] for axis in op["order"])
-    rewriter.replace(op, [rewriter.build(op, shape.trans, inner.inputs[0], order=order)])
-    return True
+    return rewriter.build(op, shape.trans, inner.inputs[0], order=order)
 
 
-@CANONICAL.pattern(shape.reshape)
-def reshape_of_reshape(op: Operation, rewriter: Rewriter) -> bool:
-    """Combine reshapes; an `expand_dims` is a reshape, too."""
-    inner = op.inputs[0].op
-    if inner is None or inner.defn not in (shape.reshape, shape.expand_dims):
-        return False
-    value = rewriter.build(op, shape.reshape, inner.inputs[0], shape=op["shape"])
-    rewriter.replace(op, [value])
-    return True
+@CANONICAL.simplification(shape.reshape, shape.broadcast)
+def shape_op_of_its_like(op: Operation, rewriter: Rewriter) -> Value | None:
+    """Combine two reshapes, or two broadcasts; an `expand_dims` is a reshape, too."""
+    likes = (shape.expand_dims,) if op.defn is shape.reshape else ()
+    inner = producer(op.inputs[0], op.defn, *likes)
+    if inner is None:
+        return None
+    return rewriter.build(op, op.defn, inner.inputs[0], shape=op["shape"])
 
 
-@CANONICAL.pattern(shape.broadcast)
-def broadcast_of_broadcast(op: Operation, rewriter: Rewriter) -> bool:
-    inner = op.inputs[0].op
-    if inner is None or inner.defn is not shape.broadcast:
-        return False
-    value = rewriter.build(op, shape.broadcast, inner.inputs[0], shape=op["shape"])
-    rewriter.replace(op, [value])
-    return True
-
-
-@CANONICAL.pattern(*SHAPE_OPS)
-def shape_op_of_splat(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(*SHAPE_OPS)
+def shape_op_of_splat(op: Operation, rewriter: Rewriter) -> Value | None:
     """A shape operation on a splat is a splat of another shape."""
-    source = op.inputs[0].op
-    if source is None or source.defn not in (shape.splat, arith.const, arith.poison):
-        return False
+    source = producer(op.inputs[0], shape.splat, arith.const, arith.poison)
+    if source is None:
+        return None
     if source.defn is shape.splat:
-        dims = op.result.type.shape
-        value = rewriter.build(op, shape.splat, source.inputs[0], shape=dims)
-    else:
-        attributes = {**source.attributes, "result": op.result.type}
-        value = rewriter.build(op, source.defn, **attributes)
-    rewriter.replace(op, [value])
-    return True
+        return rewriter.build(op, shape.splat, source.inputs[0], shape=op.result.type.shape)
+    attributes = {**source.attributes, "result": op.result.type}
+    return rewriter.build(op, source.defn, **attributes)
 
 
-@CANONICAL.pattern(memory.addptr, where=lambda defn: defn.elementwise)
-def elementwise_of_splats(op: Operation, rewriter: Rewriter) -> bool:
+@CANONICAL.simplification(memory.addptr, where=lambda defn: defn.elementwise)
+def elementwise_of_splats(op: Operation, rewriter: Rewriter) -> Value | None:
     """An elementwise operation on splats is a splat of the operation on the scalars."""
     ty = op.result.type
-    if not isinstance(ty, Tile) or not all(map(_is_splat, op.inputs)):
-        return False
+    splats = [producer(value, shape.splat, arith.const) for value in op.inputs]
+    if not isinstance(ty, Tile) or None in splats:
+        return None
     scalars = [_splat_scalar(value, op, rewriter) for value in op.inputs]
     value = rewriter.build(op, op.defn, *scalars, **op.attributes)
-    rewriter.replace(op, [rewriter.build(op, shape.splat, value, shape=ty.shape)])
-    return True
-
-
-def _is_splat(value: Value) -> bool:
-    return value.op is not None and value.op.defn in (shape.splat, arith.const)
+    return rewriter.build(op, shape.splat, value, shape=ty.shape)
 
 
 def _splat_scalar(value: Value, op: Operation, rewriter: Rewriter) -> Value:
