@@ -22,29 +22,6 @@ from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, sli
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms import pass_pipeline as tile_pipeline
 
-DECLARING = (
-    assign_layouts,
-    slice_dots,
-    remove_conversions,
-    hoist_loads,
-    decompose,
-    pipeline_loops,
-    expose_shared,
-    allocate_shared,
-    reload_operands,
-    insert_barriers,
-    insert_barriers,
-    distribute,
-    guard_division,
-    legalize,
-    reassociate_xor,
-    rematerialize,
-    split_dot_chains,
-    strength_reduce_pointers,
-    xor_to_add,
-    tile_pipeline,
-)
-
 MEMORY = ("descriptors-to-pointers",)
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")

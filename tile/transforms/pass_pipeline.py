@@ -26,20 +26,6 @@ from tile.transforms import (
     warn_spin_loops,
 )
 
-DECLARING = (
-    canonicalize,
-    cse,
-    dce,
-    strip_debug_info,
-    descriptors_to_pointers,
-    fold,
-    inline,
-    licm,
-    print_analysis,
-    unroll,
-    warn_spin_loops,
-)
-
 # The passes that every backend runs first. Inlined functions are removed early to save time.
 TILE: tuple[Pass, ...] = tuple(
     parse_pipeline(

@@ -54,78 +54,49 @@ class MmaShape(NamedTuple):
         return f"m{self.m}n{self.n}k{self.k} of {self.bits} bits"
 
 
-# Instructions of one warp: operand a, operand b, accumulator; register | lane.
-# Operands of 8 and 16 bits have elements contiguous in k in one 32-bit register.
-_NARROW = {
-    MmaShape(8, 8, 4, 64): (
-        "| k0 k1 m0 m1 m2",
-        "| k0 k1 n0 n1 n2",
-        "n0 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 16, 64): (
-        "m3 k2 k3 | k0 k1 m0 m1 m2",
-        "k2 k3 | k0 k1 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 4, 32): (
-        "m3 | k0 k1 m0 m1 m2",
-        "| k0 k1 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 8, 32): (
-        "m3 k2 | k0 k1 m0 m1 m2",
-        "k2 | k0 k1 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 8, 16): (
-        "k0 m3 | k1 k2 m0 m1 m2",
-        "k0 | k1 k2 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 16, 16): (
-        "k0 m3 k3 | k1 k2 m0 m1 m2",
-        "k0 k3 | k1 k2 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(8, 8, 16, 8): (
-        "k0 k1 | k2 k3 m0 m1 m2",
-        "k0 k1 | k2 k3 n0 n1 n2",
-        "n0 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 16, 8): (
-        "k0 k1 m3 | k2 k3 m0 m1 m2",
-        "k0 k1 | k2 k3 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
-    MmaShape(16, 8, 32, 8): (
-        "k0 k1 m3 k4 | k2 k3 m0 m1 m2",
-        "k0 k1 k4 | k2 k3 n0 n1 n2",
-        "n0 m3 | n1 n2 m0 m1 m2",
-    ),
+# Operand a of the instructions of one warp, register | lane. Operands of 8 and 16 bits have their
+# elements contiguous in k in one 32-bit register.
+_MMA = {
+    MmaShape(8, 8, 4, 64): "| k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 16, 64): "m3 k2 k3 | k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 4, 32): "m3 | k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 8, 32): "m3 k2 | k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 8, 16): "k0 m3 | k1 k2 m0 m1 m2",
+    MmaShape(16, 8, 16, 16): "k0 m3 k3 | k1 k2 m0 m1 m2",
+    MmaShape(8, 8, 16, 8): "k0 k1 | k2 k3 m0 m1 m2",
+    MmaShape(16, 8, 16, 8): "k0 k1 m3 | k2 k3 m0 m1 m2",
+    MmaShape(16, 8, 32, 8): "k0 k1 m3 k4 | k2 k3 m0 m1 m2",
 }
-
-# Instructions of a warpgroup, by k and bits: operand a; register | lane | warp. Operand b is read
-# from shared memory, and n has 3 to 8 bits, all above the third in registers.
-_WIDE = {
+# Operand a of wgmma instructions by their k and bits, register | lane | warp. Operand b is in shared
+# memory.
+_WGMMA = {
     (8, 32): "m3 k2 | k0 k1 m0 m1 m2 | m4 m5",
     (16, 16): "k0 m3 k3 | k1 k2 m0 m1 m2 | m4 m5",
     (32, 8): "k0 k1 m3 k4 | k2 k3 m0 m1 m2 | m4 m5",
 }
-_WIDE_ACCUMULATORS = {
-    8: "n0 m3 | n1 n2 m0 m1 m2 | m4 m5",
-    16: "n0 m3 n3 | n1 n2 m0 m1 m2 | m4 m5",
-    32: "n0 m3 n3 n4 | n1 n2 m0 m1 m2 | m4 m5",
-    64: "n0 m3 n3 n4 n5 | n1 n2 m0 m1 m2 | m4 m5",
-    128: "n0 m3 n3 n4 n5 n6 | n1 n2 m0 m1 m2 | m4 m5",
-    256: "n0 m3 n3 n4 n5 n6 n7 | n1 n2 m0 m1 m2 | m4 m5",
-}
+
+
+def _mma_fragments(shape: MmaShape, left: str) -> dict[Operand, str]:
+    """Return the fragments of an mma: `b` is laid out as eight rows of `a` are, transposed."""
+    right = left.replace("m3 ", "").replace("m", "n")
+    accumulator = f"n0 {'m3 ' if shape.m == 16 else ''}| n1 n2 m0 m1 m2"
+    return {Operand.LEFT: left, Operand.RIGHT: right, Operand.ACCUMULATOR: accumulator}
+
+
+def _wgmma_fragments(shape: MmaShape, left: str) -> dict[Operand, str]:
+    """Return the fragments of a wgmma: registers of the accumulator hold the columns from 8 on."""
+    columns = "".join(f"n{bit} " for bit in range(3, shape.n.bit_length() - 1))
+    accumulator = f"n0 m3 {columns}| n1 n2 m0 m1 m2 | m4 m5"
+    return {Operand.LEFT: left, Operand.ACCUMULATOR: accumulator}
+
 
 FRAGMENTS: dict[MmaShape, dict[Operand, str]] = {
-    shape: dict(zip(Operand, fragments, strict=True)) for shape, fragments in _NARROW.items()
-} | {
-    MmaShape(64, n, k, bits): {Operand.LEFT: left, Operand.ACCUMULATOR: accumulator}
-    for (k, bits), left in _WIDE.items()
-    for n, accumulator in _WIDE_ACCUMULATORS.items()
+    **{shape: _mma_fragments(shape, left) for shape, left in _MMA.items()},
+    **{
+        shape: _wgmma_fragments(shape, left)
+        for (k, bits), left in _WGMMA.items()
+        for shape in (MmaShape(64, n, k, bits) for n in (8, 16, 32, 64, 128, 256))
+    },
 }
 
 

@@ -19,7 +19,7 @@ from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
-from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Structure, structure
+from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Role, Structure, structure
 from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
 from tile.simt.ops import wgmma
 from tile.simt.target import GENERIC, SimtTarget
@@ -90,12 +90,9 @@ def _erase_redundant_fences(function: Function) -> None:
 
 
 def _insert(need: Need, fence: bool) -> None:
-    op = need.op
-    assert op.block is not None
-    if fence:
-        op.block.insert(create(wgmma.fence_proxy_async, loc=op.loc), op)
-    if need.barrier:
-        op.block.insert(create(memory.barrier, loc=op.loc), op)
+    before = [wgmma.fence_proxy_async] * fence + [memory.barrier] * need.barrier
+    for defn in before:
+        create(defn, loc=need.op.loc).move_before(need.op)
 
 
 Name = Callable[[Value], str]
@@ -135,7 +132,7 @@ class _RecordingSolver(Solver):
         self.modes: dict[Operation, set[str]] = {}
 
     def node(self, node: Node, state: Pending) -> Pending:
-        if isinstance(node, MemoryOp):
+        if isinstance(node, MemoryOp) and node.role is Role.THREADS:
             before = self.seen.setdefault(node.op, set())
             before |= {access.op for access, _ in state.shared}
             copies = self.copies.setdefault(node.op, set())

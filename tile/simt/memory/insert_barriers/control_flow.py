@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import Alias, PointsTo
@@ -11,17 +12,26 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import control, memory
 from tile.simt import ops
 from tile.simt.memory.insert_barriers.memory_effects import (
+    ACCESSING,
     Access,
+    Kind,
     MemoryAccess,
     Renaming,
-    access_of,
-    mbarrier_access,
+    accesses_of,
     memory_access_of,
-    operand_accesses,
     renaming,
     stage_of,
-    tma_write,
 )
+
+
+class Role(enum.Enum):
+    """Who accesses shared memory, and what is pending afterwards."""
+
+    THREADS = enum.auto()  # all threads; their accesses are pending until a barrier
+    WGMMA = enum.auto()  # a warpgroup, which reads its operands until the wait for the wgmma
+    # The first thread, whose accesses are not pending. A TMA load is one: a wait on its mbarrier is
+    # all that its readers need.
+    FIRST_THREAD = enum.auto()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +39,9 @@ class MemoryOp:
     """An operation that accesses shared or global memory."""
 
     op: Operation
-    shared: Access | None
+    shared: tuple[Access, ...]
     memory: MemoryAccess | None
+    role: Role
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +61,6 @@ class CopyWait:
     """A wait for all commit groups but the last `pending`."""
 
     pending: int
-
-
-@dataclass(frozen=True, eq=False)
-class Wgmma:
-    """The issue of a wgmma, which reads its operands until the wait for it."""
-
-    op: Operation
-    operands: list[Access]
-
-
-@dataclass(frozen=True, eq=False)
-class FirstThread:
-    """An operation of the first thread, whose shared accesses are not pending afterwards.
-
-    A TMA load is one: a wait on its mbarrier is all that its readers need.
-    """
-
-    op: Operation
-    shared: tuple[Access, ...]
-    memory: MemoryAccess | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,18 +108,7 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = (
-    MemoryOp
-    | Barrier
-    | CopyCommit
-    | CopyWait
-    | Wgmma
-    | FirstThread
-    | WgmmaWait
-    | Call
-    | Branch
-    | Loop
-)
+Node = MemoryOp | Barrier | CopyCommit | CopyWait | WgmmaWait | Call | Branch | Loop
 Body = list[Node]
 
 
@@ -166,55 +146,25 @@ class _Builder:
         self.structure = Structure(alias)
 
     def block(self, block: Block) -> Body:
-        return [node for op in block for node in self.nodes(op)]
-
-    def nodes(self, op: Operation) -> Iterator[Node]:
-        rule = _NODES.get(op.defn)
-        node = None if rule is None else rule(self, op)
-        if node is not None:
-            yield node
+        rules = ((_NODES.get(op.defn), op) for op in block)
+        nodes = [rule(self, op) for rule, op in rules if rule is not None]
+        return [node for node in nodes if node is not None]
 
     def memory_op(self, op: Operation) -> Node:
-        shared = access_of(op)
-        if shared is not None:
-            self.note_stage(shared)
-        return MemoryOp(op, shared, memory_access_of(op, self.alias))
-
-    def wgmma(self, op: Operation) -> Node:
-        operands = operand_accesses(op)
-        for access in operands:
-            self.note_stage(access)
-            self.structure.async_proxy_buffers.add(access.buffer)
-        return Wgmma(op, operands)
-
-    def tma_store(self, op: Operation) -> Node:
-        node = self.memory_op(op)
-        assert isinstance(node, MemoryOp) and node.shared is not None
-        self.structure.async_proxy_buffers.add(node.shared.buffer)
-        return node
-
-    def mbarrier(self, op: Operation) -> Node:
-        access = mbarrier_access(op)
-        self.structure.async_proxy_buffers.add(access.buffer)
-        return MemoryOp(op, access, None)
-
-    def mbarrier_expect(self, op: Operation) -> Node:
-        return FirstThread(op, (mbarrier_access(op),), None)
-
-    def tma_load(self, op: Operation) -> Node:
-        access = tma_write(op)
-        self.note_stage(access)
-        self.structure.tma_writes.append(access)
-        return FirstThread(op, (access, mbarrier_access(op)), memory_access_of(op, self.alias))
+        accesses = accesses_of(op)
+        for access in accesses:
+            if access.stages > 1 and access.stage is not None:
+                self.note_base(access.buffer, access.stage.base)
+            if access.kind is Kind.TMA_WRITE:
+                self.structure.tma_writes.append(access)
+            elif op.defn in _ASYNC_PROXY:
+                self.structure.async_proxy_buffers.add(access.buffer)
+        role = _ROLES.get(op.defn, Role.THREADS)
+        return MemoryOp(op, accesses, memory_access_of(op, self.alias), role)
 
     def wgmma_wait(self, op: Operation) -> Node:
         self.structure.max_pending_wgmmas = max(self.structure.max_pending_wgmmas, op["pending"])
         return WgmmaWait(op["pending"])
-
-    def note_stage(self, access: Access) -> None:
-        """Record the base that selects the stage of an access."""
-        if access.stages > 1 and access.stage is not None:
-            self.note_base(access.buffer, access.stage.base)
 
     def note_base(self, buffer: Value, base: Value | None) -> None:
         """Record a base that selects stages of a buffer, and those that loops compute it from."""
@@ -240,7 +190,7 @@ class _Builder:
         body = self.block(region)
         if not body:
             return None
-        args, yielded = region.args[1:], _yielded(region)
+        args, yielded = region.args[1:], region.yielded
         inits = op.inputs[3:]
         return Loop(
             op,
@@ -267,46 +217,40 @@ class _Builder:
             True,
             entry=renaming(zip(first.args, op.inputs, strict=True)),
             to_body=renaming(zip(second.args, first.args, strict=True)),
-            back=renaming(zip(first.args, _yielded(second), strict=True)),
+            back=renaming(zip(first.args, second.yielded, strict=True)),
             exit=renaming(zip(op.results, first.args, strict=True)),
             skip={},
             blocks=_blocks(op),
         )
 
 
+_ROLES = {
+    ops.wgmma.wgmma: Role.WGMMA,
+    ops.tma.mbarrier_arrive_expect_tx: Role.FIRST_THREAD,
+    ops.tma.tma_load: Role.FIRST_THREAD,
+}
+# The operations whose buffers the async proxy uses, other than those that it writes.
+_ASYNC_PROXY = frozenset(
+    {
+        ops.wgmma.wgmma,
+        ops.tma.mbarrier_init,
+        ops.tma.mbarrier_wait,
+        ops.tma.mbarrier_inval,
+        ops.tma.tma_store,
+    }
+)
+
 _NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
-    ops.shared.local_store: _Builder.memory_op,
-    ops.shared.local_load: _Builder.memory_op,
-    ops.shared.local_gather: _Builder.memory_op,
-    ops.shared.local_load_slice: _Builder.memory_op,
-    ops.shared.local_store_slice: _Builder.memory_op,
-    ops.shared.local_atomic_inc: _Builder.memory_op,
-    ops.shared.local_cp_async: _Builder.memory_op,
-    memory.load: _Builder.memory_op,
-    memory.store: _Builder.memory_op,
-    memory.atomic_rmw: _Builder.memory_op,
-    memory.atomic_cas: _Builder.memory_op,
+    **dict.fromkeys(ACCESSING, _Builder.memory_op),
     memory.barrier: lambda self, op: Barrier(op),
     ops.shared.cp_async_commit_group: lambda self, op: CopyCommit(),
     ops.shared.cp_async_wait_group: _Builder.wait,
-    ops.wgmma.wgmma: _Builder.wgmma,
     ops.wgmma.wgmma_wait: _Builder.wgmma_wait,
-    ops.tma.mbarrier_init: _Builder.mbarrier,
-    ops.tma.mbarrier_arrive_expect_tx: _Builder.mbarrier_expect,
-    ops.tma.mbarrier_wait: _Builder.mbarrier,
-    ops.tma.mbarrier_inval: _Builder.mbarrier,
-    ops.tma.tma_load: _Builder.tma_load,
-    ops.tma.tma_store: _Builder.tma_store,
     control.call: _Builder.call,
     control.if_: _Builder.branch,
     control.for_: _Builder.for_,
     control.while_: _Builder.while_,
 }
-
-
-def _yielded(region: Block) -> list[Value]:
-    assert region.last is not None
-    return region.last.inputs
 
 
 def _sources(value: Value | None) -> list[Value]:
@@ -320,7 +264,7 @@ def _sources(value: Value | None) -> list[Value]:
     index = value.index - (is_for and value.op is None)
     if index < 0:  # the induction variable
         return []
-    return [loop.inputs[index + 3 * is_for], _yielded(loop.regions[-1])[index]]
+    return [loop.inputs[index + 3 * is_for], loop.regions[-1].yielded[index]]
 
 
 def _always_runs(loop: Operation) -> bool:

@@ -28,12 +28,11 @@ from tile.simt.memory.insert_barriers.control_flow import (
     Call,
     CopyCommit,
     CopyWait,
-    FirstThread,
     Loop,
     MemoryOp,
     Node,
+    Role,
     Structure,
-    Wgmma,
     WgmmaWait,
 )
 from tile.simt.memory.insert_barriers.memory_effects import (
@@ -130,30 +129,24 @@ class Pending:
         self.memory[key] = self.memory.get(key, frozenset()) | {access.pointer}
 
     def commit(self, max_pending: int) -> None:
-        """Commit the open group. Groups older than the last `max_pending` are merged."""
-        self.in_flight.insert(0, set())
-        while len(self.in_flight) > max_pending + 2:
-            oldest = self.in_flight.pop()
-            self.in_flight[-1] = self.in_flight[-1] | oldest
+        """Commit the open group of copies, of which waits leave at most `max_pending`."""
+        _push(self.in_flight, set(), max_pending + 1)
 
     def issue_wgmma(self, items: set[StagedAccess], max_pending: int) -> None:
-        """Add the reads of a wgmma. wgmmas older than the last `max_pending` are merged."""
-        self.wgmmas.insert(0, items)
-        while len(self.wgmmas) > max_pending + 1:
-            oldest = self.wgmmas.pop()
-            self.wgmmas[-1] = self.wgmmas[-1] | oldest
+        """Add the reads of a wgmma, of which waits leave at most `max_pending`."""
+        _push(self.wgmmas, items, max_pending)
 
     def wait_wgmmas(self, pending: int) -> None:
         """Complete all wgmmas but the last `pending`."""
-        for group in self.wgmmas[pending:]:
-            self.shared |= group
-        del self.wgmmas[pending:]
+        self._complete(self.wgmmas, pending)
 
     def wait_copies(self, pending: int) -> None:
         """Complete all committed groups but the last `pending`."""
-        for group in self.in_flight[pending + 1 :]:
-            self.shared |= group
-        del self.in_flight[pending + 1 :]
+        self._complete(self.in_flight, pending + 1)
+
+    def _complete(self, groups: list[set[StagedAccess]], pending: int) -> None:
+        self.shared.update(*groups[pending:])
+        del groups[pending:]
 
     # -- at joins and branches of control flow
 
@@ -227,6 +220,14 @@ class Pending:
             dict(memory),
             self.reaches_entry,
         )
+
+
+def _push(groups: list[set[StagedAccess]], youngest: set[StagedAccess], most: int) -> None:
+    """Add the youngest group. Groups older than `most` others are merged."""
+    groups.insert(0, youngest)
+    while len(groups) > most + 1:
+        oldest = groups.pop()
+        groups[-1] = groups[-1] | oldest
 
 
 def _overlapping(
@@ -316,10 +317,6 @@ class Solver:
                 state.commit(self.structure.max_pending_copies)
             case CopyWait():
                 state.wait_copies(node.pending)
-            case Wgmma():
-                self.wgmma(node, state)
-            case FirstThread():
-                self.first_thread(node, state)
             case WgmmaWait():
                 state.wait_wgmmas(node.pending)
             case Call():
@@ -352,40 +349,9 @@ class Solver:
         state.barrier()
 
     def memory_op(self, node: MemoryOp, state: Pending) -> None:
-        shared, memory = node.shared, node.memory
-        if (shared is not None and state.conflicts(shared, shared.stage)) or (
-            memory is not None and state.memory_conflicts(memory)
-        ):
-            self.need(node.op, state)
-        if shared is not None:
-            self.shared_access(shared, state)
-        if memory is not None:
-            if state.reaches_entry:
-                self.summary.memory[memory] = None
-            state.add_memory(memory)
-
-    def shared_access(self, access: Access, state: Pending) -> None:
-        state.check_waited(access, access.stage)
-        if state.reaches_entry:
-            self.summary.shared[access, access.stage] = None
-        if access.kind is Kind.CP_ASYNC:
-            state.issue_copy(access, access.stage)
-        else:
-            state.add(access, access.stage)
-
-    def wgmma(self, node: Wgmma, state: Pending) -> None:
-        if any(state.conflicts(access, access.stage) for access in node.operands):
-            self.need(node.op, state)
-        for access in node.operands:
-            state.check_waited(access, access.stage)
-            if state.reaches_entry:
-                self.summary.shared[access, access.stage] = None
-        reads = {(access, access.stage) for access in node.operands}
-        state.issue_wgmma(reads, self.structure.max_pending_wgmmas)
-
-    def first_thread(self, node: FirstThread, state: Pending) -> None:
         memory = node.memory
-        if any(state.conflicts(access, access.stage) for access in node.shared) or (
+        staged = {(access, access.stage) for access in node.shared}
+        if any(state.conflicts(*item) for item in staged) or (
             memory is not None and state.memory_conflicts(memory)
         ):
             self.need(node.op, state)
@@ -393,6 +359,12 @@ class Solver:
             state.check_waited(access, access.stage)
             if state.reaches_entry:
                 self.summary.shared[access, access.stage] = None
+        if node.role is Role.WGMMA:
+            state.issue_wgmma(staged, self.structure.max_pending_wgmmas)
+        elif node.role is Role.THREADS:
+            for access in node.shared:
+                add = state.issue_copy if access.kind is Kind.CP_ASYNC else state.add
+                add(access, access.stage)
         if memory is not None:
             if state.reaches_entry:
                 self.summary.memory[memory] = None

@@ -31,7 +31,6 @@ from tile.errors import PassError
 from tile.ir.core import Effect, OpDef, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
 from tile.ir.ops import arith, memory
-from tile.ir.ops.dot import shared_operands
 from tile.ir.ops.memory import RMWKind, Scope
 from tile.ir.types import I32, Shared, Tile
 from tile.simt import ops
@@ -257,6 +256,10 @@ class Access:
         return x.dims == y.dims and x.of == y.of and x.layout == y.layout
 
 
+# The elements that each thread accesses.
+LayoutRule = Callable[[Operation], LinearLayout | None]
+
+
 @lru_cache(maxsize=4096)
 def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool:
     """Return True if no two different threads hold one element, each by one of two layouts.
@@ -277,42 +280,21 @@ def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> b
     return not any(f2.multiply(threads, pair) for pair in f2.kernel(columns))
 
 
-def access_of(op: Operation) -> Access | None:
-    """Return an operation's access of shared memory; None if it has none.
+def accesses_of(op: Operation) -> tuple[Access, ...]:
+    """Return an operation's accesses of shared memory, those of all threads.
 
-    Raises `PassError` if the buffer has no offset.
+    Accesses of mbarriers are taken to be of all stages. Raises `PassError` if a buffer has no
+    offset.
     """
-    rule = _ACCESSES.get(op.defn)
-    if rule is None:
-        return None
-    kind, layout = rule
-    return _access(op, op["mem"], kind, layout(op))
+    return tuple(
+        _access(op, name, kind, layout(op))
+        for name, kind, layout in _ACCESSES.get(op.defn, ())
+        if isinstance(op[name].type, Shared)
+    )
 
 
-def operand_accesses(op: Operation) -> list[Access]:
-    """Return the reads of a wgmma's operands, by threads of all warps of a warpgroup."""
-    return [_access(op, mem, Kind.READ, None) for mem in shared_operands(op)]
-
-
-def tma_write(op: Operation) -> Access:
-    """Return the write of a TMA load to its buffer."""
-    return _access(op, op["mem"], Kind.TMA_WRITE, None)
-
-
-def mbarrier_access(op: Operation) -> Access:
-    """Return an operation's access of mbarriers, taken to be of all stages.
-
-    That is a write if it initializes them, an invalidation, or else a read.
-    """
-    access = _access(op, op["bars"], _MBARRIER_KINDS.get(op.defn, Kind.READ), None)
-    return replace(access, stage=None)
-
-
-_MBARRIER_KINDS = {ops.tma.mbarrier_init: Kind.WRITE, ops.tma.mbarrier_inval: Kind.INVALIDATE}
-
-
-def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) -> Access:
-    stage: Stage = FIRST_STAGE
+def _access(op: Operation, operand: str, kind: Kind, layout: LinearLayout | None) -> Access:
+    mem, stage = op[operand], FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.local_subview:
             stage = stage_of(mem.op["iteration"]).later(mem.op["stage_offset"])
@@ -323,7 +305,8 @@ def _access(op: Operation, mem: Value, kind: Kind, layout: LinearLayout | None) 
     ty = mem.type
     assert isinstance(ty, Shared)
     begin = alloc["offset"]
-    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, stage, layout)
+    known = None if operand == "bars" else stage
+    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, known, layout)
 
 
 def _load_layout(op: Operation) -> LinearLayout | None:
@@ -338,7 +321,7 @@ def _load_layout(op: Operation) -> LinearLayout | None:
     return layout if not op["mask"] or mask_within(layout, op["mask"], (REGISTER,)) else None
 
 
-def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
+def _operand_layout(index: int) -> LayoutRule:
     def layout(op: Operation) -> LinearLayout | None:
         value = op.operands[index]
         assert value is not None
@@ -347,13 +330,29 @@ def _operand_layout(index: int) -> Callable[[Operation], LinearLayout | None]:
     return layout
 
 
-_ACCESSES: dict[OpDef, tuple[Kind, Callable[[Operation], LinearLayout | None]]] = {
-    ops.shared.local_store: (Kind.WRITE, _operand_layout(1)),
-    ops.shared.local_cp_async: (Kind.CP_ASYNC, _operand_layout(1)),
-    ops.shared.local_load: (Kind.READ, _load_layout),
-    ops.shared.local_gather: (Kind.READ, lambda op: None),
-    ops.shared.local_load_slice: (Kind.READ, lambda op: None),
-    ops.shared.local_store_slice: (Kind.WRITE, lambda op: None),
-    ops.shared.local_atomic_inc: (Kind.ATOMIC, lambda op: None),
-    ops.tma.tma_store: (Kind.READ, lambda op: None),
+def _unknown(op: Operation) -> None:
+    """Return None: the elements that each thread accesses are known at run time only."""
+
+
+# The accesses of an operation: the operand that is the buffer, their kind and layout.
+_ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
+    ops.shared.local_store: (("mem", Kind.WRITE, _operand_layout(1)),),
+    ops.shared.local_cp_async: (("mem", Kind.CP_ASYNC, _operand_layout(1)),),
+    ops.shared.local_load: (("mem", Kind.READ, _load_layout),),
+    ops.shared.local_gather: (("mem", Kind.READ, _unknown),),
+    ops.shared.local_load_slice: (("mem", Kind.READ, _unknown),),
+    ops.shared.local_store_slice: (("mem", Kind.WRITE, _unknown),),
+    ops.shared.local_atomic_inc: (("mem", Kind.ATOMIC, _unknown),),
+    ops.wgmma.wgmma: (("a", Kind.READ, _unknown), ("b", Kind.READ, _unknown)),
+    ops.tma.mbarrier_init: (("bars", Kind.WRITE, _unknown),),
+    ops.tma.mbarrier_arrive_expect_tx: (("bars", Kind.READ, _unknown),),
+    ops.tma.mbarrier_wait: (("bars", Kind.READ, _unknown),),
+    ops.tma.mbarrier_inval: (("bars", Kind.INVALIDATE, _unknown),),
+    ops.tma.tma_load: (("mem", Kind.TMA_WRITE, _unknown), ("bars", Kind.READ, _unknown)),
+    ops.tma.tma_store: (("mem", Kind.READ, _unknown),),
 }
+
+# The operations that access shared or global memory.
+ACCESSING = frozenset(
+    {*_ACCESSES, memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas}
+)
