@@ -14,7 +14,7 @@ from tests.analysis.random_ir import functions
 from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_rules import AxisInfo
 from tile.analysis.ranges import ranges
-from tile.analysis.uniformity import uniformity
+from tile.analysis.uniformity import Variation, uniformity
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.printer import print_function
@@ -133,6 +133,6 @@ def test_uniform_values_are_equal_in_all_programs(data: Any) -> None:
         evaluation.function(function, numbers)
         traces.append(trace)
     for value in set(traces[0]) & set(traces[1]):
-        if variation.is_uniform(value) and value.block is function.body:
+        if variation[value] is Variation.UNIFORM and value.block is function.body:
             for first, second in zip(traces[0][value], traces[1][value], strict=True):
                 assert np.array_equal(first, second), f"{value!r}\n{print_function(function)}"

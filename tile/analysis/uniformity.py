@@ -4,20 +4,16 @@ A value is *uniform* if all programs that compute it, in the same iteration of t
 compute the same elements. Variation starts at sources (`program_id`, atomics) and propagates along
 uses and through control flow: the results of an `if` or loop vary if programs diverge in it.
 
-The compared set is a parameter: a lowering that splits programs among lanes runs the same analysis
-with the lane index as the source.
-
 `launch_value` finds values that are known at launch: a kernel's arguments, and constants.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Block, Effect, Function, OpDef, Operation, Value
+from tile.ir.core import Block, Effect, Function, Operation, Value
 from tile.ir.effects import constant_of, effects
 from tile.ir.ops import arith, control, memory, program
 from tile.ir.types import Scalar, Type
@@ -33,54 +29,23 @@ class Variation(enum.Enum):
         return self if self is Variation.VARYING else other
 
 
-@dataclass(frozen=True)
-class Members:
-    """The set of executions among which a value may vary, and the operations at which it starts.
-
-    `lockstep`: all members access memory at the same time, so that equal addresses read equal
-    values even if memory is written.
-    """
-
-    name: str
-    sources: frozenset[OpDef]
-    lockstep: bool = False
+# The operations whose results differ between programs.
+SOURCES = frozenset({program.program_id, memory.atomic_rmw, memory.atomic_cas, control.call})
 
 
-PROGRAMS = Members(
-    "programs",
-    frozenset({program.program_id, memory.atomic_rmw, memory.atomic_cas, control.call}),
-)
-
-
-@dataclass(frozen=True)
-class Uniformity:
-    """The variation of a function's values among `members`."""
-
-    members: Members
-    facts: Mapping[Value, Variation]
-
-    def of(self, value: Value) -> Variation:
-        return self.facts[value]
-
-    def is_uniform(self, value: Value) -> bool:
-        return self.facts[value] is Variation.UNIFORM
-
-
-def uniformity(function: Function, members: Members = PROGRAMS) -> Uniformity:
+def uniformity(function: Function) -> dict[Value, Variation]:
     """Return the variation of all values.
 
     A kernel's arguments are uniform; a device function's may vary.
     """
-    return Uniformity(members, _Uniformity(function, members).run(function))
+    return _Uniformity(function).run(function)
 
 
 class _Uniformity(Forward[Variation]):
-    def __init__(self, function: Function, members: Members) -> None:
+    def __init__(self, function: Function) -> None:
         super().__init__()
-        self.members = members
         changed = Effect.WRITE | Effect.SYNC
-        read_only = not any(effects(op) & changed for op in function.body)
-        self.stable_memory = read_only or members.lockstep
+        self.stable_memory = not any(effects(op) & changed for op in function.body)
 
     def argument(self, function: Function, index: int) -> Variation:
         return Variation.UNIFORM if function.kernel else Variation.VARYING
@@ -98,7 +63,7 @@ class _Uniformity(Forward[Variation]):
         unstable = op.defn.effect is Effect.READ and (
             op.attributes.get("volatile", False) or not self.stable_memory
         )
-        if unstable or op.defn in self.members.sources:
+        if unstable or op.defn in SOURCES:
             return Variation.VARYING
         return self.any_of(self.present(op))
 

@@ -17,8 +17,7 @@ The former names of the last four, `async`, `matrix`, `group` and `wide`, are ac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from tile.errors import ArgumentValueError
 from tile.ir.core import OpDef, Operation
@@ -146,24 +145,6 @@ class SimtTarget:
     def vector_atomic_width(self, element: Scalar) -> int:
         """Return how many contiguous elements one atomic addition of a lane covers, at most."""
         return dict(self.vector_atomics).get(element, 1)
-
-    @classmethod
-    def of(cls, description: Mapping[str, Any]) -> SimtTarget:
-        """Create a target from its fields. Raises `ArgumentValueError`, naming a wrong one."""
-        declared = {f.name: f for f in fields(cls)}
-        unknown = sorted(set(description) - set(declared))
-        if unknown:
-            raise ArgumentValueError(
-                f"a target has no field {unknown[0]!r}; its fields are {', '.join(declared)}"
-            )
-        missing = [
-            name
-            for name, f in declared.items()
-            if name not in description and f.default is MISSING and f.default_factory is MISSING
-        ]
-        if missing:
-            raise ArgumentValueError(f"the target's description lacks {', '.join(missing)}")
-        return cls(**description)
 
     @classmethod
     def parse(cls, text: str) -> SimtTarget:

@@ -87,7 +87,7 @@ def print_uniformity(module: Module) -> None:
         %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
     """
     for function in module:
-        facts = uniformity(function).facts
+        facts = uniformity(function)
         _print_values(function, {value: fact.value for value, fact in facts.items()})
 
 

@@ -285,11 +285,6 @@ class Renaming:
 
     registers: tuple[int, ...]
 
-    @property
-    def is_identity(self) -> bool:
-        """True if nothing changes."""
-        return self.registers == tuple(range(len(self.registers)))
-
 
 Conversion = Renaming | ShufflePlan | SharedConversion
 

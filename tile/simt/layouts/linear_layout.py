@@ -79,7 +79,7 @@ as linear as all else. Its inverse after a layout of registers has the addresses
     >>> swizzled.invert() @ square
     #linear{register = [[1],[5]], lane = [[2],[10]] -> offset = 16}
 
-**Order**: `columns` and the two `reshape`s pack the bits of several dimensions as NumPy flattens
+**Order**: `columns` and `reshape_outs` pack the bits of several dimensions as NumPy flattens
 arrays: the last dimension named has the lowest bits.
 
 **Text**: `parse_layout` is the inverse of `str`. The grammar is
@@ -392,18 +392,6 @@ class LinearLayout:
         outer = LinearLayout(LinearLayout(tuple(upper), self.outs)._placed(outs, down), outs)
         return outer if (inner * outer)._is(self) else None
 
-    def divide_right(self, outer: LinearLayout) -> LinearLayout | None:
-        """Return the `inner` whose `inner * outer` is this layout, up to order; None if none is.
-
-        It has all dimensions of this layout, of size 1 where `outer` leaves nothing.
-        """
-        ins, outs = subtract_dims(self.indices, outer.indices), subtract_dims(self.outs, outer.outs)
-        if ins is None or outs is None:
-            return None
-        lower = [(n, c[:bits]) for (n, c), (_, bits) in zip(self.ins, ins, strict=True)]
-        inner = LinearLayout(LinearLayout(tuple(lower), self.outs)._placed(outs), outs)
-        return inner if (inner * outer)._is(self) else None
-
     def quotient(self, *names: str) -> LinearLayout | None:
         """Return the map of the other dimensions, if this is the identity on those named.
 
@@ -450,15 +438,6 @@ class LinearLayout:
         outs = [(names.get(name, name), bits) for name, bits in self.outs]
         return LinearLayout(tuple(ins), tuple(outs))
 
-    def reshape_ins(self, shape: Mapping[str, int]) -> LinearLayout:
-        """Reshape the inputs, as NumPy reshapes an array of these dimensions."""
-        ins, columns = named(shape), self.columns
-        if bits_of(ins) != len(columns):
-            raise LayoutError(f"inputs {dict(shape)} do not count {1 << len(columns)} indices")
-        at = bit_positions(ins)
-        cut = [(name, columns[at[name] : at[name] + bits]) for name, bits in ins]
-        return LinearLayout(tuple(cut), self.outs)
-
     def reshape_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
         """Reshape the outputs, as NumPy reshapes an array of these dimensions."""
         outs = named(shape)
@@ -471,27 +450,6 @@ class LinearLayout:
         outs = named(shape)
         check_permutation([name for name, _ in outs], self.out_dims)
         return LinearLayout(self._placed(outs), outs)
-
-    def concat_ins(self, other: LinearLayout) -> LinearLayout:
-        """Return the layout with the inputs of both; the outputs are the same."""
-        if self.outs != other.outs:
-            raise LayoutError(
-                f"outputs {sizes(self.outs)} and {sizes(other.outs)} are not the same"
-            )
-        return LinearLayout(self.ins + other.ins, self.outs)
-
-    def concat_outs(self, other: LinearLayout) -> LinearLayout:
-        """Return the layout with the outputs of both; the inputs are the same."""
-        if self.indices != other.indices:
-            both = f"{sizes(self.indices)} and {sizes(other.indices)}"
-            raise LayoutError(f"inputs {both} are not the same")
-        outs = self.outs + other.outs
-        more = dict(other._placed(outs))
-        ins = [
-            (name, tuple([a | b for a, b in zip(columns, more[name], strict=True)]))
-            for name, columns in self._placed(outs)
-        ]
-        return LinearLayout(tuple(ins), outs)
 
     def _is(self, other: LinearLayout) -> bool:
         """Return True if both are the same map up to the order of the dimensions."""
@@ -528,14 +486,8 @@ def _text(layout: LinearLayout) -> str:
 
 def identity1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:
     """Return the layout with index i at coordinate i."""
-    return strided1d(size, 1, in_dim, out_dim)
-
-
-def strided1d(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
-    """Return the layout with index i at coordinate i * stride, of size * stride."""
-    bits, skipped = log2_of(size, f"the size of {in_dim}"), log2_of(stride, "a stride")
-    columns = tuple([1 << skipped + bit for bit in range(bits)])
-    return LinearLayout(((in_dim, columns),), ((out_dim, bits + skipped),))
+    columns = tuple(f2.units(log2_of(size, f"the size of {in_dim}")))
+    return LinearLayout(((in_dim, columns),), ((out_dim, len(columns)),))
 
 
 def zeros1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLayout:

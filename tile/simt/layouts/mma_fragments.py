@@ -67,8 +67,8 @@ _MMA = {
     MmaShape(16, 8, 16, 8): "k0 k1 m3 | k2 k3 m0 m1 m2",
     MmaShape(16, 8, 32, 8): "k0 k1 m3 k4 | k2 k3 m0 m1 m2",
 }
-# Operand a of wgmma instructions by their k and bits, register | lane | warp. Operand b is in shared
-# memory.
+# Operand a of wgmma instructions by their k and bits, register | lane | warp; operand b is in
+# shared memory.
 _WGMMA = {
     (8, 32): "m3 k2 | k0 k1 m0 m1 m2 | m4 m5",
     (16, 16): "k0 m3 k3 | k1 k2 m0 m1 m2 | m4 m5",

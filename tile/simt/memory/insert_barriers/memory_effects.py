@@ -294,7 +294,8 @@ def accesses_of(op: Operation) -> tuple[Access, ...]:
 
 
 def _access(op: Operation, operand: str, kind: Kind, layout: LinearLayout | None) -> Access:
-    mem, stage = op[operand], FIRST_STAGE
+    mem: Value = op[operand]
+    stage: Stage = FIRST_STAGE
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.local_subview:
             stage = stage_of(mem.op["iteration"]).later(mem.op["stage_offset"])
@@ -305,8 +306,9 @@ def _access(op: Operation, operand: str, kind: Kind, layout: LinearLayout | None
     ty = mem.type
     assert isinstance(ty, Shared)
     begin = alloc["offset"]
-    known = None if operand == "bars" else stage
-    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, known, layout)
+    if operand == "bars":  # mbarriers of any stage
+        stage = None
+    return Access(op, kind, mem, begin, begin + ty.bytes, ty.stages, stage, layout)
 
 
 def _load_layout(op: Operation) -> LinearLayout | None:
@@ -353,6 +355,4 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
 }
 
 # The operations that access shared or global memory.
-ACCESSING = frozenset(
-    {*_ACCESSES, memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas}
-)
+ACCESSING = frozenset({*_ACCESSES, memory.load, memory.store, memory.atomic_rmw, memory.atomic_cas})
