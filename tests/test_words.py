@@ -78,7 +78,7 @@ PHRASES = {
 PRODUCTS = """
     docs/debugging.md docs/notes/opencl.md docs/results/accuracy.md examples/dropout.py
     tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
-    tile/backends/nvptx/emit/arith.py tile/codegen/llvm/dot.py
+    tile/backends/nvptx/emit/arith.py
     tile/backends/opencl/emit/arith.py tile/backends/opencl/emit/registers.py
     tile/codegen/llvm/arith.py tile/ir/ops/dot.py tile/ir/semantics/arith.py
     tile/ir/semantics/dot.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py

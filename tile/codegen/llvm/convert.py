@@ -1,7 +1,7 @@
 """Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them.
 
-LLVM has no instructions that round toward zero, and none for 8-bit floats: what would be rounded
-twice on the way to these is refused.
+LLVM has no instructions for rounding toward zero, and none for 8-bit floats: a conversion to these
+that would need rounding twice is refused.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def fma_dot(
 ) -> None:
     """Emit fused multiply-adds in the order of k, then one addition to the accumulator.
 
-    A loop over k therefore adds the sums of several products, and rounds less than if it added each
-    product. `widen` converts floats to f32, and `to_f16` rounds to f16.
+    A loop over k therefore rounds less often than if it added to the accumulator at each k. `widen`
+    converts floats to f32, and `to_f16` rounds to f16.
     """
     a, b, acc = op.inputs
     element, into = number_of(a.type), acc.type.element
