@@ -7,12 +7,28 @@ hold none, because the executor performs them itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tile.analysis.exit_slice import ExitSlice
-from tile.ir.core import Function, Module, Operation
+from tile.ir.core import Function, Module, OpDef, Operation
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+def rule_in(rules: dict[OpDef, R]) -> Callable[..., Callable[[R], R]]:
+    """Return a decorator that adds the rule of some operations to a table."""
+
+    def rule(*defns: OpDef) -> Callable[[R], R]:
+        def declare(function: R) -> R:
+            rules.update(dict.fromkeys(defns, function))
+            return function
+
+        return declare
+
+    return rule
+
 
 # The function of an instruction: from the batch and operands to one result, several, or None.
 Run = Callable[..., Any]
@@ -58,3 +74,11 @@ class Code:
     functions: dict[str, FunctionCode]
     polls: bool  # True if programs may wait for each other in a loop
     largest_value: int  # bytes of the largest value of a program, or thread
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Yield all instructions with those of their regions."""
+        pending = [function.body for function in self.functions.values()]
+        while pending:
+            for instruction in pending.pop().instructions:
+                yield instruction
+                pending += instruction.regions

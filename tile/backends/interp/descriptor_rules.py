@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from tile.backends.interp import rules
-from tile.backends.interp.bytecode import Run
-from tile.backends.interp.fault_report import out_of_bounds
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import update
-from tile.backends.interp.translate import Rules, pure, rule_in
+from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import ADDRESS, Affine, Array, RunValue, array_of, full
-from tile.backends.interp.virtual_memory import FaultError
-from tile.errors import ExecutionError, OutOfBoundsError
+from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops import descriptor
@@ -55,53 +54,38 @@ def _check(batch: ProgramBatch, ty: Descriptor, descriptors: Array) -> None:
             )
 
 
-@rule(descriptor.descriptor_load)
+@rule(descriptor.descriptor_load, descriptor.descriptor_gather)
 def load(op: Operation) -> Run:
-    def run(batch: ProgramBatch, desc: Array, *offsets: RunValue) -> Array:
-        return _read(batch, op, desc, _axis_offsets(op, offsets))
+    ty, shape, axes = _type(op), op.result.type.shape, _axes_of(op)
+    outside = 0 if ty.padding is Padding.ZERO else math.nan
+    other = semantics.constant(outside, ty.of).reshape((1,) * (1 + len(shape)))
+
+    def run(batch: ProgramBatch, desc: Array, *indices: RunValue) -> Array:
+        address, mask = _block_addresses(ty, desc, axes(indices), shape)
+        return batch.launch.memory.load(address, mask, other, ty.of, shape)
 
     return run
 
 
-@rule(descriptor.descriptor_gather)
-def gather(op: Operation) -> Run:
-    def run(batch: ProgramBatch, desc: Array, rows: RunValue, column: RunValue) -> Array:
-        return _read(batch, op, desc, _gather_indices(op, rows, column))
-
-    return run
-
-
-@rule(descriptor.descriptor_store)
+@rule(descriptor.descriptor_store, descriptor.descriptor_scatter)
 def store(op: Operation) -> Run:
-    def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
-        _write(batch, op, desc, value, _axis_offsets(op, offsets))
+    ty, shape, axes = _type(op), op["value"].type.shape, _axes_of(op)
 
-    return run
-
-
-@rule(descriptor.descriptor_scatter)
-def scatter(op: Operation) -> Run:
-    def run(
-        batch: ProgramBatch, desc: Array, value: RunValue, rows: RunValue, column: RunValue
-    ) -> None:
-        _write(batch, op, desc, value, _gather_indices(op, rows, column))
+    def run(batch: ProgramBatch, desc: Array, value: RunValue, *indices: RunValue) -> None:
+        address, mask = _block_addresses(ty, desc, axes(indices), shape)
+        batch.launch.memory.store(address, array_of(value), mask, ty.of, shape)
 
     return run
 
 
 @rule(descriptor.descriptor_reduce)
 def atomic(op: Operation) -> Run:
-    ty = _type(op)
-
-    def apply(flat: Array, index: Array, value: Array) -> None:
-        rules.update_in_order(flat, index, value, op["kind"])
+    ty, axes = _type(op), _axes_of(op)
+    apply = partial(rules.update_in_order, kind=op["kind"])
 
     def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
-        address, mask = _block_addresses(ty, desc, _axis_offsets(op, offsets), ty.dims)
-        try:
-            update(batch, ty.of, ty.dims, apply, address, mask, value)
-        except OutOfBoundsError as error:
-            raise _blame_descriptor(error, ty) from None
+        address, mask = _block_addresses(ty, desc, axes(offsets), ty.dims)
+        update(batch, ty.of, ty.dims, apply, address, mask, value)
 
     return run
 
@@ -117,41 +101,17 @@ def _type(op: Operation) -> Descriptor:
 AxisIndices = tuple[Array, Array | None]
 
 
-def _axis_offsets(op: Operation, offsets: Sequence[RunValue]) -> list[AxisIndices]:
-    return [(array_of(offset).astype(np.int64), None) for offset in offsets]
+def _axes_of(op: Operation) -> Callable[[Sequence[RunValue]], list[AxisIndices]]:
+    """Return the function that makes indices along each axis from the operands of an operation."""
+    if op.defn in (descriptor.descriptor_gather, descriptor.descriptor_scatter):
+        return partial(_gather_indices, op["rows"].type.shape)
+    return lambda offsets: [(array_of(offset).astype(np.int64), None) for offset in offsets]
 
 
-def _gather_indices(op: Operation, rows: RunValue, column: RunValue) -> list[AxisIndices]:
-    indices = full(rows, op["rows"].type.shape).astype(np.int64)
+def _gather_indices(shape: tuple[int, ...], operands: Sequence[RunValue]) -> list[AxisIndices]:
+    rows, column = operands
+    indices = full(rows, shape).astype(np.int64)
     return [(np.zeros(1, np.int64), indices), (array_of(column).astype(np.int64), None)]
-
-
-def _read(batch: ProgramBatch, op: Operation, desc: Array, axes: Sequence[AxisIndices]) -> Array:
-    ty, shape = _type(op), op.result.type.shape
-    outside = 0 if ty.padding is Padding.ZERO else math.nan
-    other = semantics.constant(outside, ty.of).reshape((1,) * (1 + len(shape)))
-    address, mask = _block_addresses(ty, desc, axes, shape)
-    try:
-        return batch.launch.memory.load(address, mask, other, ty.of, shape)
-    except FaultError as fault:
-        raise _blame_descriptor(out_of_bounds(batch, "reads", fault, ty.of.itemsize), ty) from None
-
-
-def _write(
-    batch: ProgramBatch, op: Operation, desc: Array, value: RunValue, axes: Sequence[AxisIndices]
-) -> None:
-    ty, shape = _type(op), op["value"].type.shape
-    address, mask = _block_addresses(ty, desc, axes, shape)
-    try:
-        batch.launch.memory.store(address, array_of(value), mask, ty.of, shape)
-    except FaultError as fault:
-        raise _blame_descriptor(out_of_bounds(batch, "writes", fault, ty.of.itemsize), ty) from None
-
-
-def _blame_descriptor(error: ExecutionError, ty: Descriptor) -> ExecutionError:
-    """Add a note to the error: the element is in the descriptor's bounds but not in the array."""
-    error.notes.append(f"it is within the bounds of the descriptor {ty}, which exceed the array")
-    return error
 
 
 def _block_addresses(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import singledispatch
 
 import numpy as np
 
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.values import Array
-from tile.backends.interp.virtual_memory import Buffer, FaultError
+from tile.backends.interp.virtual_memory import Buffer, DetectedFaultError, FaultError
 from tile.errors import (
     BrokenAssumptionError,
     DataRaceError,
@@ -21,6 +22,8 @@ from tile.errors import (
 )
 from tile.faults import Check, Fault, FaultAddress, FaultLog
 from tile.heatmap import ArrayView
+from tile.ir.core import Effect, Operation
+from tile.ir.types import Descriptor
 
 ERRORS: dict[Check, type[ExecutionError]] = {
     Check.BOUNDS: OutOfBoundsError,
@@ -91,19 +94,43 @@ def report_faults(batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fau
         launch.report_fault(replace(of(merged), executions=len(merged)))
 
 
-def out_of_bounds(
-    batch: ProgramBatch, verb: str, fault: FaultError, itemsize: int
-) -> ExecutionError:
-    """Return the error for an access out of bounds.
+def verb_of(op: Operation) -> str:
+    """Return what an operation does to global memory, as messages say it."""
+    reads, writes = Effect.READ in op.defn.effect, Effect.WRITE in op.defn.effect
+    return "updates" if reads and writes else "reads" if reads else "writes"
 
-    `verb` is that of the access: reads, writes or updates.
+
+@singledispatch
+def error_for(fault: DetectedFaultError, batch: ProgramBatch) -> ExecutionError:
+    """Return the error for a fault of the operation at which a batch stands.
+
+    A package with faults of its own registers a function for each.
     """
-    return error_of(bounds_fault(batch, verb, fault, itemsize))
+    raise NotImplementedError
 
 
-def bounds_fault(batch: ProgramBatch, verb: str, fault: FaultError, itemsize: int) -> Fault:
+@error_for.register
+def out_of_bounds(fault: FaultError, batch: ProgramBatch) -> ExecutionError:
+    """Return the error for an access out of bounds."""
+    error = error_of(bounds_fault(batch, fault))
+    ty = _operation(batch).inputs[0].type
+    if isinstance(ty, Descriptor):
+        error.notes.append(
+            f"it is within the bounds of the descriptor {ty}, which exceed the array"
+        )
+    return error
+
+
+def _operation(batch: ProgramBatch) -> Operation:
+    instruction = batch.instruction()
+    assert instruction is not None
+    return instruction.op
+
+
+def bounds_fault(batch: ProgramBatch, fault: FaultError) -> Fault:
     """Return the fault of an access out of bounds, as data."""
-    launch = batch.launch
+    launch, op = batch.launch, _operation(batch)
+    verb = verb_of(op)
     buffer = launch.memory.buffer_at(fault.address)
     # An access that is the same in all programs is performed once, for the first of them.
     row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
@@ -111,19 +138,18 @@ def bounds_fault(batch: ProgramBatch, verb: str, fault: FaultError, itemsize: in
         description = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
         notes = ["pass arrays that are reached through pointers in memory as tile.pointers([...])"]
     else:
-        description = f"{verb} {_place(buffer, fault.address, itemsize)}"
+        description = f"{verb} {_place(buffer, fault.address, fault.size)}"
         notes = [described(buffer)]
     where = launch.element(fault.lane, row)
     others = f"; {fault.count} of {fault.active} active elements of this access are out of bounds"
     notes.append(where + (others if fault.active > 1 else ""))
-    instruction = batch.instruction()
     return Fault(
         Check.BOUNDS,
         f"`{launch.name}` {description}",
         kernel=launch.name,
         grid=launch.grid,
         program=launch.coordinates(int(launch.programs_of(np.array([row]))[0])),
-        loc=None if instruction is None else instruction.op.loc,
+        loc=op.loc,
         element=fault.lane,
         place=None if buffer is None else place_of(buffer, fault.address),
         count=fault.count,

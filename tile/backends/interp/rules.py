@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run
-from tile.backends.interp.fault_report import first_false, out_of_bounds
+from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.fault_report import first_false
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
-from tile.backends.interp.virtual_memory import BufferLanes, FaultError, Memory
+from tile.backends.interp.virtual_memory import BufferLanes, Memory
 from tile.errors import DeviceAssertionError
 from tile.ir import semantics
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
 from tile.ir.ops import arith, debug, memory, program
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.types import Scalar
@@ -120,14 +120,7 @@ def _conflict_free_groups(index: Array) -> list[Array]:
 RULES: Rules = {}
 
 
-def rule(defn: OpDef) -> Callable[[Callable[[Operation], Run]], Callable[[Operation], Run]]:
-    """Declare the rule of an operation."""
-
-    def declare(make: Callable[[Operation], Run]) -> Callable[[Operation], Run]:
-        RULES[defn] = make
-        return make
-
-    return declare
+rule = rule_in(RULES)
 
 
 @rule(program.program_id)
@@ -158,10 +151,7 @@ def load(op: Operation) -> Run:
     def run(
         batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None
     ) -> Array:
-        try:
-            return batch.launch.memory.load(address, _array(mask), _array(other), element, shape)
-        except FaultError as fault:
-            raise out_of_bounds(batch, "reads", fault, element.itemsize) from None
+        return batch.launch.memory.load(address, _array(mask), _array(other), element, shape)
 
     return run
 
@@ -172,10 +162,7 @@ def store(op: Operation) -> Run:
     element, shape = pointee("store", ptr), ptr.shape
 
     def run(batch: ProgramBatch, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
-        try:
-            batch.launch.memory.store(address, array_of(value), _array(mask), element, shape)
-        except FaultError as fault:
-            raise out_of_bounds(batch, "writes", fault, element.itemsize) from None
+        batch.launch.memory.store(address, array_of(value), _array(mask), element, shape)
 
     return run
 
@@ -184,30 +171,15 @@ def _array(value: RunValue | None) -> Array | None:
     return None if value is None else array_of(value)
 
 
-@rule(memory.atomic_rmw)
-def atomic_rmw(op: Operation) -> Run:
-    apply = applied(op)
+@rule(memory.atomic_rmw, memory.atomic_cas)
+def atomic(op: Operation) -> Run:
+    apply, ptr = applied(op), op.inputs[0].type
+    element = pointee("atomic", ptr)
+    assert isinstance(element, Scalar)
 
-    def run(
-        batch: ProgramBatch, address: RunValue, value: RunValue, mask: RunValue | None
-    ) -> Array:
-        return _atomic(batch, op, apply, address, mask, value)
-
-    return run
-
-
-@rule(memory.atomic_cas)
-def atomic_cas(op: Operation) -> Run:
-    apply = applied(op)
-
-    def run(
-        batch: ProgramBatch,
-        address: RunValue,
-        expected: RunValue,
-        value: RunValue,
-        mask: RunValue | None,
-    ) -> Array:
-        return _atomic(batch, op, apply, address, mask, expected, value)
+    def run(batch: ProgramBatch, address: RunValue, *rest: Any) -> Array:
+        *operands, mask = rest
+        return update(batch, element, ptr.shape, apply, address, mask, *operands)
 
     return run
 
@@ -223,21 +195,6 @@ def applied(op: Operation) -> Apply:
     if op.result.uses:
         return partial(exchange, kind=kind)
     return partial(update_in_order, kind=kind)
-
-
-def _atomic(
-    batch: ProgramBatch,
-    op: Operation,
-    apply: Apply,
-    address: RunValue,
-    mask: RunValue | None,
-    *operands: RunValue,
-) -> Array:
-    """Perform an atomic operation in every program of the batch, in order."""
-    ptr = op.inputs[0].type
-    element = pointee("atomic", ptr)
-    assert isinstance(element, Scalar)
-    return update(batch, element, ptr.shape, apply, address, mask, *operands)
 
 
 def update(
@@ -261,10 +218,7 @@ def update(
         None if mask is None or is_true(array_of(mask)) else broadcast_rows(mask, shape, programs)
     )
     values = [broadcast_rows(operand, shape, programs) for operand in operands]
-    try:
-        groups = space.groups(addresses, lanes, dtype, shape)
-    except FaultError as fault:
-        raise out_of_bounds(batch, "updates", fault, element.itemsize) from None
+    groups = space.groups(addresses, lanes, dtype, shape)
     return update_groups(space, groups, apply, addresses.shape, dtype, values)
 
 
@@ -291,24 +245,9 @@ def update_groups(
     return result
 
 
-@rule(memory.barrier)
-def barrier(op: Operation) -> Run:
-    return lambda batch: None
-
-
-@rule(debug.breakpoint_)
-def breakpoint_(op: Operation) -> Run:
-    return lambda batch: None
-
-
-@rule(debug.debug_step)
-def step(op: Operation) -> Run:
+@rule(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume)
+def nothing(op: Operation) -> Run:
     return lambda batch, *values: None
-
-
-@rule(debug.assume)
-def assume(op: Operation) -> Run:
-    return lambda batch, condition: None
 
 
 @rule(arith.bitcast)
@@ -366,12 +305,10 @@ def print_line(
 
 
 def _text(value: Any, in_hex: bool) -> str:
+    array, formatter = np.asarray(value), None
     if in_hex:
-        bits = np.asarray(value)
-        if bits.dtype.kind not in "iub":
-            bits = bits.view(f"u{bits.itemsize}")
-        width = 2 * bits.itemsize
-        mask = (1 << (8 * bits.itemsize)) - 1
-        spell = {"all": lambda v: f"0x{int(v) & mask:0{width}x}"}
-        return np.array2string(bits, formatter=spell, threshold=sys.maxsize)  # type: ignore[arg-type]
-    return np.array2string(np.asarray(value), threshold=sys.maxsize)
+        array = array if array.dtype.kind in "iub" else array.view(f"u{array.itemsize}")
+        width = 2 * array.itemsize
+        mask = (1 << (8 * array.itemsize)) - 1
+        formatter = {"all": lambda v: f"0x{int(v) & mask:0{width}x}"}
+    return np.array2string(array, formatter=formatter, threshold=sys.maxsize)  # type: ignore[arg-type]

@@ -17,8 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
+from tile.backends.interp.fault_report import error_for
 from tile.backends.interp.program_batch import Join, LaunchContext, ProgramBatch, StepResult
 from tile.backends.interp.tuning import TUNING
+from tile.backends.interp.virtual_memory import DetectedFaultError
 from tile.errors import TileError
 from tile.faults import Check, Fault
 from tile.heatmap import program_fault_extent
@@ -81,6 +83,8 @@ class Scheduler:
         """Run a batch; give an error without a location that of the current instruction."""
         try:
             return self.executor.run(batch)
+        except DetectedFaultError as fault:
+            raise error_for(fault, batch) from None
         except TileError as error:
             instruction = batch.instruction()
             if error.loc is None and instruction is not None:

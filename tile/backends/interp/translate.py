@@ -2,8 +2,7 @@
 
 Each value of a function has its own register. An instruction frees the registers of values that are
 dead after it, so that a chunk of programs holds little more than its live values. An operation runs
-the rule that a table has for it or, if it is pure, its reference semantics. `rule_in` returns the
-decorator that adds rules to such a table.
+the rule that a table has for it or, if it is pure, its reference semantics.
 
 The region of a reduction or scan is a function of scalars. `run_region` runs its bytecode on
 arrays: a scalar of the region is an array with one element for each of the pairs that are combined
@@ -295,19 +294,3 @@ def _results(
             return _block(batch, instruction.regions[1], registers, (), select)
     then, orelse = (_block(batch, region, registers, (), select) for region in instruction.regions)
     return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]
-
-
-Maker = Callable[[Operation], Run]
-
-
-def rule_in(rules: Rules) -> Callable[[OpDef], Callable[[Maker], Maker]]:
-    """Return a decorator that adds the rule of an operation to `rules`."""
-
-    def rule(defn: OpDef) -> Callable[[Maker], Maker]:
-        def declare(make: Maker) -> Maker:
-            rules[defn] = make
-            return make
-
-        return declare
-
-    return rule

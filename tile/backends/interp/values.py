@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tile.backends.interp.bytecode import rule_in
 from tile.ir import semantics
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, memory, shape
@@ -207,21 +208,14 @@ def same(a: RegisterValue, b: RegisterValue) -> bool:
 
 
 Rule = Callable[..., RunValue | None]
+# The rules that keep index arithmetic affine; each is called when some operand is an `Affine`.
 AFFINE: dict[OpDef, Rule] = {}
 
 ADDRESS = np.dtype(np.int64)
 _MOST = I64.max_value
 
 
-def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
-    """Declare the rule of an operation; it is called when some operand is an `Affine`."""
-
-    def declare(function: Rule) -> Rule:
-        for defn in defns:
-            AFFINE[defn] = function
-        return function
-
-    return declare
+rule = rule_in(AFFINE)
 
 
 def _fits(number: int) -> bool:
@@ -277,26 +271,17 @@ def _make_affine(
     return Affine(base, steps, op.results[0].type.shape, dtype, low, high).folded()
 
 
-@rule(arith.add)
-def add(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
+@rule(arith.add, arith.sub)
+def add_or_sub(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
     if not (_fits_base(x) and _fits_base(y)):
         return None
     (a, b), (c, d) = _bounds(x), _bounds(y)
     rank = op.results[0].type.rank
     (base_x, steps_x), (base_y, steps_y) = _parts(x, rank), _parts(y, rank)
+    if op.defn is arith.sub:
+        base_y, steps_y, c, d = -base_y, tuple(-step for step in steps_y), -d, -c
     steps = tuple(map(int.__add__, steps_x, steps_y))
     return _make_affine(base_x + base_y, steps, op, a + c, b + d)
-
-
-@rule(arith.sub)
-def sub(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
-    if not (_fits_base(x) and _fits_base(y)):
-        return None
-    (a, b), (c, d) = _bounds(x), _bounds(y)
-    rank = op.results[0].type.rank
-    (base_x, steps_x), (base_y, steps_y) = _parts(x, rank), _parts(y, rank)
-    steps = tuple(map(int.__sub__, steps_x, steps_y))
-    return _make_affine(base_x - base_y, steps, op, a - d, b - c)
 
 
 @rule(arith.mul)

@@ -22,7 +22,7 @@ zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -158,18 +158,16 @@ class Strided:
             windows[starts] = full.transpose(np.argsort(order))
         return not compare or self.read().tobytes() != before
 
-    def padded(
-        self, values: Array, other: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> Array:
+    def padded(self, values: Array, other: Array | None, shape: tuple[int, ...]) -> Array:
         """Return a tile with the values of the active run, and `other` (or zero) elsewhere."""
         assert self.part is not None
         axis, first, count = self.part
-        fill = np.zeros((1,) * (1 + len(shape)), dtype) if other is None else other
+        fill = np.zeros((1,) * (1 + len(shape)), values.dtype) if other is None else other
         extents = np.broadcast_shapes(
             (*values.shape[: axis + 1], 1, *values.shape[axis + 2 :]), fill.shape
         )
         extents = (*extents[: axis + 1], shape[axis], *extents[axis + 2 :])
-        full = np.empty(extents, dtype)
+        full = np.empty(extents, values.dtype)
         full[...] = fill
         full[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
         return full
@@ -237,21 +235,94 @@ class Buffer:
         return view
 
 
-class FaultError(Exception):
-    """An access out of bounds: the first lane that is, its program (`row`) and its address.
+class DetectedFaultError(Exception):
+    """A fault of an operation, for which the scheduler raises an error (`fault_report.error_for`).
 
-    `count` of the program's `active` lanes are out of bounds.
+    An operation that raises one has changed nothing.
     """
 
-    def __init__(
-        self, row: int, lane: tuple[int, ...], address: int, count: int, active: int
-    ) -> None:
-        super().__init__("access out of bounds")
-        self.row = row
-        self.lane = lane
-        self.address = address
-        self.count = count
-        self.active = active
+
+@dataclass(eq=False)
+class FaultError(DetectedFaultError):
+    """An access out of bounds: the first lane that is, its program (`row`) and its address.
+
+    `count` of the program's `active` lanes are out of bounds; `size` is the bytes of an element.
+    """
+
+    row: int
+    lane: tuple[int, ...]
+    address: int
+    count: int
+    active: int
+    size: int
+
+
+@dataclass(slots=True)
+class BufferLanes:
+    """The lanes of one access that fall into one array.
+
+    They access `flat[index]` where `lanes` is true (None: everywhere). The buffer is None if no
+    lane is active.
+    """
+
+    buffer: Buffer | None
+    flat: Array
+    index: Array
+    lanes: Array | None
+
+
+@dataclass(slots=True)
+class ResolvedAccess:
+    """An access that is in bounds: strided elements of one array, or addresses in one or more."""
+
+    address: RunValue
+    mask: Array | None
+    strided: Strided | None
+    groups: Sequence[BufferLanes] = ()
+
+    def read(self, other: Array | None, shape: tuple[int, ...]) -> Array:
+        """Return the elements; `other`, or zero, where the mask is false."""
+        if self.strided is None:
+            return self._gather(other)
+        if self.strided.part is None:
+            return self.strided.read()
+        return self.strided.padded(self.strided.read(), other, shape)
+
+    def _gather(self, other: Array | None) -> Array:
+        group, dtype = self.groups[0], self.groups[0].flat.dtype
+        if len(self.groups) == 1:
+            values = group.flat[group.index]
+            if group.lanes is None:
+                return values
+            return np.where(group.lanes, values, np.zeros(1, dtype) if other is None else other)
+        masks = (x.shape for x in (self.mask, other) if x is not None)
+        values = np.zeros(np.broadcast_shapes(array_of(self.address).shape, *masks), dtype)
+        if other is not None:
+            values[...] = other
+        for group in self.groups:
+            lanes = np.broadcast_to(group.lanes, values.shape)  # type: ignore[arg-type]
+            values[lanes] = group.flat[np.broadcast_to(group.index, values.shape)[lanes]]
+        return values
+
+    def write(self, value: Array, shape: tuple[int, ...], compare: bool) -> bool:
+        """Store the values; return True if memory changed, which is assumed unless `compare`."""
+        if self.strided is not None:
+            return self.strided.write(value, compare)
+        arrays = (array_of(self.address), value, self.mask)
+        extents = (max(len(x) for x in arrays if x is not None), *shape)
+        values = np.broadcast_to(value, extents)
+        changed = False
+        for group in self.groups:
+            index = np.broadcast_to(group.index, extents)
+            if group.lanes is None:
+                index, chosen = index.ravel(), values.ravel()
+            else:
+                lanes = np.broadcast_to(group.lanes, extents)
+                index, chosen = index[lanes], values[lanes]
+            before = group.flat[index].tobytes() if compare else b""
+            group.flat[index] = chosen
+            changed |= not compare or group.flat[index].tobytes() != before
+        return changed
 
 
 class Memory:
@@ -298,26 +369,24 @@ class Memory:
 
         Addresses that are virtual already, or belong to no array of the launch, are unchanged.
         """
-        distinct, inverse = np.unique(addresses, return_inverse=True)
-        mapped = np.array([self._virtual(int(address)) for address in distinct], np.int64)
-        return mapped[inverse].reshape(addresses.shape)
 
-    def _virtual(self, address: int) -> int:
-        for buffer in self.buffers:
-            shift = buffer.origin - buffer.real
-            if buffer.start <= address + shift < buffer.end:
-                return address + shift
-        return address
+        def convert(address: int) -> int:
+            for buffer in self.buffers:
+                shift = buffer.origin - buffer.real
+                if buffer.start <= address + shift < buffer.end:
+                    return address + shift
+            return address
+
+        return _converted(addresses, convert)
 
     def real(self, addresses: Array) -> Array:
         """Convert virtual addresses to real ones, as memory holds them."""
-        distinct, inverse = np.unique(addresses, return_inverse=True)
-        mapped = np.array([self._real(int(address)) for address in distinct], np.int64)
-        return mapped[inverse].reshape(addresses.shape)
 
-    def _real(self, address: int) -> int:
-        buffer = self.buffer_at(address)
-        return address if buffer is None else address - buffer.origin + buffer.real
+        def convert(address: int) -> int:
+            buffer = self.buffer_at(address)
+            return address if buffer is None else address - buffer.origin + buffer.real
+
+        return _converted(addresses, convert)
 
     def buffer_at(self, address: int) -> Buffer | None:
         """Return the array in whose window an address lies; None outside of all windows."""
@@ -347,15 +416,8 @@ class Memory:
 
         Raises `FaultError`.
         """
-        dtype = semantics.numpy_dtype(element)
-        access = self.strided(address, mask, dtype, shape)
-        if access is None:
-            values = self.gather(address, mask, other, dtype, shape)
-        elif access.part is None:
-            values = access.read()
-        else:
-            values = access.padded(access.read(), other, dtype, shape)
-        return self.virtual(values) if element.is_ptr() else values
+        access = self.resolve(address, mask, semantics.numpy_dtype(element), shape)
+        return self.read(access, other, element, shape)
 
     def store(
         self,
@@ -369,14 +431,49 @@ class Memory:
 
         Raises `FaultError` before anything is written.
         """
-        dtype = semantics.numpy_dtype(element)
-        if element.is_ptr():
-            value = self.real(value)
+        access = self.resolve(address, mask, semantics.numpy_dtype(element), shape, value)
+        self.write(access, value, element, shape)
+
+    def resolve(
+        self,
+        address: RunValue,
+        mask: Array | None,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        value: Array | None = None,
+    ) -> ResolvedAccess:
+        """Resolve the addresses of an access to elements of arrays.
+
+        value: that of a store, whose elements are strided only if their addresses are distinct.
+        Raises `FaultError`.
+        """
         access = self.strided(address, mask, dtype, shape)
-        if access is not None and access.distinct(value):
-            self.changed(access.write(value, self.watched))
-            return
-        self.scatter(address, value, mask, dtype, shape)
+        if access is not None and (value is None or access.distinct(value)):
+            return ResolvedAccess(address, mask, access)
+        groups = self.groups(array_of(address), mask, dtype, shape)
+        return ResolvedAccess(address, mask, None, groups)
+
+    def read(
+        self,
+        access: ResolvedAccess,
+        other: Array | None,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> Array:
+        """Return the elements of an access, as `load` does."""
+        values = access.read(other, shape)
+        return self.virtual(values) if element.is_ptr() else values
+
+    def write(
+        self,
+        access: ResolvedAccess,
+        value: Array,
+        element: Scalar | Pointer,
+        shape: tuple[int, ...],
+    ) -> None:
+        """Write the elements of an access, as `store` does."""
+        stored = self.real(value) if element.is_ptr() else value
+        self.changed(access.write(stored, shape, self.watched))
 
     def changed(self, really: bool = True) -> None:
         self.version += really
@@ -433,82 +530,6 @@ class Memory:
 
     # -- accesses by address
 
-    def gather(
-        self,
-        address: RunValue,
-        mask: Array | None,
-        other: Array | None,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-    ) -> Array:
-        addresses = array_of(address)
-        groups = self.groups(addresses, mask, dtype, shape)
-        return self.gather_groups(groups, addresses, mask, other, dtype)
-
-    def gather_groups(
-        self,
-        groups: Sequence[BufferLanes],
-        addresses: Array,
-        mask: Array | None,
-        other: Array | None,
-        dtype: np.dtype[Any],
-    ) -> Array:
-        """Return the elements of an access by address, resolved to arrays by `groups`."""
-        if len(groups) == 1 and groups[0].lanes is None:
-            group = groups[0]
-            return group.flat[group.index]
-        extents = np.broadcast_shapes(
-            addresses.shape,
-            () if mask is None else mask.shape,
-            () if other is None else other.shape,
-        )
-        if len(groups) == 1:
-            group = groups[0]
-            values = group.flat[group.index]
-            fill = np.zeros(1, dtype) if other is None else other
-            assert group.lanes is not None
-            return np.where(group.lanes, values, fill)
-        values = np.zeros(extents, dtype)
-        if other is not None:
-            values[...] = other
-        for group in groups:
-            lanes = np.broadcast_to(group.lanes, extents)  # type: ignore[arg-type]
-            values[lanes] = group.flat[np.broadcast_to(group.index, extents)[lanes]]
-        return values
-
-    def scatter(
-        self,
-        address: RunValue,
-        value: Array,
-        mask: Array | None,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-    ) -> None:
-        addresses = array_of(address)
-        groups = self.groups(addresses, mask, dtype, shape)
-        programs = max(addresses.shape[0], value.shape[0], 1 if mask is None else mask.shape[0])
-        self.scatter_groups(groups, value, (programs, *shape))
-
-    def scatter_groups(
-        self, groups: Sequence[BufferLanes], value: Array, extents: tuple[int, ...]
-    ) -> None:
-        """Write elements at addresses resolved to arrays by `groups`."""
-        values = np.broadcast_to(value, extents)
-        for group in groups:
-            index = np.broadcast_to(group.index, extents)
-            if group.lanes is None:
-                index, chosen = index.ravel(), values.ravel()
-            else:
-                lanes = np.broadcast_to(group.lanes, extents)
-                index, chosen = index[lanes], values[lanes]
-            if self.watched:
-                before = group.flat[index].tobytes()
-                group.flat[index] = chosen
-                self.changed(group.flat[index].tobytes() != before)
-            else:
-                group.flat[index] = chosen
-                self.changed()
-
     def groups(
         self,
         addresses: Array,
@@ -538,19 +559,11 @@ class Memory:
         all_lanes = np.True_ if lanes is None else lanes
         for number in np.unique(windows if lanes is None else windows[lanes]):
             own = (windows == number) & all_lanes
-            window_addresses = addresses[own]
+            low, high = int(addresses[own].min()), int(addresses[own].max())
             try:
-                group = self.group(
-                    addresses,
-                    own,
-                    int(window_addresses.min()),
-                    int(window_addresses.max()),
-                    dtype,
-                    shape,
-                )
+                groups.append(self.group(addresses, own, low, high, dtype, shape))
             except FaultError:  # report the first wrong element of all, not of this array
                 self.fault(addresses, lanes, dtype, shape)
-            groups.append(group)
         return groups
 
     def group(
@@ -597,7 +610,7 @@ class Memory:
         row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
         position = (row, *lane)
         count, of = int(wrong[row].sum()), int(active[row].sum())
-        raise FaultError(row, tuple(lane), int(spread[position]), count, of)
+        raise FaultError(row, tuple(lane), int(spread[position]), count, of, dtype.itemsize)
 
     def valid(self, addresses: Array, size: int) -> Array:
         """Return the addresses that have `size` bytes inside an array, aligned to `size`."""
@@ -616,24 +629,17 @@ class Memory:
         return good
 
 
-@dataclass
-class BufferLanes:
-    """The lanes of one access that fall into one array.
-
-    They access `flat[index]` where `lanes` is true (None: everywhere). The buffer is None if no
-    lane is active.
-    """
-
-    buffer: Buffer | None
-    flat: Array
-    index: Array
-    lanes: Array | None
-
-
 def _distinct(windows: Array) -> Array:
     """Return the distinct windows; usually there is only one, which is checked first."""
     uniform = windows.size and windows.flat[0] == windows.min() == windows.max()
     return windows.reshape(-1)[:1] if uniform else np.unique(windows)
+
+
+def _converted(addresses: Array, convert: Callable[[int], int]) -> Array:
+    """Return addresses converted one by one, each distinct one once."""
+    distinct, inverse = np.unique(addresses, return_inverse=True)
+    mapped = np.array([convert(int(address)) for address in distinct], np.int64)
+    return mapped[inverse].reshape(addresses.shape)
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:

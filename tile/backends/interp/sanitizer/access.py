@@ -19,13 +19,14 @@ from tile.backends.interp.fault_report import (
     described,
     place_of,
     report_faults,
+    verb_of,
     view_of,
 )
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RunValue, array_of
-from tile.backends.interp.virtual_memory import Buffer, BufferLanes, FaultError, Memory, Strided
+from tile.backends.interp.virtual_memory import Buffer, FaultError, ResolvedAccess
 from tile.faults import Check, Fault, FaultAddress
 from tile.heatmap import MARGIN, ArrayHeatmap, FaultExtent, fault_extent
 from tile.ir import semantics
@@ -83,45 +84,13 @@ def inside_of(buffer: Buffer) -> Array:
 class Site:
     """A memory operation: its verb in messages, and the type and shape of its accesses."""
 
-    def __init__(self, op: Operation, verb: str) -> None:
+    def __init__(self, op: Operation) -> None:
         self.op = op
-        self.verb = verb
+        self.verb = verb_of(op)
         ptr = op.inputs[0].type
         self.element: Scalar | Pointer = pointee(op.name, ptr)
         self.shape = ptr.shape
         self.dtype = semantics.numpy_dtype(self.element)
-
-
-@dataclass
-class ResolvedAccess:
-    """An access that is in bounds: strided elements of one array, or addresses in one or more."""
-
-    address: RunValue
-    mask: Array | None
-    strided: Strided | None
-    groups: Sequence[BufferLanes]
-
-    def load(self, memory: Memory, site: Site, other: Array | None) -> Array:
-        """Return the elements; `other`, or zero, where the mask is false."""
-        access = self.strided
-        if access is None:
-            addresses = array_of(self.address)
-            values = memory.gather_groups(self.groups, addresses, self.mask, other, site.dtype)
-        elif access.part is None:
-            values = access.read()
-        else:
-            values = access.padded(access.read(), other, site.dtype, site.shape)
-        return memory.virtual(values) if site.element.is_ptr() else values
-
-    def store(self, memory: Memory, site: Site, value: Array) -> None:
-        """Write the elements."""
-        if site.element.is_ptr():
-            value = memory.real(value)
-        if self.strided is not None:
-            memory.changed(self.strided.write(value, memory.watched))
-            return
-        programs = max(len(x) for x in (array_of(self.address), value, self.mask) if x is not None)
-        memory.scatter_groups(self.groups, value, (programs, *site.shape))
 
 
 class Lanes:
@@ -216,11 +185,7 @@ def resolve_access(
     memory = batch.launch.memory
     while True:
         try:
-            access = memory.strided(address, mask, site.dtype, site.shape)
-            if access is not None and (value is None or access.distinct(value)):
-                return ResolvedAccess(address, mask, access, ())
-            groups = memory.groups(array_of(address), mask, site.dtype, site.shape)
-            return ResolvedAccess(address, mask, None, groups)
+            return memory.resolve(address, mask, site.dtype, site.shape, value)
         except FaultError:
             addresses = array_of(address)
             whole = np.broadcast_to(addresses, (len(addresses), *site.shape))
@@ -394,10 +359,9 @@ def _bounds_fault(
     whole = np.broadcast_to(addresses, (len(batch), *site.shape))
     active = np.ones((), np.bool_) if mask is None else mask
     count = np.broadcast_to(active, whole.shape)[row].sum()
-    fault = FaultError(
-        row, tuple(lane), int(whole[(row, *lane)]), int(wrong[row].sum()), int(count)
-    )
-    bounds = bounds_fault(batch, site.verb, fault, site.dtype.itemsize)
+    first, total = int(whole[(row, *lane)]), int(wrong[row].sum())
+    fault = FaultError(row, tuple(lane), first, total, int(count), site.dtype.itemsize)
+    bounds = bounds_fault(batch, fault)
     spread = spread_in(batch, site.shape, wrong, whole)
     return replace(bounds, count=spread.count, extent=spread)
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tile.backends.interp.bytecode import rule_in
 from tile.backends.interp.sanitizer.overflow import SOURCES as WRAPPING
 from tile.backends.interp.sanitizer.poison import (
     Cause,
@@ -67,15 +68,7 @@ def propagates_wrapping(op: Operation) -> bool:
     return not bitwise or op.results[0].type.element == I1
 
 
-def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
-    """Declare the rule of operations that are not elementwise."""
-
-    def declare(function: Rule) -> Rule:
-        for defn in defns:
-            RULES[defn] = function
-        return function
-
-    return declare
+rule = rule_in(RULES)  # of operations that are not elementwise
 
 
 def rule_of(defn: OpDef) -> Rule:

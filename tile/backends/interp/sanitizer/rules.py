@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from tile.backends.base import LaunchArgument
+from tile.backends.interp.bytecode import rule_in
 from tile.backends.interp.fault_report import report_faults
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.sanitizer.access import (
     Lanes,
-    ResolvedAccess,
     Site,
     check_operands,
     fault_at,
@@ -51,7 +51,7 @@ from tile.backends.interp.values import (
     array_of,
     broadcast_rows,
 )
-from tile.backends.interp.virtual_memory import Buffer
+from tile.backends.interp.virtual_memory import Buffer, ResolvedAccess
 from tile.faults import Check, Checks, Fault
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory
@@ -76,7 +76,7 @@ def unwritten_lanes(batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -
         written = replace(access, flat=written).read()
         if access.part is not None:
             ones = np.ones((1,) * written.ndim, np.bool_)
-            written = access.padded(written, ones, written.dtype, site.shape)
+            written = access.padded(written, ones, site.shape)
         return None if written.all() else ~written
     unwritten: Array | None = None
     for group in resolved.groups:
@@ -267,21 +267,13 @@ Rule = Callable[[Operation, Run, Checks], Run]
 CHECKED: dict[OpDef, Rule] = {}
 
 
-def rule(*defns: OpDef) -> Callable[[Rule], Rule]:
-    """Declare the rule of an operation."""
-
-    def declare(make: Rule) -> Rule:
-        for defn in defns:
-            CHECKED[defn] = make
-        return make
-
-    return declare
+rule = rule_in(CHECKED)
 
 
 @rule(memory.load)
 def load(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check a load and record it in shadow memory; poison undefined elements."""
-    site = Site(op, "reads")
+    site = Site(op)
     masked_cause = Cause(op.loc, "the load's mask is false there and it has no `other`")
     unwritten_cause = Cause(op.loc, "that element of an uninitialized array was never written")
     undef = Check.UNDEF in checks
@@ -293,7 +285,7 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
         fill = None if other is None else array_of(other)
         resolved = resolve_access(batch, site, address, lanes.possible)
         accessed = valid_part(batch, site, lanes, resolved)
-        value = accessed.load(space, site, fill)
+        value = space.read(accessed, fill, site.element, site.shape)
         if state.shadow is not None:
             state.shadow.load(batch, site, resolved)
         masks = poison_of_other(other, active)
@@ -326,7 +318,7 @@ def poison_of_other(other: Any, active: Array | None) -> dict[PoisonKind, Poison
 @rule(memory.store)
 def store(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check a store and record it in shadow memory; undefined values must not be stored."""
-    site = Site(op, "writes")
+    site = Site(op)
 
     def run(batch: ProgramBatch, address: Any, value: Any, mask: Any) -> None:
         state, space = state_of(batch), batch.launch.memory
@@ -337,7 +329,7 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
         accessed = valid_part(batch, site, lanes, resolved, stored)
         written = accessed is resolved and not state.collector.raising
         if not state.collector.raising:
-            accessed.store(space, site, stored)
+            space.write(accessed, stored, site.element, site.shape)
         if state.shadow is not None:
             state.shadow.store(batch, site, resolved, stored, written)
         if state.uninitialized:
@@ -361,7 +353,7 @@ def check_operand(
 @rule(memory.atomic_rmw, memory.atomic_cas)
 def atomic(op: Operation, plain: Run, checks: Checks) -> Run:
     """Check an atomic and record it in shadow memory and in the happens-before relation."""
-    site = Site(op, "updates")
+    site = Site(op)
     is_swap = op.defn is memory.atomic_cas
     apply = applied(op)
     used = bool(op.result.uses)

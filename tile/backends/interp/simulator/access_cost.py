@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from tile.backends.interp.bytecode import BlockCode, Code, Run
+from tile.backends.interp.bytecode import Code, Run
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.counters import SECTOR, Counters, GlobalCounts, SharedCounts
 from tile.backends.interp.simulator.launch import launch_of, thread_map_of
@@ -20,16 +20,9 @@ from tile.simt.layouts.bank_conflicts import wavefronts
 
 def count_instructions(code: Code) -> None:
     """Make the instructions of a module count how often they are executed."""
-    for function in code.functions.values():
-        _count_block(function.body)
-
-
-def _count_block(block: BlockCode) -> None:
-    for instruction in block.instructions:
+    for instruction in code.instructions():
         if instruction.run is not None:
             instruction.run = partial(_counted, instruction.op, instruction.run)
-        for region in instruction.regions:
-            _count_block(region)
 
 
 def _counted(op: Operation, run: Run, batch: ProgramBatch, *values: object) -> object:

@@ -13,6 +13,7 @@ returns at once; a wait for a phase that can never complete is an error.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,127 +21,99 @@ import numpy as np
 from tile.backends.interp.simulator.shared_memory import SharedMemory, Touch
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array, Rows
+from tile.backends.interp.virtual_memory import DetectedFaultError
+from tile.errors import MbarrierError, RaceError
 from tile.ir.core import Operation
 
 
 @dataclass(frozen=True, eq=False)
-class AsyncCopy:
-    """The copies of one operation: vectors of values and the commit group's number, by thread.
+class PendingOperation:
+    """A cp.async or wgmma in flight: the shared memory that it writes or reads, by thread.
 
-    `thread` is the thread's number in the chunk; `values` has axes (thread, vector, element).
+    `thread` is the thread's number in the chunk. `number` is the copy's commit group, or the
+    wgmma's sequence number. `values` are what a copy writes, with axes (thread, vector, element).
+    The vectors of a warpgroup's operand are divided among its threads.
     """
 
-    touch: Touch
+    touches: tuple[Touch, ...]
     thread: Rows
-    group: Array
-    values: Array
+    number: Array
+    values: Array | None = None
 
-    def take_rows(self, chosen: Array) -> AsyncCopy:
-        """Return the copies of the `chosen` threads."""
-        part = self.touch.of_rows(chosen)
-        return AsyncCopy(part, self.thread[chosen], self.group[chosen], self.values[chosen])
+    def take_rows(self, chosen: Array) -> PendingOperation:
+        """Return the part of the `chosen` threads."""
+        touches = tuple(touch.of_rows(chosen) for touch in self.touches)
+        values = None if self.values is None else self.values[chosen]
+        return PendingOperation(touches, self.thread[chosen], self.number[chosen], values)
 
 
-class InFlightCopies:
-    """The copies of a chunk that nobody has waited for yet, in the order of their start."""
+class InFlight:
+    """The operations of a chunk that nobody has waited for yet, in the order of their start."""
 
     def __init__(self, memory: SharedMemory, threads: int) -> None:
         self.memory = memory
-        self.committed = np.zeros(threads, np.int64)  # groups that each thread has committed
-        self.pending: list[AsyncCopy] = []
+        self.counts = np.zeros(threads, np.int64)  # commit groups, or wgmmas, of each thread
+        self.pending: list[PendingOperation] = []
+
+    def complete(self, thread_map: ThreadMap, pending: int) -> Iterator[PendingOperation]:
+        """Remove and yield what these threads started, but for the last `pending` numbers."""
+        finished = np.zeros(len(self.counts), np.int64)
+        finished[thread_map.numbers] = self.counts[thread_map.numbers] - pending
+        operations, self.pending = self.pending, []
+        for operation in operations:
+            done = operation.number < finished[operation.thread]
+            if not done.all():
+                self.pending.append(operation.take_rows(~done) if done.any() else operation)
+            if done.any():
+                yield operation if done.all() else operation.take_rows(done)
+
+
+class InFlightCopies(InFlight):
+    """The cp.async copies of a chunk in flight."""
 
     def begin(
         self, touch: Touch, thread_map: ThreadMap, values: Array, active: Array | None = None
     ) -> None:
         """Start to copy vectors, those of the threads that are `active` (None: all)."""
         thread = thread_map.numbers
-        copy = AsyncCopy(touch, thread, self.committed[thread], values)
+        copy = PendingOperation((touch,), thread, self.counts[thread], values)
         if active is not None:
             copy = copy.take_rows(active)
-        self.memory.start_copy(copy.touch)
+        self.memory.start_copy(copy.touches[0])
         self.pending.append(copy)
 
     def commit(self, thread_map: ThreadMap) -> None:
         """Commit the copies of these threads since their last commit as one group."""
-        self.committed[thread_map.numbers] += 1
+        self.counts[thread_map.numbers] += 1
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
         """Complete the copies of all groups of these threads but the last `pending`."""
-        finished = np.zeros(len(self.committed), np.int64)
-        numbers = thread_map.numbers
-        finished[numbers] = self.committed[numbers] - pending
-        remaining = []
-        for copy in self.pending:
-            done = copy.group < finished[copy.thread]
-            if done.all():
-                self._finish(copy)
-            elif done.any():
-                self._finish(copy.take_rows(done))
-                remaining.append(copy.take_rows(~done))
-            else:
-                remaining.append(copy)
-        self.pending = remaining
-
-    def _finish(self, copy: AsyncCopy) -> None:
-        values = copy.values
-        words = self.memory.words(values.itemsize, values.shape[-1])
-        self.memory.put(copy.touch, words, values)
+        for copy in self.complete(thread_map, pending):
+            assert copy.values is not None
+            words = self.memory.words(copy.values.itemsize, copy.values.shape[-1])
+            self.memory.put(copy.touches[0], words, copy.values)
 
 
-@dataclass(frozen=True, eq=False)
-class WgmmaReads:
-    """The shared-memory reads of one wgmma: vectors and the wgmma's sequence number, by thread.
-
-    `thread` is the thread's number in the chunk. The vectors of a warpgroup's operand are divided
-    among its threads.
-    """
-
-    touches: tuple[Touch, ...]
-    thread: Rows
-    number: Array
-
-    def take_rows(self, chosen: Array) -> WgmmaReads:
-        """Return the reads of the `chosen` threads."""
-        touches = tuple(touch.of_rows(chosen) for touch in self.touches)
-        return WgmmaReads(touches, self.thread[chosen], self.number[chosen])
-
-
-class InFlightWgmma:
-    """The wgmmas of a chunk that still read shared memory, in the order of their start."""
-
-    def __init__(self, memory: SharedMemory, threads: int) -> None:
-        self.memory = memory
-        self.started = np.zeros(threads, np.int64)  # wgmmas that each thread has started
-        self.pending: list[WgmmaReads] = []
+class InFlightWgmma(InFlight):
+    """The wgmmas of a chunk that still read shared memory."""
 
     def start(self, thread_map: ThreadMap, *touches: Touch) -> None:
         """Start a wgmma that reads these vectors."""
         for touch in touches:
             self.memory.start_wgmma_reads(touch)
         thread = thread_map.numbers
-        self.started[thread] += 1
-        self.pending.append(WgmmaReads(touches, thread, self.started[thread]))
+        self.pending.append(PendingOperation(touches, thread, self.counts[thread]))
+        self.counts[thread] += 1
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
         """Complete all wgmmas of these threads but the last `pending`."""
-        finished = np.zeros(len(self.started), np.int64)
-        numbers = thread_map.numbers
-        finished[numbers] = self.started[numbers] - pending
-        remaining, ended = [], []
-        for reads in self.pending:
-            done = reads.number <= finished[reads.thread]
-            if done.any():
-                ended.append(reads if done.all() else reads.take_rows(done))
-            if not done.all():
-                remaining.append(reads.take_rows(~done) if done.any() else reads)
-        for reads in ended:
+        for reads in self.complete(thread_map, pending):
             for touch in reads.touches:
                 self.memory.end_wgmma_reads(touch)
-        for reads in remaining:
+        for reads in self.pending:
             for touch in reads.touches:
                 self.memory.keep_wgmma_reads(touch)
-        self.pending = remaining
-        self.memory.reading = bool(remaining)
+        self.memory.reading = bool(self.pending)
 
 
 _BYTES, _VECTOR_BYTES = 8, 16  # size of an mbarrier, and of the vectors in which it is accessed
@@ -148,36 +121,42 @@ _NO_TX = -1  # expected bytes of a phase without expect_tx
 
 
 class MbarrierMisuse(enum.Enum):
-    """Kinds of wrong uses of an mbarrier."""
+    """Kinds of wrong uses of an mbarrier: the error, and what the kernel does wrong."""
 
-    NOT_INITIALIZED = enum.auto()
-    ALREADY_INITIALIZED = enum.auto()  # initialized twice
-    UNSYNCHRONIZED = enum.auto()  # initialized by another thread, with no `barrier` in between
-    UNFENCED = enum.auto()  # initialized, with no proxy fence after
-    STILL_WAITED_FOR = enum.auto()  # invalidated while other threads may wait
-    PHASE_PENDING = enum.auto()  # expects more bytes before the last phase was waited for
-    NEVER_COMPLETES = enum.auto()  # waited for, though the phase cannot complete
+    NOT_INITIALIZED = MbarrierError, "uses an mbarrier that mbarrier_init has not initialized"
+    ALREADY_INITIALIZED = (
+        MbarrierError,
+        "initializes an mbarrier again, with no mbarrier_inval before",
+    )
+    UNSYNCHRONIZED = (
+        RaceError,
+        "uses an mbarrier that another thread initialized, with no `barrier` in between",
+    )
+    UNFENCED = RaceError, "uses an mbarrier with no fence_proxy_async since its initialization"
+    STILL_WAITED_FOR = (
+        RaceError,
+        "invalidates an mbarrier on which other threads may still wait",
+    )
+    PHASE_PENDING = (
+        MbarrierError,
+        "expects bytes on an mbarrier whose current phase has not been waited for",
+    )
+    NEVER_COMPLETES = (
+        MbarrierError,
+        "waits on an mbarrier whose phase never completes: not all expected bytes arrive, or none",
+    )
 
 
-class MbarrierMisuseError(Exception):
+@dataclass(eq=False)
+class MbarrierMisuseError(DetectedFaultError):
     """A wrong use of an mbarrier by `op`, in the program with this number in the chunk."""
 
-    def __init__(
-        self,
-        misuse: MbarrierMisuse,
-        op: Operation,
-        program: int,
-        stage: int,
-        expected: int,
-        started: int,
-    ) -> None:
-        super().__init__(misuse.name)
-        self.misuse = misuse
-        self.op = op
-        self.program = program
-        self.stage = stage
-        self.expected = max(0, expected)
-        self.started = started
+    misuse: MbarrierMisuse
+    op: Operation
+    program: int
+    stage: int
+    expected: int
+    started: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,8 +318,8 @@ class Mbarriers:
         index = int(right.argmin())
         array = self.arrays[use.offset]
         program, stage = int(use.programs[index]), int(use.stage[index])
-        initialized = array.initialized[program] > 0
-        counts = [
-            int(of[program, stage]) if initialized else 0 for of in (array.expected, array.started)
-        ]
-        raise MbarrierMisuseError(misuse, use.op, program, stage, counts[0], counts[1])
+        expected = started = 0
+        if array.initialized[program] > 0:
+            expected = max(0, int(array.expected[program, stage]))
+            started = int(array.started[program, stage])
+        raise MbarrierMisuseError(misuse, use.op, program, stage, expected, started)

@@ -2,161 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 
+from tile.backends.interp.fault_report import error_for, verb_of
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.simulator.async_ops import MbarrierMisuse, MbarrierMisuseError
+from tile.backends.interp.simulator.async_ops import MbarrierMisuseError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.races import GlobalRaceError
-from tile.backends.interp.simulator.shared_memory import Fault, SharedFaultError
+from tile.backends.interp.simulator.shared_memory import SharedFaultError
 from tile.errors import (
-    CopyInFlightError,
     DivergenceError,
     ExecutionError,
-    MbarrierError,
     RaceError,
     SharedBoundsError,
-    UndefinedReadError,
     VectorAccessError,
-    WgmmaInFlightError,
 )
 from tile.ir.core import Operation
 from tile.ir.types import Shared
 from tile.simt.ops.shared import allocation
 
 
-@dataclass(frozen=True)
-class _Message:
-    error: Callable[..., ExecutionError]
-    problem: str  # what the kernel does wrong
-    other: str  # what the other thread did, as a participle; empty if no other thread is involved
-
-
-_MESSAGES = {
-    Fault.READ_AFTER_WRITE: _Message(
-        RaceError,
-        "reads shared memory that another thread wrote, with no barrier in between",
-        "written",
-    ),
-    Fault.WRITE_AFTER_READ: _Message(
-        RaceError,
-        "writes shared memory that another thread read, with no barrier in between",
-        "read",
-    ),
-    Fault.WRITE_AFTER_WRITE: _Message(
-        RaceError,
-        "writes shared memory that another thread wrote, with no barrier in between",
-        "written",
-    ),
-    Fault.SAME_STORE: _Message(
-        RaceError,
-        "writes different values to one shared-memory address from several threads at once",
-        "written",
-    ),
-    Fault.SAME_COPY: _Message(
-        RaceError,
-        "copies to one shared-memory address from several threads at once",
-        "copy started",
-    ),
-    Fault.IN_FLIGHT: _Message(
-        CopyInFlightError,
-        "accesses shared memory that an asynchronous copy still writes; cp_async_wait_group "
-        "waits for it",
-        "copy started",
-    ),
-    Fault.WGMMA_READING: _Message(
-        WgmmaInFlightError,
-        "writes shared memory that a wgmma in flight still reads; wgmma_wait waits for it",
-        "wgmma started",
-    ),
-    Fault.WGMMA_UNFENCED: _Message(
-        RaceError,
-        "reads with wgmma what a thread wrote to shared memory, with no fence_proxy_async by "
-        "that thread",
-        "written",
-    ),
-    Fault.TMA_STORE_UNFENCED: _Message(
-        RaceError,
-        "reads with a TMA store what a thread wrote, with no fence_proxy_async by that thread in "
-        "between",
-        "written",
-    ),
-    Fault.TMA_LOAD_UNFENCED: _Message(
-        RaceError,
-        "overwrites with a TMA load what a thread wrote, with no fence_proxy_async by that thread",
-        "written",
-    ),
-    Fault.UNDEFINED: _Message(UndefinedReadError, "reads shared memory that was never written", ""),
-}
-
-
-def shared_fault(batch: ProgramBatch, fault: SharedFaultError) -> ExecutionError:
+@error_for.register
+def shared_fault(fault: SharedFaultError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a shared-memory fault."""
     launch, chunk = launch_of(batch), chunk_of(batch)
-    message, op = _MESSAGES[fault.fault], fault.op
+    kind, op = fault.fault, fault.op
     row = chunk.first + fault.program * chunk.threads + fault.thread
     notes = [f"in {launch.program(row)}, by {_at(op)}", _where(op, fault.byte)]
-    if message.other:
+    if kind.other:
         other, thread = chunk.memory.operation_of(fault.record)
-        notes.append(f"{message.other} by {_thread_name(launch, thread)}, by {_at(other)}")
-    return message.error(f"`{launch.name}` {message.problem}", loc=op.loc, notes=notes)
+        notes.append(f"{kind.other} by {_thread_name(launch, thread)}, by {_at(other)}")
+    return kind.error(f"`{launch.name}` {kind.problem}", loc=op.loc, notes=notes)
 
 
-_MISUSES: dict[MbarrierMisuse, tuple[Callable[..., ExecutionError], str]] = {
-    MbarrierMisuse.NOT_INITIALIZED: (
-        MbarrierError,
-        "uses an mbarrier that mbarrier_init has not initialized",
-    ),
-    MbarrierMisuse.ALREADY_INITIALIZED: (
-        MbarrierError,
-        "initializes an mbarrier again, with no mbarrier_inval before",
-    ),
-    MbarrierMisuse.UNSYNCHRONIZED: (
-        RaceError,
-        "uses an mbarrier that another thread initialized, with no `barrier` in between",
-    ),
-    MbarrierMisuse.UNFENCED: (
-        RaceError,
-        "uses an mbarrier with no fence_proxy_async since its initialization",
-    ),
-    MbarrierMisuse.STILL_WAITED_FOR: (
-        RaceError,
-        "invalidates an mbarrier on which other threads may still wait",
-    ),
-    MbarrierMisuse.PHASE_PENDING: (
-        MbarrierError,
-        "expects bytes on an mbarrier whose current phase has not been waited for",
-    ),
-    MbarrierMisuse.NEVER_COMPLETES: (
-        MbarrierError,
-        "waits on an mbarrier whose phase never completes: not all expected bytes arrive, or none",
-    ),
-}
-
-
-def misuse_error(batch: ProgramBatch, fault: MbarrierMisuseError) -> ExecutionError:
+@error_for.register
+def misuse_error(fault: MbarrierMisuseError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a wrong use of an mbarrier."""
     launch, chunk = launch_of(batch), chunk_of(batch)
-    error, problem = _MISUSES[fault.misuse]
+    error, problem = fault.misuse.value
     row = chunk.first + fault.program * chunk.threads
     notes = [
         f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
         f"it is the mbarrier of stage {fault.stage}; {fault.expected} bytes are expected on it, "
         f"and TMA loads of {fault.started} bytes have started",
     ]
-    return error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
+    raised: ExecutionError = error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
+    return raised
 
 
-def global_race(batch: ProgramBatch, op: Operation, race: GlobalRaceError) -> RaceError:
+@error_for.register
+def global_race(race: GlobalRaceError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a race on global memory."""
-    launch = launch_of(batch)
+    launch, op = launch_of(batch), race.op
     buffer = launch.memory.buffer_at(race.address)
     assert buffer is not None
     index = (race.address - buffer.origin) // buffer.array.itemsize
-    does, did = ("reads" if op.results else "writes"), ("read" if race.other.results else "wrote")
+    does, did = verb_of(op), "read" if race.other.results else "wrote"
     return RaceError(
         f"`{launch.name}` {does} `{buffer.name}` at element {index}, which another thread {did}, "
         "with no barrier in between",

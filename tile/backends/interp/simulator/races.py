@@ -16,19 +16,24 @@ import numpy as np
 
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.values import Array, Rows
-from tile.backends.interp.virtual_memory import WINDOW_BITS, Buffer, Memory
+from tile.backends.interp.virtual_memory import (
+    WINDOW_BITS,
+    Buffer,
+    DetectedFaultError,
+    Memory,
+)
 from tile.ir.core import Operation
 
 
-class GlobalRaceError(Exception):
+@dataclass(eq=False)
+class GlobalRaceError(DetectedFaultError):
     """Two threads, each a row, accessed the element at `address`; `other_row` was the first."""
 
-    def __init__(self, row: int, address: int, other: Operation, other_row: int) -> None:
-        super().__init__("race")
-        self.row = row
-        self.address = address
-        self.other = other
-        self.other_row = other_row
+    row: int
+    address: int
+    other: Operation
+    other_row: int
+    op: Operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,4 +119,5 @@ class GlobalRaces:
                 start + int(elements[index]) * size,
                 self.ops[(int(record[index]) >> self.bits) - 1],
                 int(other[index]),
+                self.ops[-1],
             )

@@ -22,12 +22,21 @@ proxy fence of that thread: each thread knows the clock of its last fence.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array
+from tile.backends.interp.virtual_memory import DetectedFaultError
+from tile.errors import (
+    CopyInFlightError,
+    ExecutionError,
+    RaceError,
+    UndefinedReadError,
+    WgmmaInFlightError,
+)
 from tile.ir.core import Operation
 
 UNDEFINED = 1 << 62
@@ -39,19 +48,71 @@ ALIGNMENT = 256
 
 
 class Fault(enum.Enum):
-    """Kinds of illegal accesses."""
+    """Kinds of illegal accesses.
 
-    READ_AFTER_WRITE = enum.auto()
-    WRITE_AFTER_READ = enum.auto()
-    WRITE_AFTER_WRITE = enum.auto()
-    SAME_STORE = enum.auto()  # threads write different values in one operation
-    SAME_COPY = enum.auto()  # threads copy to one address in one operation
-    UNDEFINED = enum.auto()
-    IN_FLIGHT = enum.auto()
-    WGMMA_READING = enum.auto()  # written while a wgmma in flight reads it
-    WGMMA_UNFENCED = enum.auto()  # wgmma reads a write that no fence followed
-    TMA_STORE_UNFENCED = enum.auto()  # a TMA store reads such a write
-    TMA_LOAD_UNFENCED = enum.auto()  # a TMA load overwrites such a write
+    Each has its error, what the kernel does wrong, and what the other thread did, as a participle;
+    that is empty if no other thread is involved.
+    """
+
+    READ_AFTER_WRITE = (
+        RaceError,
+        "reads shared memory that another thread wrote, with no barrier in between",
+        "written",
+    )
+    WRITE_AFTER_READ = (
+        RaceError,
+        "writes shared memory that another thread read, with no barrier in between",
+        "read",
+    )
+    WRITE_AFTER_WRITE = (
+        RaceError,
+        "writes shared memory that another thread wrote, with no barrier in between",
+        "written",
+    )
+    SAME_STORE = (
+        RaceError,
+        "writes different values to one shared-memory address from several threads at once",
+        "written",
+    )
+    SAME_COPY = (
+        RaceError,
+        "copies to one shared-memory address from several threads at once",
+        "copy started",
+    )
+    UNDEFINED = UndefinedReadError, "reads shared memory that was never written", ""
+    IN_FLIGHT = (
+        CopyInFlightError,
+        "accesses shared memory that an asynchronous copy still writes; cp_async_wait_group "
+        "waits for it",
+        "copy started",
+    )
+    WGMMA_READING = (
+        WgmmaInFlightError,
+        "writes shared memory that a wgmma in flight still reads; wgmma_wait waits for it",
+        "wgmma started",
+    )
+    WGMMA_UNFENCED = (
+        RaceError,
+        "reads with wgmma what a thread wrote to shared memory, with no fence_proxy_async by "
+        "that thread",
+        "written",
+    )
+    TMA_STORE_UNFENCED = (
+        RaceError,
+        "reads with a TMA store what a thread wrote, with no fence_proxy_async by that thread in "
+        "between",
+        "written",
+    )
+    TMA_LOAD_UNFENCED = (
+        RaceError,
+        "overwrites with a TMA load what a thread wrote, with no fence_proxy_async by that thread",
+        "written",
+    )
+
+    def __init__(self, error: Callable[..., ExecutionError], problem: str, other: str) -> None:
+        self.error = error
+        self.problem = problem
+        self.other = other
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +147,19 @@ class Touch:
         return int(np.broadcast_to(self.thread, self.start.shape)[index])
 
 
-class SharedFaultError(Exception):
+@dataclass(eq=False)
+class SharedFaultError(DetectedFaultError):
     """An illegal access of `op` by a thread of a program, both by number.
 
     `byte` is the address in the program's shared memory; `record` is that of the earlier access.
     """
 
-    def __init__(
-        self, fault: Fault, op: Operation, program: int, thread: int, byte: int, record: int
-    ) -> None:
-        super().__init__(fault.name)
-        self.fault = fault
-        self.op = op
-        self.program = program
-        self.thread = thread
-        self.byte = byte
-        self.record = record
+    fault: Fault
+    op: Operation
+    program: int
+    thread: int
+    byte: int
+    record: int
 
 
 class SharedMemory:

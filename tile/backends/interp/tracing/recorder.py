@@ -6,7 +6,7 @@ runs such code, with or without checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.host_memory import span
-from tile.backends.interp.bytecode import BlockCode, Code
-from tile.backends.interp.fault_report import view_of
+from tile.backends.interp.bytecode import Code, Run
+from tile.backends.interp.fault_report import verb_of, view_of
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
@@ -201,31 +201,22 @@ class Recorder:
         return cached[1]
 
 
-Run = Callable[..., Any]
-
-# For each memory operation: its verb, the kind of its timeline slices, the index of its mask.
+# The memory operations, with the kind of their timeline slices.
 ACCESSES = {
-    memory.load: ("reads", "load", 1),
-    memory.store: ("writes", "store", 2),
-    memory.atomic_rmw: ("updates", "atomic", 2),
-    memory.atomic_cas: ("updates", "atomic", 3),
+    memory.load: "load",
+    memory.store: "store",
+    memory.atomic_rmw: "atomic",
+    memory.atomic_cas: "atomic",
 }
 
 
 def instrument(code: Code) -> Code:
     """Instrument all instructions of new code, in place; return the code."""
-    for function in code.functions.values():
-        _block(function.body)
-    return code
-
-
-def _block(block: BlockCode) -> None:
-    for instruction in block.instructions:
+    for instruction in code.instructions():
         run, op = instruction.run, instruction.op
         if run is not None:
             instruction.run = _access(op, run) if op.defn in ACCESSES else _step(op, run)
-        for region in instruction.regions:
-            _block(region)
+    return code
 
 
 def _step(op: Operation, run: Run) -> Run:
@@ -237,8 +228,8 @@ def _step(op: Operation, run: Run) -> Run:
 
 
 def _access(op: Operation, run: Run) -> Run:
-    verb, kind, masked = ACCESSES[op.defn]
-    site = AccessSite(op.loc, verb)
+    kind, masked = ACCESSES[op.defn], op.defn.positions["mask"]
+    site = AccessSite(op.loc, verb_of(op))
     ptr = op.inputs[0].type
     size, shape = pointee(op.name, ptr).itemsize, ptr.shape
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp import rules as tile_rules
-from tile.backends.interp.bytecode import Run
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.simulator.fault_report import require_whole_programs
@@ -17,7 +17,7 @@ from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_ma
 from tile.backends.interp.simulator.rules import memory as memory_rules
 from tile.backends.interp.simulator.rules import shared, tma, warp, wgmma
 from tile.backends.interp.simulator.threads import index_table
-from tile.backends.interp.translate import Rules, rule_in
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.errors import OutOfBoundsError
 from tile.ir.core import Operation

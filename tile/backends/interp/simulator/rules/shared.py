@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
@@ -15,12 +15,11 @@ from tile.backends.interp.simulator.fault_report import (
     buffer_of,
     outside,
     require_whole_warps,
-    shared_fault,
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.rules.memory import check_vectors, load_vectors
-from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
-from tile.backends.interp.translate import Rules, rule_in
+from tile.backends.interp.simulator.shared_memory import Touch
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.ir import semantics
 from tile.ir.core import Operation
@@ -72,10 +71,7 @@ def shared_load(op: Operation) -> Run:
     def run(batch: ProgramBatch, mem: RunValue, offset: RunValue) -> Array:
         touch = _touch(batch, op, mem, offset, None)
         memory = chunk_of(batch).memory
-        try:
-            memory.read(touch)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        memory.read(touch)
         words = memory.words(dtype.itemsize, vector).take(touch.start // touch.size, axis=0)
         return words.reshape(len(batch), -1).view(dtype)
 
@@ -106,10 +102,7 @@ def ldmatrix(op: Operation) -> Run:
 
     def run(batch: ProgramBatch, mem: RunValue, offset: RunValue) -> Array:
         touch, memory = _matrix_rows(batch, op, mem, offset), chunk_of(batch).memory
-        try:
-            memory.read_for_warp(touch)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        memory.read_for_warp(touch)
         rows = memory.words(dtype.itemsize, row).take(touch.start // ROW_BYTES, axis=0)
         # Axes: warp, matrix, row, offset, column.
         read = rows.reshape(-1, matrices, 8, count, row)
@@ -139,10 +132,7 @@ def stmatrix(op: Operation) -> Run:
         if transposed:
             parts = parts.swapaxes(2, 4)
         values = np.ascontiguousarray(parts).reshape(-1, row)
-        try:
-            memory.write_for_warp(touch, memory.words(word.itemsize, row), values)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        memory.write_for_warp(touch, memory.words(word.itemsize, row), values)
         launch_of(batch).memory.changed()
 
     return run
@@ -169,10 +159,7 @@ def shared_store(op: Operation) -> Run:
         words = memory.words(word.itemsize, vector)
         global_memory = launch_of(batch).memory
         before = words[touch.start // touch.size] if global_memory.watched else values
-        try:
-            memory.write(touch, words, values)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        memory.write(touch, words, values)
         # A program may wait in a loop for what its own threads write.
         if global_memory.watched:
             global_memory.changed(bool((before != values).any()))
@@ -189,10 +176,7 @@ def shared_atomic_inc(op: Operation) -> Run:
         if active is not None and not active.any():
             return
         touch = _touch(batch, op, mem, offset, active)
-        try:
-            chunk_of(batch).memory.count(touch)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        chunk_of(batch).memory.count(touch)
         launch_of(batch).memory.changed()
 
     return run
@@ -212,7 +196,7 @@ def shared_cp_async(op: Operation) -> Run:
         mask: RunValue | None,
         active: RunValue | None,
     ) -> None:
-        rows = _rows(batch, active)
+        rows = _active(batch, active)
         if rows is not None and not rows.any():
             return
         by_rows = None if rows is None else np.repeat(rows[:, None], count // vector, axis=1)
@@ -226,11 +210,7 @@ def shared_cp_async(op: Operation) -> Run:
         values = load_vectors(batch, op, address, wide, None)
         values = np.ascontiguousarray(broadcast_rows(values, (count,), len(batch))).view(word)
         values = values.reshape(len(batch), -1, vector)
-        chunk = chunk_of(batch)
-        try:
-            chunk.copies.begin(touch, thread_map_of(batch), values, rows)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        chunk_of(batch).copies.begin(touch, thread_map_of(batch), values, rows)
 
     return run
 
@@ -242,31 +222,15 @@ def cp_async_commit_group(op: Operation) -> Run:
 
 @rule(ops.shared.cp_async_wait_group)
 def cp_async_wait_group(op: Operation) -> Run:
-    pending = op["pending"]
-
-    def run(batch: ProgramBatch) -> None:
-        try:
-            chunk_of(batch).copies.wait(thread_map_of(batch), pending)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
-
-    return run
+    return lambda batch: chunk_of(batch).copies.wait(thread_map_of(batch), op["pending"])
 
 
-def _active(batch: ProgramBatch, mask: RunValue | None, count: int) -> Array | None:
-    """Return the vectors that a mask selects; None for all."""
+def _active(batch: ProgramBatch, mask: RunValue | None, *count: int) -> Array | None:
+    """Return the vectors that a mask selects, or without `count` the threads; None for all."""
     if mask is None or is_true(array_of(mask)):
         return None
-    active = broadcast_rows(mask, (count,), len(batch))
+    active = broadcast_rows(mask, count, len(batch))
     return None if active.all() else active
-
-
-def _rows(batch: ProgramBatch, active: RunValue | None) -> Array | None:
-    """Return the threads that a condition per thread selects; None for all."""
-    if active is None or is_true(array_of(active)):
-        return None
-    rows = broadcast_rows(active, (), len(batch))
-    return None if rows.all() else rows
 
 
 def _touch(

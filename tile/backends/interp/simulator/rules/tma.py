@@ -5,29 +5,26 @@ All threads of a program execute each of these operations; the first one perform
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run
-from tile.backends.interp.fault_report import out_of_bounds
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
-from tile.backends.interp.simulator.async_ops import MbarrierMisuseError, MbarrierUse
+from tile.backends.interp.simulator.async_ops import MbarrierUse
 from tile.backends.interp.simulator.fault_report import (
     buffer_of,
     misaligned_block,
-    misuse_error,
     require_whole_programs,
-    shared_fault,
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
-from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
-from tile.backends.interp.translate import Rules, rule_in
+from tile.backends.interp.simulator.shared_memory import Touch
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
 from tile.backends.interp.virtual_memory import FaultError
-from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.types import Descriptor, Shared
@@ -43,44 +40,29 @@ VECTOR_BYTES = 16
 @rule(ops.tma.mbarrier_init)
 def mbarrier_init(op: Operation) -> Run:
     stages = _mbarriers_of(op).stages
-
-    def run(batch: ProgramBatch, bars: RunValue) -> None:
-        _reporting(
-            batch, lambda: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
-        )
-
-    return run
+    return lambda batch, bars: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
 
 
 @rule(ops.tma.mbarrier_inval)
 def mbarrier_inval(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue) -> None:
-        _reporting(
-            batch, lambda: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
-        )
-
-    return run
+    return lambda batch, bars: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
 
 
 @rule(ops.tma.mbarrier_arrive_expect_tx)
 def mbarrier_arrive_expect_tx(op: Operation) -> Run:
-    count = op["size"]
-
     def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
         use, _ = _stage_of(batch, op, bars, iteration)
         use = use.take_rows(_by_program(batch, active))
-        _reporting(batch, lambda: chunk_of(batch).mbarriers.expect_tx(use, count))
+        chunk_of(batch).mbarriers.expect_tx(use, op["size"])
 
     return run
 
 
 @rule(ops.tma.mbarrier_wait)
 def mbarrier_wait(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
-        use, parity = _stage_of(batch, op, bars, iteration)
-        _reporting(batch, lambda: chunk_of(batch).mbarriers.wait(use, parity))
-
-    return run
+    return lambda batch, bars, iteration: chunk_of(batch).mbarriers.wait(
+        *_stage_of(batch, op, bars, iteration)
+    )
 
 
 @rule(ops.tma.tma_load)
@@ -105,7 +87,7 @@ def tma_load(op: Operation) -> Run:
         begin = _by_program(batch, mem)[chosen]
         values = block.read(batch, use.programs, *descriptor)
         touch = block.touch(batch, use.programs, begin)
-        _reporting(batch, lambda: chunk_of(batch).mbarriers.start_load(use, touch, values))
+        chunk_of(batch).mbarriers.start_load(use, touch, values)
 
     return run
 
@@ -118,7 +100,7 @@ def tma_store(op: Operation) -> Run:
         require_whole_programs(batch, op)
         programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
         touch = block.touch(batch, programs, _by_program(batch, mem))
-        _reporting(batch, lambda: memory.start_tma_store(touch))
+        memory.start_tma_store(touch)
         descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
         block.write(batch, programs, values, *descriptor)
@@ -141,10 +123,8 @@ class _DescriptorBlock:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
-        try:
+        with _faults_by_thread(batch, programs):
             values = launch_of(batch).memory.load(address, inside, None, element, shape)
-        except FaultError as fault:
-            raise self._outside(batch, "reads", fault, programs) from None
         word = np.dtype(f"u{self.size}")
         parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
@@ -155,16 +135,8 @@ class _DescriptorBlock:
         element, shape = self.mem.of, (len(self.order),)
         flat = np.ascontiguousarray(values).reshape(len(address), -1)
         flat = flat.view(semantics.numpy_dtype(element))
-        try:
+        with _faults_by_thread(batch, programs):
             launch_of(batch).memory.store(address, flat, inside, element, shape)
-        except FaultError as fault:
-            raise self._outside(batch, "writes", fault, programs) from None
-
-    def _outside(
-        self, batch: ProgramBatch, verb: str, fault: FaultError, programs: Rows
-    ) -> ExecutionError:
-        fault.row = int(np.searchsorted(thread_map_of(batch).program, programs[fault.row]))
-        return out_of_bounds(batch, verb, fault, self.size)
 
     def _addresses(
         self,
@@ -197,6 +169,16 @@ class _DescriptorBlock:
         start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
         first = np.zeros((len(programs), 1), np.int64)
         return Touch(self.op, start, VECTOR_BYTES, first, memory.barriers[programs][:, None])
+
+
+@contextmanager
+def _faults_by_thread(batch: ProgramBatch, programs: Rows) -> Iterator[None]:
+    """Make the row of a fault inside the `with` block, a program's, that of its first thread."""
+    try:
+        yield
+    except FaultError as fault:
+        fault.row = int(np.searchsorted(thread_map_of(batch).program, programs[fault.row]))
+        raise
 
 
 def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
@@ -244,13 +226,3 @@ def _stage_of(
     number = _by_program(batch, iteration).astype(np.int64) + op["stage_offset"]
     phase, stage = np.divmod(number, _mbarriers_of(op).stages)
     return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1
-
-
-def _reporting(batch: ProgramBatch, use: Callable[[], None]) -> None:
-    """Use an mbarrier, and convert its faults to errors with messages."""
-    try:
-        use()
-    except MbarrierMisuseError as fault:
-        raise misuse_error(batch, fault) from None
-    except SharedFaultError as fault:
-        raise shared_fault(batch, fault) from None

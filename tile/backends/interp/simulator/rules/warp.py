@@ -10,11 +10,11 @@ from functools import lru_cache, partial, reduce
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_warps
 from tile.backends.interp.simulator.launch import thread_map_of
-from tile.backends.interp.translate import Rules, rule_in
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.errors import ExecutionError, UnsupportedError
 from tile.ir import semantics

@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.simulator.fault_report import require_whole_programs, shared_fault
+from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
-from tile.backends.interp.simulator.shared_memory import SharedFaultError, Touch
+from tile.backends.interp.simulator.shared_memory import Touch
 from tile.backends.interp.simulator.threads import index_table
-from tile.backends.interp.translate import Rules, rule_in
+from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.ir import semantics
 from tile.ir.core import Operation, Value
@@ -59,10 +59,7 @@ def wgmma(op: Operation) -> Run:
         chunk = chunk_of(batch)
         reads = {operand.index: operand for operand in shared_operands}
         touches = [operand.touch(batch, operands[index]) for index, operand in reads.items()]
-        try:
-            chunk.wgmma.start(thread_map_of(batch), *touches)
-        except SharedFaultError as fault:
-            raise shared_fault(batch, fault) from None
+        chunk.wgmma.start(thread_map_of(batch), *touches)
         a, b, acc = (
             reads[index].read(batch, value)
             if index in reads
