@@ -47,12 +47,39 @@ def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Arr
     return view.view(array.dtype)
 
 
+@dataclass(eq=False)
+class Buffer:
+    """An array in its window."""
+
+    name: str
+    array: Array
+    origin: int  # virtual address of the element at index 0
+    start: int = 0  # virtual address of the first byte
+    end: int = 0  # and after the last one
+    span: Array = field(default_factory=lambda: np.empty(0, np.uint8))  # bytes from start to end
+    gaps: ViewBytes | None = None  # the bytes of a view that does not cover its span
+    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
+
+    @property
+    def real(self) -> int:
+        """The real address of the element at index 0."""
+        return self.array.ctypes.data
+
+    def typed(self, dtype: np.dtype[Any]) -> Array:
+        """Return the bytes of the array as a flat array of `dtype`."""
+        view = self.views.get(dtype)
+        if view is None:
+            whole = len(self.span) // dtype.itemsize * dtype.itemsize
+            view = self.views[dtype] = self.span[:whole].view(dtype)
+        return view
+
+
 @dataclass
 class Strided:
     """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
 
-    `part` is (axis, first, count) if the access covers only that run of one axis of its tile;
-    `low` is the least address.
+    `part` is (axis, first, count) if the access covers only that run of one axis of its tile.
+    `buffer` is the array; None if the access has no elements.
     """
 
     flat: Array
@@ -60,7 +87,7 @@ class Strided:
     steps: tuple[int, ...]
     extents: Sequence[int]
     part: tuple[int, int, int] | None
-    low: int = 0
+    buffer: Buffer | None = None
 
     def view(self) -> Array | None:
         """Return the elements as a view of the array; None if its programs are not equidistant."""
@@ -206,35 +233,6 @@ MAX_ARRAY_BYTES = WINDOW >> 2
 MAX_ARRAYS = (1 << 63) - LOWEST >> WINDOW_BITS
 
 
-@dataclass(eq=False)
-class Buffer:
-    """An array in its window."""
-
-    name: str
-    array: Array
-    origin: int  # virtual address of the element at index 0
-    start: int = 0  # virtual address of the first byte
-    end: int = 0  # and after the last one
-    span: Array = field(
-        default_factory=lambda: np.empty(0, np.uint8)
-    )  # all bytes from start to end
-    gaps: ViewBytes | None = None  # the bytes of a view that does not cover its span
-    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
-
-    @property
-    def real(self) -> int:
-        """The real address of the element at index 0."""
-        return self.array.ctypes.data
-
-    def typed(self, dtype: np.dtype[Any]) -> Array:
-        """Return the bytes of the array as a flat array of `dtype`."""
-        view = self.views.get(dtype)
-        if view is None:
-            whole = len(self.span) // dtype.itemsize * dtype.itemsize
-            view = self.views[dtype] = self.span[:whole].view(dtype)
-        return view
-
-
 class DetectedFaultError(Exception):
     """A fault of an operation, for which the scheduler raises an error (`fault_report.error_for`).
 
@@ -279,6 +277,11 @@ class ResolvedAccess:
     mask: Array | None
     strided: Strided | None
     groups: Sequence[BufferLanes] = ()
+
+    @property
+    def parts(self) -> Sequence[Strided | BufferLanes]:
+        """The parts of the access, each in one array."""
+        return self.groups if self.strided is None else (self.strided,)
 
     def read(self, other: Array | None, shape: tuple[int, ...]) -> Array:
         """Return the elements; `other`, or zero, where the mask is false."""
@@ -525,7 +528,12 @@ class Memory:
                 return None
             offsets //= size
         return Strided(
-            buffer.typed(dtype), offsets, tuple(step // size for step in steps), extents, part, low
+            buffer.typed(dtype),
+            offsets,
+            tuple(step // size for step in steps),
+            extents,
+            part,
+            buffer,
         )
 
     # -- accesses by address

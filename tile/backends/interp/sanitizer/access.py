@@ -134,40 +134,29 @@ def check_operands(
         undefined_mask = poison_of(mask, PoisonKind.UNDEFINED)
         if undefined_mask is not None:
             lanes.possible = undefined_mask.where | lanes.possible
-        for kind, report_masked in _MASKED.items():
+        for kind in (PoisonKind.UNDEFINED, PoisonKind.WRAPPED):
             # Whether the mask is true or false for such an element, it is not what was meant.
             poison = poison_of(mask, kind)
             if poison is not None and poison.where.any():
                 lanes.reported[kind] = poison.where
                 lanes.valid = _and_not(lanes.valid, poison.where)
-                report_faults(
-                    batch, poison.where, partial(report_masked, batch, site, poison, address)
-                )
+                report = _use_fault(batch, site, kind, poison, "under a mask", address)
+                report_faults(batch, poison.where, report)
     if type(address) is not Poisoned:
         return address, lanes
-    for kind, report in _REPORTS.items():
+    for kind in PoisonKind:
         poison = poison_of(address, kind)
         wrong = lanes.wrong(kind, poison)
-        if wrong is not None:
-            assert poison is not None
-            report_faults(batch, wrong, partial(report, batch, site, poison, address.value))
-            if kind is PoisonKind.STRAYED:  # it is out of bounds, and reported as that
-                lanes.possible = _and_not(lanes.possible, wrong)
-    return address.value, lanes
-
-
-def report_active_poison(
-    batch: ProgramBatch,
-    poison: PoisonMask | None,
-    mask: Array | None,
-    report: Callable[[Array], Fault],
-) -> None:
-    """Report poisoned elements that are active under `mask` (None: all)."""
-    if poison is None or poison.excluded_by(mask):
-        return
-    wrong = poison.where if mask is None else poison.where & mask
-    if wrong.any():
+        if wrong is None:
+            continue
+        assert poison is not None
+        if kind is PoisonKind.STRAYED:  # it is out of bounds, and reported as that
+            report = partial(_strayed_fault, batch, site, poison, address.value)
+            lanes.possible = _and_not(lanes.possible, wrong)
+        else:
+            report = _use_fault(batch, site, kind, poison, "at an address", address.value)
         report_faults(batch, wrong, report)
+    return address.value, lanes
 
 
 def resolve_access(
@@ -260,32 +249,44 @@ def fault_at(
     )
 
 
-def undefined_fault(
+def poison_fault(
     batch: ProgramBatch,
     op: Operation,
+    kind: PoisonKind,
     poison: PoisonMask,
     message: str,
     wrong: Array,
     address: RunValue | None = None,
 ) -> Fault:
-    """Return the fault of an undefined value; `address` is what the operation accesses, if any."""
-    message = f"{message} that is undefined"
-    location = locate_first(batch, wrong)
+    """Return the fault of the use of undefined or wrapped elements.
+
+    address: what the operation accesses, if that belongs to the fault.
+    """
+    cause, location = poison.cause, locate_first(batch, wrong)
     place = None if address is None else place_of_element(batch, address, wrong, location)
-    if place is not None:
-        message = f"{message}, to {place}"
-    notes = [f"it is undefined since {poison.cause.text}, {location_text(poison.cause.loc)}"]
-    return fault_at(
-        batch,
-        Check.UNDEF,
-        op,
-        message,
-        location,
-        notes,
-        address,
-        place=place,
-        cause=poison.cause.loc,
-    )
+    if kind is PoisonKind.UNDEFINED:
+        check = Check.UNDEF
+        message = f"{message} that is undefined" + ("" if place is None else f", to {place}")
+        notes = [f"it is undefined since {cause.text}, {location_text(cause.loc)}"]
+    else:
+        check, message = Check.OVERFLOW, f"{message} made of signed arithmetic that wrapped"
+        notes = [f"{cause.text}: it wrapped, {location_text(cause.loc)}", cause.advice]
+    details = {"place": place, "cause": cause.loc}
+    return fault_at(batch, check, op, message, location, notes, address, **details)
+
+
+def _use_fault(
+    batch: ProgramBatch,
+    site: Site,
+    kind: PoisonKind,
+    poison: PoisonMask,
+    use: str,
+    address: RunValue,
+) -> Callable[[Array], Fault]:
+    """Return the function that makes the fault of a poisoned mask or address."""
+    accessed = None if kind is PoisonKind.UNDEFINED else address
+    message = f"{site.verb} memory {use}"
+    return partial(poison_fault, batch, site.op, kind, poison, message, address=accessed)
 
 
 def place_of_element(
@@ -300,56 +301,9 @@ def place_of_element(
     return None if buffer is None else place_of(buffer, number)
 
 
-def wrapped_fault(
-    batch: ProgramBatch,
-    op: Operation,
-    poison: PoisonMask,
-    message: str,
-    wrong: Array,
-    address: RunValue | None = None,
-    place: FaultAddress | None = None,
-) -> Fault:
-    """Return the fault of a wrapped value that decides which memory is accessed."""
-    cause = poison.cause
-    return fault_at(
-        batch,
-        Check.OVERFLOW,
-        op,
-        f"{message} made of signed arithmetic that wrapped",
-        locate_first(batch, wrong),
-        [f"{cause.text}: it wrapped, {location_text(cause.loc)}", cause.advice],
-        address,
-        cause=cause.loc,
-        place=place,
-    )
-
-
 def location_text(loc: Any) -> str:
     """Return a source location as text for a note."""
     return "at an unknown location" if loc is None else f"at {loc}"
-
-
-Report = Callable[[ProgramBatch, Site, PoisonMask, RunValue, Array], Fault]
-
-
-def _undefined(use: str) -> Report:
-    def report(
-        batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
-    ) -> Fault:
-        return undefined_fault(batch, site.op, poison, f"{site.verb} memory {use}", wrong)
-
-    return report
-
-
-def _wrapped(use: str) -> Report:
-    def report(
-        batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
-    ) -> Fault:
-        place = place_of_element(batch, address, wrong, locate_first(batch, wrong))
-        message = f"{site.verb} memory {use}"
-        return wrapped_fault(batch, site.op, poison, message, wrong, address, place)
-
-    return report
 
 
 def _bounds_fault(
@@ -378,14 +332,3 @@ def _strayed_fault(
     place = None if buffer is None else place_of(buffer, at)
     details = {"place": place, "cause": poison.cause.loc}
     return fault_at(batch, Check.BOUNDS, site.op, message, location, notes, address, **details)
-
-
-_REPORTS: dict[PoisonKind, Report] = {
-    PoisonKind.UNDEFINED: _undefined("at an address"),
-    PoisonKind.WRAPPED: _wrapped("at an address"),
-    PoisonKind.STRAYED: _strayed_fault,
-}
-_MASKED: dict[PoisonKind, Report] = {
-    PoisonKind.UNDEFINED: _undefined("under a mask"),
-    PoisonKind.WRAPPED: _wrapped("under a mask"),
-}

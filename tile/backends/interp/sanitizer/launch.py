@@ -21,7 +21,7 @@ from tile.backends.interp.executor import Executor
 from tile.backends.interp.fault_report import FaultCollector, report_faults
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
-from tile.backends.interp.sanitizer.access import undefined_fault, wrapped_fault
+from tile.backends.interp.sanitizer.access import poison_fault
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.sanitizer.poison import (
     Poisoned,
@@ -118,16 +118,13 @@ class CheckedExecutor(Executor):
             if type(value) is not Poisoned:
                 continue
             with state_of(batch).collector:
-                for kind, report in (
-                    (PoisonKind.UNDEFINED, undefined_fault),
-                    (PoisonKind.WRAPPED, wrapped_fault),
-                ):
+                for kind in DECIDING:
                     poison = poison_of(value, kind)
                     if poison is None or not poison.where.any():
                         continue
                     if kind is PoisonKind.UNDEFINED or guarded is None or _accesses(guarded):
-                        make = partial(report, batch, instruction.op, poison, message)
-                        report_faults(batch, poison.where, make)
+                        report = partial(poison_fault, batch, instruction.op, kind, poison, message)
+                        report_faults(batch, poison.where, report)
 
 
 def _end_poisoned_loops(values: list[RegisterValue]) -> list[RegisterValue]:

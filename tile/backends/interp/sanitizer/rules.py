@@ -28,9 +28,8 @@ from tile.backends.interp.sanitizer.access import (
     check_operands,
     fault_at,
     locate_first,
-    report_active_poison,
+    poison_fault,
     resolve_access,
-    undefined_fault,
     valid_part,
 )
 from tile.backends.interp.sanitizer.poison import (
@@ -51,61 +50,49 @@ from tile.backends.interp.values import (
     array_of,
     broadcast_rows,
 )
-from tile.backends.interp.virtual_memory import Buffer, ResolvedAccess
+from tile.backends.interp.virtual_memory import Buffer, BufferLanes, ResolvedAccess, Strided
 from tile.faults import Check, Checks, Fault
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory
 
 
-def _written(batch: ProgramBatch, buffer: Buffer | None, site: Site) -> Array | None:
-    """Return, for each element of an array in memory order, True if it was written."""
-    written = None if buffer is None else state_of(batch).uninitialized.get(id(buffer))
-    if written is None or buffer is None or site.dtype.itemsize != buffer.array.itemsize:
-        return None
-    return written
+def _tracked_parts(
+    batch: ProgramBatch, site: Site, resolved: ResolvedAccess
+) -> Iterator[tuple[Strided | BufferLanes, Array]]:
+    """Yield the parts of an access in arrays that track their elements, and which are written."""
+    for part in resolved.parts:
+        buffer, written = part.buffer, state_of(batch).uninitialized.get(id(part.buffer))
+        if buffer is None or written is None or site.dtype.itemsize != buffer.array.itemsize:
+            continue
+        yield part, written
 
 
 def unwritten_lanes(batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> Array | None:
     """Return the elements of an access that were never written; None if all were."""
-    if resolved.strided is not None:
-        access = resolved.strided
-        buffer = batch.launch.memory.buffer_at(access.low) if access.flat.size else None
-        written = _written(batch, buffer, site)
-        if written is None:
-            return None
-        written = replace(access, flat=written).read()
-        if access.part is not None:
-            ones = np.ones((1,) * written.ndim, np.bool_)
-            written = access.padded(written, ones, site.shape)
-        return None if written.all() else ~written
     unwritten: Array | None = None
-    for group in resolved.groups:
-        written = _written(batch, group.buffer, site)
-        if written is None:
-            continue
-        lanes = ~written[group.index]
-        if group.lanes is not None:
-            lanes = lanes & group.lanes
+    for part, written in _tracked_parts(batch, site, resolved):
+        if isinstance(part, Strided):
+            lanes = ~replace(part, flat=written).read()
+            if part.part is not None:
+                lanes = part.padded(lanes, None, site.shape)
+        else:
+            lanes = ~written[part.index]
+            if part.lanes is not None:
+                lanes = lanes & part.lanes
         unwritten = lanes if unwritten is None else unwritten | lanes
     return unwritten if unwritten is not None and unwritten.any() else None
 
 
 def note_written(batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> None:
     """Record that the elements of an access are written."""
-    if resolved.strided is not None:
-        access = resolved.strided
-        buffer = batch.launch.memory.buffer_at(access.low) if access.flat.size else None
-        written = _written(batch, buffer, site)
-        if written is not None:
-            ones = np.ones((1,) * (1 + len(site.shape)), np.bool_)
-            replace(access, flat=written).write(ones, False)
-        return
-    for group in resolved.groups:
-        written = _written(batch, group.buffer, site)
-        if written is not None:
-            index, lanes = np.broadcast_arrays(
-                group.index, np.True_ if group.lanes is None else group.lanes
+    for part, written in _tracked_parts(batch, site, resolved):
+        if isinstance(part, Strided):
+            replace(part, flat=written).write(
+                np.ones((1,) * (1 + len(site.shape)), np.bool_), False
             )
+        else:
+            active = np.True_ if part.lanes is None else part.lanes
+            index, lanes = np.broadcast_arrays(part.index, active)
             written[index[lanes]] = True
 
 
@@ -118,6 +105,33 @@ def written_elements(buffers: Sequence[Buffer]) -> dict[int, Array]:
         if written is not None:
             unwritten_elements[id(buffer)] = written
     return unwritten_elements
+
+
+def _undefined(
+    batch: ProgramBatch,
+    op: Operation,
+    poison: PoisonMask,
+    message: str,
+    address: RunValue | None = None,
+) -> Callable[[Array], Fault]:
+    """Return the function that makes the fault of undefined elements; see `poison_fault`."""
+    kind = PoisonKind.UNDEFINED
+    return partial(poison_fault, batch, op, kind, poison, message, address=address)
+
+
+def report_active_poison(
+    batch: ProgramBatch,
+    op: Operation,
+    poison: PoisonMask | None,
+    mask: Array | None,
+    message: str,
+) -> None:
+    """Report undefined elements that are active under `mask` (None: all)."""
+    if poison is None or poison.excluded_by(mask):
+        return
+    wrong = poison.where if mask is None else poison.where & mask
+    if wrong.any():
+        report_faults(batch, wrong, _undefined(batch, op, poison, message))
 
 
 # The language function that makes each claim of a `hint`.
@@ -133,8 +147,7 @@ def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
     poison = poison_of(condition, PoisonKind.UNDEFINED)
     holds = array_of(condition)
     if poison is not None:
-        report = partial(undefined_fault, batch, op, poison, "assumes a condition")
-        report_faults(batch, poison.where, report)
+        report_faults(batch, poison.where, _undefined(batch, op, poison, "assumes a condition"))
         holds = holds | poison.where
     if not holds.all():
 
@@ -295,11 +308,9 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
         if state.uninitialized:
             elements = unwritten_lanes(batch, site, accessed)
             if elements is not None:
-                unwritten_mask = PoisonMask(elements, unwritten_cause)
-                existing = masks.get(PoisonKind.UNDEFINED)
-                masks[PoisonKind.UNDEFINED] = (
-                    unwritten_mask if existing is None else unwritten_mask.union(existing)
-                )
+                unwritten = PoisonMask(elements, unwritten_cause)
+                existing = masks.get(PoisonKind.UNDEFINED, unwritten)
+                masks[PoisonKind.UNDEFINED] = unwritten.union(existing)
         return with_poison(value, masks)
 
     return run
@@ -346,8 +357,7 @@ def check_operand(
     wrong = lanes.wrong(PoisonKind.UNDEFINED, poison)
     if wrong is not None:
         assert poison is not None
-        report = partial(undefined_fault, batch, site.op, poison, message, address=address)
-        report_faults(batch, wrong, report)
+        report_faults(batch, wrong, _undefined(batch, site.op, poison, message, address))
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
@@ -425,8 +435,7 @@ def _refuse_unwritten(
     elements = unwritten_lanes(batch, site, resolved)
     if elements is not None:
         poison = PoisonMask(_first_at_each(array_of(resolved.address), elements), unwritten_cause)
-        report = partial(undefined_fault, batch, site.op, poison, "updates memory")
-        report_active_poison(batch, poison, resolved.mask, report)
+        report_active_poison(batch, site.op, poison, resolved.mask, "updates memory")
     note_written(batch, site, resolved)
 
 
@@ -455,11 +464,8 @@ def device_assert(op: Operation, plain: Run, checks: Checks) -> Run:
     def run(batch: ProgramBatch, condition: Any, mask: Any) -> None:
         for value in (mask, condition):
             poison = poison_of(value, PoisonKind.UNDEFINED)
-            if poison is None:
-                continue
             guard = None if mask is None or value is mask else array_of(mask)
-            report = partial(undefined_fault, batch, op, poison, "asserts a condition")
-            report_active_poison(batch, poison, guard, report)
+            report_active_poison(batch, op, poison, guard, "asserts a condition")
         plain(batch, plain_value(condition), None if mask is None else plain_value(mask))
 
     return run

@@ -118,14 +118,90 @@ class Region:
         return self.others if self.writer is None else [self.writer, *self.others]
 
 
-@dataclass
+def _by_other(previous: Array, record: Array) -> Array:
+    """Return True for records of another program than that of the later `record`."""
+    other: Array = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+    return other
+
+
+@dataclass(frozen=True)
+class RegionAccess:
+    """An access of the batch's programs in one region, as `Strided` cells or (indices, lanes).
+
+    `record` has the record of the access, for each program.
+    """
+
+    batch: ProgramBatch
+    site: Site
+    region: Region
+    buffer: Buffer
+    part: Any
+    record: Array
+
+    def record_quickly(self, *, writes: bool) -> bool:
+        """Record the access if no other program has accessed the elements; else return False.
+
+        The program's own reads stay when it writes: they happen before the write.
+        """
+        if not isinstance(self.part, Strided):
+            return False
+        own = len(self.record) == 1 or len(self.part.offsets) > 1  # else all access the same cells
+        if not (own and self._untouched_by_others(self.part)):
+            return False
+        records = self.region.writers() if writes else self.region.other(0)
+        replace(self.part, flat=records).write(self.record, False)
+        return True
+
+    def _untouched_by_others(self, part: Strided) -> bool:
+        """Return True if no other program has records of the accessed elements."""
+        for records in self.region.record_arrays:
+            access = replace(part, flat=records)
+            view = access.view()
+            previous = access.read() if view is None else view
+            if self.region.extra_readers is not None and (previous & HAS_EXTRA).any():
+                return False
+            # Most often there are no records, or only the program's own.
+            mixed = previous.any() and ((previous ^ self.record) >> PROGRAM_SHIFT).any()
+            if mixed and _by_other(previous, self.record).any():
+                return False
+        return True
+
+    def elements(self) -> ElementAccess:
+        """Return the elements as flat arrays."""
+        extents = (len(self.record), *self.site.shape)
+        strided = isinstance(self.part, Strided)
+        cells, lanes = _indices(self.part, self.site.shape) if strided else self.part
+        cells, records = np.broadcast_to(cells, extents), np.broadcast_to(self.record, extents)
+        if lanes is None:
+            return ElementAccess(
+                self, cells.ravel(), records.ravel(), np.arange(cells.size), extents
+            )
+        chosen = np.broadcast_to(lanes, extents)
+        return ElementAccess(self, cells[chosen], records[chosen], np.flatnonzero(chosen), extents)
+
+
+@dataclass(frozen=True)
 class ElementAccess:
     """The elements of one access in one region, as flat arrays."""
 
+    access: RegionAccess
     cells: Array
     record: Array  # the record of this access, for each element
     lanes: Array  # flat index of each element in `extents`
     extents: tuple[int, ...]  # (programs of the batch, *shape of the tile)
+
+    @property
+    def batch(self) -> ProgramBatch:
+        return self.access.batch
+
+    @property
+    def region(self) -> Region:
+        return self.access.region
+
+    def at(self, index: Array) -> ElementAccess:
+        """Return some of the elements."""
+        cells, record, lanes = self.cells[index], self.record[index], self.lanes[index]
+        return replace(self, cells=cells, record=record, lanes=lanes)
 
 
 class ShadowMemory:
@@ -151,11 +227,9 @@ class ShadowMemory:
 
     def load(self, batch: ProgramBatch, site: Site, resolved: ResolvedAccess) -> None:
         """Check and record a load."""
-        for region, part, buffer in self.parts(site, resolved):
-            record = self.record(batch, site, atomic=False)
-            if isinstance(part, Strided) and _read_quickly(region, part, record):
-                continue
-            self.read(batch, site, region, buffer, _elements(part, record, site))
+        for access in self.parts(batch, site, resolved, atomic=False):
+            if not access.record_quickly(writes=False):
+                self.read(access.elements())
 
     def store(
         self,
@@ -169,25 +243,18 @@ class ShadowMemory:
 
         written: True if the store has been done, so that memory holds the last value per address.
         """
-        for region, part, buffer in self.parts(site, resolved):
-            record = self.record(batch, site, atomic=False)
-            if isinstance(part, Strided) and _write_quickly(region, part, record):
-                continue
-            elements = _elements(part, record, site)
-            self.write(batch, site, region, buffer, elements)
-            if not isinstance(part, Strided):
-                self.check_conflicting_store(batch, site, buffer, resolved, value, written)
+        for access in self.parts(batch, site, resolved, atomic=False):
+            if not access.record_quickly(writes=True):
+                self.write(access.elements())
+                if not isinstance(access.part, Strided):
+                    self.check_conflicting_store(access, resolved, value, written)
 
     def update(
         self, batch: ProgramBatch, site: Site, resolved: ResolvedAccess, atomic: bool
     ) -> None:
         """Check and record an atomic; `atomic` is False if it is so for its own program only."""
-        for region, part, buffer in self.parts(site, resolved):
-            elements = _elements(part, self.record(batch, site, atomic), site)
-            if atomic:
-                self.modify(batch, site, region, buffer, elements)
-            else:
-                self.write(batch, site, region, buffer, elements)
+        for access in self.parts(batch, site, resolved, atomic=atomic):
+            (self.modify if atomic else self.write)(access.elements())
 
     def record(self, batch: ProgramBatch, site: Site, atomic: bool) -> Array:
         """Return the records of an access at this time, one for each program of the batch."""
@@ -204,39 +271,36 @@ class ShadowMemory:
         records = (batch.rows.astype(np.int64) + 1 << PROGRAM_SHIFT) | (ATOMIC * atomic) | number
         return records.reshape(-1, *(1,) * len(site.shape))
 
-    def parts(self, site: Site, resolved: ResolvedAccess) -> Iterator[tuple[Region, Any, Buffer]]:
-        """Yield the access in each tracked region, as `Strided` cells or (cell indices, lanes)."""
-        if resolved.strided is not None:
-            access = resolved.strided
-            buffer = self.memory.buffer_at(access.low) if access.flat.size else None
-            region = self.regions.get(id(buffer))
-            if buffer is not None and region is not None:
-                for part in _strided_cells(access, region, buffer, site.dtype.itemsize):
-                    yield region, part, buffer
-            return
-        for group in resolved.groups:
-            region = self.regions.get(id(group.buffer))
-            if region is not None and group.buffer is not None:
-                shift, ratio = _scale(region, group.buffer, site.dtype.itemsize)
-                for step in range(ratio):
-                    cells = group.index * ratio + (shift + step)
-                    yield region, (cells, group.lanes), group.buffer
+    def parts(
+        self, batch: ProgramBatch, site: Site, resolved: ResolvedAccess, *, atomic: bool
+    ) -> Iterator[RegionAccess]:
+        """Yield the access in each tracked region."""
+        for part in resolved.parts:
+            buffer, region = part.buffer, self.regions.get(id(part.buffer))
+            if buffer is None or region is None:
+                continue
+            record = self.record(batch, site, atomic)
+            # The cell at which the array begins, and the cells of an element.
+            start = buffer.real + buffer.start - buffer.origin
+            shift = (start - region.low) // region.cell
+            ratio = max(1, site.dtype.itemsize // region.cell)
+            for first in range(shift, shift + ratio):
+                cells: Any
+                if isinstance(part, Strided):
+                    steps = tuple(step * ratio for step in part.steps)
+                    cells = replace(part, offsets=part.offsets * ratio + first, steps=steps)
+                else:
+                    cells = part.index * ratio + first, part.lanes
+                yield RegionAccess(batch, site, region, buffer, cells, record)
 
     # -- one element at a time
 
-    def read(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        region: Region,
-        buffer: Buffer,
-        elements: ElementAccess,
-    ) -> None:
-        cells, record = elements.cells, elements.record
+    def read(self, elements: ElementAccess) -> None:
+        region, cells = elements.region, elements.cells
         last = [] if region.writer is None else [region.writer[cells]]
         atomics = (np.where(f & ATOMIC, f, 0) for f in (other[cells] for other in region.others))
-        self.check_races(batch, site, buffer, elements, chain(last, atomics))
-        self.add_access(batch, region, cells, record)
+        self.check_races(elements, chain(last, atomics))
+        self.add_access(elements.batch, region, cells, elements.record)
 
     def add_access(self, batch: ProgramBatch, region: Region, cells: Array, record: Array) -> None:
         """Record accesses in the first record that is free, or that the program itself holds."""
@@ -278,62 +342,35 @@ class ShadowMemory:
                 "recorded; races of some of them with a later write may be missed"
             )
 
-    def check_extra_readers(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        region: Region,
-        buffer: Buffer,
-        elements: ElementAccess,
-    ) -> None:
+    def check_extra_readers(self, elements: ElementAccess) -> None:
         """Report races with readers whose records were replaced; see `check_races`."""
+        region = elements.region
         if region.extra_readers is None:
             return
         flagged = np.flatnonzero(region.other(1)[elements.cells] & HAS_EXTRA)
         if flagged.size:
             positions, records = region.extra_readers.of(elements.cells[flagged])
-            at = flagged[positions]
-            replaced = ElementAccess(
-                elements.cells[at], elements.record[at], elements.lanes[at], elements.extents
-            )
-            self.check_races(batch, site, buffer, replaced, [records])
+            self.check_races(elements.at(flagged[positions]), [records])
 
-    def write(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        region: Region,
-        buffer: Buffer,
-        elements: ElementAccess,
-    ) -> None:
-        cells, record = elements.cells, elements.record
+    def write(self, elements: ElementAccess) -> None:
+        region, cells = elements.region, elements.cells
         last = region.writers()
-        self.check_races(batch, site, buffer, elements, (r[cells] for r in region.record_arrays))
-        self.check_extra_readers(batch, site, region, buffer, elements)
-        last[cells] = record
-        self.check_races(batch, site, buffer, elements, [last[cells]])
+        self.check_races(elements, (records[cells] for records in region.record_arrays))
+        self.check_extra_readers(elements)
+        last[cells] = elements.record
+        self.check_races(elements, [last[cells]])
         for other in region.others:
             other[cells] = 0
 
-    def modify(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        region: Region,
-        buffer: Buffer,
-        elements: ElementAccess,
-    ) -> None:
+    def modify(self, elements: ElementAccess) -> None:
+        batch, region = elements.batch, elements.region
         cells, record = elements.cells, elements.record
         last = region.writers()
         previous = last[cells]
         accesses = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.record_arrays))
-        self.check_races(batch, site, buffer, elements, accesses)
-        self.check_extra_readers(batch, site, region, buffer, elements)
-        by_others = (
-            (previous != 0)
-            & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
-            & (previous & ATOMIC != 0)
-        )
+        self.check_races(elements, accesses)
+        self.check_extra_readers(elements)
+        by_others = _by_other(previous, record) & (previous & ATOMIC != 0)
         if by_others.any():
             self.add_access(batch, region, cells[by_others], previous[by_others])
         last[cells] = record
@@ -341,25 +378,17 @@ class ShadowMemory:
         if displaced.any():
             self.add_access(batch, region, cells[displaced], record[displaced])
 
-    def check_races(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        buffer: Buffer,
-        elements: ElementAccess,
-        earlier: Iterable[Array],
-    ) -> None:
+    def check_races(self, elements: ElementAccess, earlier: Iterable[Array]) -> None:
         """Report elements that another program accessed earlier, if nothing orders the two.
 
         earlier: arrays of records, one for each element, 0 for none.
         """
-        record = elements.record
         for previous in earlier:
-            wrong = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
+            wrong = _by_other(previous, elements.record)
             if wrong.any():
-                wrong &= ~self.ordered(batch, previous, record)
+                wrong &= ~self.ordered(elements.batch, previous, elements.record)
                 if wrong.any():
-                    self.report(batch, site, buffer, elements, wrong, previous)
+                    self.report(elements, wrong, previous)
 
     def ordered(self, batch: ProgramBatch, previous: Array, record: Array) -> Array:
         """Return True for previous accesses that happen before those of the later `record`."""
@@ -367,9 +396,7 @@ class ShadowMemory:
         result = np.zeros(previous.shape, np.bool_)
         if order is None:
             return result
-        candidates = np.flatnonzero(
-            (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
-        )
+        candidates = np.flatnonzero(_by_other(previous, record))
         if not candidates.size:
             return result
         earlier, later = previous[candidates], record[candidates]
@@ -381,31 +408,23 @@ class ShadowMemory:
 
     # -- reports
 
-    def report(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        buffer: Buffer,
-        elements: ElementAccess,
-        wrong: Array,
-        previous: Array,
-    ) -> None:
+    def report(self, elements: ElementAccess, wrong: Array, previous: Array) -> None:
         """Report one race for each element of memory and pair of operations.
 
         The number of programs that race at an element depends on their order. That some do, and
         with which two operations, does not.
         """
-        launch = batch.launch
+        launch, site = elements.batch.launch, elements.access.site
         if launch.report is None:
-            launch.report_fault(self.race(batch, site, buffer, elements, wrong, previous))
+            launch.report_fault(self.race(elements, wrong, previous))
             return
         for other in np.unique(previous[wrong] & NUMBER).tolist():
             matching = wrong & (previous & NUMBER == other)
-            pair = id(self.regions[id(buffer)]), frozenset({site.op, self.records[other].op})
+            pair = id(elements.region), frozenset({site.op, self.records[other].op})
             reported = self.reported.get(pair, np.zeros(0, np.int64))
             new_cells = np.setdiff1d(elements.cells[matching], reported)
             self.reported[pair] = np.union1d(reported, new_cells)
-            race = partial(self.race, batch, site, buffer, elements, previous=previous)
+            race = partial(self.race, elements, previous=previous)
             repeated = matching & ~np.isin(elements.cells, new_cells)
             separate, merged = new_cells, new_cells[:0]
             for index, cell in enumerate(new_cells.tolist()):
@@ -422,28 +441,18 @@ class ShadowMemory:
             if repeated.any():  # shown in drawings, but not counted
                 launch.report_fault(replace(race(wrong=repeated), count=0, executions=0))
 
-    def race(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        buffer: Buffer,
-        elements: ElementAccess,
-        wrong: Array,
-        previous: Array,
-    ) -> Fault:
+    def race(self, elements: ElementAccess, wrong: Array, previous: Array) -> Fault:
         """Return the fault of wrong elements, described by the first of them."""
-        launch = batch.launch
+        access, region, batch = elements.access, elements.region, elements.batch
+        site, buffer = access.site, access.buffer
         index = int(wrong.argmax())
         previous_record = int(previous[index])
         other = self.records[previous_record & NUMBER]
-        program = launch.coordinates((previous_record >> PROGRAM_SHIFT) - 1)
-        region = self.regions[id(buffer)]
+        program = batch.launch.coordinates((previous_record >> PROGRAM_SHIFT) - 1)
         shift = region.low - buffer.real + buffer.origin
         place = place_of(buffer, int(elements.cells[index]) * region.cell + shift)
-        lanes, addresses = (
-            np.zeros(elements.extents, np.bool_),
-            np.zeros(elements.extents, np.int64),
-        )
+        lanes = np.zeros(elements.extents, np.bool_)
+        addresses = np.zeros(elements.extents, np.int64)
         lanes.flat[elements.lanes[wrong]] = True
         addresses.flat[elements.lanes[wrong]] = elements.cells[wrong] * region.cell + shift
         location = locate_first(batch, lanes)
@@ -457,28 +466,15 @@ class ShadowMemory:
             names = " and ".join(f"`{name}`" for name in region.names)
             notes.append(f"{names} were passed the same memory")
         message = f"{site.verb} {place}, which another program {other.verb}"
-        return fault_at(
-            batch,
-            Check.RACE,
-            site.op,
-            message,
-            location,
-            notes,
-            addresses,
-            place=place,
-            other=RacingAccess(program, other.verb, other.op.loc, buffer.name),
-        )
+        racing = RacingAccess(program, other.verb, other.op.loc, buffer.name)
+        details = {"place": place, "other": racing}
+        return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, **details)
 
     def check_conflicting_store(
-        self,
-        batch: ProgramBatch,
-        site: Site,
-        buffer: Buffer,
-        resolved: ResolvedAccess,
-        value: Array,
-        written: bool,
+        self, access: RegionAccess, resolved: ResolvedAccess, value: Array, written: bool
     ) -> None:
         """Report elements that one store of one program writes to one address with others."""
+        batch, site, buffer = access.batch, access.site, access.buffer
         for group in resolved.groups:
             if group.buffer is not buffer or not group.flat.size:
                 continue
@@ -587,76 +583,6 @@ def _region(
     parts = [n for start, _, buffer in overlapping for n in (start - low, buffer.array.itemsize)]
     cell = math.gcd(*parts, *(() if min_element_bytes is None else (min_element_bytes,)))
     return Region(low, -(-(high - low) // cell), cell, tuple(b.name for _, _, b in overlapping))
-
-
-def _scale(region: Region, buffer: Buffer, size: int) -> tuple[int, int]:
-    """Return the cell at which an array begins, and the cells of an element of `size` bytes."""
-    start = buffer.real + buffer.start - buffer.origin
-    return (start - region.low) // region.cell, max(1, size // region.cell)
-
-
-def _strided_cells(access: Strided, region: Region, buffer: Buffer, size: int) -> Iterator[Strided]:
-    shift, ratio = _scale(region, buffer, size)
-    steps = tuple(step * ratio for step in access.steps)
-    for step in range(ratio):
-        offsets = access.offsets * ratio + (shift + step)
-        yield replace(access, offsets=offsets, steps=steps)
-
-
-def _one_element_per_program(part: Strided, record: Array) -> bool:
-    """Return True if each program accesses its own elements; False if all access the same."""
-    return len(record) == 1 or len(part.offsets) > 1
-
-
-def _untouched_by_others(region: Region, part: Strided, record: Array) -> bool:
-    """Return True if no other program has records of the accessed elements."""
-    if not part.flat.size:
-        return True
-    for records in region.record_arrays:
-        access = replace(part, flat=records)
-        view = access.view()
-        previous = access.read() if view is None else view
-        if region.extra_readers is not None and (previous & HAS_EXTRA).any():
-            return False
-        # Most often there are no records, or only the program's own.
-        mixed = previous.any() and ((previous ^ record) >> PROGRAM_SHIFT).any()
-        if (
-            mixed
-            and ((previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)).any()
-        ):
-            return False
-    return True
-
-
-def _read_quickly(region: Region, part: Strided, record: Array) -> bool:
-    """Record a read if no other program has accessed the elements; return False otherwise."""
-    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
-        return False
-    replace(part, flat=region.other(0)).write(record, False)
-    return True
-
-
-def _write_quickly(region: Region, part: Strided, record: Array) -> bool:
-    """Record a write likewise. The program's own reads stay: they happen before the write."""
-    if not (_one_element_per_program(part, record) and _untouched_by_others(region, part, record)):
-        return False
-    replace(part, flat=region.writers()).write(record, False)
-    return True
-
-
-def _elements(part: Any, record: Array, site: Site) -> ElementAccess:
-    """Return the elements of a part of an access as flat arrays."""
-    extents = (len(record), *site.shape)
-    if isinstance(part, Strided):
-        cells, lanes = _indices(part, site.shape)
-    else:
-        cells, lanes = part
-    cells = np.broadcast_to(cells, extents)
-    records = np.broadcast_to(record, extents)
-    if lanes is None:
-        return ElementAccess(cells.ravel(), records.ravel(), np.arange(cells.size), extents)
-    chosen = np.broadcast_to(lanes, extents)
-    return ElementAccess(cells[chosen], records[chosen], np.flatnonzero(chosen), extents)
 
 
 def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None]:
