@@ -16,7 +16,7 @@ of a warp take part in shuffles and reductions: the member mask is -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
 
 from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
@@ -64,22 +64,35 @@ F8E4M3 = Narrow("f8e4m3", "uchar", 8, mantissa=3, least=-6, greatest=0x7E, nan=0
 F8E5M2 = Narrow("f8e5m2", "uchar", 8, mantissa=2, least=-14, greatest=0x7B, nan=0x7F)
 
 
+# The name of a function or macro, and all identifiers of a text.
+_NAME = re.compile(r"\b(?!__attribute__)(\w+)\(")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A helper function: its text and the helpers that it calls."""
+    """A helper function."""
 
     text: str
-    needs: tuple[str, ...] = ()
     assembly: int = 0  # the compute capability that its inline PTX needs: 90 is 9.0
 
+    @property
+    def name(self) -> str:
+        match = _NAME.search(self.text)
+        assert match is not None
+        return match[1]
 
-_ENTRIES: dict[str, Entry] = {}
-_F16_BY_BITS: dict[str, Entry] = {}  # replacements for devices that convert f16 by its bits
+    @property
+    def needs(self) -> list[str]:
+        """The helpers that it calls."""
+        names = dict.fromkeys(_IDENTIFIER.findall(self.text))
+        return [n for n in names if (n in _ENTRIES or n in ASSEMBLY) and n != self.name]
 
 
-def _add(name: str, text: str, *needs: str, f16_by_bits: bool = False) -> None:
-    entries = _F16_BY_BITS if f16_by_bits else _ENTRIES
-    entries[name] = Entry(text.strip("\n"), needs)
+def functions(text: str, assembly: int = 0) -> dict[str, Entry]:
+    """Return the helper functions of a text in OpenCL C, which empty lines separate, by name."""
+    entries = [Entry(part.strip("\n"), assembly) for part in text.split("\n\n")]
+    return {entry.name: entry for entry in entries}
 
 
 def entry(name: str, f16_by_bits: bool) -> Entry:
@@ -87,181 +100,119 @@ def entry(name: str, f16_by_bits: bool) -> Entry:
     return _F16_BY_BITS.get(name, _ENTRIES[name]) if f16_by_bits else _ENTRIES[name]
 
 
-# -- narrow floats
-
-_add(
-    "f16_to_f32",
-    """
+_ENTRIES: dict[str, Entry] = functions("""
 float f16_to_f32(ushort x) {
   uchar2 bytes = as_uchar2(x);
   return vload_half(0, (const half *)&bytes);
 }
-""",
-)
-_add(
-    "f32_to_f16",
-    """
+
 ushort f32_to_f16(float x) {
   uchar2 bytes;
   vstore_half_rte(x, 0, (half *)&bytes);
   return as_ushort(bytes);
 }
-""",
-)
-_add(
-    "f32_to_f16_rtz",
-    """
+
 ushort f32_to_f16_rtz(float x) {
   uchar2 bytes;
   vstore_half_rtz(x, 0, (half *)&bytes);
   return as_ushort(bytes);
 }
-""",
-)
-_add(
-    "bf16_to_f32",
-    """
+
 float bf16_to_f32(ushort x) {
   return as_float((uint)x << 16);
 }
-""",
-)
-_add(
-    "f32_to_bf16",
-    """
+
 ushort f32_to_bf16(float x) {
   uint bits = as_uint(x), quiet = bits >> 16 | 0x40;
   uint nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   return (ushort)(x != x ? quiet : nearest);
 }
-""",
-)
-_add(
-    "f32_to_bf16_rtz",
-    """
+
 ushort f32_to_bf16_rtz(float x) {
   return (ushort)(as_uint(x) >> 16 | (x != x ? 0x40 : 0));
 }
-""",
-)
-_add(
-    "f8e4m3_to_f32",
-    """
+
 float f8e4m3_to_f32(uchar x) {
   uint size = x & 0x7f, sign = (uint)(x & 0x80) << 24;
   uint small = as_uint((float)size * 0x1p-9f), large = (size << 20) + (120u << 23);
   uint number = size < 8 ? small : large;
   return as_float(sign | (size == 0x7f ? 0x7fc00000 : number));
 }
-""",
-)
-_add(
-    "f8e5m2_to_f32",
-    """
+
 float f8e5m2_to_f32(uchar x) {
   return f16_to_f32((ushort)((uint)x << 8));
 }
-""",
-    "f16_to_f32",
-)
-for _format in (F8E4M3, F8E5M2):
-    _add(f"f32_to_{_format.name}", _format.rounding())
-for _name in ("f8e4m3", "f8e5m2"):
-    _add(
-        f"f32_to_{_name}_rtz",
-        f"""
-uchar f32_to_{_name}_rtz(float x) {{
-  uchar nearest = f32_to_{_name}(x);
-  return (uchar)(nearest - (fabs({_name}_to_f32(nearest)) > fabs(x)));
-}}
-""",
-        f"f32_to_{_name}",
-        f"{_name}_to_f32",
-    )
 
-# -- f16 by its bits, for CPUs; they need subnormal f32 numbers
+float f64_to_odd(double x) {
+  float cut = convert_float_rtz(x);
+  return as_float(as_uint(cut) | ((double)cut != x));
+}
 
-_add("f32_to_f16", F16.rounding(), f16_by_bits=True)
-_add(
-    "f16_to_f32",
-    """
+float exact_div_f32(float x, float y) {
+  return (float)((double)x / (double)y);
+}
+
+float exact_sqrt_f32(float x) {
+  return (float)sqrt((double)x);
+}
+
+float round_tf32(float x) {
+  return x != x ? x : as_float((as_uint(x) + 0x1000) & 0xffffe000);
+}
+
+// LLVM does not inline a function that calls one which may return twice.
+__attribute__((optnone, noinline, returns_twice)) void prevent_inlining(void) {}
+
+void report(__global int *faults, int number, int thread) {
+  if (atomic_cmpxchg(faults, 0, number) != 0) return;
+  faults[1] = (int)get_group_id(0);
+  faults[2] = (int)get_group_id(1);
+  faults[3] = (int)get_group_id(2);
+  faults[4] = thread;
+}
+""")
+
+# Replacements for devices that convert f16 by its bits: CPUs. They need subnormal f32 numbers.
+_F16_BY_BITS: dict[str, Entry] = functions(F16.rounding()) | functions("""
 float f16_to_f32(ushort x) {
   uint size = (uint)(x & 0x7fff) << 13, sign = (uint)(x & 0x8000) << 16;
   uint number = as_uint(as_float(size) * 0x1p112f);
   return as_float(sign | number | (size < 0xf800000 ? 0 : 0x7f800000));
 }
-""",
-    f16_by_bits=True,
-)
+""")
 
-# -- rounding to odd: rounding the result to a narrower float then equals rounding the number itself
+for _format in (F8E4M3, F8E5M2):
+    _name = _format.name
+    _ENTRIES |= functions(_format.rounding())
+    _ENTRIES |= functions(f"""
+uchar f32_to_{_name}_rtz(float x) {{
+  uchar nearest = f32_to_{_name}(x);
+  return (uchar)(nearest - (fabs({_name}_to_f32(nearest)) > fabs(x)));
+}}
+""")
 
-_add(
-    "f64_to_odd",
-    """
-float f64_to_odd(double x) {
-  float cut = convert_float_rtz(x);
-  return as_float(as_uint(cut) | ((double)cut != x));
-}
-""",
-)
+# Rounding to odd: rounding the result to a narrower float then equals rounding the number itself.
 for _kind in ("int", "uint", "long", "ulong"):
-    _size = "uint" if "int" in _kind else "ulong"
-    _add(
-        f"{_kind}_to_odd",
-        f"""
+    _ENTRIES |= functions(f"""
 float {_kind}_to_odd({_kind} x) {{
   float cut = convert_float_rtz(x);
   return as_float(as_uint(cut) | (convert_{_kind}_sat(cut) != x));
 }}
-""",
-    )
-
-# -- floats
+""")
 
 for _kind, _bits in (("float", 32), ("double", 64)):
     for _which in ("min", "max"):
-        _add(
-            f"nan_{_which}_f{_bits}",
-            f"""
+        _ENTRIES |= functions(f"""
 {_kind} nan_{_which}_f{_bits}({_kind} x, {_kind} y) {{
   return x != x ? x : y != y ? y : f{_which}(x, y);
 }}
-""",
-        )
-    _add(
-        f"dot_f{_bits}",
-        f"""
+""")
+    _ENTRIES |= functions(f"""
 {_kind} dot_f{_bits}({_kind} x, {_kind} y, {_kind} sum) {{
   #pragma OPENCL FP_CONTRACT ON
   return x * y + sum;
 }}
-""",
-    )
-_add(
-    "exact_div_f32",
-    """
-float exact_div_f32(float x, float y) {
-  return (float)((double)x / (double)y);
-}
-""",
-)
-_add(
-    "exact_sqrt_f32",
-    """
-float exact_sqrt_f32(float x) {
-  return (float)sqrt((double)x);
-}
-""",
-)
-_add(
-    "round_tf32",
-    """
-float round_tf32(float x) {
-  return x != x ? x : as_float((as_uint(x) + 0x1000) & 0xffffe000);
-}
-""",
-)
+""")
 
 # -- atomic operations by compare-and-swap
 
@@ -275,9 +226,7 @@ for _float, _int, _prefix, _bits in (
         ("max", f"fmax(as_{_float}(before), value)"),
     ):
         _read = "atomic_or(word, 0u)" if _bits == 32 else "atom_cmpxchg(word, 0UL, 0UL)"
-        _add(
-            f"atomic_{_which}_f{_bits}",
-            f"""
+        _ENTRIES |= functions(f"""
 {_float} atomic_{_which}_f{_bits}(volatile __global {_float} *p, {_float} value) {{
   volatile __global {_int} *word = (volatile __global {_int} *)p;
   {_int} seen = {_read}, before;
@@ -287,12 +236,9 @@ for _float, _int, _prefix, _bits in (
   }} while (seen != before);
   return as_{_float}(before);
 }}
-""",
-        )
+""")
 for _name in ("f16", "bf16"):
-    _add(
-        f"atomic_add_{_name}",
-        f"""
+    _ENTRIES |= functions(f"""
 ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
   volatile __global uint *word = (volatile __global uint *)((size_t)p & ~(size_t)3);
   uint shift = (uint)((size_t)p & 2) * 8;
@@ -305,53 +251,24 @@ ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
   }} while (seen != before);
   return (ushort)(before >> shift);
 }}
-""",
-        f"{_name}_to_f32",
-        f"f32_to_{_name}",
-    )
-
-# -- kernels
-
-_add(
-    "prevent_inlining",
-    """
-// LLVM does not inline a function that calls one which may return twice.
-__attribute__((optnone, noinline, returns_twice)) void prevent_inlining(void) {}
-""",
-)
-
-# -- assertions
-
-_add(
-    "report",
-    """
-void report(__global int *faults, int number, int thread) {
-  if (atomic_cmpxchg(faults, 0, number) != 0) return;
-  faults[1] = (int)get_group_id(0);
-  faults[2] = (int)get_group_id(1);
-  faults[3] = (int)get_group_id(2);
-  faults[4] = thread;
-}
-""",
-)
+""")
 
 
-def _shuffle(name: str, lane: str, mode: str) -> Iterator[tuple[str, Entry]]:
-    """Yield a shuffle of 32-bit words, and one of 64-bit values as two such words."""
+def _shuffle(name: str, lane: str, mode: str) -> dict[str, Entry]:
+    """Return a shuffle of 32-bit words, and one of 64-bit values as two such words."""
+    both = f"(uint2)({name}(parts.x, {lane}), {name}(parts.y, {lane}))"
     text = f"""
 uint {name}(uint x, uint {lane}) {{
   uint result;
   __asm__ volatile("shfl.sync.{mode}.b32 %0, %1, %2, 31, -1;" : "=r"(result) : "r"(x), "r"({lane}));
   return result;
-}}"""
-    yield name, Entry(text.strip("\n"), assembly=SHUFFLES)
-    both = f"(uint2)({name}(parts.x, {lane}), {name}(parts.y, {lane}))"
-    text = f"""
+}}
+
 ulong {name}_64(ulong x, uint {lane}) {{
   uint2 parts = as_uint2(x);
   return as_ulong({both});
 }}"""
-    yield f"{name}_64", Entry(text.strip("\n"), (name,), SHUFFLES)
+    return functions(text, SHUFFLES)
 
 
 _INSTRUCTIONS = {
@@ -371,39 +288,31 @@ def reduction(kind: ReduceKind, signed: bool) -> str:
     return f"lane_{_INSTRUCTIONS[kind]}_{'u32' if kind is ReduceKind.SUM else 'b32'}"
 
 
-def _reductions() -> Iterator[tuple[str, Entry]]:
-    for kind in _INSTRUCTIONS:
-        for name in dict.fromkeys((reduction(kind, False), reduction(kind, True))):
-            _, operator, suffix = name.split("_")
-            text = f"""
+def _reductions() -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    for name in (reduction(kind, signed) for kind in _INSTRUCTIONS for signed in (False, True)):
+        _, operator, suffix = name.split("_")
+        text = f"""
 uint {name}(uint x) {{
   uint result;
   __asm__ volatile("redux.sync.{operator}.{suffix} %0, %1, -1;" : "=r"(result) : "r"(x));
   return result;
 }}"""
-            yield name, Entry(text.strip("\n"), assembly=LANE_REDUCTIONS)
+        entries |= functions(text, LANE_REDUCTIONS)
+    return entries
 
 
-def _rounded() -> Iterator[tuple[str, Entry]]:
-    """Yield f32 division and square root that round to nearest regardless of build options."""
-    for name, operands in (("div", "xy"), ("sqrt", "x")):
-        parameters = ", ".join(f"float {x}" for x in operands)
-        registers = ", ".join(f"%{number}" for number in range(1 + len(operands)))
-        inputs = ", ".join(f'"f"({x})' for x in operands)
-        text = f"""
-float {name}_rn_f32({parameters}) {{
-  float result;
-  __asm__("{name}.rn.f32 {registers};" : "=f"(result) : {inputs});
-  return result;
-}}"""
-        yield f"{name}_rn_f32", Entry(text.strip("\n"), assembly=ROUNDING)
-
-
-def _copies() -> Iterator[tuple[str, Entry]]:
-    """Yield copies of 4, 8 and 16 bytes, each also with a condition that writes zeros if false.
+def _copies() -> dict[str, Entry]:
+    """Return copies of 4, 8 and 16 bytes, each also with a condition that writes zeros if false.
 
     Only a copy of 16 bytes can bypass the L1 cache (`.cg`), and it does.
     """
+    text = """
+void async_commit(void) {
+  __asm__ volatile("cp.async.commit_group;" : : : "memory");
+}
+
+#define async_wait(pending) __asm__ volatile("cp.async.wait_group " #pending ";" : : : "memory")"""
     for size in (4, 8, 16):
         cache = "cg" if size == 16 else "ca"
         condition, source_size = ", bool in_bounds", f', "r"(in_bounds ? {size} : 0)'
@@ -411,29 +320,34 @@ def _copies() -> Iterator[tuple[str, Entry]]:
             (f"async_copy_{size}", "", "", ""),
             (f"async_copy_{size}_if", condition, ", %2", source_size),
         ):
-            text = f"""
+            text += f"""
+
 void {name}(__local void *to, __global const void *from{parameter}) {{
   __asm__ volatile("cp.async.{cache}.shared.global [%0], [%1], {size}{register};"
                : : "r"((uint)(size_t)to), "l"((ulong)from){operand} : "memory");
 }}"""
-            yield name, Entry(text.strip("\n"), assembly=COPIES)
-    text = """
-void async_commit(void) {
-  __asm__ volatile("cp.async.commit_group;" : : : "memory");
+    return functions(text, COPIES)
+
+
+# f32 division and square root that round to nearest regardless of build options.
+_ROUNDED = """
+float div_rn_f32(float x, float y) {
+  float result;
+  __asm__("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+}
+
+float sqrt_rn_f32(float x) {
+  float result;
+  __asm__("sqrt.rn.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }"""
-    yield "async_commit", Entry(text.strip("\n"), assembly=COPIES)
-    text = """
-#define async_wait(pending) __asm__ volatile("cp.async.wait_group " #pending ";" : : : "memory")"""
-    yield "async_wait", Entry(text.strip("\n"), assembly=COPIES)
 
-
-ASSEMBLY: dict[str, Entry] = dict(
-    [
-        *_shuffle("lane_shuffle", "lane", "idx"),
-        *_shuffle("lane_shuffle_xor", "mask", "bfly"),
-        *_reductions(),
-        *_rounded(),
-        *_copies(),
-    ]
+ASSEMBLY: dict[str, Entry] = (
+    _shuffle("lane_shuffle", "lane", "idx")
+    | _shuffle("lane_shuffle_xor", "mask", "bfly")
+    | _reductions()
+    | functions(_ROUNDED, ROUNDING)
+    | _copies()
 )
-"""The helper functions by name."""
+"""The helper functions in inline PTX by name."""
