@@ -69,7 +69,7 @@ def test_before_goes_back_from_anywhere_and_prints_nothing_twice(tmp_path: Path)
         "c",
         "q",
     )
-    assert said.places[:4] == ["23 kernel", "21 kernel", "10 scaled", "10 scaled"]
+    assert said.stops[:4] == ["23 kernel", "21 kernel", "10 scaled", "10 scaled"]
     assert said.answer("before 99").startswith("*** the program has begun only ")
     assert said.count("pid (0, 0, 0) here 0") == 1
 
@@ -168,7 +168,7 @@ kernel[(1,)](tile.empty(4), np.zeros(1, np.float32))
     )
     assert said.answers("p x") == ["1.0", "1.0"]
     assert said.answer("p y", 1).startswith("--\n-- is undefined: ")
-    assert said.places[1] == "7 kernel"
+    assert said.stops[1] == "7 kernel"
 
 
 def test_the_program_fails_in_python(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_program_fails_in_python(tmp_path: Path) -> None:
     ]
     assert said.answer("p n") == "0"
     assert said.answer("p o").startswith("array([ 0,  1,  7, 16, 19]")
-    assert said.places[-1] == "16 collatz"
+    assert said.stops[-1] == "16 collatz"
 
 
 def test_a_kernel_that_does_not_compile_says_so(tmp_path: Path) -> None:
