@@ -109,7 +109,7 @@ class _Slice:
         """Return the values on which a value depends directly."""
         if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
             self.carried.add(value.index)
-            return [_yielded(self.loop.regions[1])[value.index]]
+            return [self.loop.regions[1].yielded[value.index]]
         owner = value.owner
         op = owner if isinstance(owner, Operation) else owner.parent
         assert op is not None
@@ -123,7 +123,7 @@ class _Slice:
         if op.defn is not control.if_:
             sources.append(op.inputs[len(op.defn.operands) + index])
         bodies = op.regions if op.defn is control.if_ else op.regions[-1:]
-        return sources + [_yielded(body)[index] for body in bodies]
+        return sources + [body.yielded[index] for body in bodies]
 
     def operation(self, op: Operation) -> list[Value]:
         """Add an operation and return its data and control dependences."""
@@ -190,8 +190,3 @@ def _buffers(op: Operation) -> set[Value]:
         if not sources:
             buffers.add(value)
     return buffers
-
-
-def _yielded(region: Block) -> list[Value]:
-    assert region.last is not None
-    return region.last.inputs

@@ -45,7 +45,6 @@ def _in_combine_region(call: Operation) -> bool:
 
 def _inline(call: Operation, callee: Function) -> list[Operation]:
     """Replace a call by the callee's body, and return the calls in the inlined body."""
-    assert call.block is not None
     mapping: dict[Value, Value] = dict(zip(callee.args, call.inputs, strict=True))
 
     def relocated(loc: Loc | None) -> Loc | None:
@@ -55,6 +54,6 @@ def _inline(call: Operation, callee: Function) -> list[Operation]:
     assert end is not None
     copies = [clone(op, mapping, relocated) for op in callee.body if op is not end]
     for copy in copies:
-        call.block.insert(copy, call)
+        copy.move_before(call)
     call.replace_by(renamed(end.inputs, mapping))
     return [op for copy in copies for op in copy.walk() if op.defn is control.call]

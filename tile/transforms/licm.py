@@ -41,15 +41,13 @@ def _innermost_first(function: Function) -> Iterator[Operation]:
 
 
 def _hoist(loop: Operation) -> None:
-    assert loop.block is not None
     inside = {block for op in loop.walk() for block in op.regions}
     loads = not effects(loop) & PINS_LOADS
     for region in loop.regions:
         executes = _always_runs(loop, region)
         for op in region:
             if _is_hoistable(op, executes, loads) and _is_invariant(op, inside):
-                op.unlink()
-                loop.block.insert(op, loop)
+                op.move_before(loop)
                 inside.difference_update(block for nested in op.walk() for block in nested.regions)
             elif effects(op) & MAY_STOP:
                 executes = False  # the operations after it may never run

@@ -22,13 +22,11 @@ def splice(block: Block, before: Operation, arguments: Sequence[Value]) -> list[
     """
     for old, new in zip(block.args, arguments, strict=True):
         old.replace_by(new)
-    end = block.last
-    assert end is not None and before.block is not None
-    yielded = end.inputs
+    end, yielded = block.last, block.yielded
+    assert end is not None
     end.erase()
     for op in block:
-        op.unlink()
-        before.block.insert(op, before)
+        op.move_before(before)
     return yielded
 
 
@@ -36,11 +34,10 @@ def copy_into(block: Block, before: Operation, arguments: Sequence[Value]) -> li
     """Copy a block's operations before an operation, like `splice`; the block is unchanged."""
     mapping: dict[Value, Value] = dict(zip(block.args, arguments, strict=True))
     end = block.last
-    assert end is not None and before.block is not None
     for op in block:
         if op is not end:
-            before.block.insert(clone(op, mapping), before)
-    return renamed(end.inputs, mapping)
+            clone(op, mapping).move_before(before)
+    return renamed(block.yielded, mapping)
 
 
 def renamed(values: Sequence[Value], mapping: Mapping[Value, Value]) -> list[Value]:

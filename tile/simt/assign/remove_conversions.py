@@ -90,9 +90,7 @@ def hoist(function: Function) -> None:
             if outer.has_trait(Trait.LOOP):
                 at = outer
         if at is not op:
-            op.unlink()
-            assert at.block is not None
-            at.block.insert(op, at)
+            op.move_before(at)
 
 
 def merge(function: Function) -> None:

@@ -98,8 +98,7 @@ class _Behind:
             new = clone(op, {operand: self.copy(operand, before) for operand in op.inputs})
             if op.defn in _POSITIONS:
                 new.attributes["no_cse"] = True
-            assert before.block is not None
-            before.block.insert(new, before)
+            new.move_before(before)
             self.copies[value] = new.result
         return self.copies[value]
 

@@ -249,10 +249,9 @@ class _Body:
             for op in self.fed:
                 sums[op] = _part(op, (part, self.slices), sums[op], slices)
         final = sums[last].op
-        assert final is not None and final.block is not None
+        assert final is not None
         for op in loads:
-            op.unlink()
-            final.block.insert(op, final)
+            op.move_before(final)
         for op, total in sums.items():
             op.replace_by([total])
         for op in reversed(self.ops):
