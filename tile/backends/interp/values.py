@@ -379,12 +379,3 @@ def hint(op: Operation, x: Affine) -> RunValue | None:
 def bitcast(op: Operation, x: Affine) -> RunValue | None:
     same = x.dtype == ADDRESS and op.results[0].type.element.is_ptr()
     return Affine(x.base, x.steps, x.shape, ADDRESS) if same else None
-
-
-def unit_and(x: Array, y: Array) -> Array:
-    """Return `x & y` of masks, at no cost if one of them is known to be true everywhere."""
-    if x.size == 1 and x.flat[0]:
-        return y
-    if y.size == 1 and y.flat[0]:
-        return x
-    return np.logical_and(x, y)
