@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from tile.errors import ParseError, TileError, TypeRuleError
-from tile.ir.builder import create
+from tile.ir import predication
+from tile.ir.builder import Builder, create
 from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Symbol, Value
 from tile.ir.declare import OPS
 from tile.ir.nesting import nesting_error
@@ -43,9 +44,10 @@ from tile.ir.types import (
 from tile.location import Loc
 
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\r]+|//[^\n]*)
+    r"""(?P<space>[ \t\r]+|//[^\n]*|;[^\n]*)
     |(?P<newline>\n)
     |(?P<value>%[^\W\d][\w.]*)
+    |(?P<predicate>@%[^\W\d][\w.]*)
     |(?P<symbol>@[^\W\d][\w.]*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
     |(?P<layout>\#[a-z]+(?:\{[^{}]*\})?)
@@ -118,6 +120,7 @@ class _Parser:
         self.layouts: dict[str, Layout] = {}
         self.position = 0
         self.values: dict[str, Value] = {}
+        self.build = Builder(Block())  # at the end of the block that is being parsed
 
     # -- tokens
 
@@ -388,12 +391,82 @@ class _Parser:
 
         A value on a later line is the result of the next operation.
         """
-        operands: list[Value | None] = []
-        if self.token.line == name.line and (self.token.kind == "value" or self.at("_")):
-            operands.append(self.use())
+        operands: list[Value | _Token | None] = []
+        kinds = ("value", "number")
+        if self.token.line == name.line and (self.token.kind in kinds or self.at("_")):
+            operands.append(self.operand())
             while self.accept(","):
-                operands.append(self.use())
-        return operands
+                operands.append(self.operand())
+        like = next((operand for operand in operands if isinstance(operand, Value)), None)
+        return [self.constant(x, like) if isinstance(x, _Token) else x for x in operands]
+
+    def operand(self) -> Value | _Token | None:
+        return self.take() if self.token.kind == "number" else self.use()
+
+    def constant(self, number: _Token, like: Value | None) -> Value:
+        """Emit a number among the operands as a constant of the type of the others."""
+        if like is None:
+            self.fail("a number takes the type of another operand, and there is none", number)
+        text = number.text
+        value = int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+        return predication.immediate(self.build, value, like)
+
+    # -- predicated SSA
+
+    def predicate(self) -> Value | None:
+        """Parse `@%p` in front of an operation."""
+        if self.token.kind != "predicate":
+            return None
+        token = self.take()
+        name = token.text[1:]
+        if name not in self.values:
+            self.fail(f"{name} is not defined here", token)
+        return self.values[name]
+
+    def vector_type(self, name: _Token) -> list[Type]:
+        """Parse a type in front of the operands, as in `mul i32<8, 8> %x, 2`; [] without one."""
+        is_type = self.token.kind == "word" and self.token.text in SCALARS
+        if not is_type or self.token.line != name.line:
+            return []
+        element = SCALARS[self.take().text]
+        extents = []
+        if self.accept("<"):
+            for _ in self.until(">"):
+                extents.append(self.integer())
+        return [predication.vector_type(element, extents)]
+
+    def predicated_ssa(self, name: _Token, results: Sequence[_Token]) -> None:
+        """Parse the rest of `icmpp`, `fcmpp` or `psi`."""
+        try:
+            if name.text == predication.PSI:
+                stated = self.vector_type(name)
+                values: tuple[Value, ...] = (predication.psi(self.build, self.pairs()),)
+                if stated and stated[0] != values[0].type:
+                    self.fail(f"psi merges values of {values[0].type}, not {stated[0]}", name)
+            else:
+                predicate = self.expect_kind("word", "a predicate, such as slt").text
+                a, b, *more = self.uses(name)
+                if a is None or b is None or more:
+                    self.fail(f"{name.text} takes two operands", name)
+                values = predication.compare(self.build, name.text, predicate, a, b)
+        except TypeRuleError as error:
+            self.fail(error.message, name)
+        if len(results) != len(values):
+            self.fail(f"{name.text} has {len(values)} results, not {len(results)}", name)
+        for token, value in zip(results, values, strict=True):
+            self.define(token, value)
+
+    def pairs(self) -> list[tuple[Value, Value]]:
+        """Parse `[%p, %x], [%q, %y], ...`."""
+        pairs = []
+        while True:
+            self.expect("[")
+            predicate = self.required()
+            self.expect(",")
+            pairs.append((predicate, self.required()))
+            self.expect("]")
+            if not self.accept(","):
+                return pairs
 
     def required(self) -> Value:
         token = self.token
@@ -468,25 +541,36 @@ class _Parser:
         """Parse `{ operations }`; names defined inside are not visible after it."""
         outer = dict(self.values)
         self.expect("{")
+        around, self.build = self.build, Builder(block)
         while not self.accept("}"):
-            block.append(self.operation())
+            operation = self.operation()
+            if operation is not None:
+                block.append(operation)
+        self.build = around
         self.values = outer
 
-    def operation(self) -> Operation:
-        start = self.token
+    def operation(self) -> Operation | None:
+        """Parse an operation; None if it was predicated SSA, which is in the block already."""
+        predicate = self.predicate()
         results: list[_Token] = []
-        if start.kind == "value":
+        if self.token.kind == "value":
             results.append(self.take())
             while self.accept(","):
                 results.append(self.expect_kind("value", "a result, such as %r"))
             self.expect("=")
         name = self.expect_kind("word", "an operation")
+        self.build.loc = self.loc(name)
+        if name.text in (*predication.COMPARISONS, predication.PSI):
+            self.predicated_ssa(name, results)
+            return None
         defn = OPS.get(name.text)
         if defn is None:
             self.fail(f"unknown operation `{name.text}`", name)
         sugar = {"for": self.for_, "while": self.while_, "if": self.if_}.get(defn.name)
         try:
-            op, stated = sugar(name) if sugar is not None else self.plain(defn, name)
+            if sugar is not None and predicate is not None:
+                self.fail(f"`{defn.name}` cannot be predicated; its condition can be", name)
+            op, stated = sugar(name) if sugar is not None else self.plain(defn, name, predicate)
         except TypeRuleError as error:
             self.fail(error.message, name)
         inferred = [value.type for value in op.results]
@@ -506,10 +590,15 @@ class _Parser:
     def stated(self) -> list[Type]:
         return self.types() if self.accept(":") else []
 
-    def plain(self, defn: OpDef, name: _Token) -> tuple[Operation, list[Type]]:
+    def plain(
+        self, defn: OpDef, name: _Token, predicate: Value | None
+    ) -> tuple[Operation, list[Type]]:
+        in_front = self.vector_type(name)
         operands = self.uses(name)
+        if predicate is not None:
+            operands = predication.masked(self.build, defn, operands, predicate)
         attributes = self.attributes(defn)
-        stated = self.stated()
+        stated = in_front or self.stated()
         if defn.explicit == "result":
             if len(stated) != 1:
                 self.fail(f"{defn.name} states one result type after a colon", name)
@@ -518,7 +607,10 @@ class _Parser:
             attributes["results"] = tuple(stated)
         loc = self.location(name)
         regions = [self.named_region(region_name) for region_name in defn.regions]
-        return create(defn, operands, attributes, regions, loc), stated
+        op = create(defn, operands, attributes, regions, loc)
+        if predicate is not None and not stated:  # the paper's text leaves types out
+            stated = [value.type for value in op.results]
+        return op, stated
 
     def named_region(self, name: str) -> Block:
         """Parse `region name(%argument: type, ...) { operations }`."""

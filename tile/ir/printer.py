@@ -23,6 +23,8 @@ i, so it is (16, 16, 20, 20, 17, ...). `linear[1, 2, 4, 8]` is (0, 1, ..., 15).
 
 A module with layouts begins with aliases for them, as in `#a = #linear{...}`.
 
+Predicated SSA (`@%p`, `icmpp`, `psi`) is text only: parsing desugars it (`tile/ir/predication.py`).
+
 An absent optional operand prints as `_`. A value is named after its Python variable, with a number
 if the name is taken. Printing is therefore deterministic, and parsed text prints as the same text.
 """
