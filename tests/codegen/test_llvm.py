@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("llvmlite")
+
 from llvmlite import binding as llvm
 
 import tile

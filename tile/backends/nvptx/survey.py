@@ -22,8 +22,9 @@ PACKAGES = ("llvmlite", "cuda-python")
 def survey() -> list[Requirement]:
     """Report packages, libdevice, ptxas, the driver, and its devices."""
     versions = tuple(f"{name} {metadata.version(name)}" for name in PACKAGES if _installed(name))
+    missing = "" if versions else "to compile kernels: pip install 'tile-compiler[nvptx]'"
     return [
-        Requirement("packages", versions),
+        Requirement("packages", versions, missing),
         _file("libdevice", find_libdevice(), "for exp, log, sin: pip install nvidia-nvvm"),
         _file("ptxas", ptxas.find(), "for cubins: pip install nvidia-cuda-nvcc"),
         _devices(),

@@ -7,8 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+try:
+    from lark import Lark, Token, Tree
+    from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "Triton-C is parsed by the package 'lark', which is not installed; "
+        "pip install 'tile-compiler[triton-c]' brings it",
+        name="lark",
+    ) from missing
 
 from tile.errors import CompilationError
 from tile.location import Loc
