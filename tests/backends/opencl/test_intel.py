@@ -50,6 +50,23 @@ __kernel __attribute__((reqd_work_group_size(16, 1, 1))) void k(__global int *ou
 """
 
 
+STORED_IN_A_LOOP = """
+__kernel __attribute__((reqd_work_group_size(16, 1, 1))) void k(__global uchar *out) {
+  __local uchar row[16];
+  uint lane = get_local_id(0);
+  row[lane] = 0;
+  for (uint i = 0; i < 5; i++) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    row[(int)lane] = i + 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    bool v[16];
+    for (uint r = 0; r < 16; r++) v[r] = row[r] != 0;
+    for (uint r = 0; r < 16; r++) out[(int)(r * 16 + lane)] = v[r];
+  }
+}
+"""
+
+
 @pytest.fixture
 def intel(runtime: None) -> devices.Device:
     try:
@@ -64,6 +81,11 @@ def intel(runtime: None) -> devices.Device:
 @pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_a_bitwise_not_is_right(intel: devices.Device) -> None:
     assert output(intel, NOT_OF_MAX, 2) == [-2, 1]
+
+
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+def test_loads_are_not_moved_over_a_barrier(intel: devices.Device) -> None:
+    assert output(intel, STORED_IN_A_LOOP, 64) == [0x01010101] * 64  # 256 bytes
 
 
 def output(device: devices.Device, source: str, count: int) -> list[int]:
@@ -95,9 +117,9 @@ def test_an_index_with_reversed_bits_is_right(
     ]
 
 
-# In the first two, a bitwise not was wrong; the third ended the process. The others have a value live
-# across a barrier: a negation, by a quotient by -1 in the second of them, or the reversal of two bits
-# of a lane.
+# In the first two, a bitwise not was wrong; the third ended the process. The last one's loads were
+# moved over a barrier. The others have a value live across a barrier: a negation, by a quotient by -1
+# in the second of them, or the reversal of two bits of a lane.
 WRONG = [
     (60626, "large"),
     (60778, "large"),
@@ -108,6 +130,7 @@ WRONG = [
     (114774, "large"),
     (116345, "large"),
     (119422, "large"),
+    (200181, "large"),
 ]
 
 
@@ -156,7 +179,7 @@ def test_negations_that_are_live_across_a_barrier_are_right(
     )
 
 
-STRINGS = b"\0opt-bisect-verbose\0opt-disable\0"
+STRINGS = b"\0licm-mssa-optimization-cap\0opt-bisect-verbose\0opt-disable\0"
 
 
 @pytest.mark.parametrize("libraries", [[STRINGS], [b"\0opt-disable\0"], [STRINGS, b"\0"], []])
