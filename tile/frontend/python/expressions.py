@@ -98,34 +98,15 @@ def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Fl
     return low.build(arith.cast, value.value, to=I1)
 
 
-BINARY: Mapping[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.MatMult: "@",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-}
-UNARY: Mapping[type[ast.unaryop], str] = {
-    ast.UAdd: "+",
-    ast.USub: "-",
-    ast.Invert: "~",
-    ast.Not: "not",
-}
-COMPARE: Mapping[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
+def _class_of(expression: str) -> type[ast.AST]:
+    """Return the AST class of the operator in an expression."""
+    node: Any = ast.parse(expression, mode="eval").body
+    return type(node.ops[0] if isinstance(node, ast.Compare) else node.op)
+
+
+SYMBOLS: Mapping[type[ast.AST], str] = {
+    **{_class_of(f"a {symbol} b"): symbol for symbol in operators.PYTHON},
+    **{_class_of(f"{symbol} a"): symbol for symbol in operators.PYTHON_UNARY},
 }
 
 
@@ -172,14 +153,14 @@ def operate(
 ) -> object:
     """Emit `a op b` at the location of `node`."""
     low.at(node)
-    return operators.binary(low.build, BINARY[type(op)], a, b)
+    return operators.binary(low.build, SYMBOLS[type(op)], a, b)
 
 
 def unary(low: Lowering, node: ast.UnaryOp) -> object:
     """Compile a unary operator."""
     operand = low.expression(node.operand)
     low.at(node)
-    return operators.unary(low.build, UNARY[type(node.op)], operand)
+    return operators.unary(low.build, SYMBOLS[type(node.op)], operand)
 
 
 def compare(low: Lowering, node: ast.Compare) -> object:
@@ -203,7 +184,7 @@ def compare_two(low: Lowering, op: ast.cmpop, a: object, b: object) -> object:
         return same(a, b) is isinstance(op, ast.Is)
     if isinstance(op, ast.In | ast.NotIn):
         return contains(a, b) is isinstance(op, ast.In)
-    return operators.compare(low.build, COMPARE[type(op)], a, b)
+    return operators.compare(low.build, SYMBOLS[type(op)], a, b)
 
 
 def contains(item: object, container: Any) -> bool:
