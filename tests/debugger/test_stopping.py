@@ -58,6 +58,8 @@ def test_the_line_of_a_def_is_its_function(tmp_path: Path) -> None:
         "not (pid < 2 or pid > 2)",
         "-pid == -2 and pid % 4 == 2 and (pid | 1) == 3",
         "B * pid == 8",
+        "pid << 1 == 4",
+        "pid in (2, 9)",
         "i[0] == 8",
         "mask.all() and x_ptr.index == 0 and i.min() == 8",
         "(i == 8).any() if pid else False",

@@ -47,7 +47,8 @@ def test_a_session(tmp_path: Path) -> None:
 
 def test_steps_enter_functions_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "kernel.tc").write_text(KERNEL)
-    seen = session(tmp_path, PROGRAM, "b kernel.tc:2", "c", "p x", "up", "p k")
+    seen = session(tmp_path, PROGRAM, "b kernel.tc:2", "c", "p x", "ll", "up", "p k")
     assert "> kernel.tc(2)twice()\n-> return 2 * x;" in seen.answer("c")
     assert seen.answer("p x") == "0"
+    assert seen.answer("ll") == "  1  \tint twice(int x) {\n  2 B->\t    return 2 * x;"
     assert seen.answer("p k") == "0"

@@ -5,7 +5,6 @@ The positions of all programs of a launch are here, too.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
 import os
@@ -24,7 +23,7 @@ from tile.backends.interp.program_batch import Activation, LaunchContext, Progra
 from tile.backends.interp.program_batch import Frame as BlockFrame
 from tile.backends.interp.stepping import StepInstruction, SteppedLaunch
 from tile.backends.interp.values import Rows
-from tile.debugger.source_files import display_path
+from tile.debugger.source_files import display_path, functions, span
 from tile.debugger.variables import Leaf, Reader, Tree, trees
 from tile.ir.debug_info import distribute_values
 from tile.ir.ops import control
@@ -220,22 +219,11 @@ def source_lines(frame: Frame) -> tuple[list[str], int]:
     lines = linecache.getlines(frame.file)
     if isinstance(frame, HostFrame) and frame.function == "<module>":
         return lines, 1
-    for node in _functions("".join(lines)):
-        decorators = [d.lineno for d in node.decorator_list]
-        first = min([node.lineno, *decorators])
-        if frame.first_line in (node.lineno, first) and node.end_lineno is not None:
-            return lines[first - 1 : node.end_lineno], first
+    for function in functions(frame.file):
+        first, last = span(function)
+        if frame.first_line in (function.lineno, first):
+            return lines[first - 1 : last], first
     return lines, 1
-
-
-def _functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
 
 
 MAX_RANGES = 4  # ranges of programs that a list names
@@ -253,33 +241,21 @@ class ProgramGroup:
 def groups(launch: SteppedLaunch) -> Iterator[ProgramGroup]:
     """Yield the programs of a launch by position, those of the running batch first."""
     scheduler = launch.scheduling
-    running = scheduler.running
-    active: list[Rows] = []
-    batches = [] if running is None else [running]
-    batches += [batch for batch in scheduler.queue if batch is not running]
-    for batch in batches:
-        active.append(batch.rows)
-        yield ProgramGroup(batch.rows, batch, f"at {line_of(batch)}")
-    for batch in scheduler.parked:
-        if batch is not running:
-            active.append(batch.rows)
-            yield ProgramGroup(
-                batch.rows, batch, f"wait for a change of memory, at {line_of(batch)}"
-            )
+    running = {} if scheduler.running is None else {scheduler.running: "at"}
+    waiting = dict.fromkeys(scheduler.parked, "wait for a change of memory, at")
+    statuses = running | dict.fromkeys(scheduler.queue, "at") | waiting | running
+    active = [ProgramGroup(b.rows, b, f"{status} {line_of(b)}") for b, status in statuses.items()]
     for join in scheduler.joins:
         if join.waiting:
-            rows = join.batch.rows[join.arrived()]
-            active.append(rows)
-            yield ProgramGroup(
-                rows, join.batch, f"wait for the others, at the end of {line_of(join.batch)}"
-            )
+            status = f"wait for the others, at the end of {line_of(join.batch)}"
+            active.append(ProgramGroup(join.batch.rows[join.arrived()], join.batch, status))
+    yield from active
     begun = np.flatnonzero(scheduler.started)
-    ended = np.setdiff1d(begun, np.concatenate(active)) if active else begun
-    if len(ended):
-        yield ProgramGroup(ended, None, "ended")
-    rest = np.flatnonzero(~scheduler.started)
-    if len(rest):
-        yield ProgramGroup(rest, None, "not started")
+    rows = np.concatenate([np.zeros(0, np.intp), *(group.rows for group in active)])
+    ended, rest = np.setdiff1d(begun, rows), np.flatnonzero(~scheduler.started)
+    for others, status in ((ended, "ended"), (rest, "not started")):
+        if len(others):
+            yield ProgramGroup(others, None, status)
 
 
 def line_of(batch: ProgramBatch) -> str:

@@ -6,9 +6,10 @@ import ast
 import linecache
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tile._lazy import lazy_import
 from tile.errors import CompilationError
@@ -70,7 +71,10 @@ def statements(file: str) -> dict[int, str]:
     return lines
 
 
-def functions(file: str) -> list[ast.FunctionDef]:
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(file: str) -> Sequence[Function]:
     """Return the functions of a file; none if it cannot be parsed."""
     text = "".join(linecache.getlines(file))
     try:
@@ -79,7 +83,13 @@ def functions(file: str) -> list[ast.FunctionDef]:
         tree = ast.parse(text)
     except (SyntaxError, CompilationError):
         return []
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node for node in ast.walk(tree) if isinstance(node, Function)]
+
+
+def span(function: Function) -> tuple[int, int]:
+    """Return the first line of a function, decorators included, and that of its last statement."""
+    first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    return first, max(getattr(node, "end_lineno", 0) for node in ast.walk(function))
 
 
 def _is_docstring(node: ast.stmt) -> bool:

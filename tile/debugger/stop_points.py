@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,32 +27,6 @@ from tile.errors import ArgumentValueError
 from tile.ir.core import Operation
 from tile.ir.ops.debug import StepKind
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-    ast.Invert: operator.invert,
-    ast.Not: np.logical_not,
-}
-
 
 class NotVectorizableError(Exception):
     """Raised for an expression that cannot be evaluated for all programs at once."""
@@ -64,6 +39,7 @@ class Condition:
         self.text = text.strip()
         self.tree = ast.parse(self.text, mode="eval").body
         self.code = compile(self.text, "<condition>", "eval")
+        self.vectorized = _vectorized(self.text)
 
     def __str__(self) -> str:
         return self.text
@@ -79,10 +55,11 @@ class Condition:
         if missing:
             raise MissingError(f"name '{missing[0]}' is not defined")
         programs = len(frame.batch)
-        try:
-            truth = np.asarray(_BatchEvaluator(frame, user_variables).value(self.tree), dtype=bool)
-        except NotVectorizableError:
+        code = self.vectorized
+        values = None if code is None else _batch_namespace(frame, code.co_names)
+        if code is None or values is None:
             return self.one_by_one(frame, names, user_variables)
+        truth = np.asarray(eval(code, values), dtype=bool)
         return np.array(np.broadcast_to(truth, (programs,)))
 
     def one_by_one(
@@ -115,81 +92,87 @@ def _attributes(tree: ast.expr) -> set[str]:
     return attributes | stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
-class _BatchEvaluator:
-    """Evaluates an expression over scalars for all programs of a batch at once."""
+class _Vectorizer(ast.NodeTransformer):
+    """Rewrites an expression over scalars to one over arrays with an element for each program.
 
-    def __init__(self, frame: KernelFrame, user_variables: Mapping[str, Any]) -> None:
-        self.frame = frame
-        self.user_variables = user_variables
+    Raises `NotVectorizableError` for any other expression.
+    """
 
-    def value(self, node: ast.expr) -> Any:
-        rule = _RULES.get(type(node))
-        if rule is None:
+    NODES = (
+        ast.BinOp, ast.BoolOp, ast.Compare, ast.Constant, ast.Name, ast.UnaryOp, ast.expr_context,
+        ast.operator, ast.unaryop, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
+    )  # fmt: skip
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if not isinstance(node, self.NODES) or isinstance(node, ast.MatMult):
             raise NotVectorizableError
-        return rule(self, node)
+        return super().generic_visit(node)
 
-    def name(self, node: ast.Name) -> Any:
-        leaf = self.frame.variables.get(node.id)
-        if not isinstance(leaf, Leaf):
-            raise NotVectorizableError
-        if leaf.variable.text is not None or leaf.variable.reason is not None:
-            return self.frame.reader.value(leaf)
-        ty = leaf.type
-        if ty is None or ty.shape or ty.element.is_ptr():
-            raise NotVectorizableError
-        return self.frame.reader.among_all(leaf)
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        return _joined(ALL if isinstance(node.op, ast.And) else ANY, map(self.visit, node.values))
 
-    def constant(self, node: ast.Constant) -> Any:
-        return node.value
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        operands = pairwise([node.left, *node.comparators])
+        links = zip(operands, node.ops, strict=True)
+        return _joined(ALL, [ast.Compare(a, [op], [b]) for (a, b), op in links])
 
-    def binary(self, node: ast.BinOp) -> Any:
-        operate = _BINARY.get(type(node.op))
-        if operate is None:
-            raise NotVectorizableError
-        return operate(self.value(node.left), self.value(node.right))
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        return _joined(NOT, [node.operand]) if isinstance(node.op, ast.Not) else node
 
-    def unary(self, node: ast.UnaryOp) -> Any:
-        return _UNARY[type(node.op)](self.value(node.operand))
-
-    def logical(self, node: ast.BoolOp) -> Any:
-        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        return join.reduce(np.broadcast_arrays(*map(self.value, node.values)))
-
-    def compare(self, node: ast.Compare) -> Any:
-        values = [self.value(operand) for operand in (node.left, *node.comparators)]
-        links = []
-        for op, a, b in zip(node.ops, values, values[1:], strict=False):
-            if type(op) not in _COMPARE:
-                raise NotVectorizableError
-            links.append(_COMPARE[type(op)](a, b))
-        return np.logical_and.reduce(np.broadcast_arrays(*links))
-
-    def call(self, node: ast.Call) -> Any:
-        """Evaluate `program_id(axis)` or `num_programs(axis)`, with `tl.` or without."""
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Accept `program_id(axis)` and `num_programs(axis)`, with `tl.` or without."""
         function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else None
-        name = function.id if isinstance(function, ast.Name) else name
-        launch = self.frame.batch.launch
+        name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
         axes = [a.value for a in node.args if isinstance(a, ast.Constant)]
-        if node.keywords or len(node.args) != 1 or axes not in ([0], [1], [2]):
+        if name not in GRID_FUNCTIONS or node.keywords or axes not in ([0], [1], [2]):
             raise NotVectorizableError
-        axis = int(str(axes[0]))
-        if name == "program_id":
-            return launch.coordinate(self.frame.batch.rows, axis)
-        if name == "num_programs":
-            return launch.grid[axis]
-        raise NotVectorizableError
+        return _joined(GRID_FUNCTIONS[name], node.args)
 
 
-_RULES: dict[type[ast.expr], Callable[[_BatchEvaluator, Any], Any]] = {
-    ast.BinOp: _BatchEvaluator.binary,
-    ast.BoolOp: _BatchEvaluator.logical,
-    ast.Call: _BatchEvaluator.call,
-    ast.Compare: _BatchEvaluator.compare,
-    ast.Constant: _BatchEvaluator.constant,
-    ast.Name: _BatchEvaluator.name,
-    ast.UnaryOp: _BatchEvaluator.unary,
-}
+# Names of the functions that a rewritten expression calls; no program can spell them.
+ALL, ANY, NOT = "<all>", "<any>", "<not>"
+GRID_FUNCTIONS = {"program_id": "<program_id>", "num_programs": "<num_programs>"}
+
+
+def _joined(function: str, values: Iterable[ast.expr]) -> ast.expr:
+    return ast.Call(ast.Name(function, ast.Load()), list(values), [])
+
+
+def _vectorized(text: str) -> types.CodeType | None:
+    """Return the code of an expression for all programs of a batch at once, if there is any."""
+    try:
+        tree = ast.Expression(_Vectorizer().visit(ast.parse(text, mode="eval").body))
+    except NotVectorizableError:
+        return None
+    return compile(ast.fix_missing_locations(tree), "<condition>", "eval")
+
+
+def _batch_namespace(frame: KernelFrame, names: Iterable[str]) -> dict[str, Any] | None:
+    """Return the values of scalars by name, for all programs of a batch; None if one is no scalar.
+
+    Raises `MissingError` for a variable without a value.
+    """
+    launch, rows = frame.batch.launch, frame.batch.rows
+    values: dict[str, Any] = {
+        ALL: lambda *links: np.logical_and.reduce(np.broadcast_arrays(*links)),
+        ANY: lambda *links: np.logical_or.reduce(np.broadcast_arrays(*links)),
+        NOT: np.logical_not,
+        GRID_FUNCTIONS["program_id"]: lambda axis: launch.coordinate(rows, axis),
+        GRID_FUNCTIONS["num_programs"]: lambda axis: launch.grid[axis],
+    }
+    for name in set(names) - values.keys():
+        leaf = frame.variables.get(name)
+        if not isinstance(leaf, Leaf):
+            return None
+        if leaf.variable.text is not None or leaf.variable.reason is not None:
+            values[name] = frame.reader.value(leaf)
+        elif leaf.type is None or leaf.type.shape or leaf.type.element.is_ptr():
+            return None
+        else:
+            values[name] = frame.reader.among_all(leaf)
+    return values
 
 
 class NoBreakpointError(Exception):

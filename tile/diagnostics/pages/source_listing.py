@@ -5,7 +5,6 @@ Python source is highlighted as spans of one color each.
 
 from __future__ import annotations
 
-import ast
 import io
 import keyword
 import linecache
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
+from tile.debugger.source_files import functions, span
 from tile.location import cell_of
 
 # Classes of the style sheet, by kind of token.
@@ -134,7 +134,7 @@ def _lines(file: str, annotations: Sequence[Annotation]) -> Iterator[Line]:
     text = [line.rstrip("\n") for line in linecache.getlines(file)]
     classes = token_classes(text)
     previous = 0
-    for number in sorted(_visible_lines(text, {annotation.line for annotation in annotations})):
+    for number in sorted(_visible_lines(file, len(text), {one.line for one in annotations})):
         own = [annotation for annotation in annotations if annotation.line == number]
         columns = [annotation.columns for annotation in own]
         line_spans = spans(text[number - 1], classes[number - 1], columns)
@@ -142,26 +142,14 @@ def _lines(file: str, annotations: Sequence[Annotation]) -> Iterator[Line]:
         previous = number
 
 
-def _visible_lines(text: Sequence[str], annotated: set[int]) -> set[int]:
-    """Return the numbers of the lines to show."""
-    functions = list(_functions("\n".join(text)))
+def _visible_lines(file: str, count: int, annotated: set[int]) -> set[int]:
+    """Return the numbers of the lines to show, of `count` lines of a file."""
+    extents = [span(function) for function in functions(file)]
     visible: set[int] = set()
     for line in annotated:
-        inside = [(first, last) for first, last in functions if first <= line <= last]
+        inside = [(first, last) for first, last in extents if first <= line <= last]
         first, last = max(inside, default=(line - AROUND, line + AROUND))
         if last - first >= WHOLE:
             first, last = max(first, line - AROUND), min(last, line + AROUND)
-        visible.update(range(max(1, first), min(len(text), last) + 1))
+        visible.update(range(max(1, first), min(count, last) + 1))
     return visible
-
-
-def _functions(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of each function, with its decorators."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            yield first, node.end_lineno or node.lineno
