@@ -52,25 +52,26 @@ Python's rules to Python's objects, which differ from the compiler's rules in tw
 """
 
 from tile._lazy import LazyNames
-from tile.language._functions import FUNCTIONS
+from tile.language._functions import MODULES
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 
 # A kernel from the disk cache needs only `tl.constexpr`, so all other names are imported on first
-# use. `FUNCTIONS` names the functions; type checkers read the stub.
-_TYPES = (
-    "bfloat16 const dtype float16 float32 float64 float8e4nv float8e5 int1 int8 int16 int32 int64 "
-    "pi32_t pointer_type uint8 uint16 uint32 uint64"
-)
-_PYTHON = "PYTHON_BUILTINS condition range static_range"
-_SOURCES = {
-    "math": "tile.language.math",
-    **FUNCTIONS,
-    **dict.fromkeys(_TYPES.split(), "tile.language.core.dtypes"),
-    **dict.fromkeys(_PYTHON.split(), "tile.language.python_builtins"),
-    "PropagateNan": "tile.language.selection",
+# use. `MODULES` names the functions; type checkers read the stub.
+_OTHERS = {
+    "core.dtypes": (
+        "bfloat16 const dtype float16 float32 float64 float8e4nv float8e5 int1 int8 int16 int32 "
+        "int64 pi32_t pointer_type uint8 uint16 uint32 uint64"
+    ),
+    "python_builtins": "PYTHON_BUILTINS condition range static_range",
+    "selection": "PropagateNan",
 }
-__getattr__ = LazyNames(__name__, {"random": "tile.language.random", **_SOURCES})
+_SOURCES = {"math": f"{__name__}.math"} | {
+    name: f"{__name__}.{module}"
+    for module, names in (*MODULES.items(), *_OTHERS.items())
+    for name in names.split()
+}
+__getattr__ = LazyNames(__name__, {"random": f"{__name__}.random", **_SOURCES})
 __dir__ = __getattr__.names
 
 __all__ = ["Tensor", "constexpr", "tensor", "tensor_descriptor"]
