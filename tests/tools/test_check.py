@@ -200,4 +200,4 @@ def test_a_report_that_cannot_be_written_is_named(
     assert main(["check", "--json", file, program(tmp_path, SOUND)]) == 1
     captured = capsys.readouterr()
     assert captured.out.endswith("all is well\n")
-    assert f"cannot write {file}" in captured.err
+    assert f"cannot be written to '{file}'" in captured.err

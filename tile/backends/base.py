@@ -118,10 +118,8 @@ class Options:
     @property
     def checks(self) -> Checks | None:
         """The checks that `sanitize` names."""
-        try:
-            return None if self.sanitize is None else parse_checks(self.sanitize)
-        except (TypeError, ValueError) as error:
-            raise ArgumentValueError(f"the option sanitize: {error}") from None
+        sanitize = self.sanitize
+        return None if sanitize is None else requested_checks(sanitize, "the option sanitize")
 
     def refuse_checks(self, target: Target, offered: Checks = NONE) -> None:
         """Raise `UnsupportedError` if the option requests checks that `target` does not support.
@@ -152,6 +150,16 @@ class Options:
             valid = ", ".join(sorted(cls.names()))
             raise ArgumentTypeError(f"there is no option {unknown[0]!r}; options are {valid}")
         return cls(**values)
+
+
+def requested_checks(selection: str | Iterable[str], requester: str) -> Checks:
+    """Return the checks that a user names, or raise `ArgumentError`, naming `requester`."""
+    try:
+        return parse_checks(selection)
+    except ValueError as error:
+        raise ArgumentValueError(f"{requester}: {error}") from None
+    except TypeError as error:
+        raise ArgumentTypeError(f"{requester}: {error}") from None
 
 
 def unsupported_checks_error(requester: str, missing: Checks, target: Target) -> UnsupportedError:

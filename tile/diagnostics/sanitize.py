@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
+from tile.backends.base import requested_checks
 from tile.config import config
-from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.faults import FaultLog, parse_checks
+from tile.diagnostics import write_report
+from tile.errors import ArgumentValueError
+from tile.faults import FaultLog
 from tile.instrumentation import active_report, coverage_reports
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.fault_page import faults_page
 else:  # only pages need their library
     faults_page = lazy_import("tile.diagnostics.pages.fault_page", "faults_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 
 @dataclass
@@ -51,8 +51,7 @@ class Report(FaultLog):
         return self._write(path, FORMATS[suffix](self))
 
     def _write(self, path: str | os.PathLike[str], text: str) -> Path:
-        target: Path = write_page(path, text, "the report")
-        return target
+        return write_report(path, text, "the report")
 
 
 # The formats of saved reports, by suffix.
@@ -77,12 +76,7 @@ def sanitize(checks: str | Iterable[str] = "all", *, collect: bool = False) -> I
     `ArgumentError` for unknown checks; launches that do not support the checks, as on a GPU, raise
     `UnsupportedError`.
     """
-    try:
-        chosen = parse_checks(checks)
-    except ValueError as error:
-        raise ArgumentValueError(f"tile.sanitize: {error}") from None
-    except TypeError as error:
-        raise ArgumentTypeError(f"tile.sanitize: {error}") from None
+    chosen = requested_checks(checks, "tile.sanitize")
     report = Report()
     with (
         config.scope(sanitize=chosen),

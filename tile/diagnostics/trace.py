@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
+from tile.diagnostics import write_report
 from tile.instrumentation import active_trace
 from tile.runtime.target_selection import interpreted
 from tile.trace_data import TraceData
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.trace_page import trace_page
 else:  # only pages need their library
     trace_page = lazy_import("tile.diagnostics.pages.trace_page", "trace_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 
 @dataclass
@@ -34,13 +33,11 @@ class Trace(TraceData):
 
     def html(self, path: str | os.PathLike[str]) -> Path:
         """Write the HTML page and return its path. Raises `ArgumentValueError` if that fails."""
-        target: Path = write_page(path, self.to_html(), "the trace")
-        return target
+        return write_report(path, self.to_html(), "the trace")
 
     def json(self, path: str | os.PathLike[str]) -> Path:
         """Write the counts as JSON and return the path. Raises `ArgumentValueError` on failure."""
-        target: Path = write_page(path, self.to_json(indent=1) + "\n", "the trace")
-        return target
+        return write_report(path, self.to_json(indent=1) + "\n", "the trace")
 
     def perfetto(self, path: str | os.PathLike[str]) -> Path:
         """Write the timeline in the trace event format, which Perfetto and Chrome open.
@@ -48,8 +45,7 @@ class Trace(TraceData):
         Raises `ArgumentValueError` if that fails.
         """
         text = json.dumps(self.timeline.as_dict(), separators=(",", ":"))
-        target: Path = write_page(path, text, "the timeline")
-        return target
+        return write_report(path, text, "the timeline")
 
 
 @contextmanager

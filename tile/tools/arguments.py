@@ -1,6 +1,19 @@
-"""Arguments, grids and targets of kernels on command lines, in the syntax that `HELP` describes.
+"""Arguments, grids and targets of kernels on command lines.
 
-The arrays of a command line are drawn in order from one random generator.
+The arrays of a command line are drawn in order from one random generator. The rest is for users.
+
+arguments of a kernel, for `tile compile`, `tile explain` and `tile check`:
+  n=781  scale=0.5  CAUSAL=true  a number or constant; false, none
+  x=fp32[1823,781]               an array of random numbers (integers: 0 to 99)
+  y=i32[64]:0                    an array filled with a number
+  d=fp16[300,200]/64,32          a descriptor of an array, with blocks of 64 x 32, and zeros out of
+                                 bounds; NaNs with /64,32,nan
+  x=*fp32:16  n=i32              a type, for `tile compile` only, which runs nothing: fp32, i32 and
+                                 so on, with a * for a pointer; :16 is an address or number that is
+                                 divisible by 16, which makes faster code. A descriptor's type is
+                                 tensordesc<fp16[64,32]>, a tuple's (i32, i64)
+`tile compile` takes a value for what a launch with that value is specialized for: an array for a
+pointer (*fp32:16), 784 for i32:16, and 1 for the constant 1.
 """
 
 from __future__ import annotations
@@ -25,20 +38,7 @@ from tile.runtime.jit import JITFunction
 from tile.runtime.signature import parse_signature_type
 from tile.simt.target import FORMER_NAMES, TARGETS
 
-HELP = """\
-arguments of a kernel, for `tile compile`, `tile explain` and `tile check`:
-  n=781  scale=0.5  CAUSAL=true  a number or constant; false, none
-  x=fp32[1823,781]               an array of random numbers (integers: 0 to 99)
-  y=i32[64]:0                    an array filled with a number
-  d=fp16[300,200]/64,32          a descriptor of an array, with blocks of 64 x 32, and zeros out of
-                                 bounds; NaNs with /64,32,nan
-  x=*fp32:16  n=i32              a type, for `tile compile` only, which runs nothing: fp32, i32 and
-                                 so on, with a * for a pointer; :16 is an address or number that is
-                                 divisible by 16, which makes faster code. A descriptor's type is
-                                 tensordesc<fp16[64,32]>, a tuple's (i32, i64)
-`tile compile` takes a value for what a launch with that value is specialized for: an array for a
-pointer (*fp32:16), 784 for i32:16, and 1 for the constant 1.
-"""
+HELP = (__doc__ or "").split("\n\n", 2)[2]
 
 _ARRAY = re.compile(
     r"(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?::(?P<fill>[^\s/]+))?"

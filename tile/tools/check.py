@@ -30,22 +30,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
+from tile.backends.base import requested_checks
+from tile.diagnostics import write_report
 from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
 from tile.errors import ArgumentValueError
-from tile.faults import parse_checks
 from tile.tools.arguments import HELP, add_define, parse_arguments, parse_constant, parse_grid
 from tile.tools.command import TRITON_C, load_kernel, run_program, table
 
 if TYPE_CHECKING:
-    from tile.diagnostics.pages import write_page
     from tile.diagnostics.pages.fault_page import check_page
 else:  # pages need a library that nothing else needs
     check_page = lazy_import("tile.diagnostics.pages.fault_page", "check_page")
-    write_page = lazy_import("tile.diagnostics.pages", "write_page")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -102,12 +100,8 @@ def _plan(options: argparse.Namespace) -> CheckOptions:
     for name in ("seeds", "launches"):
         if getattr(options, name) < 0:
             raise ArgumentValueError(f"--{name} is a number from 0, not {getattr(options, name)}")
-    try:
-        checks = parse_checks(options.checks)
-    except ValueError as error:
-        raise ArgumentValueError(f"--checks: {error}") from None
     return CheckOptions(
-        checks=checks,
+        checks=requested_checks(options.checks, "--checks"),
         seeds=options.seeds,
         varied=_all_varied(options.vary),
         launches=options.launches,
@@ -163,15 +157,10 @@ def _report(findings: Findings, options: argparse.Namespace) -> None:
     """Print the findings, and write them to the requested files."""
     print("\n\n".join(_paragraphs(findings)))
     if options.html:
-        write_page(options.html, check_page(json.loads(json.dumps(findings.as_dict()))), "the page")
+        page = check_page(json.loads(json.dumps(findings.as_dict())))
+        write_report(options.html, page, "the page")
     if options.json:
-        text = json.dumps(findings.as_dict(), indent=2) + "\n"
-        try:
-            Path(options.json).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ArgumentValueError(
-                f"--json: cannot write {options.json}: {error.strerror}"
-            ) from error
+        write_report(options.json, json.dumps(findings.as_dict(), indent=2) + "\n", "the report")
 
 
 def _paragraphs(findings: Findings) -> Iterator[str]:

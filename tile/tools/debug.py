@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tile.backends.base import requested_checks
 from tile.backends.interp.stepping import watcher
 from tile.config import config
 from tile.debugger.commands import Debugger
@@ -38,7 +39,7 @@ from tile.debugger.commands.running import RestartError
 from tile.debugger.frames import HostFrame, failed_frames
 from tile.debugger.session import RUN
 from tile.errors import ArgumentValueError
-from tile.faults import ALL, ALWAYS, Checks, parse_checks
+from tile.faults import ALL, ALWAYS, Checks
 from tile.runtime.target_selection import interpreted
 from tile.tools.command import run_program
 
@@ -197,10 +198,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit status."""
     checks = ALL if config.sanitize == ALWAYS else config.sanitize
     if options.sanitize is not None:
-        try:
-            checks = parse_checks(options.sanitize)
-        except ValueError as error:
-            raise ArgumentValueError(f"--sanitize: {error}") from None
+        checks = requested_checks(options.sanitize, "--sanitize")
     program = Program(options.program, options.arguments, options.module)
     try:
         program.main()

@@ -2,7 +2,7 @@
 
 A page is made from the JSON of a report alone, so a saved report can be drawn later.
 
-This file renders templates and writes pages.
+This file renders templates.
 
 - `svg.py`: heatmaps (counts of the cells of `tile/heatmap.py`) as pictures.
 - `source_listing.py`: source listings with annotated lines.
@@ -21,7 +21,6 @@ import jinja2
 from markupsafe import Markup, escape
 
 from tile.diagnostics.pages.svg import LEFT, TOP
-from tile.errors import ArgumentValueError
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -59,19 +58,3 @@ def prose(text: str) -> Markup:
 
 def _breaking(text: str) -> Markup:
     return Markup("/<wbr>").join(escape(part) for part in text.split("/"))
-
-
-def write_page(path: str | os.PathLike[str], text: str, description: str) -> Path:
-    """Write a text to a file, and return its path.
-
-    Raises `ArgumentValueError` if that fails; `description` names the text in the message.
-    """
-    target = Path(path)
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentValueError(
-            f"{description} cannot be written to {str(target)!r}: {error.strerror or error}",
-            notes=["it is kept, and can be written to another path"],
-        ) from None
-    return target
