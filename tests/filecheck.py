@@ -34,6 +34,7 @@ import pytest
 from tile.errors import TileError
 from tile.ir.parser import parse_module
 from tile.tools import cli, opt
+from tile.tools.ir_files import chunks
 
 RUN = re.compile(r"//\s*RUN:\s*tile\s+(.*)")
 CHECK = re.compile(r"//\s*CHECK(?:-(LABEL|NEXT-DAG|NEXT|SAME|NOT))?:\s*(.*)")
@@ -234,7 +235,7 @@ def check_file(path: Path) -> None:
 def check_errors(source: str, path: Path, command: str) -> None:
     """Each part of a source fails at the line of its `ERROR`, with that text."""
     options = cli.parser().parse_args(shlex.split(command.replace("%s", str(path))))
-    for chunk in opt.chunks(source):
+    for chunk in chunks(source):
         marks = [
             (number, match[1])
             for number, match in enumerate(map(ERROR.search, chunk.splitlines()), 1)

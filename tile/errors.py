@@ -81,6 +81,10 @@ class VerificationError(IRError):
     """IR that breaks a rule of its level."""
 
 
+class LinkError(IRError):
+    """Modules that do not fit together, or a call of a function that no module defines."""
+
+
 class PassError(IRError):
     """A pass failed, is unknown, or was given invalid options."""
 

@@ -267,7 +267,7 @@ def test_functions_that_only_compute_may_be_called() -> None:
 
 
 def test_a_function_that_is_not_there_is_missed() -> None:
-    assert broken(function(CALL)).message == "the module has no function @f"
+    assert broken(function(CALL)).message.startswith("the module has no function @f; ")
 
 
 # -- reference semantics

@@ -23,7 +23,7 @@ from tile.ir.ops import arith, control, memory
 from tile.ir.parser import parse_module
 from tile.ir.types import F32, I32, Pointer, Shared, Tile
 from tile.ir.verifier import verify
-from tile.tools.opt import chunks
+from tile.tools.ir_files import chunks
 
 HERE = Path(__file__).parent
 Site = tuple[str, int]

@@ -38,7 +38,7 @@ from tile.ir.types import (
 )
 from tile.location import Loc
 from tile.simt.ops import thread
-from tile.tools.opt import chunks
+from tile.tools.ir_files import chunks
 
 TESTS = Path(__file__).parent.parent
 

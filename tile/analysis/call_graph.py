@@ -10,7 +10,7 @@ from tile.ir.ops import control
 
 
 class CallGraph:
-    """The calls of a module. Calls of missing functions are ignored; the verifier reports them."""
+    """The calls between the functions that a module defines; calls of others are ignored."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -73,6 +73,7 @@ class CallGraph:
 
     def _lines(self) -> Iterator[str]:
         for function, calls in self.calls.items():
-            names = ", ".join(map(str, self.callees(function))) or "nothing"
+            callees = dict.fromkeys(f"@{op['callee']}" for op in calls)
+            names = ", ".join(callees) or "nothing"
             times = f" ({len(calls)} calls)" if len(calls) > 1 else ""
             yield f"{function} calls {names}{times}"

@@ -541,6 +541,14 @@ class Function:
     def args(self) -> list[Value]:
         return self.body.args
 
+    @property
+    def signature(self) -> Signature:
+        return Signature(
+            tuple(value.type for value in self.args),
+            tuple(argument.divisible for argument in self.arguments),
+            self.result_types,
+        )
+
     def walk(self) -> Iterator[Operation]:
         return self.body.walk()
 
@@ -548,11 +556,35 @@ class Function:
         return f"@{self.name}"
 
 
-class Module:
-    """Functions by name, in order: kernels and the functions that they call."""
+@dataclass(frozen=True)
+class Signature:
+    """A function's type, with its parameters' attributes: all that a call depends on."""
 
-    def __init__(self, functions: Iterable[Function] = ()) -> None:
+    parameters: tuple[Type, ...]
+    divisible: tuple[int, ...]
+    results: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        parameters = ", ".join(
+            f"{ty}{f' {{divisible = {divisible}}}' if divisible != 1 else ''}"
+            for ty, divisible in zip(self.parameters, self.divisible, strict=True)
+        )
+        results = f" -> ({', '.join(map(str, self.results))})" if self.results else ""
+        return f"({parameters}){results}"
+
+
+class Module:
+    """Functions by name, in order: kernels and the functions that they call.
+
+    `declarations` are functions that another module defines: a signature, and a body without
+    operations. Iteration, and therefore passes, see definitions only.
+    """
+
+    def __init__(
+        self, functions: Iterable[Function] = (), declarations: Iterable[Function] = ()
+    ) -> None:
         self.functions: dict[str, Function] = {f.name: f for f in functions}
+        self.declarations: dict[str, Function] = {f.name: f for f in declarations}
 
     def add(self, function: Function) -> Function:
         assert function.name not in self.functions, f"@{function.name} is defined twice"
@@ -581,7 +613,7 @@ class Module:
 
     def clone(self) -> Module:
         """Return a deep copy."""
-        return Module(clone_function(f) for f in self)
+        return Module(map(clone_function, self), map(clone_function, self.declarations.values()))
 
 
 def clone_function(function: Function) -> Function:

@@ -488,13 +488,31 @@ class _Parser:
         self.layout_names()
         while self.token.kind != "end":
             token = self.token
-            function = self.function()
-            if function.name in module.functions:
-                self.fail(f"@{function.name} is defined twice", token)
-            module.add(function)
+            function = self.head()
+            tables = {"defined": module.functions, "declared": module.declarations}
+            present = "defined" if self.at("{") else "declared"
+            for verb, table in tables.items():
+                if function.name in table:
+                    twice = f"{verb} twice" if verb == present else "declared and defined here"
+                    self.fail(f"{function} is {twice}", token)
+            tables[present][function.name] = function
+            if present == "defined":
+                self.body(function.body)
+            else:
+                self.declaration(function, token)
         return module
 
-    def function(self) -> Function:
+    def declaration(self, function: Function, start: _Token) -> None:
+        """Check that a function without a body can be declared."""
+        if self.token.kind != "end" and self.token.text not in ("func", "kernel"):
+            self.fail(f"expected the body of {function} in braces, found `{self.token.text}`")
+        if function.kernel:
+            self.fail(f"kernel {function} has no body; only a `func` can be declared", start)
+        if function.noinline:
+            self.fail(f"`noinline` belongs to the definition of {function}", start)
+
+    def head(self) -> Function:
+        """Parse a function up to its body."""
         start = self.token
         kernel = self.accept("kernel")
         if not kernel:
@@ -523,7 +541,6 @@ class _Parser:
         function.arguments = arguments
         for token, value in zip(names, function.args, strict=True):
             self.define(token, value)
-        self.body(function.body)
         return function
 
     def argument(self) -> Argument:

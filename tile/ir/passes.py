@@ -29,6 +29,7 @@ from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError
 from tile.ir.compilation_context import ALL, Compilation, compiling
 from tile.ir.core import Level, Module
+from tile.ir.linker import refuse_unresolved
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 
@@ -181,6 +182,8 @@ class PassManager:
                 f"pass `{item}` works on the {item.defn.before.value} level, "
                 f"and the module is at the {level.value} level"
             )
+        if item.defn.after not in (None, level):
+            refuse_unresolved(module)
         before = print_module(module, locations=True) if self.verify_each or config.dump else ""
         failing = partial(self.guard, index, item, level, before)
         start = time.perf_counter()

@@ -17,6 +17,9 @@ the regions by name, each with its arguments:
       yield %c
     }
 
+A function without a body is a declaration: another module defines the function, and `tile link`
+joins the two. Declarations print at the top of a module, as in `func @scale(%x: f32) -> (f32)`.
+
 A tuple of 16 or more integers that is an affine map over F2 from the bits of the index prints as
 this map: `16 ^ linear[0, 4, 1, 2]` has at index i the xor of 16 and the entries at the set bits of
 i, so it is (16, 16, 20, 20, 17, ...). `linear[1, 2, 4, 8]` is (0, 1, ..., 15).
@@ -53,7 +56,9 @@ MIN_MAP_BITS = 4  # shorter tuples, such as shapes, are easier to read as they a
 
 def print_module(module: Module, *, locations: bool = False) -> str:
     """Return the text of a module, ending in a newline, with aliases for layouts at its top."""
-    text = "\n".join(print_function(f, locations=locations) for f in module)
+    declared = "".join(_Printer(locations).declaration(f) for f in module.declarations.values())
+    functions = [print_function(f, locations=locations) for f in module]
+    text = "\n".join([declared, *functions] if declared else functions)
     names: dict[str, str] = {}
     text = LAYOUT.sub(lambda m: names.setdefault(m.group(), f"#{_letters(len(names))}"), text)
     aliases = "".join(f"{name} = {layout}\n" for layout, name in names.items())
@@ -168,7 +173,17 @@ class _Printer:
             return ""
         return f" {print_loc(loc)}" if loc is not None else " loc(unknown)"
 
+    def declaration(self, function: Function) -> str:
+        return f"{self.head(function)}\n"
+
     def function(self, function: Function) -> str:
+        self.put(0, f"{self.head(function)} {{{self.noted(None)}")
+        self.block(function.body, 1)
+        self.put(0, "}")
+        return "\n".join(self.lines) + "\n"
+
+    def head(self, function: Function) -> str:
+        """Return the text of a function before its body."""
         parameters = []
         for value, argument in zip(function.args, function.arguments, strict=True):
             attribute = f" {{divisible = {argument.divisible}}}" if argument.divisible != 1 else ""
@@ -177,10 +192,7 @@ class _Printer:
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
         head = f"{keyword}{noinline} @{function.name}({', '.join(parameters)}){results}"
-        self.put(0, f"{head}{self.loc(function.loc)} {{{self.noted(None)}")
-        self.block(function.body, 1)
-        self.put(0, "}")
-        return "\n".join(self.lines) + "\n"
+        return head + self.loc(function.loc)
 
     def block(self, block: Block, depth: int) -> None:
         for op in block:

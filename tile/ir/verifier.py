@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from tile.errors import TileError, TypeRuleError, VerificationError
 from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.linker import refuse_unresolved
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
@@ -28,7 +29,15 @@ def condition(level: Level) -> Callable[[Callable[[Operation], None]], Callable[
 
 
 def verify(module: Module, level: Level = Level.TILE) -> None:
-    """Raise `VerificationError` at the first operation that breaks a rule."""
+    """Raise `VerificationError` at the first operation that breaks a rule.
+
+    A declared function may be called at the TILE level only: `LinkError`.
+    """
+    if level is Level.TILE:
+        for function in module.declarations.values():
+            _Verifier(module, level).types(function.args, function.loc)
+    else:
+        refuse_unresolved(module)
     for function in module:
         _Verifier(module, level).function(function)
 
@@ -126,9 +135,15 @@ class _Verifier:
             self.combining(op)
 
     def call(self, op: Operation) -> None:
-        callee = self.module.functions.get(op["callee"])
+        name = op["callee"]
+        callee = self.module.functions.get(name) or self.module.declarations.get(name)
         if callee is None:
-            self.fail(f"the module has no function @{op['callee']}", op.loc, op)
+            self.fail(
+                f"the module has no function @{name}; if another module defines it, declare it "
+                f"by its signature, as in `func @{name}(%x: f32) -> (f32)`",
+                op.loc,
+                op,
+            )
         parameters = [value.type for value in callee.args]
         arguments = [value.type for value in op.inputs]
         if arguments != parameters:

@@ -29,6 +29,7 @@ from tile.tools import (
     debug,
     explain,
     info,
+    link,
     opt,
     reference,
     trace,
@@ -38,7 +39,7 @@ from tile.tools.streams import run_with_checked_output
 # Each command is a module. Its docstring is the help: the summary after "`tile NAME`: ", then the
 # description. `configure` adds the options to a parser; `run` takes the parsed options and returns
 # the exit status. A `TileError` that it raises is printed.
-COMMANDS = (cache, check, compile, debug, explain, info, opt, reference, trace)
+COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace)
 
 
 def parser() -> argparse.ArgumentParser:

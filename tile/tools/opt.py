@@ -18,25 +18,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 from tile.config import config
-from tile.errors import ArgumentValueError, TileError
+from tile.errors import TileError
 from tile.ir.core import Level, Module
 from tile.ir.nesting import deepest_location, nesting_error
-from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lowering
 from tile.tools.arguments import add_define, parse_arguments
-from tile.tools.command import TRITON_C, load_triton_c
+from tile.tools.ir_files import SEPARATOR, modules, write
 from tile.transforms import pass_pipeline
 
-SEPARATOR = "// -----"
 PRINTING = "print-"  # the prefix of the names of passes that print an analysis
 # Pipelines that can be named like passes.
 PIPELINES = {"TILE": lambda: list(pass_pipeline.TILE), "THREADS": lowering}
@@ -54,21 +48,6 @@ def transform(module: Module, passes: list[Pass], options: argparse.Namespace) -
         return print_module(module, locations=options.locations)
     except RecursionError as error:
         raise nesting_error(deepest_location(module)) from error
-
-
-def chunks(text: str) -> Iterator[str]:
-    """Yield the chunks of a text between separators, padded with empty lines at the front.
-
-    The padding preserves the line numbers of the whole text.
-    """
-    lines: list[str] = []
-    for number, line in enumerate(text.splitlines(keepends=True)):
-        if line.rstrip() == SEPARATOR:
-            yield "".join(lines)
-            lines = ["\n"] * (number + 1)
-        else:
-            lines.append(line)
-    yield "".join(lines)
 
 
 def parse_passes(text: str) -> list[Pass]:
@@ -104,63 +83,14 @@ def run(options: argparse.Namespace) -> int:
     refuse_unknown(config.print_after)
     passes = parse_passes(options.passes)
     printed, failed = [], False
-    for module in modules(options):
+    for module in modules(options.file, parse_arguments(options.define), split=options.split):
         try:
             printed.append(transform(module(), passes, options))
         except TileError as error:
             print(f"error: {error}", file=sys.stderr)
             failed = True
-    _write(f"{SEPARATOR}\n".join(printed), options.output)
+    write(f"{SEPARATOR}\n".join(printed), options.output)
     return int(failed)
-
-
-def modules(options: argparse.Namespace) -> Iterator[Callable[[], Module]]:
-    """Yield functions that return the modules of the input: of IR text, or of a Triton-C file."""
-    file, _, kernel = options.file.partition(f"{TRITON_C}:")
-    if options.file.endswith(TRITON_C) or kernel:
-        path = file + TRITON_C if kernel else file
-        yield from triton_c_modules(path, kernel, parse_arguments(options.define))
-        return
-    if options.define:
-        raise ArgumentValueError("--define is for Triton-C files")
-    text, name = _read(options.file)
-    for chunk in chunks(text) if options.split else [text]:
-        yield partial(parse_module, chunk, name)
-
-
-def triton_c_modules(
-    path: str, name: str, values: Mapping[str, Any]
-) -> Iterator[Callable[[], Module]]:
-    """Yield functions that return the modules of a Triton-C file's kernels, or of the one named.
-
-    A tunable that `values` does not give has its first value in the file.
-    """
-    kernels = list(load_triton_c(path, values))
-    if name and name not in [kernel.__name__ for kernel in kernels]:
-        raise ArgumentValueError(f"{path} has no kernel {name}")
-    for kernel in kernels:
-        if not name or kernel.__name__ == name:
-            yield kernel.module
-
-
-def _read(file: str) -> tuple[str, str]:
-    """Return the text, and the name of the file for messages."""
-    if file == "-":
-        return sys.stdin.read(), "<stdin>"
-    try:
-        return Path(file).read_text(encoding="utf-8"), file
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentValueError(f"cannot read {file}: {error}") from error
-
-
-def _write(text: str, file: str | None) -> None:
-    if file is None:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentValueError(f"cannot write {file}: {error}") from error
 
 
 def listing() -> str:

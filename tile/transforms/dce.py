@@ -35,15 +35,18 @@ def dce(module: Module) -> None:
 
 
 def remove_uncalled(module: Module) -> None:
-    """Remove the functions that no kernel calls, directly or indirectly.
+    """Remove the functions that no kernel calls, directly or indirectly, and unused declarations.
 
-    A module without kernels keeps all functions.
+    A module without kernels keeps all functions that it defines.
     """
     if module.kernels:
         used = CallGraph(module).reachable(module.kernels)
         for function in module:
             if function not in used:
                 del module.functions[function.name]
+    called = {op["callee"] for op in module.walk() if op.defn is control.call}
+    for name in module.declarations.keys() - called:
+        del module.declarations[name]
 
 
 def remove_dead(function: Function) -> None:

@@ -20,6 +20,7 @@ from tile.analysis.uniformity import launch_value
 from tile.ir.builder import Builder
 from tile.ir.core import Argument, Block, Function, Module, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.linker import refuse_unresolved
 from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import Order
@@ -155,6 +156,7 @@ def descriptors_to_pointers(
     )
     if not any(isinstance(value.type, Descriptor) for value in values):
         return
+    refuse_unresolved(module)  # the definition in another module would still take descriptors
     for function in module:
         _Expansion(function, keep_blocks and function.kernel).run()
     if simplify:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tile.analysis.alias import written_arguments
 from tile.ir.core import Module
+from tile.ir.linker import refuse_unresolved
 from tile.ir.passes import Pass, parse_pipeline, run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
@@ -48,8 +49,12 @@ class OptimizedModule:
 
 
 def optimize(module: Module) -> OptimizedModule:
-    """Run the machine-independent passes over a TILE module, in place."""
+    """Run the machine-independent passes over a TILE module, in place.
+
+    Raises `LinkError` if it calls a function that it only declares.
+    """
     verify(module)
+    refuse_unresolved(module)
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
     run_pipeline(module, TILE)

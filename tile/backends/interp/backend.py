@@ -33,6 +33,7 @@ from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace
 from tile.ir.core import Module
 from tile.ir.debug_info import DebugSteps
+from tile.ir.linker import refuse_unresolved
 from tile.ir.ops.debug import debug_step
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
@@ -145,6 +146,7 @@ class InterpreterBackend:
 def _compile_with_steps(module: Module, target: Target, options: Options) -> Artifact:
     """Compile a module with steps, which no pass changes."""
     verify(module)
+    refuse_unresolved(module)
     run_pipeline(module, "")  # an empty pipeline, for settings that print the IR
     translate(module, RULES)
     return Artifact(

@@ -128,7 +128,7 @@ def if_(condition: Type, *, then: Block, orelse: Block) -> tuple[Type, ...]:
 
 @op(effect=ORDERED_EFFECTS, examples=("%x: f32 | %r = call %x {callee = @test} : f32",))
 def call(*args: Type, callee: Symbol, results: tuple[Type, ...]) -> tuple[Type, ...]:
-    """Call a function of the module."""
+    """Call a function that the module defines, or declares for `tile link` to resolve."""
     return results
 
 
