@@ -89,6 +89,25 @@ class Builder:
         """Insert an operation that has one result, and return the result."""
         return self.op(defn, *operands, regions=regions, **attributes).result
 
+    def copy(
+        self,
+        op: Operation,
+        operands: Sequence[Value | None],
+        types: Sequence[Type],
+        regions: Sequence[Block] = (),
+    ) -> Operation:
+        """Insert the same operation on other operands, with results of other types.
+
+        The types are not inferred, and stated where the operation declares them in an attribute.
+        """
+        attributes = dict(op.attributes)
+        if op.defn.explicit is not None:
+            attributes[op.defn.explicit] = (
+                types[0] if op.defn.explicit == "result" else tuple(types)
+            )
+        new = Operation(op.defn, operands, attributes, regions, types, op.loc or self.loc)
+        return self.block.insert(new, self.anchor)
+
     def constant(self, value: bool | int | float, ty: Type) -> Value:
         """Insert a constant of a scalar or tile type, with the number converted to its element."""
         element = ty.element

@@ -227,14 +227,9 @@ class _Expansion:
 
     def rebuild(self, op: Operation) -> None:
         """Replace a control-flow operation on descriptors by one that passes their components."""
-        assert op.block is not None
-        attributes = dict(op.attributes)
-        if op.defn is control.call:
-            attributes["results"] = _flat_types(attributes["results"])
         regions, op.regions = op.regions, []
         types = _flat_types([value.type for value in op.results])
-        new = Operation(op.defn, self.flat(op.inputs), attributes, regions, types, op.loc)
-        op.block.insert(new, op)
+        new = Builder.before(op).copy(op, self.flat(op.inputs), types, regions)
         results = iter(new.results)
         for value in op.results:
             if isinstance(value.type, Descriptor):

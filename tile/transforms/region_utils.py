@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.ops import control
 from tile.ir.types import Tile
@@ -80,7 +81,6 @@ def shrink(op: Operation, positions: Collection[int]) -> Operation:
     """
     if not positions:
         return op
-    assert op.block is not None
     remaining = [index for index in range(len(op.results)) if index not in positions]
     fixed, first = len(op.defn.operands), first_carried(op)
     carried = op.inputs[fixed:]
@@ -93,7 +93,7 @@ def shrink(op: Operation, positions: Collection[int]) -> Operation:
     operands = [*op.inputs[:fixed], *(carried[index] for index in remaining if carried)]
     regions, op.regions = op.regions, []
     types = [op.results[index].type for index in remaining]
-    new = op.block.insert(Operation(op.defn, operands, op.attributes, regions, types, op.loc), op)
+    new = Builder.before(op).copy(op, operands, types, regions)
     for index, value in zip(remaining, new.results, strict=True):
         value.name = op.results[index].name
         op.results[index].replace_by(value)

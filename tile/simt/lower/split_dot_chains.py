@@ -94,12 +94,7 @@ class FragmentSlices:
     def _plain(self, op: Operation, registers: Registers) -> Value:
         operands = [None if value is None else self.of(value, registers) for value in op.operands]
         ty = Fragment(len(registers), op.result.type.element)
-        attributes = dict(op.attributes)
-        if op.defn.explicit is not None:
-            attributes[op.defn.explicit] = ty
-        new = Operation(op.defn, operands, attributes, (), [ty], op.loc)
-        self.build.block.insert(new, self.build.anchor)
-        return new.result
+        return self.build.copy(op, operands, [ty]).result
 
     def _fill(self, op: Operation, registers: Registers) -> Value:
         return self.build(op.defn, op.inputs[0], count=len(registers))
@@ -146,7 +141,6 @@ _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {
 
 
 _MULTIPLY = ops.mma.mma
-# Operations that read memory, which dots do not write.
 
 
 @module_pass("split-dot-chains", before=Level.THREAD)

@@ -4,48 +4,30 @@ context           the state of a function's lowering, and the check of its fragm
 elementwise, memory, shared, convert_layout, reduce, dot
                   the rules, by operation
 
-Loops, branches and calls stay the same on a thread's values; their rules are here.
+Loops, branches and calls stay the same on a thread's values, as do operations on no tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tile.ir.core import Level, Module, OpDef, Operation, Value
+from tile.ir.core import Level, Module, OpDef
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.simt.lower.distribute import convert_layout, dot, elementwise, memory, reduce, shared
 from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.target import GENERIC, SimtTarget
 
-
-def regions(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Lower an operation with regions."""
-    loc = ctx.loc
-    new = [ctx.region(region) for region in op.regions]
-    ctx.loc = loc
-    return ctx.clone(op, new)
-
-
-def plain(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Lower a call or a terminator."""
-    return ctx.clone(op)
-
-
-CONTROL_RULES: dict[OpDef, Rule] = {
-    control.for_: regions,
-    control.while_: regions,
-    control.if_: regions,
-    control.call: plain,
-    control.yield_: plain,
-    control.condition: plain,
-    control.return_: plain,
-}
-
-
 __all__ = ["RULES", "distribute"]
 
-RULES: dict[OpDef, Rule] = dict(CONTROL_RULES)
+_CONTROL = (
+    control.for_,
+    control.while_,
+    control.if_,
+    control.call,
+    control.yield_,
+    control.condition,
+    control.return_,
+)
+RULES: dict[OpDef, Rule] = dict.fromkeys(_CONTROL, Context.clone)
 for family in (elementwise, memory, shared, convert_layout, reduce, dot):
     RULES.update(family.RULES)
 

@@ -101,15 +101,22 @@ class Context(Builder):
             self.loc = op.loc
             check_fits(self, op)
             with stamp(op.loc):
-                results = self._rule(op.defn)(self, op)
+                results = self._rule(op)(self, op)
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new
                 if not new.name:
                     new.name = old.name
 
-    def _rule(self, defn: OpDef) -> Rule:
-        """Return the rule of an operation; an elementwise one is cloned, if it has none."""
-        return self.rules.get(defn, Context.clone if defn.elementwise else not_lowered)
+    def _rule(self, op: Operation) -> Rule:
+        """Return the rule of an operation; without one, it is cloned if that is correct.
+
+        It is if the operation is elementwise, or neither takes nor returns a tile.
+        """
+        rule = self.rules.get(op.defn)
+        if rule is not None:
+            return rule
+        tiles = (isinstance(value.type, Tile) for value in (*op.inputs, *op.results))
+        return Context.clone if op.defn.elementwise or not any(tiles) else not_lowered
 
     def region(self, block: Block) -> Block:
         """Return a lowered region, with lowered arguments."""
@@ -121,16 +128,11 @@ class Context(Builder):
 
     # -- build
 
-    def clone(self, op: Operation, regions: Sequence[Block] = ()) -> Sequence[Value]:
-        """Build the same operation on a thread's operands."""
-        attributes = dict(op.attributes)
+    def clone(self, op: Operation) -> Sequence[Value]:
+        """Build the same operation on a thread's operands, with lowered regions."""
+        regions = [self.region(region) for region in op.regions]
         types = [self.type_of(value.type) for value in op.results]
-        explicit = op.defn.explicit
-        if explicit is not None:
-            attributes[explicit] = types[0] if explicit == "result" else tuple(types)
-        new = Operation(op.defn, self.operands(op), attributes, regions, types, op.loc)
-        self.block.append(new)
-        return new.results
+        return self.copy(op, self.operands(op), types, regions).results
 
     def once(self, defn: OpDef, *operands: Value, **attributes: Any) -> Value:
         """Build an operation at the top level, or return it if it has been built.

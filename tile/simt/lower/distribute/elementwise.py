@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tile.ir.core import OpDef, Operation, Value
-from tile.ir.ops import arith, debug, descriptor, memory, program, shape
+from tile.ir.ops import arith, debug, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, register_bits, sums
@@ -21,11 +21,6 @@ from tile.simt.lower.distribute.context import Context, Rule, count_of
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 
 
-def clone(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Build the same operation on a thread's operands."""
-    return ctx.clone(op)
-
-
 def compare(ctx: Context, op: Operation) -> Sequence[Value]:
     """Build one comparison for each run of registers that have the same result.
 
@@ -33,10 +28,10 @@ def compare(ctx: Context, op: Operation) -> Sequence[Value]:
     """
     layout = maybe_layout(op.result)
     if layout is None:
-        return clone(ctx, op)
+        return ctx.clone(op)
     first, each = constant_runs(layout, ctx.axes.of(op.result).constant)
     if len(first) == len(each):
-        return clone(ctx, op)
+        return ctx.clone(op)
     operands = [ctx.pick(ctx.of(value), registers=first) for value in op.inputs]
     return [ctx.pick(ctx(arith.cmp, *operands, **op.attributes), registers=each)]
 
@@ -140,28 +135,13 @@ def _count(op: Operation) -> int:
 
 RULES: dict[OpDef, Rule] = {
     arith.cmp: compare,
-    arith.const: clone,
-    arith.poison: clone,
+    arith.const: Context.clone,
+    arith.poison: Context.clone,
     arith.hint: forward_operand,
     descriptor.descriptor_pointers: forward_operand,
     debug.assume: erase,
-    memory.addptr: clone,
-    memory.barrier: clone,
-    program.program_id: clone,
-    program.num_programs: clone,
-    ops.shared.local_alloc: clone,
-    ops.shared.local_subview: clone,
-    ops.shared.local_trans: clone,
-    ops.shared.cp_async_commit_group: clone,
-    ops.shared.cp_async_wait_group: clone,
-    ops.wgmma.wgmma_wait: clone,
-    ops.wgmma.fence_proxy_async: clone,
-    ops.tma.mbarrier_init: clone,
-    ops.tma.mbarrier_arrive_expect_tx: clone,
-    ops.tma.mbarrier_wait: clone,
-    ops.tma.mbarrier_inval: clone,
-    ops.tma.tma_load: clone,
-    ops.tma.tma_store: clone,
+    memory.addptr: Context.clone,
+    ops.wgmma.wgmma_wait: Context.clone,
     shape.splat: splat,
     shape.arange: arange,
     shape.trans: forward_operand,

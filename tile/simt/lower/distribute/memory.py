@@ -11,11 +11,12 @@ the bits that lead to copies.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith, debug, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import pointee
@@ -91,21 +92,26 @@ def first_holder(ctx: Context, layout: LinearLayout) -> Value | None:
     return None if copies is None else ctx.no_bit(copies)
 
 
+def mask_first_holder(
+    ctx: Context, layout: LinearLayout, count: int, mask: Value | None = None
+) -> Value | None:
+    """Return the AND of a mask of `count` registers and of whether this is the first holder."""
+    holder = first_holder(ctx, layout)
+    return ctx.and_(mask, None if holder is None else ctx.splat(holder, count))
+
+
 def first_thread(ctx: Context) -> Value:
     """Return, as an i1, whether this is the first thread of the program."""
     number = ctx.once(ops.thread.thread_id)
     return ctx.once(arith.cmp, number, ctx.number(0), predicate=Predicate.EQ)
 
 
-def _mask_first_holder(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
+def _mask_writer(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
     """Return the AND of the thread's mask and of whether this thread is to write."""
     layout = maybe_layout(ptr)
     if layout is None:
         return ctx.and_(mask, first_thread(ctx))
-    holder = first_holder(ctx, layout)
-    if holder is not None:
-        holder = ctx.splat(holder, count_of(ctx.of(ptr)))
-    return ctx.and_(mask, holder)
+    return mask_first_holder(ctx, layout, count_of(ctx.of(ptr)), mask)
 
 
 # -- rules
@@ -123,52 +129,31 @@ def read(
 ) -> Value:
     """Return what a thread loads through its pointers; `other` is a fragment already."""
     vector, order = vector_of(ctx, ptr, mask)
-    operands = [ctx.of(ptr), None if mask is None else ctx.of(mask), other]
-    if vector > 1:
-        operands = [_ordered(ctx, value, order) for value in operands]
+    operands = _ordered(ctx, [ctx.of(ptr), None if mask is None else ctx.of(mask), other], order)
     result = ctx(memory.load, *operands, **{**attributes, "vector": vector})
-    return ctx.pick(result, registers=inverse(order)) if vector > 1 else result
+    return ctx.pick(result, registers=inverse(order)) if order else result
 
 
-def store(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Store from every thread what it is the first to hold, in vectors."""
-    ptr = op.inputs[0]
-    mask = op["mask"]
-    own = _mask_first_holder(ctx, ptr, None if mask is None else ctx.of(mask))
-    vector, order = vector_of(ctx, ptr, mask)
-    operands: list[Value | None] = [*ctx.operands(op)[:2], own]
-    if vector > 1:
-        operands = [_ordered(ctx, value, order) for value in operands]
-    ctx.op(memory.store, *operands, **{**op.attributes, "vector": vector})
-    return []
+def _ordered(ctx: Context, values: Sequence[Value | None], order: Registers) -> list[Value | None]:
+    """Return fragments with their registers in an order; () keeps the order."""
+    return [x if x is None or not order else ctx.pick(x, registers=order) for x in values]
 
 
-def _ordered(ctx: Context, value: Value | None, order: Registers) -> Value | None:
-    return None if value is None else ctx.pick(value, registers=order)
+def write(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Write from every thread what it is the first to hold, in vectors.
 
-
-def atomic(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Do the atomic in the first thread that holds an element; it alone has the result."""
+    The first thread that holds an element alone has the result of an atomic operation, which has
+    vectors only if the target does (`atomic_vector_width`).
+    """
     *operands, mask = ctx.operands(op)
-    own = _mask_first_holder(ctx, op.inputs[0], mask)
-    return [ctx(op.defn, *operands, own, **op.attributes)]
-
-
-def atomic_rmw(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Do the atomic in vectors, if the target has these (without a result) and it is unused."""
-    limit = atomic_vector_width(op, ctx.target)
-    if limit == 1:
-        return atomic(ctx, op)
-    ptr, _, mask = op.operands
-    assert ptr is not None
-    vector, order = vector_of(ctx, ptr, mask)
-    vector = min(vector, limit)
-    *operands, own = ctx.operands(op)
-    operands.append(_mask_first_holder(ctx, ptr, own))
-    if vector > 1:
-        operands = [_ordered(ctx, value, order) for value in operands]
-    result = ctx(op.defn, *operands, **{**op.attributes, "vector": vector})
-    return [result]
+    own = _mask_writer(ctx, op.inputs[0], mask)
+    order: Registers = ()
+    attributes = op.attributes
+    most = atomic_vector_width(op, ctx.target) if op.has_trait(Trait.ATOMIC) else sys.maxsize
+    if most > 1:
+        vector, order = vector_of(ctx, op.inputs[0], op["mask"])
+        attributes = {**attributes, "vector": min(vector, most)}
+    return ctx.op(op.defn, *_ordered(ctx, [*operands, own], order), **attributes).results
 
 
 def device_print(ctx: Context, op: Operation) -> Sequence[Value]:
@@ -189,9 +174,9 @@ def device_assert(ctx: Context, op: Operation) -> Sequence[Value]:
 
 RULES: dict[OpDef, Rule] = {
     memory.load: load,
-    memory.store: store,
-    memory.atomic_rmw: atomic_rmw,
-    memory.atomic_cas: atomic,
+    memory.store: write,
+    memory.atomic_rmw: write,
+    memory.atomic_cas: write,
     debug.device_print: device_print,
     debug.device_assert: device_assert,
 }

@@ -74,12 +74,7 @@ class _Inlining:
     def plain(self, op: Operation) -> Values:
         """Inline an elementwise operation or a constant."""
         types = [with_element(self.like, value.type.element) for value in op.results]
-        attributes = dict(op.attributes)
-        if op.defn.explicit is not None:
-            (attributes[op.defn.explicit],) = types
-        new = Operation(op.defn, self.operands(op), attributes, (), types, op.loc or self.ctx.loc)
-        self.ctx.block.append(new)
-        return new.results
+        return self.ctx.copy(op, self.operands(op), types).results
 
     def both(self, op: Operation) -> Values:
         """Inline an `if`: compute both arms, and select."""

@@ -22,7 +22,7 @@ from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
 from tile.simt.lower.distribute.context import Context, Rule, count_of
-from tile.simt.lower.distribute.memory import first_holder, read
+from tile.simt.lower.distribute.memory import first_holder, mask_first_holder, read
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.thread import is_ldmatrix_element
 from tile.simt.schedule.dot_slices import K_AXES
@@ -97,18 +97,31 @@ def local_store(ctx: Context, op: Operation) -> Sequence[Value]:
 def _stored(ctx: Context, op: Operation, x: Value) -> Sequence[Value]:
     """Store a fragment of the second operand's layout to the buffer that is the first operand."""
     vectors = _vectors(ctx, op, op.inputs[1])
-    offsets = ctx.index(vectors.first)
-    mask = _holder_mask(ctx, op, count_of(offsets))
+    return _store_vectors(ctx, op, x, vectors, ctx.index(vectors.first))
+
+
+def _store_vectors(
+    ctx: Context,
+    op: Operation,
+    x: Value,
+    vectors: Vectors,
+    offsets: Value,
+    mask: Value | None = None,
+) -> Sequence[Value]:
+    """Store vectors of a fragment at some offsets, where the mask is true, from first holders."""
+    mask = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(offsets), mask)
     value = ctx.pick(x, registers=vectors.order)
     mem = ctx.of(op.inputs[0])
     ctx.op(ops.thread.shared_store, mem, offsets, value, mask, vector=vectors.vector)
     return []
 
 
-def _holder_mask(ctx: Context, op: Operation, count: int) -> Value | None:
-    """Return a mask of `count` vectors that is true in the first holder; None if it is the only."""
-    holder = first_holder(ctx, layout_of(op.inputs[1]))
-    return None if holder is None else ctx.splat(holder, count)
+def _load_vectors(
+    ctx: Context, op: Operation, vectors: Vectors, offsets: Value, inside: int = 0
+) -> Sequence[Value]:
+    """Load vectors from some offsets; `inside` XORs the order of elements in each."""
+    loaded = ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets, vector=vectors.vector)
+    return [ctx.pick(loaded, registers=tuple([at ^ inside for at in inverse(vectors.order)]))]
 
 
 def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
@@ -123,8 +136,7 @@ def local_load(ctx: Context, op: Operation) -> Sequence[Value]:
     mask_offset = _mask_offset(_buffer(op)[1], op["mask"])
     inside = mask_offset & vectors.vector - 1
     offsets = ctx.xored(ctx.index(vectors.first), mask_offset ^ inside)
-    loaded = ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets, vector=vectors.vector)
-    return [ctx.pick(loaded, registers=tuple([at ^ inside for at in inverse(vectors.order)]))]
+    return _load_vectors(ctx, op, vectors, offsets, inside)
 
 
 def _matrices(ctx: Context, op: Operation) -> Value | None:
@@ -168,7 +180,7 @@ def in_k_steps(layout: LinearLayout, axis: int, step: int) -> tuple[LinearLayout
     are the registers of the original layout in the new order.
     """
     (_, images), *threads = layout.ins
-    (_, bases) = "", layout.bases(REGISTER)
+    bases = layout.bases(REGISTER)
     bits = sorted(range(len(images)), key=lambda bit: bases[bit][axis] >= step)
     registers = (REGISTER, tuple(images[bit] for bit in bits))
     return LinearLayout((registers, *threads), layout.outs), sums(1 << bit for bit in bits)
@@ -244,9 +256,7 @@ def local_load_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     offsets = ctx.index(first)
     slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
     slice_offsets = ctx(ops.thread.frag_splat, slice_offset, count=count_of(offsets))
-    offsets = ctx(arith.xor, offsets, slice_offsets)
-    loaded = ctx(ops.thread.shared_load, ctx.of(op["mem"]), offsets, vector=vectors.vector)
-    return [ctx.pick(loaded, registers=inverse(vectors.order))]
+    return _load_vectors(ctx, op, vectors, ctx(arith.xor, offsets, slice_offsets))
 
 
 @lru_cache(maxsize=1024)
@@ -264,13 +274,9 @@ def local_store_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     vectors = vectors_of(layout_of(x), whole, mem.element.storage_bits, ctx.target.banks)
     inside, number = _split_offsets(vectors.first, shared.in_bits(OFFSET))
     offsets = ctx.index(inside)
-    count = count_of(offsets)
-    slice_number = ctx(ops.thread.frag_splat, ctx.of(op["number"]), count=count)
+    slice_number = ctx(ops.thread.frag_splat, ctx.of(op["number"]), count=count_of(offsets))
     in_slice = ctx(arith.cmp, ctx.index(number), slice_number, predicate=Predicate.EQ)
-    mask = ctx.and_(in_slice, _holder_mask(ctx, op, count))
-    value = ctx.pick(ctx.of(x), registers=vectors.order)
-    ctx.op(ops.thread.shared_store, ctx.of(op["mem"]), offsets, value, mask, vector=vectors.vector)
-    return []
+    return _store_vectors(ctx, op, ctx.of(x), vectors, offsets, in_slice)
 
 
 @lru_cache(maxsize=1024)
@@ -344,11 +350,9 @@ def local_atomic_inc(ctx: Context, op: Operation) -> Sequence[Value]:
     """Count each index in the first thread that holds it."""
     _, shared = _buffer(op)
     mem, index, mask = (ctx.of(value) for value in op.inputs)
-    holder = first_holder(ctx, layout_of(op.inputs[1]))
-    if holder is not None:
-        holder = ctx.splat(holder, count_of(index))
     offsets = _positions(ctx, index, _columns(shared, -1))
-    ctx.op(ops.thread.shared_atomic_inc, mem, offsets, ctx.and_(mask, holder))
+    own = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(index), mask)
+    ctx.op(ops.thread.shared_atomic_inc, mem, offsets, own)
     return []
 
 
