@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -208,73 +208,19 @@ ABOUT = {
 }
 
 
-@dataclass
-class FaultRow:
-    """One fault in the table of its line; `keys` are the element ids of the cells that show it."""
-
-    number: int
-    program: str
-    element: str
-    address: str
-    count: int
-    keys: str
-
-
-@dataclass
-class Side:
-    """One of the two accesses of a race."""
-
-    program: str
-    access: str
-    where: str
-    listing: Listing | None
-
-
-@dataclass
-class Section:
-    """The faults of one line and check."""
-
-    key: str
-    check: str
-    kernel: str
-    title: str
-    where: str
-    calls: list[str]
-    executions: int
-    elements: int  # 0: the fault is of whole programs
-    notes: list[str]
-    drawings: list[Drawing]
-    sides: list[Side]
-    entries: list[FaultRow]
-    unlisted: int
-    way: str  # the only way of launching in which `tile check` found it, or ""
-
-
-@dataclass(frozen=True)
-class CheckSummary:
-    """The findings of `tile check` besides faults: launches, changed results, the verdict."""
-
-    launched: Sequence[Json]
-    dependences: Sequence[str]
-    verdict: str
-    status: int
-    note: str
-
-
 def check_page(findings: Json) -> str:
     """Return the page of the findings of `tile check`, with all that the terminal shows."""
     report = findings["report"]
     groups = [*report["groups"], *findings["elsewhere"]]
     combined = {**report, "groups": groups, "faults": sum(group["executions"] for group in groups)}
-    texts = [dependence["text"] for dependence in findings["dependences"]]
-    summary = CheckSummary(
-        findings["launched"], texts, findings["verdict"], findings["status"], findings["note"]
-    )
-    return faults_page(combined, summary)
+    return faults_page(combined, findings)
 
 
-def faults_page(report: Json, summary: CheckSummary | None = None) -> str:
-    """Return the page of a report; sources are read from the files that locations name."""
+def faults_page(report: Json, summary: Json | None = None) -> str:
+    """Return the page of a report; sources are read from the files that locations name.
+
+    summary: the findings of `tile check`, of which the page shows launches, results and verdict.
+    """
     coverage = Coverage.of(report.get("coverage", ()))
     groups = report["groups"][:MAX_SECTIONS]
     sections = [_section(f"fault-{number}", group) for number, group in enumerate(groups, 1)]
@@ -286,7 +232,7 @@ def faults_page(report: Json, summary: CheckSummary | None = None) -> str:
         title=_title(report, coverage),
         coverage=[*coverage.lines()],
         summary=summary,
-        kernels=sorted({section.kernel for section in sections}),
+        kernels=sorted({section["kernel"] for section in sections}),
         totals=[(check, ABOUT[check], count) for check, count in totals.most_common()],
         listings=listings(_annotations(groups, sections)),
         sections=sections,
@@ -305,17 +251,18 @@ def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def _annotations(groups: Sequence[Json], sections: Sequence[Section]) -> Iterator[Annotation]:
+def _annotations(groups: Sequence[Json], sections: Sequence[Json]) -> Iterator[Annotation]:
     for group, section in zip(groups, sections, strict=True):
         if group["loc"] is not None:
-            text = f"{section.check} {TIMES}{section.executions:,}"
-            yield _annotation(group["loc"], section.check, text, section.key)
+            text = f"{group['check']} {TIMES}{group['executions']:,}"
+            yield _annotation(group["loc"], group["check"], text, section["key"])
         first = group["faults"][0]
         if first["cause"] not in (None, group["loc"]):
-            yield _annotation(first["cause"], "cause", f"cause of {section.check}", section.key)
+            text = f"cause of {group['check']}"
+            yield _annotation(first["cause"], "cause", text, section["key"])
         if first["other"] is not None and first["other"]["loc"] not in (None, group["loc"]):
-            text = f"other side of {section.check}"
-            yield _annotation(first["other"]["loc"], "other", text, section.key)
+            text = f"other side of {group['check']}"
+            yield _annotation(first["other"]["loc"], "other", text, section["key"])
 
 
 def _annotation(loc: Json, kind: str, text: str, target: str) -> Annotation:
@@ -323,29 +270,28 @@ def _annotation(loc: Json, kind: str, text: str, target: str) -> Annotation:
     return Annotation(loc["file"], loc["line"], columns, kind, text, target)
 
 
-def _section(key: str, group: Json) -> Section:
+def _section(key: str, group: Json) -> Json:
+    """Return the template's variables of the faults of one line and check."""
     first = group["faults"][0]
     loc = group["loc"]
     faults = group["faults"][:MAX_ROWS]
     entries = [_entry(key, number, group, fault) for number, fault in enumerate(faults, 1)]
-    keys = {name for entry in entries for name in entry.keys.split()}
-    drawings = group_drawings(key, group, keys)
-    return Section(
-        key,
-        group["check"],
-        first["kernel"],
-        first["message"],
-        _location(loc),
-        [] if loc is None else [_location(call) for call in _callers(loc)],
-        group["executions"],
-        group["elements"] if first["place"] or first["element"] else 0,
-        first["notes"],
-        drawings,
-        list(_sides(first)),
-        entries,
-        group["executions"] - len(faults),
-        group.get("way", ""),
-    )
+    keys = {name for entry in entries for name in entry["cells"].split()}
+    return {
+        "way": "",  # the only way of launching in which `tile check` found it
+        **group,
+        "key": key,
+        "kernel": first["kernel"],
+        "title": first["message"],
+        "where": _location(loc),
+        "calls": [] if loc is None else [_location(call) for call in _callers(loc)],
+        "elements": group["elements"] if first["place"] or first["element"] else 0,
+        "notes": first["notes"],
+        "drawings": group_drawings(key, group, keys),
+        "sides": list(_sides(first)),
+        "entries": entries,
+        "unlisted": group["executions"] - len(faults),
+    }
 
 
 def _location(loc: Json | None) -> str:
@@ -361,16 +307,17 @@ def _callers(loc: Json) -> Iterator[Json]:
         yield loc
 
 
-def _entry(key: str, number: int, group: Json, fault: Json) -> FaultRow:
+def _entry(key: str, number: int, group: Json, fault: Json) -> Json:
+    """Return a fault's row in the table of its line; `cells` are the ids of those that show it."""
     address = fault["place"]
-    return FaultRow(
-        number,
-        _programs(fault),
-        f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
-        "" if address is None else _address(address, group["arrays"]),
-        fault["count"],
-        " ".join(fault_cells(key, group, fault)),
-    )
+    return {
+        "number": number,
+        "program": _programs(fault),
+        "element": f"[{', '.join(map(str, fault['element']))}]" if fault["element"] else "",
+        "address": "" if address is None else _address(address, group["arrays"]),
+        "count": fault["count"],
+        "cells": " ".join(fault_cells(key, group, fault)),
+    }
 
 
 def _address(address: Json, arrays: Sequence[Json] = ()) -> str:
@@ -394,7 +341,7 @@ def _programs(fault: Json) -> str:
     return own if other is None else f"{own} and {_indices(other['program'])}"
 
 
-def _sides(fault: Json) -> Iterator[Side]:
+def _sides(fault: Json) -> Iterator[Json]:
     """Yield both accesses of a race, the earlier one first."""
     other, address = fault["other"], fault["place"]
     if other is None:
@@ -405,7 +352,12 @@ def _sides(fault: Json) -> Iterator[Side]:
         (other["program"], other["verb"], other["loc"]),
         (fault["program"], own, fault["loc"]),
     ):
-        yield Side(f"program {_indices(program)}", f"{verb} {text}", _location(loc), _line(loc))
+        yield {
+            "program": f"program {_indices(program)}",
+            "access": f"{verb} {text}",
+            "where": _location(loc),
+            "listing": _line(loc),
+        }
 
 
 def _line(loc: Json | None) -> Listing | None:

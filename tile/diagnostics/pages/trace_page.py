@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tile.diagnostics.pages import render
-from tile.diagnostics.pages.source_listing import Annotation, Listing, listings
+from tile.diagnostics.pages.source_listing import Annotation, listings
 from tile.diagnostics.pages.svg import (
     Drawing,
     Ink,
@@ -30,65 +29,6 @@ WRITTEN = Ink("written", "written")
 KINDS = {"reads": "read", "writes": "written", "updates": "written"}
 
 
-@dataclass
-class Figure:
-    """A number with its name, and a note."""
-
-    name: str
-    value: str
-    about: str = ""
-
-
-@dataclass
-class Row:
-    """A memory operation in the table of a kernel."""
-
-    location: str
-    verb: str
-    kind: str
-    arrays: str
-    executions: int
-    bytes: str
-    sectors: int
-    lines: int
-    requested: float
-    masked: float
-
-
-@dataclass
-class ReuseDistance:
-    """The number of touches of lines at a distance, and their share of all touches."""
-
-    name: str
-    count: int
-    share: float
-
-
-@dataclass
-class Memory:
-    """One array of a kernel."""
-
-    key: str
-    title: str
-    figures: list[Figure]
-    drawings: list[Drawing]
-    reuse: list[ReuseDistance]
-
-
-@dataclass
-class Section:
-    """A kernel over one grid, with arrays of the same shapes."""
-
-    key: str
-    kernel: str
-    grid: str
-    launches: int
-    figures: list[Figure]
-    listings: list[Listing]
-    rows: list[Row]
-    arrays: list[Memory]
-
-
 def trace_page(trace: Json) -> str:
     """Return the page of a trace; sources are read from the files that locations name."""
     kernels = trace["kernels"]
@@ -103,28 +43,33 @@ def trace_page(trace: Json) -> str:
     )
 
 
-def _section(key: str, kernel: Json) -> Section:
+def _section(key: str, kernel: Json) -> Json:
+    """Return the template's variables of a kernel over one grid."""
     operations = kernel["operations"]
-    return Section(
-        key,
-        kernel["kernel"],
-        times(kernel["grid"]),
-        kernel["launches"],
-        list(_figures(kernel)),
-        listings(_annotations(key, operations)),
-        [_row(entry) for entry in operations],
-        [_memory(f"{key}-array-{n}", use) for n, use in enumerate(kernel["arrays"])],
-    )
+    return {
+        **kernel,
+        "key": key,
+        "grid": times(kernel["grid"]),
+        "figures": list(_figures(kernel)),
+        "listings": listings(_annotations(key, operations)),
+        "rows": list(map(_row, operations)),
+        "arrays": [_array(f"{key}-array-{n}", use) for n, use in enumerate(kernel["arrays"])],
+    }
 
 
-def _figures(kernel: Json) -> Iterator[Figure]:
+def _figure(name: str, value: str, about: str = "") -> Json:
+    """Return a number with its name, and a note."""
+    return {"name": name, "value": value, "about": about}
+
+
+def _figures(kernel: Json) -> Iterator[Json]:
     total, arrays = kernel["total"], kernel["arrays"]
     requested, masked = shares(total)
-    yield Figure("read", in_bytes(sum(use["bytes_read"] for use in arrays)))
-    yield Figure("written", in_bytes(sum(use["bytes_written"] for use in arrays)))
-    yield Figure("moved", in_bytes(total["sectors"] * SECTOR), f"{total['sectors']:,} sectors")
-    yield Figure("asked for", f"{requested:.0%}", "of the bytes moved")
-    yield Figure("masked off", f"{masked:.0%}", f"of {total['elements']:,} elements")
+    yield _figure("read", in_bytes(sum(use["bytes_read"] for use in arrays)))
+    yield _figure("written", in_bytes(sum(use["bytes_written"] for use in arrays)))
+    yield _figure("moved", in_bytes(total["sectors"] * SECTOR), f"{total['sectors']:,} sectors")
+    yield _figure("asked for", f"{requested:.0%}", "of the bytes moved")
+    yield _figure("masked off", f"{masked:.0%}", f"of {total['elements']:,} elements")
 
 
 def shares(counts: Json) -> tuple[float, float]:
@@ -152,52 +97,51 @@ def _annotations(key: str, operations: Sequence[Json]) -> Iterator[Annotation]:
             yield Annotation(loc["file"], loc["line"], columns, kind, text, f"{key}-lines")
 
 
-def _row(entry: Json) -> Row:
+def _row(entry: Json) -> Json:
+    """Return a memory operation's row in the table of its kernel."""
     loc = entry["loc"]
     requested, masked = shares(entry)
-    return Row(
-        "" if loc is None else f"{loc['function']}:{loc['line']}",
-        entry["verb"],
-        KINDS[entry["verb"]],
-        ", ".join(entry["arrays"]),
-        entry["executions"],
-        in_bytes(entry["bytes"]),
-        entry["sectors"],
-        entry["lines"],
-        requested,
-        masked,
-    )
+    return {
+        **entry,
+        "location": "" if loc is None else f"{loc['function']}:{loc['line']}",
+        "kind": KINDS[entry["verb"]],
+        "arrays": ", ".join(entry["arrays"]),
+        "bytes": in_bytes(entry["bytes"]),
+        "requested": requested,
+        "masked": masked,
+    }
 
 
 # -- arrays
 
 
-def _memory(key: str, use: Json) -> Memory:
+def _array(key: str, use: Json) -> Json:
+    """Return the template's variables of one array of a kernel."""
     view = use["view"]
     parts = ((use["reads"], READ, "Reads"), (use["writes"], WRITTEN, "Writes"))
-    return Memory(
-        key,
-        f"{view['argument']}: {view['dtype']}, {times(view['shape']) or '1'}",
-        list(_used(use)),
-        [
+    return {
+        "key": key,
+        "title": f"{view['argument']}: {view['dtype']}, {times(view['shape']) or '1'}",
+        "figures": list(_used(use)),
+        "drawings": [
             _drawing(f"{key}-{ink.word}", view, heatmap, ink, title)
             for heatmap, ink, title in parts
             if heatmap["counts"]
         ],
-        list(_reuse(use)),
-    )
+        "reuse": list(_reuse(use)),
+    }
 
 
-def _used(use: Json) -> Iterator[Figure]:
+def _used(use: Json) -> Iterator[Json]:
     for word in ("read", "written"):
         if use[f"bytes_{word}"]:
-            yield Figure(word, in_bytes(use[f"bytes_{word}"]))
+            yield _figure(word, in_bytes(use[f"bytes_{word}"]))
     lines = f"{use['lines']:,} lines of 128 bytes"
-    yield Figure("touched at all", in_bytes(use["sectors"] * SECTOR), lines)
+    yield _figure("touched at all", in_bytes(use["sectors"] * SECTOR), lines)
     touches = use["first"] + sum(use["reuse"])
     if use["first"]:
         about = "programs and executions that touch a line, for each line"
-        yield Figure("touches of a line", f"{touches / use['first']:.1f}", about)
+        yield _figure("touches of a line", f"{touches / use['first']:.1f}", about)
 
 
 def _drawing(key: str, view: Json, heatmap: Json, ink: Ink, title: str) -> Drawing:
@@ -214,14 +158,14 @@ def _drawing(key: str, view: Json, heatmap: Json, ink: Ink, title: str) -> Drawi
     )
 
 
-def _reuse(use: Json) -> Iterator[ReuseDistance]:
+def _reuse(use: Json) -> Iterator[Json]:
     """Yield touches of lines by the distance to the program that touched the line before."""
     total = use["first"] + sum(use["reuse"])
     counts = [("for the first time", use["first"])]
     counts += [(_distance(bits), count) for bits, count in enumerate(use["reuse"])]
     for name, count in counts:
         if count:
-            yield ReuseDistance(name, count, count / total)
+            yield {"name": name, "count": count, "share": count / total}
 
 
 def _distance(bits: int) -> str:
