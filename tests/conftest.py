@@ -1,4 +1,4 @@
-"""What all tests share: textual tests are collected like Python ones."""
+"""Fixtures of all tests; textual tests are collected like Python ones."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.generic]
 
 
 def evaluate(function: Function, *arguments: npt.ArrayLike) -> list[Array]:
-    """What `function` returns for these arguments: arrays of its parameters' shapes and dtypes.
+    """Evaluate `function` on arguments: arrays of its parameters' shapes and dtypes.
 
     Raises `AssertionError` if the function holds an operation with an effect or with regions.
     """
@@ -45,7 +45,7 @@ def _results(op: Operation, values: dict[Value, Array]) -> tuple[Array, ...]:
 
 
 def region(block: Block, *arguments: Array) -> list[Array]:
-    """What a region gives for arrays of any shape in place of its scalars."""
+    """Evaluate a region on arrays of any shape in place of its scalars."""
     return _scalars(block, dict(zip(block.args, arguments, strict=True)))
 
 

@@ -181,7 +181,7 @@ def _in_any_order(items: list[Directive], text: str, start: int, captured: dict[
 
 
 def _window(item: Directive, text: str, position: int) -> tuple[int, int]:
-    """Where a check may match that follows a match ending at `position`."""
+    """Return where a check may match that follows a match ending at `position`."""
     line_end = _line_end(text, position)
     if item.kind == "SAME":
         return position, line_end

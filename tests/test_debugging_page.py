@@ -17,7 +17,7 @@ HEAD = "import numpy as np\nimport tile\nimport tile.language as tl\n\n"
 
 
 def said(code: str, folder: Path) -> str:
-    """What a program prints, or the error that it ends with, without its folder."""
+    """Return what a program prints, or the error that it ends with, without its folder."""
     path = folder / "kernel.py"
     path.write_text(HEAD + code, encoding="utf-8")
     printed = io.StringIO()

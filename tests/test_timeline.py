@@ -83,7 +83,7 @@ def test_programs_do_what_their_lines_say(trace: Trace) -> None:
 
 
 def tracks(trace: Trace, launch: int) -> set[str]:
-    """What the tracks of a launch are called."""
+    """Return the names of a launch's tracks."""
     events = [e for e in trace.timeline.as_dict()["traceEvents"] if e["name"] == "thread_name"]
     return {e["args"]["name"] for e in events if e["pid"] == launch}
 

@@ -32,7 +32,7 @@ OPERATIONS = (
 
 
 def is_computed(case: Case) -> bool:
-    """Whether a machine computes a case by instructions, without a library."""
+    """Return True if a machine computes a case by instructions, without a library."""
     if case.defn.name == "dot" and math.prod(case.operands[0].shape) > 128:  # type: ignore[union-attr]
         return False  # one thread unrolls it
     elements: set[Any] = {ty.element for ty in case.operands if ty is not None}

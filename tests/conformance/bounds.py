@@ -1,4 +1,4 @@
-"""How far results in floating point may be off where the order of summation is a backend's own.
+"""Error bounds of floating-point results whose order of summation is a backend's own.
 
 A bound takes the operands of all programs and the results wanted, and gives the absolute difference
 that is allowed to each result.
@@ -31,7 +31,7 @@ def accumulation(element: Scalar) -> float:
 
 
 def of_reduction(magnitudes: Callable[[Array], Array], ty: Tile, axis: int) -> Bound:
-    """Of n numbers combined in any order.
+    """Return the bound for n numbers combined in any order.
 
     Each of n - 1 steps rounds by eps / 2 of what is combined so far, and that is at most what
     `magnitudes` says of the operand; two orders differ by twice that. Each result is then rounded
@@ -53,12 +53,12 @@ def of_sums(ty: Tile, axis: int) -> Bound:
 
 
 def of_products(ty: Tile, axis: int) -> Bound:
-    """Of numbers near 1: no product of some of them leaves the range, and so none loses digits."""
+    """Return the bound for products of numbers near 1, none of which loses digits."""
     return of_reduction(lambda sizes: sizes.prod(axis), ty, axis)
 
 
 def of_running(fold: Any, ty: Tile, axis: int, *, reverse: bool) -> Bound:
-    """Of running sums or products: `fold` is np.add or np.multiply."""
+    """Return the bound for running sums or products: `fold` is np.add or np.multiply."""
 
     def totals(sizes: Array) -> Array:
         if not reverse:

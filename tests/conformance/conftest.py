@@ -48,7 +48,7 @@ def device(request: pytest.FixtureRequest) -> Device:
 
 @pytest.fixture(scope="session")
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    """Where Oclgrind says what is wrong, if it is under test; it reads this when it starts."""
+    """Return the file to which Oclgrind, if it is under test, writes errors; it is read at its start."""
     if "oclgrind" not in request.config.getoption("--backend"):
         return None
     path = tmp_path_factory.mktemp("oclgrind") / "log"

@@ -57,7 +57,7 @@ def apply(
     blocks: Sequence[Block] = (),
     functions: str = "",
 ) -> tuple[list[Any], list[Type]]:
-    """What every program stores of an operation's results, an array of all programs to a result."""
+    """Return what every program stores of an operation's results, an array for each result."""
     module, results = around(defn, types, attributes, masked=False, regions=lambda: blocks)
     if functions:
         for function in parse_module(functions):
@@ -279,7 +279,7 @@ def test_scans_keep_the_order(device: Device, dims: tuple[int, ...], reverse: bo
 
 @pytest.mark.parametrize(("dims", "axis"), [((1024,), -1), ((16, 64), -1), ((64, 2, 16), -3)])
 def test_large_tiles(device: Device, dims: tuple[int, ...], axis: int) -> None:
-    """What is not commutative, on tiles that all warps of a program share."""
+    """Combinations that do not commute, on tiles that all warps of a program share."""
     if device.target == "interp":
         pytest.skip("a tile is one array here")
     rng = np.random.default_rng(8)

@@ -235,7 +235,7 @@ def test_atomic_rmw(device: Device, kind: RMWKind, element: Scalar, used: bool) 
 
 @pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
 def test_atomic_cas(device: Device, element: Scalar) -> None:
-    """Of all programs that expect the number in a cell, exactly one finds it."""
+    """Exactly one of the programs that expect the number in a cell reads it."""
     size = element.itemsize
     text = f"""
     kernel @cas(%x: ptr<{element}>, %e: ptr<{element}>, %o: ptr<{element}>) {{

@@ -328,7 +328,7 @@ def reference(case: Case, arrays: Sequence[Any], results: Sequence[Type]) -> lis
 
 
 def exactly(case: Case, blocks: Sequence[Any], attributes: dict[str, Any]) -> Any:
-    """What an operation means on one program's arrays.
+    """Return an operation's exact results on one program's arrays.
 
     Where it may be off by units in the last place, these are counted from the result in f64,
     rounded: NumPy's own functions of f32 may be off by as much.

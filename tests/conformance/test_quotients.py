@@ -20,7 +20,7 @@ NAMES = {ty: name for name, ty in ALIASES.items()}
 
 @tile.jit
 def chosen(x_ptr, y_ptr, q_ptr, r_ptr, SIZE: tl.constexpr):
-    """What is known of a divisor behind the quotient must not be known before it is selected."""
+    """Facts about a divisor that hold after the quotient must not be used before it is selected."""
     i = tl.arange(0, SIZE)
     x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
     quotient, remainder = x // y, x % y

@@ -40,7 +40,7 @@ class Transcript(str):
     __slots__ = ()
 
     def answers(self, command: str) -> list[str]:
-        """What was printed after each time that a command was typed, without the prompt."""
+        """Return what was printed after each use of a command, without the prompt."""
         parts = self.split("(tile) ")
         return [p.partition("\n")[2].rstrip("\n") for p in parts if p.partition("\n")[0] == command]
 

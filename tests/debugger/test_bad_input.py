@@ -1,4 +1,4 @@
-"""What is typed wrong is said plainly, and nothing is lost by it."""
+"""Typing errors are explained, and nothing is lost by them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Terminal:
         self.master = master
 
     def until(self, text: str, seconds: float = 60) -> str:
-        """What is printed up to a text, with that."""
+        """Return what is printed up to and including a text."""
         seen, end = "", time.monotonic() + seconds
         while text not in seen:
             ready, _, _ = select.select([self.master], [], [], max(0.0, end - time.monotonic()))
@@ -48,7 +48,7 @@ class Terminal:
         os.write(self.master, f"{line}\n".encode())
 
     def ask(self, line: str) -> str:
-        """What is answered to a line."""
+        """Return the answer to a line."""
         self.type(line)
         return self.until(PROMPT).partition("\n")[2].removesuffix(PROMPT).rstrip("\n")
 

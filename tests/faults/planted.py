@@ -1,4 +1,4 @@
-"""What a planted bug is: a launch that has one fault, and its twin that has none.
+"""A planted bug: a launch that has one fault, and its twin that has none.
 
 A kernel with the constexpr `BUG` is both. The line at which the fault must be reported ends in
 `# fault`; `program` and `element` are those that must be named, and `place` the address, as
@@ -56,7 +56,7 @@ class Planted:
         return self.launch.__name__
 
     def problems(self) -> list[str]:
-        """What is wrong with how the two are reported; nothing, if all is right."""
+        """Return the errors in the reports of the two; none if both are right."""
         return [*self.faulty(), *self._collected(), *self.sound()]
 
     def faulty(self) -> list[str]:
@@ -109,7 +109,7 @@ class Planted:
         return [] if error is None else [f"the sound twin is reported: {error}"]
 
     def raised(self, bug: bool) -> ExecutionError | None:
-        """What a launch under all checks raises, if it does."""
+        """Return the error that a launch under all checks raises, if any."""
         try:
             with tile.sanitize():
                 self.launch(bug)

@@ -17,7 +17,7 @@ def test_planted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.kind != "deadlock"])
 def test_one_program_after_the_other(name: str) -> None:
-    """What is found does not depend on which programs run together."""
+    """Faults do not depend on which programs run together."""
     case = CASES[name]
     with config.scope(chunk_bytes=1):
         error = case.raised(True)

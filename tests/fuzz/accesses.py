@@ -110,7 +110,7 @@ def maybe_mask(w: Writer, ty: Type, depth: int) -> Value | None:
 
 
 def boxable(w: Writer, ty: Type) -> bool:
-    """Whether a tile can be a block of an array that begins at a multiple of 16 bytes."""
+    """Return True if a tile can be a block of an array that begins at a multiple of 16 bytes."""
     element = ty.element
     assert isinstance(element, Scalar)
     wide = ty.rank > 0 and ty.shape[-1] * element.itemsize >= Descriptor.ALIGNMENT
@@ -145,7 +145,7 @@ def described(w: Writer, base: Value, limit: int, ty: Type, *, apart: bool) -> V
 
 
 def starts_of(w: Writer, rank: int) -> list[Value]:
-    """Where a block begins: near the array, or anywhere."""
+    """Return the start of a block: near the array, or anywhere."""
     begins = []
     for _ in range(rank):
         start = w.value(I32, 1)

@@ -171,7 +171,7 @@ def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:
 
 
 def _promise(ty: Type, value: Any) -> Argument:
-    """What is true of an argument, as a launch would find out."""
+    """Return facts about an argument, as a launch would compute them."""
     if isinstance(ty, Pointer):
         return Argument()  # copies of the arrays may lie anywhere
     return Argument(16 if ty.element.is_int() and ty != I1 and int(value) % 16 == 0 else 1)

@@ -21,7 +21,7 @@ ITERATIONS = 6  # the most
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop does; see the kernel."""
+    """The options of a loop; see the kernel."""
 
     LEFT: int  # 0: as it lies, 1: transposed, 2: a column of it for all, 3: through an index
     RIGHT: int  # 0: as it lies, 1: transposed, 2: converted, 3: the same in all iterations

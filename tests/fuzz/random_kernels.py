@@ -24,7 +24,7 @@ WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
 
 
 class Verdict(enum.Enum):
-    """What became of a kernel."""
+    """The outcome of a kernel."""
 
     SAME = "the same"
     REFUSED = "refused"  # a device may lack the memory or the types
@@ -59,7 +59,7 @@ class Drawn:
         return arguments
 
     def judge(self, target: str) -> tuple[Verdict, str]:
-        """What the target makes of it next to the interpreter, and what is wrong.
+        """Compare the target's results with the interpreter's, and return the outcome.
 
         Raises what the compiler and the device raise, but for what they may refuse.
         """

@@ -1,4 +1,4 @@
-"""What a module means, in the plainest way: one program after the other, one element at a time.
+"""The reference semantics of a module: one program after the other, one element at a time.
 
 `evaluate` walks the IR recursively. A value is a NumPy array of exactly its type's shape, memory is
 the arrays that were passed, and an address is looked up in a table of the elements that exist.
@@ -529,7 +529,7 @@ def scan(op: Operation, x: Any) -> Any:
 
 
 def exact(x: Any, kind: str) -> bool:
-    """Whether the order of combination cannot show."""
+    """Return True if results do not depend on the order of combination."""
     return is_integer(x) or kind in ("max", "min")
 
 

@@ -1,4 +1,4 @@
-"""What a kernel leaves to be compared in the end."""
+"""The results of a kernel that are compared in the end."""
 
 from __future__ import annotations
 

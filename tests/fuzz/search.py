@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of kernels, and what is wrong with which."""
+    """The outcomes of kernels, and which of them are wrong."""
 
     verdicts: Counter[Verdict]
     faults: list[tuple[int, str]]
@@ -65,7 +65,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
 
 
 def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
-    """Of a task that raised something or whose process ended: what is known, and what to run again.
+    """Describe a task that raised or whose process ended, and how to run it again.
 
     The kernel to blame is found by bisection, so that what it did to its process or device is not held
     against others.

@@ -13,7 +13,7 @@ from tile.ir.types import I32, Type, with_element, with_shape
 
 
 def index_of(w: Writer, ty: Type, depth: int) -> Value:
-    """What kernels do to index: a ramp along some axes, scaled, shifted by the program."""
+    """Return an index as kernels compute it: a ramp along axes, scaled, shifted by the program."""
     if ty.rank == 1 and w.chance(2):
         return arange_of(w, ty, depth)
     if w.chance(3):  # an axis along which nothing varies, after all

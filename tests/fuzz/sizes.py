@@ -1,4 +1,4 @@
-"""How large the things of random kernels are."""
+"""Sizes of tiles, grids and loops of random kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TILES = 4  # places that a program has to store tiles in
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large things are. Powers of two."""
+    """Sizes, which are powers of two."""
 
     shapes: tuple[Shape, ...]  # of values
     elements: int  # of every array that is only read, and of every tile

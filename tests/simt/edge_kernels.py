@@ -137,7 +137,7 @@ def loads_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def dots_around_loops(x_ptr, w_ptr, y_ptr, n, N: tl.constexpr):
-    """What the outer loop loaded is an operand before the inner loop, in it, and after it."""
+    """A tile of the outer loop is an operand before the inner loop, in it, and after it."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
     total = tl.zeros((N, N), dtype=tl.float32)
     for a in range(n):
@@ -245,7 +245,7 @@ def powers_in_place(a_ptr, b_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def powers(a_ptr, b_ptr, n, N: tl.constexpr):
-    """What one iteration stores, the next one loads."""
+    """An iteration loads what the one before it stored."""
     at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     for k in range(n):
         a = tl.load(a_ptr + k * N * N + at)
@@ -429,7 +429,7 @@ def counted_tickets(counter_ptr, y_ptr, N: tl.constexpr):
 
 @tile.jit
 def used_by_all(counter_ptr, y_ptr, N: tl.constexpr):
-    """What was there before, of tiles and of scalars, in a program of its own cells."""
+    """Old values of tiles and scalars, in a program with cells of its own."""
     pid = tl.program_id(0)
     i = tl.arange(0, N)
     before = tl.atomic_add(counter_ptr + pid * N + i, i)
@@ -501,7 +501,7 @@ def calls_with_effects(counter_ptr, x_ptr, y_ptr, n, N: tl.constexpr):
 
 @tile.jit
 def atomics_then_loads(x_ptr, y_ptr, N: tl.constexpr):
-    """What other threads added, read again by all."""
+    """Additions of other threads are read again by all."""
     i = tl.arange(0, N)
     tl.atomic_add(x_ptr + i, i)
     first = tl.load(x_ptr + (N - 1 - i))

@@ -37,5 +37,5 @@ def assert_equal(found: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def conversions(module: Module) -> int:
-    """How many conversions of layouts a module has."""
+    """Count the layout conversions of a module."""
     return sum(op.defn is convert_layout for op in module.walk())

@@ -25,7 +25,7 @@ HELD = [
 
 @dataclass
 class Scope:
-    """What a block can use."""
+    """The values that a block can use."""
 
     buffers: list[Value] = field(default_factory=list)
     multi_buffers: list[Value] = field(default_factory=list)

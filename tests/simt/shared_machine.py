@@ -158,7 +158,7 @@ class Machine:
         return ty, self.unplanned[mem]
 
     def offsets(self, mem: Value, index: Any = None) -> Any:
-        """Where each element is, in bytes, in the tile's order or at indices."""
+        """Return the byte offset of each element, in the tile's order or at indices."""
         ty, at = self.place(mem)
         layout: Any = ty.layout
         coordinates = np.indices(ty.dims) if index is None else index

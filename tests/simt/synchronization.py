@@ -60,7 +60,7 @@ def without_each(module: Module) -> Iterator[tuple[Operation, Module]]:
 
 
 def reported(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> tuple[int, int, int]:
-    """How many barriers a kernel has, how many waits and fences, and how many are missed when gone."""
+    """Count a kernel's barriers, waits and fences, and those whose removal is detected."""
     barriers = others = missed = 0
     for removed, broken in without_each(lowered(kernel, target, warps, stages)):
         is_barrier = removed.defn is memory.barrier

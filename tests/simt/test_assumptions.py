@@ -1,4 +1,4 @@
-"""What a kernel assumes of its indices decides how wide it reads: to the instruction."""
+"""Assumptions about indices decide the width of the accesses, down to the instruction."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tile.simt.target import GENERIC, TARGETS
 
 
 def accesses_of(name: str) -> dict[str, TileAccess]:
-    """What is known of the accesses of a kernel, by operation and shape."""
+    """Return the access information of a kernel, by operation and shape."""
     kernel = module_of(KERNELS[name]).kernel
     accesses = memory_accesses(kernel, axis_info(kernel), GENERIC)
     return {f"{op.name} {'x'.join(map(str, one.shape))}": one for op, one in accesses.items()}

@@ -50,7 +50,7 @@ def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: in
 
 @pytest.mark.parametrize("name", ["matmul_blocks", "attention_blocks"])
 def test_blocks_cost_the_least(name: str) -> None:
-    """What is copied as a whole is counted as the sectors that it moves."""
+    """Block copies are counted as the sectors that they move."""
     test_accesses_cost_the_least(name, "wgmma", 4, 3)
 
 

@@ -1,4 +1,4 @@
-"""What random kernels do not reach, through all passes, against the tile-level interpreter.
+"""Kernels beyond the random ones, through all passes, against the tile-level interpreter.
 
 Races for global memory among a program's threads are looked for in all of them.
 """
@@ -205,7 +205,7 @@ def dot_in_a_dot(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, K: tl.constexpr):
 
 
 def test_loops_in_loops_that_do_not_fit() -> None:
-    """Whether they do is for the passes to say; what an error says to do about it helps."""
+    """The passes decide if they fit, and following the advice of the error makes them fit."""
     half = {"dtype": np.float16}
 
     def of(m: int, k: int) -> Kernel:

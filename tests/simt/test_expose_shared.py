@@ -1,4 +1,4 @@
-"""What goes through shared memory arrives as it was, and only what has to goes there."""
+"""Values survive their way through shared memory, and only those that need it take it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the LAID_OUT level is held to: the layouts of operations' operands and results."""
+"""The rules of the LAID_OUT level: layouts of operations' operands and results."""
 
 from __future__ import annotations
 

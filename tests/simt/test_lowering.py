@@ -59,7 +59,7 @@ def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_thread_ir_has_a_text(name: str) -> None:
-    """What comes out is IR like any other: it verifies, prints, and reads back the same."""
+    """The result is IR like any other: it verifies, prints, and reads back the same."""
     module = KERNELS[name].compile("interp:mma").artifact.module
     verify(module, Level.THREAD)
     text = print_module(module)

@@ -107,7 +107,7 @@ def test_each_barrier_is_needed() -> None:
 
 
 def _depth(op: Operation) -> int:
-    """How many loops an operation is in."""
+    """Count the loops around an operation."""
     depth = 0
     while op.block is not None and op.block.parent is not None:
         op = op.block.parent

@@ -61,7 +61,7 @@ def body(module: Module) -> list[Operation]:
 
 
 def result(target: SimtTarget, rounds: int) -> np.ndarray:
-    """Of small integers, whose products are small, too: sums are exact in any order."""
+    """Return the result for small integers, whose sums are exact in any order."""
     random = np.random.default_rng(0)
     x = np.eye(N, dtype=np.float16)[random.permutation(N)]
     y = random.integers(-2, 3, (4, N, N)).astype(np.float16)

@@ -25,7 +25,7 @@ Array = Any
 
 
 def held(layout: LinearLayout, tile: Array) -> Array:
-    """What each thread holds of a tile: an array of (thread, register)."""
+    """Return each thread's elements of a tile: an array of (thread, register)."""
     coordinates = layout.transpose_ins("warp", "lane", "register").table()
     values = np.asarray(tile)[tuple(coordinates[name] for name in layout.out_dims)]
     return values.reshape(-1, layout.in_size("register"))
@@ -57,7 +57,7 @@ class Threads:
         return self.lanes * self.warps
 
     def call(self, function: Function, *arguments: Array) -> list[Array]:
-        """What a function returns: arrays of threads, and registers of fragments."""
+        """Call a function on arrays of threads and registers of fragments, and return its results."""
         for value, argument in zip(function.args, arguments, strict=True):
             self.keep(value, np.asarray(argument))
         with semantics.quiet():

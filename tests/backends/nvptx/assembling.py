@@ -104,7 +104,7 @@ def compiled(module: Module | str, arch: str, **options: Any) -> tuple[EmittedMo
 
 @cache
 def assembler() -> str:
-    """Where ptxas is: in NVIDIA's wheels, a CUDA toolkit, or on the path."""
+    """Return the path of ptxas: in NVIDIA's wheels, a CUDA toolkit, or on the path."""
     ptxas_path = ptxas.find()
     if ptxas_path is None:
         pytest.skip("ptxas is not installed; pip install nvidia-cuda-nvcc brings it")

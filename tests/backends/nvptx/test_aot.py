@@ -309,7 +309,7 @@ def test_on_a_device(file: Path, tmp_path: Path, options: str) -> None:
 
 
 def search_paths() -> list[str]:
-    """Where the linker looks for the driver's library, which may be in no usual place."""
+    """Return the linker's options to find the driver's library, which may be in no usual place."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         loaded = {Path(line.split()[-1]).parent for line in maps if "/libcuda.so" in line}
     return [word for folder in loaded for word in (f"-L{folder}", f"-Wl,-rpath,{folder}")]

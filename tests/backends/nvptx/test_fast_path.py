@@ -205,7 +205,7 @@ def test_a_launch_amid_another(posing: Posing) -> None:
 
 
 def test_clusters(posing: Posing) -> None:
-    """Where they do not fill the grid there are none, and a warning tells once."""
+    """Clusters that do not fill the grid are left out, with one warning."""
     x = Tensor(aligned(64))
 
     def repeated(*grid: int) -> int:

@@ -1,4 +1,4 @@
-"""What the tests of the OpenCL backend share: they are skipped where no runtime is there."""
+"""Fixtures of the OpenCL backend's tests, which are skipped without a runtime."""
 
 from __future__ import annotations
 

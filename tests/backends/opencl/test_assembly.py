@@ -211,7 +211,7 @@ kernel @lanes(%p: ptr<{0}>) {{
 
 
 def lanes(elsewhere: Words, element: str, statement: str, x: np.ndarray) -> np.ndarray:
-    """What a statement makes of 64 elements `%x`, one in each thread of two warps."""
+    """Run a statement on 64 elements `%x`, one in each thread of two warps."""
     module = parse_module(LANES.format(element, x.itemsize, statement))
     _, emitted = emit_module(module, NAMED["nvidia"], Options(num_warps=2))
     out = x.copy()

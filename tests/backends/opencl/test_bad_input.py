@@ -1,4 +1,4 @@
-"""What can be wrong, each with its own message, before anything is enqueued."""
+"""Wrong arguments: each has its own message, before anything is enqueued."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_loads_are_not_moved_over_a_barrier(intel: devices.Device) -> None:
 
 
 def output(device: devices.Device, source: str, count: int) -> list[int]:
-    """What kernel `k` of 16 work-items writes."""
+    """Return what kernel `k` of 16 work-items writes."""
     program = cl.Program(device.context, source).build(cache_dir=False)
     out = np.zeros(count, np.int32)
     buffer = cl.Buffer(device.context, cl.mem_flags.WRITE_ONLY, out.nbytes)

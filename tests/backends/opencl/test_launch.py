@@ -94,7 +94,7 @@ def test_memory_that_is_shared_is_not_copied() -> None:
 
 
 def test_copies_keep_overlaps_together() -> None:
-    """What devices without the host's memory do."""
+    """Copies between devices that do not share the host's memory."""
     device = replace(devices.chosen(), raw=_Apart(devices.chosen().raw))
     base = np.arange(1024, dtype=np.float32)
     other = np.zeros(8, np.float32)

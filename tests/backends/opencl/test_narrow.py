@@ -49,7 +49,7 @@ def program(name: str, f16_by_bits: bool, of: str, to: str) -> str:
 
 
 def on(device: cl.Device, text: str, x: np.ndarray, to: type[np.generic]) -> np.ndarray:
-    """What the kernel makes of these elements."""
+    """Run the kernel on these elements."""
     context = cl.Context([device])
     queue = cl.CommandQueue(context, device)
     flags = cl.mem_flags
@@ -64,7 +64,7 @@ def on(device: cl.Device, text: str, x: np.ndarray, to: type[np.generic]) -> np.
 
 
 def keeps_subnormals(device: cl.Device) -> bool:
-    """Whether it has the numbers of f32 that the bits of subnormal f16 become."""
+    """Return True if a device has subnormal f32, which the bits of subnormal f16 become."""
     return bool(device.single_fp_config & cl.device_fp_config.DENORM)
 
 

@@ -44,7 +44,7 @@ def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.Complet
 
 
 def log_of(tmp_path: Path, *arguments: str) -> str:
-    """What Oclgrind logs while a kernel runs."""
+    """Return what Oclgrind logs while a kernel runs."""
     log = tmp_path / "oclgrind.log"
     done = run(tmp_path, str(PROGRAM), *arguments, **checking(log))
     assert done.returncode == 0, done.stderr[-2000:]

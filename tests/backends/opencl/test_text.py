@@ -206,7 +206,7 @@ kernel @indices(%x: ptr<i32>) {
 
 
 def test_sums_of_indices_are_operands() -> None:
-    """What a register adds to its thread's place is added before it is multiplied."""
+    """A register's part of an index is added before the index is multiplied."""
     text, _ = emit_module(parse_module(INDICES), NAMED["generic"], Options())
     assert "(i + 4) * 32" in text
 

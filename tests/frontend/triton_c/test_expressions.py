@@ -104,7 +104,7 @@ def values() -> dict[str, np.ndarray]:
 def by_c_compiler(
     expressions: list[tuple[str, str]], arrays: dict[str, np.ndarray]
 ) -> list[np.ndarray]:
-    """What `cc` computes, for (type of the result, expression) pairs."""
+    """Return what `cc` computes, for (type of the result, expression) pairs."""
     parameters = ", ".join(f"const {ty}* {name}_" for name, (ty, _) in TYPES.items())
     variables = " ".join(f"{ty} {name} = {name}_[k];" for name, (ty, _) in TYPES.items())
     lines = ["#include <stdbool.h>"]

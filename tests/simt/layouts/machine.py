@@ -16,7 +16,7 @@ UNSET = -1
 
 
 def convert(plan: Conversion, src: LinearLayout, registers: int) -> Any:
-    """What each (register, lane, warp) has after a conversion of the tile that `src` held."""
+    """Return the element of each (register, lane, warp) after a conversion of the tile in `src`."""
     values = elements(src)
     result = np.full((registers, *values.shape[1:]), UNSET)
     if isinstance(plan, Renaming):

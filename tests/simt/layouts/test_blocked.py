@@ -167,7 +167,7 @@ def test_vectors_are_registers_in_a_row(layout: LinearLayout, contiguity: int, a
     assert 1 <= width <= contiguity
 
     def runs(size: int) -> bool:
-        """Whether each aligned run of registers holds an aligned run of contiguous elements."""
+        """Return True if each aligned run of registers holds an aligned run of contiguous elements."""
         if size > layout.in_size("register"):
             return False
         coordinates = held(layout)

@@ -22,7 +22,7 @@ UNBANKED = Banks(count=1, word_bits=64)
 
 
 def steps(layout: LinearLayout, shared: LinearLayout) -> tuple[int, ...]:
-    """How far from lane 0's place those of the lanes 1, 2, 4 and 8 are."""
+    """Return the distances of lanes 1, 2, 4 and 8 from lane 0."""
     return shared.invert_and_compose(layout).images(LANE)[:4]
 
 

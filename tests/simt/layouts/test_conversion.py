@@ -37,7 +37,7 @@ def rearranged(draw: Any, src: LinearLayout, names: tuple[str, ...]) -> LinearLa
 
 
 def distinct(layout: LinearLayout) -> int:
-    """How many registers of a thread hold different elements."""
+    """Count the registers of a thread that hold different elements."""
     return 1 << f2.rank(layout.images("register"))
 
 

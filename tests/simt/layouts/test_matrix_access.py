@@ -40,7 +40,7 @@ def placed(tile: Any, shared: LinearLayout) -> Any:
 
 
 def arrives(memory: Any, access: Any, bits: int) -> Any:
-    """What each (register, lane, warp) gets of loads of matrices, as the instruction is defined."""
+    """Return the element that ldmatrix gives each (register, lane, warp), by its definition."""
     offsets = access.rows.table()["offset"]  # axes: register, lane, warp
     row, part = 128 // bits, 32 // bits
     loads, lanes, warps = offsets.shape
