@@ -30,14 +30,9 @@ def page() -> str:
     return string.Template(TEXT.read_text("utf-8")).substitute(
         example=EXAMPLE.read_text("utf-8").rstrip(),
         grammar=GRAMMAR.read_text("utf-8").rstrip(),
-        types=listed([_spelled(name) for name in SCALARS]),
+        types=listed(list(SCALARS)),
         functions=listed([*INTRINSICS, "get_global_range"]),
     )
-
-
-def _spelled(words: str) -> str:
-    """Return the words of a type in C's usual order."""
-    return " ".join(sorted(words.split(), key=lambda word: word != "unsigned"))
 
 
 if __name__ == "__main__":

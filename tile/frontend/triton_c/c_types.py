@@ -26,22 +26,20 @@ from tile.ir.types import (
     Scalar,
 )
 
-# Types by their words in alphabetical order, without `int` where another word is there, and without
-# `signed`. `long` has 64 bits, as for CUDA on Linux.
+# Types by the shortest of their names. `long` has 64 bits, as for CUDA on Linux.
 SCALARS: dict[str, Scalar | None] = {
     "void": None,
     "bool": I1,
     "char": I8,
-    "char unsigned": U8,
+    "unsigned char": U8,
     "short": I16,
-    "short unsigned": U16,
-    "": I32,
+    "unsigned short": U16,
     "int": I32,
     "unsigned": U32,
     "long": I64,
     "long long": I64,
-    "long unsigned": U64,
-    "long long unsigned": U64,
+    "unsigned long": U64,
+    "unsigned long long": U64,
     "half": F16,
     "bfloat16": BF16,
     "float": F32,
@@ -62,6 +60,25 @@ SPELLINGS: dict[Scalar, str] = {
     U32: "unsigned int", I64: "long", U64: "unsigned long", F16: "half", BF16: "bfloat16",
     F32: "float", F64: "double", F8E4M3: "float8_e4m3", F8E5M2: "float8_e5m2",
 }  # fmt: skip
+
+# How C names the sizes of integers; `signed` or `unsigned` may stand with each, in any order.
+_SIZES = ("char", "short", "short int", "", "int", "long", "long int", "long long", "long long int")
+
+
+def _by_words() -> dict[tuple[str, ...], Scalar | None]:
+    """Return the types by the sorted words of all of their names (C17, 6.7.2)."""
+    types: dict[tuple[str, ...], Scalar | None] = {
+        (name,): ty for name, ty in SCALARS.items() if " " not in name
+    }
+    for size in _SIZES:
+        shortest = size.removesuffix("int").split()
+        for sign, shown in (("", []), ("signed", []), ("unsigned", ["unsigned"])):
+            words = tuple(sorted([*sign.split(), *size.split()]))
+            types[words] = SCALARS[" ".join([*shown, *shortest]) or "int"]
+    return types
+
+
+_BY_WORDS = _by_words()
 
 
 @dataclass(frozen=True)
@@ -109,12 +126,7 @@ def extent_text(extent: ast.expr) -> str:
 
 def scalar_named(words: list[str]) -> Scalar | None:
     """Return the scalar type of some words, None for `void`. Raises KeyError for no such type."""
-    rest = sorted(word for word in words if word != "signed")
-    if len(rest) > 1 and "int" in rest:
-        rest.remove("int")
-    if len(set(rest)) != len(rest) and rest[:2] != ["long", "long"]:
-        raise KeyError(" ".join(words))
-    return SCALARS[" ".join(rest)]
+    return _BY_WORDS[tuple(sorted(words))]
 
 
 def promoted(ty: Scalar) -> Scalar:
