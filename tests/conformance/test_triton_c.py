@@ -17,14 +17,20 @@ FOLDER = Path(__file__).parents[2] / "examples" / "triton_c"
 NAMES = {ty: name for name, ty in ALIASES.items()}
 
 
-def launch(
-    kernel: triton_c.Kernel, device: Device, grid: tuple[int, ...], *arguments: Any, **tunables: int
-) -> None:
-    """Compile a kernel for its declared types, and launch it."""
+def declared_types(kernel: triton_c.Kernel) -> dict[str, str]:
+    """Return the types of a kernel's parameters, as a signature names them."""
     types = {}
     for parameter in kernel.jit.declared:
         assert parameter.type.element is not None
         types[parameter.name] = "*" * parameter.type.pointers + NAMES[parameter.type.element]
+    return types
+
+
+def launch(
+    kernel: triton_c.Kernel, device: Device, grid: tuple[int, ...], *arguments: Any, **tunables: int
+) -> None:
+    """Compile a kernel for its declared types, and launch it."""
+    types = declared_types(kernel)
     for name, array in kernel.constants.items():
         types[name] = {"int32": "*i32", "float32": "*fp32"}[array.dtype.name]
     options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
