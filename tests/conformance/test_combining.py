@@ -315,7 +315,7 @@ def test_extrema_of_what_is_negated(device: Device, element: Scalar, place: int)
     """One at a time of the places of a thread's elements has the least and then the greatest."""
     size = 1024
     x = np.arange(size).astype(numpy_dtype(element)) % 7 + 1
-    x[64 + place], x[96 + place] = 90, 0 if element.name.startswith("u") else -90
+    x[64 + place], x[96 + place] = 90, 0 if element.ir_name.startswith("u") else -90
     types = {f"{name}_ptr": f"*{element.alias}" for name in ("x", "least", "most", "first")}
     options = {"num_warps": device.options.num_warps}
     least, most, first = np.zeros(1, x.dtype), np.zeros(1, x.dtype), np.zeros_like(x)

@@ -20,6 +20,19 @@ def squeezed(text: str) -> str:
 # -- if
 
 
+def test_a_tile_of_one_element_is_a_condition():
+    def kernel(out, x):
+        if tl.zeros((1, 1), tl.int32) + x > 2:
+            tl.store(out, 1.0)
+        else:
+            tl.store(out, 2.0)
+
+    assert [op for op in ops_of(module_of(kernel, PTR, I32)) if op in ("reduce", "if")] == [
+        "reduce",
+        "if",
+    ]
+
+
 def test_a_compile_time_condition_leaves_one_branch():
     def kernel(out, a, N: tl.constexpr):
         if N > 3:

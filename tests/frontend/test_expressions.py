@@ -191,6 +191,35 @@ def test_attributes_of_values_types_and_modules():
     assert ops_of(module_of(kernel, PTR, F16)) == ["const", "cast", "store", "return"]
 
 
+def test_attributes_of_compile_time_values():
+    def kernel(out, N: tl.constexpr):
+        tl.static_assert(N.value == 4 and N.type == tl.constexpr_type(4))
+        tl.static_assert(N.logical_and(0) == 0 and N.logical_or(0) == 4)
+        tl.static_assert(N < tl.TRITON_MAX_TENSOR_NUMEL)
+        tl.static_assert(tl.dtype("fp32") == tl.float32)
+        tl.static_assert(tl.tuple([3, 4])[tl.slice(0, 1)] == (3,))
+        tl.store(out, N.value)
+
+    assert stored(kernel, N=4) == [4]
+
+
+def test_new_axes_of_one_pointer():
+    def kernel(out):
+        tl.store(out[None, None], tl.load(out[None] + 0)[None])
+
+    assert "store" in ops_of(module_of(kernel, PTR))
+
+
+def test_logical_methods_are_elementwise():
+    def kernel(out):
+        x = tl.arange(0, 4)
+        middle = (x > 0).logical_and(x < 3).logical_or(0)
+        tl.static_assert(middle.dtype == tl.int1)
+        (out + x).store(middle.to(tl.float32))
+
+    assert "and" in ops_of(module_of(kernel, PTR))
+
+
 def test_subscripts_make_axes_and_take_items():
     def kernel(out, SHAPE: tl.constexpr):
         rows = tl.arange(0, SHAPE[0])[:, None]

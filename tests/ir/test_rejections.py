@@ -88,6 +88,13 @@ def refuse_what_text_cannot_say() -> None:
         create(control.for_, [x], {}, [Function("g", [], []).body])
     with pytest.raises(TypeRuleError, match="a buffer has at least one stage, not 0"):
         Shared((4,), F32, None, 0)  # type: ignore[arg-type]
+    for arguments, message in (
+        (("f32",), "a pointer points to a scalar or a pointer, not to 'f32'"),
+        ((F32, 3), "pointers have address space 1, not 3"),
+        ((F32, 1, True), "annotate the parameter tl.const"),
+    ):
+        with pytest.raises(TypeRuleError, match=message):
+            Pointer(*arguments)  # type: ignore[arg-type]
     test, body = Block(), Block()
     test.append(Operation(control.condition, [x], {}, [], [], None))
     body.append(create(control.yield_))

@@ -61,7 +61,7 @@ FORMATS = {
 
 def rounded(value: Fraction, ty: Scalar, towards_zero: bool = False) -> float:
     """Return the exact `value` in format `ty`, rounded once."""
-    form = FORMATS[ty.name]
+    form = FORMATS[ty.ir_name]
     sign, size = (-1.0 if value < 0 else 1.0), abs(value)
     if size == 0:
         return 0.0
@@ -79,7 +79,7 @@ def saturated(value: float, ty: Scalar, towards_zero: bool = False) -> float:
     if math.isnan(value) or value == 0:
         return value
     if math.isinf(value):
-        form = FORMATS[ty.name]
+        form = FORMATS[ty.ir_name]
         return value if form.infinite else math.copysign(form.largest, value)
     return rounded(Fraction(value), ty, towards_zero)
 
@@ -150,8 +150,8 @@ def special_bits(ty: Scalar) -> list[int]:
         ]
         return [edge % (2 * top) for edge in edges]
     one = int(bits_of(array(1.0, ty)))
-    fraction = 1 << (FORMATS[ty.name].precision - 1)
-    largest = int(bits_of(array(FORMATS[ty.name].largest, ty)))
+    fraction = 1 << (FORMATS[ty.ir_name].precision - 1)
+    largest = int(bits_of(array(FORMATS[ty.ir_name].largest, ty)))
     sizes = [0, 1, 2, fraction - 1, fraction, fraction + 1, one - 1, one, one + 1]
     sizes += [one + fraction, largest - 1, largest, largest + 1, largest + 2, top - 1]
     return [size + sign for size in sizes if size < top for sign in (0, top)]
@@ -428,7 +428,7 @@ def test_fma_rounds_once(ty: Scalar) -> None:
         agree(x, y, semantics.neg(semantics.mul(x, y)))  # cancels all but the product's error
 
     run()
-    agree(*(array(column, ty) for column in zip(*FMA_CASES[ty.name], strict=True)))
+    agree(*(array(column, ty) for column in zip(*FMA_CASES[ty.ir_name], strict=True)))
     assert semantics.fma(*(x[0] for x in (array([2], ty),) * 3)) == 6
 
 
@@ -577,7 +577,7 @@ def test_erf_is_odd_monotone_and_the_same_in_blocks(ty: Scalar) -> None:
     x = semantics.cast(np.linspace(-7, 7, 40_000), ty)
     y = function("erf")(x)
     assert_same(function("erf")(-x), -y, x)
-    assert (np.diff(y.astype(float)) >= -(2.0 ** (1 - FORMATS[ty.name].precision))).all()
+    assert (np.diff(y.astype(float)) >= -(2.0 ** (1 - FORMATS[ty.ir_name].precision))).all()
     pieces = [function("erf")(piece) for piece in np.array_split(x, 7)]
     assert_same(np.concatenate(pieces), y, x)
     grid = x.reshape(4, 100, 100).transpose(2, 0, 1)
@@ -664,7 +664,7 @@ def midpoints(ty: Scalar, step: int) -> list[Fraction]:
     between = np.isfinite(values) & np.isfinite(following)
     pairs = zip(values[between].astype(float), following[between].astype(float), strict=True)
     inner = [(Fraction(a) + Fraction(b)) / 2 for a, b in itertools.islice(pairs, 0, None, step)]
-    largest = array([FORMATS[ty.name].largest], ty)
+    largest = array([FORMATS[ty.ir_name].largest], ty)
     before = from_bits(bits_of(largest) - 1, ty)
     return [*inner, (3 * Fraction(float(largest[0])) - Fraction(float(before[0]))) / 2]
 
@@ -691,7 +691,7 @@ def test_ties_and_what_is_next_to_them(ty: Scalar, source: Scalar) -> None:
 @by_name(types.FP8 + types.FLOATS)
 @pytest.mark.parametrize("source", [types.I32, types.I64, types.U64], ids=str)
 def test_great_integers_are_rounded_once(ty: Scalar, source: Scalar) -> None:
-    precision = FORMATS[ty.name].precision
+    precision = FORMATS[ty.ir_name].precision
     values = set()
     for high in range(precision + 1, source.bits):
         tie = (1 << high) + (1 << (high - precision))
@@ -1033,7 +1033,7 @@ def test_ulp_distance_counts_steps(ty: Scalar) -> None:
     nan = array([math.nan, math.nan, 1.0], ty)
     other = array([math.nan, 1.0, math.nan], ty)
     assert ulp_distance(nan, other).tolist() == [0, 2**64 - 1, 2**64 - 1]
-    largest = array([FORMATS[ty.name].largest], ty)
+    largest = array([FORMATS[ty.ir_name].largest], ty)
     smallest = from_bits([1], ty)
     total = int(bits_of(largest)[0])
     assert ulp_distance(largest, negated(largest)).tolist() == [2 * total]

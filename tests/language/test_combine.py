@@ -66,7 +66,7 @@ def test_axes_are_those_of_numpy(
 def test_every_type_is_combined_in_itself(ty: Scalar) -> None:
     dtype = semantics.numpy_dtype(ty)
     x = np.arange(1, 9).reshape(2, 4).astype(dtype)
-    sketch = Sketch(tile((2, 4), ty.name))
+    sketch = Sketch(tile((2, 4), ty.ir_name))
     (a,) = sketch.args
     total = tl.reduce.emit(sketch.build, a, 1, plus)
     running = tl.associative_scan.emit(sketch.build, a, 1, plus)

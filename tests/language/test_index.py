@@ -37,15 +37,16 @@ def test_sort_and_topk_along_any_axis(
     along = -1 if axis is None else axis
     x = numbers(shape, ty, data.draw(st.integers(0, 9)))
     k = data.draw(st.sampled_from([n for n in (1, 2, 4, 8) if n <= shape[along]]))
-    sketch = Sketch(tile(shape, ty.name))
+    sketch = Sketch(tile(shape, ty.ir_name))
     (a,) = sketch.args
     ordered = tl.sort.emit(sketch.build, a, axis, descending)
-    best = tl.topk.emit(sketch.build, a, k, axis)
+    best = tl.topk.emit(sketch.build, a, k, axis, descending)
     actual, top = sketch.run((ordered, best), x)
     up = np.sort(x.astype(np.float64), along)
     down = np.flip(up, along)
     np.testing.assert_array_equal(actual.astype(np.float64), down if descending else up)
-    np.testing.assert_array_equal(top.astype(np.float64), np.take(down, range(k), along))
+    expected = np.take(down if descending else up, range(k), along)
+    np.testing.assert_array_equal(top.astype(np.float64), expected)
     assert actual.dtype == top.dtype == x.dtype
 
 
@@ -63,7 +64,7 @@ def test_sort_puts_nan_above_everything() -> None:
 def test_gather_takes_any_integers_as_index(ty: Scalar) -> None:
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
     index = np.array([[3, 0], [7, 7], [1, 2], [5, 4]])
-    sketch = Sketch("tile<4x8xf32>", tile((4, 2), ty.name))
+    sketch = Sketch("tile<4x8xf32>", tile((4, 2), ty.ir_name))
     actual = sketch.run(
         tl.gather.emit(sketch.build, *sketch.args, 1), x, index.astype(semantics.numpy_dtype(ty))
     )

@@ -14,6 +14,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.types import SCALARS, Scalar
 from tile.language.core.builtin import MEMBERS, Bound, Builtin, builtin
 from tile.language.core.static_args import compile_time, constant_value
 from tile.language.core.tensor import Tensor
@@ -109,8 +110,9 @@ def test_an_unknown_attribute_offers_those_that_are_close() -> None:
 
 def test_a_method_is_the_function_of_that_name() -> None:
     own = {name: method for name, method in MEMBERS.items() if name not in FUNCTIONS}
-    assert own == {"to": MEMBERS["to"]}
-    assert {n: m for n, m in MEMBERS.items() if n != "to" and m is not FUNCTIONS[n]} == {}
+    assert {*own} == {"item", "logical_and", "logical_or", "to"}
+    others = {n for n, m in MEMBERS.items() if n not in own and m is not FUNCTIONS[n]}
+    assert others == {"gather"}  # whose parameter has another name
 
 
 def test_a_value_has_no_truth_while_it_is_compiled() -> None:
@@ -378,17 +380,72 @@ def test_what_functions_of_python_refuse(
 def test_types() -> None:
     assert tl.pi32_t == tl.pointer_type(tl.int32)
     (x,) = Sketch("tile<4x8xf32>").args
-    assert tl.block_type.emit(Sketch().build, tl.float32, [4, 8]) == x.type
-    assert isinstance(tl.float32, tl.dtype)
+    assert tl.block_type(tl.float32, [4, 8]) == x.type
+    assert isinstance(tl.float32, tl.dtype) and isinstance(x.type, tl.block_type)
+    assert not isinstance(tl.float32, tl.block_type)
     assert tl.tensor is Tensor
     types = {name: ty for name in tl.__all__ if isinstance(ty := getattr(tl, name), tl.dtype)}
-    assert len(types) == 15
+    assert len(types.keys() - {"void"}) == 16
     for name, ty in types.items():
         alias = {"float": "fp", "bfloat": "bf", "uint": "u", "int": "i"}
+        if not isinstance(ty, Scalar):
+            continue
+        assert tl.dtype(ty.name) is ty and ty.codegen_name() == name
         prefix = name.rstrip("0123456789")
         if prefix in alias:
             assert ty.alias == alias[prefix] + name[len(prefix) :]
     assert [tl.float8e4nv.alias, tl.float8e5.alias] == ["fp8e4nv", "fp8e5"]
+
+
+@pytest.mark.parametrize(
+    ("ty", "name"),
+    [
+        (tl.int1, "int1"),
+        (tl.int64, "int64"),
+        (tl.uint8, "uint8"),
+        (tl.float8e4nv, "fp8e4nv"),
+        (tl.bfloat16, "bf16"),
+        (tl.float32, "fp32"),
+        (tl.void, "void"),
+        (tl.pointer_type(tl.uint16), "pointer<uint16>"),
+    ],
+)
+def test_names_of_types(ty: Any, name: str) -> None:
+    assert ty.name == name == ty.cache_key_part
+    queries = [query for query in dir(ty) if query.startswith("is_")]
+    named = [query for query in queries if query.removeprefix("is_") in (*DTYPES, "fp8e4nv")]
+    assert [q.removeprefix("is_") for q in named if getattr(ty, q)()] == (
+        [name] if isinstance(ty, Scalar) else []
+    )
+
+
+DTYPES = [ty.name for ty in SCALARS.values()]
+
+
+def test_properties_of_types() -> None:
+    assert (tl.bfloat16.fp_mantissa_width, tl.bfloat16.exponent_bias) == (7, 127)
+    for ty in (tl.float16, tl.float32, tl.float64):
+        info = np.finfo(f"f{ty.itemsize}")
+        assert (ty.fp_mantissa_width, ty.exponent_bias) == (info.nmant, info.maxexp - 1)
+    assert (tl.uint8.get_int_min_value(), tl.uint8.get_int_max_value()) == (0, 255)
+    assert tl.dtype.is_dtype("fp32") and not tl.dtype.is_dtype("float32")
+    assert tl.dtype.UINT_TYPES == ["int1", "uint8", "uint16", "uint32", "uint64"]
+    block = tl.block_type(tl.int8, [4, 8]).with_element_ty(tl.float16)
+    assert (block.nbytes, block.get_block_shapes(), block.mangle()) == (64, (4, 8), "fp16S4_8S")
+    assert tl.pointer_type(tl.float32, 1, False).mangle() == "Pfp32"
+    assert (tl.void.mangle(), tl.float64.with_element_ty(tl.int8)) == ("V", tl.int8)
+    with pytest.raises(CompilationError, match="'float' names no type; the types are int1, int8"):
+        tl.dtype("float")
+
+
+def test_constexpr_outside_kernels() -> None:
+    pair, zero = tl.constexpr((3, 4)), tl.constexpr(0)
+    assert (pair[tl.constexpr(1)], list(pair)) == (4, [3, 4])
+    assert (zero.logical_or(5).value, zero.logical_and(5).value) == (5, 0)
+    assert (+tl.constexpr(True) == 1, zero.__not__().value) == (True, True)
+    assert tl.constexpr(len)("abc") == 3
+    assert zero.type == tl.constexpr_type(0) and zero.type != tl.constexpr_type(1)
+    assert len({zero.type, tl.constexpr_type(0)}) == 1 and zero.type.mangle() == "c0"
 
 
 def test_numpy_numbers_are_numbers() -> None:

@@ -80,6 +80,10 @@ def test_fma_and_the_divisions() -> None:
     assert str(tl.fdiv.emit(build, s, h, ieee_rounding=True).type) == "tile<4xf32>"
     assert "div_rn" in sketch.text()[-1]
     assert str(tl.div_rn.emit(build, s, h).type) == "tile<4xf32>"
+    tl.fdiv.emit(build, s, h, approx=True)
+    assert " = div %" in sketch.text()[-1]
+    with pytest.raises(CompilationError, match=r"tl.fdiv takes ieee_rounding or approx, not both"):
+        tl.fdiv.emit(build, s, h, True, True)
     with pytest.raises(CompilationError, match=r"tl.fdiv divides floats, not 1 and 2; write x / y"):
         tl.fdiv.emit(build, 1, 2)
     with pytest.raises(

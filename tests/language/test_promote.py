@@ -54,7 +54,7 @@ def test_the_table_is_complete() -> None:
 def met(left: str, right: str, *, dividing: bool = False) -> str:
     """The type at which two runtime values meet, or what the refusal is about."""
     try:
-        return promotion.common_type(SCALARS[left], SCALARS[right], dividing=dividing).name
+        return promotion.common_type(SCALARS[left], SCALARS[right], dividing=dividing).ir_name
     except CompilationError as error:
         for what, message in REFUSALS.items():
             if message in error.message:
@@ -112,7 +112,7 @@ def test_what_an_operator_gives_for_every_pair_of_types(op: str) -> None:
         except TileError:
             assert expected == "x", f"{left} {op} {right} is refused"
         else:
-            assert result.dtype.name == expected, f"{left} {op} {right}"
+            assert result.dtype.ir_name == expected, f"{left} {op} {right}"
             assert result.shape == (4,)
             sketch.end(result)
 
@@ -123,7 +123,9 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
     for name in NAMES:
         if SCALARS[name].is_floating():
             numbers += [(2.5, name), (1 << 70, name), (1e300, name)]
-    types = [(number, promotion.weak_type(number, SCALARS[name]).name) for number, name in numbers]
+    types = [
+        (number, promotion.weak_type(number, SCALARS[name]).ir_name) for number, name in numbers
+    ]
     assert types == numbers
 
 
@@ -141,7 +143,7 @@ def test_a_number_of_no_higher_kind_takes_the_type_of_the_other_operand() -> Non
     ],
 )
 def test_a_fraction_makes_integers_floats(number: float, expected: str) -> None:
-    types = {name: promotion.weak_type(number, SCALARS[name]).name for name in INTEGERS}
+    types = {name: promotion.weak_type(number, SCALARS[name]).ir_name for name in INTEGERS}
     assert types == dict.fromkeys(INTEGERS, expected)
 
 
@@ -161,9 +163,9 @@ def test_a_fraction_makes_integers_floats(number: float, expected: str) -> None:
     ],
 )
 def test_an_integer_alone_has_the_first_type_that_holds_it(number: int, expected: str) -> None:
-    assert promotion.number_type(number).name == expected
-    assert promotion.weak_type(number, SCALARS["i1"]).name == expected
-    assert promotion.to_tensor(Sketch().build, number).dtype.name == expected
+    assert promotion.number_type(number).ir_name == expected
+    assert promotion.weak_type(number, SCALARS["i1"]).ir_name == expected
+    assert promotion.to_tensor(Sketch().build, number).dtype.ir_name == expected
 
 
 @pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1])
@@ -174,8 +176,8 @@ def test_an_integer_that_no_type_holds(number: int) -> None:
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_a_number_divides_a_narrow_float_in_f32(name: str) -> None:
-    assert promotion.weak_type(2, SCALARS[name], dividing=True).name == "f32"
-    assert promotion.weak_type(2.0, SCALARS[name], dividing=True).name == "f32"
+    assert promotion.weak_type(2, SCALARS[name], dividing=True).ir_name == "f32"
+    assert promotion.weak_type(2.0, SCALARS[name], dividing=True).ir_name == "f32"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_an_integer_that_no_float_holds() -> None:
     sketch = Sketch("f16")
     with pytest.raises(CompilationError, match=r"an integer of 1329 bits does not fit tl.float16"):
         operators.binary(sketch.build, "*", sketch.args[0], 10**400)
-    assert operators.binary(sketch.build, "*", sketch.args[0], 10**300).dtype.name == "f16"
+    assert operators.binary(sketch.build, "*", sketch.args[0], 10**300).dtype.ir_name == "f16"
 
 
 def test_a_number_becomes_one_constant_of_the_shape_of_the_other_operand() -> None:

@@ -13,7 +13,8 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir import semantics
-from tile.ir.types import SCALARS
+from tile.ir.types import DTYPES, SCALARS
+from tile.language.core.builtin import MEMBERS
 
 SUMMED = {
     "i1": "i32",
@@ -193,6 +194,8 @@ DOTS = [
     ("f64", {}, "f64"),
     ("i8", {}, "i32"),
     ("i8", {"out_dtype": tl.int32}, "i32"),
+    ("i8", {"out_dtype": tl.int8}, "i32"),
+    ("f16", {"out_dtype": None}, "f32"),
     ("u8", {}, "i32"),
     ("f8e5m2", {"out_dtype": tl.float16}, "f16"),
 ]
@@ -296,3 +299,42 @@ def test_a_truth_value_is_demanded_at_compile_time() -> None:
         CompilationError, match=r"the keep_dims of tl.sum must be known when the kernel"
     ):
         tl.sum.emit(sketch.build, x, keep_dims=c)
+
+
+@pytest.mark.parametrize("ty", [*SCALARS], ids=str)
+def test_the_only_element_of_a_tile(ty: str) -> None:
+    for shape in ("1", "1x1"):
+        sketch = Sketch(f"tile<{shape}x{ty}>")
+        x = np.array(-0.0 if SCALARS[ty].is_floating() else 1).astype(DTYPES[ty])
+        actual = sketch.run(
+            MEMBERS["item"].emit(sketch.build, *sketch.args), np.resize(x, (1,) * len(shape[::2]))
+        )
+        assert actual.shape == () and actual.tobytes() == x.tobytes()
+
+
+def test_item_of_pointers_scalars_and_several_elements() -> None:
+    item = MEMBERS["item"].emit
+    sketch = Sketch("tile<1xptr<f32>>", "f32", "tile<2xf32>")
+    pointers, scalar, two = sketch.args
+    assert item(sketch.build, pointers).type == tl.pointer_type(tl.float32)
+    assert item(sketch.build, scalar) is scalar
+    assert item(sketch.build, 3).type is tl.int32
+    with pytest.raises(CompilationError, match="item takes a tile of one element, not tile<2xf32>"):
+        item(sketch.build, two)
+
+
+def test_cumprod_in_another_type() -> None:
+    sketch = Sketch("tile<4xi8>")
+    product = tl.cumprod.emit(sketch.build, *sketch.args, dtype=tl.int32)
+    np.testing.assert_array_equal(
+        sketch.run(product, np.array([100, 3, 5, 7], np.int8)), [100, 300, 1500, 10500]
+    )
+
+
+def test_reduce_or_without_an_axis() -> None:
+    sketch = Sketch("tile<2x4xi32>")
+    actual = sketch.run(
+        tl.reduce_or.emit(sketch.build, *sketch.args),
+        1 << np.arange(8, dtype=np.int32).reshape(2, 4),
+    )
+    assert actual == 255

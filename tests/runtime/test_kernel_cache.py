@@ -252,7 +252,7 @@ WARM: dict[str, set[str]] = {
     "tile.frontend": {
         *("python", "python.fingerprint", "python.source", "python.constexpr_function"),
     },
-    "tile.ir": {"types"},
+    "tile.ir": {"dtype_members", "types"},
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
         *("launch_metadata", "ptxas", "tensor_maps", "toolkit"),

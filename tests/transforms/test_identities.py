@@ -85,7 +85,7 @@ def held_to_canonical_form(
 def spelled(op: str, x: str, y: str, index: int, ty: Scalar, count: int) -> tuple[str, str]:
     """A line of text that applies an operation, and the element that it gives."""
     name, _, predicate = op.partition(":")
-    element = "i1" if predicate else ty.name
+    element = "i1" if predicate else ty.ir_name
     attributes = f" {{predicate = {predicate}}}" if predicate else ""
     return f"%r{index} = {name} {x}, {y}{attributes} : tile<{count}x{element}>", element
 
@@ -125,7 +125,7 @@ def test_chains_of_constants(ty: Scalar, op: str) -> None:
             lines.append(f"%{name}{index} = const {{value = {number}}} : tile<256x{ty}>")
         lines.append(f"%m{index} = {op} %x, %a{index} : tile<256x{ty}>")
         lines.append(f"%r{index} = {op} %m{index}, %b{index} : tile<256x{ty}>")
-        results.append(ty.name)
+        results.append(ty.ir_name)
     held_to_canonical_form(lines, results, ty)
 
 
@@ -138,7 +138,7 @@ def test_casts_of_casts(first: Scalar) -> None:
         for last in ALL:
             index = len(results)
             lines.append(f"%r{index} = cast %m{through} {{to = {last}}} : tile<{count}x{last}>")
-            results.append(last.name)
+            results.append(last.ir_name)
     held_to_canonical_form(lines, results, first)
 
 
@@ -152,7 +152,7 @@ def test_negations_and_opposite_comparisons(ty: Scalar) -> None:
         f"%r0 = neg %n : {tile}",
         f"%r1 = sub %c, %n : {tile}",
     ]
-    results = [ty.name, ty.name]
+    results = [ty.ir_name, ty.ir_name]
     for predicate in ("eq", "ne", "lt", "le", "gt", "ge"):
         lines.append(f"%c_{predicate} = cmp %x, %c {{predicate = {predicate}}} : {truth}")
         lines.append(f"%r{len(results)} = not %c_{predicate} : {truth}")

@@ -75,6 +75,8 @@ def test_declared_names_are_those_of_the_language(stub: ast.Module) -> None:
             bound |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Assign):
             bound |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            bound.add(node.target.id)
     assert set(tl.__all__) <= bound
 
 

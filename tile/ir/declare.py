@@ -168,8 +168,6 @@ def same_shape(
     first = types[0]
     for other in types[1:]:
         require(first == other, f"{name} takes operands of one type, not {first} and {other}")
-    require(
-        first.element in accepts,
-        f"{name} is not defined on {first.element}; it takes {', '.join(t.name for t in accepts)}",
-    )
+    names = ", ".join(ty.ir_name for ty in accepts)
+    require(first.element in accepts, f"{name} is not defined on {first.element}; it takes {names}")
     return first if result is None else with_element(first, result)

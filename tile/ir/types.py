@@ -36,6 +36,7 @@ import ml_dtypes
 import numpy as np
 
 from tile.errors import ArgumentTypeError, TypeRuleError
+from tile.ir.dtype_members import FLOAT_FORMATS, NamedType
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,7 +82,7 @@ class Type:
         return False
 
 
-class Element(Type):
+class Element(NamedType, Type):
     """A type of one element: a number or a pointer.
 
     `bits` are those of its value. In memory and in 32-bit registers it takes `storage_bits`.
@@ -148,10 +149,11 @@ class Element(Type):
 class Scalar(Element):
     """A number type.
 
-    `name` is its spelling in IR text, `alias` its spelling in signatures (`fp32`, `i32`).
+    `ir_name` is its spelling in IR text (`f32`), `alias` that in signatures (`fp32`, `i32`), and
+    `name` that of kernels and libraries (`fp32`, `int32`), which NumPy's names do not contradict.
     """
 
-    name: str
+    ir_name: str
     kind: Kind
     bits: int
     signed: bool = True
@@ -159,16 +161,23 @@ class Scalar(Element):
 
     def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
         """Pickle by name, since there is one object for each type."""
-        return _scalar, (self.name,)
+        return _scalar, (self.ir_name,)
 
     def __str__(self) -> str:
-        return self.name
+        return self.ir_name
 
     __repr__ = __str__
 
     @property
     def element(self) -> Scalar:
         return self
+
+    @property
+    def name(self) -> str:
+        """The name in kernels and libraries: `int32`, `uint8`, `fp16`."""
+        if self.is_floating():
+            return self.alias
+        return f"{'u' if self.is_int_unsigned() else ''}int{self.bits}"
 
     @property
     def int_bitwidth(self) -> int:
@@ -210,31 +219,72 @@ class Scalar(Element):
     def is_fp8(self) -> bool:
         return self.kind is Kind.FLOAT and self.bits == 8
 
-    def is_fp16(self) -> bool:
-        return self.name == "f16"
+    def get_int_min_value(self) -> int:
+        """Return `min_value`, under the name that kernels use."""
+        return self.min_value
 
-    def is_bf16(self) -> bool:
-        return self.name == "bf16"
+    def get_int_max_value(self) -> int:
+        """Return `max_value`, under the name that kernels use."""
+        return self.max_value
 
-    def is_fp32(self) -> bool:
-        return self.name == "f32"
+    @property
+    def fp_mantissa_width(self) -> int:
+        """The bits of a float's mantissa, without the implicit one."""
+        return FLOAT_FORMATS[self.name].mantissa_width
 
-    def is_fp64(self) -> bool:
-        return self.name == "f64"
+    @property
+    def exponent_bias(self) -> int:
+        """The bias of a float's exponent."""
+        return FLOAT_FORMATS[self.name].exponent_bias
+
+    def with_element_ty(self, element_ty: Scalar | Pointer) -> Scalar | Pointer:
+        """Return the element type, since a scalar is its own element."""
+        return element_ty
+
+    def mangle(self) -> str:
+        """Return the name of the type in mangled names of functions."""
+        return self.alias
 
     def to(self, bits: int) -> Scalar:
         """Return the integer type of the same signedness with `bits` bits."""
         return SCALARS[("i" if self.signed else "u") + str(bits)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Pointer(Element):
-    """The address of an element of type `pointee` in global memory."""
+    """The address of an element of type `pointee` in global memory.
+
+    Raises `TypeRuleError` for another address space, the only one being 1, and for `const`, since
+    a pointer's type does not tell whether it is only read through.
+    """
 
     pointee: Scalar | Pointer
 
+    def __init__(
+        self, element_ty: Scalar | Pointer, address_space: int = 1, const: bool = False
+    ) -> None:
+        require(
+            isinstance(element_ty, Scalar | Pointer),
+            f"a pointer points to a scalar or a pointer, not to {element_ty!r}",
+        )
+        require(address_space == 1, f"pointers have address space 1, not {address_space}")
+        require(
+            not const,
+            "a type does not tell that a pointer is only read through; annotate the parameter "
+            "tl.const",
+        )
+        object.__setattr__(self, "pointee", element_ty)
+
     def __str__(self) -> str:
         return f"ptr<{self.pointee}>"
+
+    @property
+    def name(self) -> str:
+        return f"pointer<{self.pointee.name}>"
+
+    def mangle(self) -> str:
+        """Return the name of the type in mangled names of functions."""
+        return f"P{self.pointee.mangle()}"
 
     __repr__ = __str__
 
@@ -310,6 +360,23 @@ class Tile(Type):
     @property
     def numel(self) -> int:
         return math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements in memory, in bytes."""
+        return self.of.bytes_of(self.numel)
+
+    def get_block_shapes(self) -> tuple[int, ...]:
+        """Return the shape, under the name that kernels use."""
+        return self.dims
+
+    def with_element_ty(self, element_ty: Scalar | Pointer) -> Tile:
+        """Return the type of a tile of the same shape with other elements."""
+        return Tile(self.dims, element_ty)
+
+    def mangle(self) -> str:
+        """Return the name of the type in mangled names of functions."""
+        return f"{self.of.mangle()}S{'_'.join(map(str, self.dims))}S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +565,7 @@ FLOATS = (F16, BF16, F32, F64)
 NARROW_FLOATS = (F16, BF16)  # floats of less than 32 bits that have arithmetic
 FP8 = (F8E4M3, F8E5M2)
 ALL = (I1, *INTEGERS, *FP8, *FLOATS)
-SCALARS: dict[str, Scalar] = {ty.name: ty for ty in ALL}
+SCALARS: dict[str, Scalar] = {ty.ir_name: ty for ty in ALL}
 ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in ALL}
 
 
@@ -574,13 +641,13 @@ DTYPES: dict[str, Dtype] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }
-SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[ty.name]: ty for ty in ALL}
+SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[ty.ir_name]: ty for ty in ALL}
 ADDRESS = np.dtype(np.int64)
 
 
 def numpy_dtype(ty: Scalar | Pointer) -> Dtype:
     """Return the dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
-    return ADDRESS if isinstance(ty, Pointer) else DTYPES[ty.name]
+    return ADDRESS if isinstance(ty, Pointer) else DTYPES[ty.ir_name]
 
 
 def scalar_of(dtype: npt.DTypeLike) -> Scalar:

@@ -60,13 +60,16 @@ from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 # use. `MODULES` names the functions; type checkers read the stub.
 _OTHERS = {
     "core.dtypes": (
-        "bfloat16 const dtype float16 float32 float64 float8e4nv float8e5 int1 int8 int16 int32 "
-        "int64 pi32_t pointer_type uint8 uint16 uint32 uint64"
+        "TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const dtype float16 float32 float64 "
+        "float8e4nv float8e5 int1 int8 int16 int32 int64 pi32_t pointer_type uint8 uint16 uint32 "
+        "uint64 void"
     ),
+    "core.constexpr": "constexpr_type",
     "python_builtins": "PYTHON_BUILTINS condition range static_range",
     "selection": "PropagateNan",
 }
-_SOURCES = {"math": f"{__name__}.math"} | {
+_PYTHON = ("slice", "tuple")  # sequences in kernels are Python's own
+_SOURCES = {"math": f"{__name__}.math", **dict.fromkeys(_PYTHON, "builtins")} | {
     name: f"{__name__}.{module}"
     for module, names in (*MODULES.items(), *_OTHERS.items())
     for name in names.split()

@@ -17,7 +17,7 @@ from tile.language.memory import as_mask
 from tile.language.shape import last_or, ravel, tile_of
 
 
-@member
+@builtin
 def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
     """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
@@ -33,6 +33,12 @@ def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
         indices = convert(build, indices, I64 if wide else I32)
     along = axis_from_right(axis, len(x.shape), "tl.gather")
     return Tensor(build(ops.gather, x.value, indices.value, axis=along))
+
+
+@member
+def gather_(build: Builder, src: Tensor, indices: Tensor, axis: Any) -> Tensor:
+    """The method form of `tl.gather`."""
+    return gather.emit(build, src, indices, axis)
 
 
 @member
@@ -66,13 +72,14 @@ def sort(build: Builder, x: Tensor, dim: Any = None, descending: bool = False) -
 
 
 @builtin
-def topk(build: Builder, x: Tensor, k: Any, dim: Any = None) -> Tensor:
+def topk(build: Builder, x: Tensor, k: Any, dim: Any = None, descending: bool = True) -> Tensor:
     """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 
-    `k` is a compile-time power of two. NaN is the greatest element, as in `tl.sort`.
+    If `descending` is false, the `k` least, in ascending order. `k` is a compile-time power of two.
+    NaN is the greatest element, as in `tl.sort`.
     """
     count = compile_time_int(k, "the k of tl.topk")
-    return _sorted(build, "tl.topk", x, dim, True, count)
+    return _sorted(build, "tl.topk", x, dim, descending, count)
 
 
 def _sorted(

@@ -28,7 +28,7 @@ def dot(
     input_precision: str | None = None,
     allow_tf32: bool | None = None,
     max_num_imprecise_acc: int | None = None,
-    out_dtype: Any = F32,
+    out_dtype: Any = None,
 ) -> Tensor:
     """The matrix product `input @ other`, accumulated onto `acc` if given.
 
@@ -36,7 +36,7 @@ def dot(
     one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
     different 8-bit floats may be mixed). The result has the type of `acc`. Without `acc`, it
     accumulates from zero, in int32 for integers, float64 for float64 and otherwise `out_dtype`,
-    which is float32, or for float16 and 8-bit floats also float16.
+    which is float32 (the default), or for float16 and 8-bit floats also float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
@@ -75,9 +75,11 @@ def dot(
 
 def _zero(build: Builder, a: Tensor, b: Tensor, out_dtype: Any) -> Tensor:
     """Return the zero accumulator of a dot without `acc`."""
-    dtype = element_type(out_dtype, "tl.dot")
+    dtype = F32 if out_dtype is None else element_type(out_dtype, "tl.dot")
     element = a.dtype
     allowed = ACCUMULATORS.get(element, ()) if isinstance(element, Scalar) else ()
+    if element.is_int():
+        dtype = F32  # integers accumulate in int32, whatever the type of the result
     if allowed and dtype not in allowed and dtype is not F32:
         choices = " or ".join(spelled(ty) for ty in allowed)
         raise CompilationError(

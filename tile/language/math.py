@@ -140,10 +140,13 @@ def fma(build: Builder, x: Operand, y: Operand, z: Operand) -> Tensor:
 
 
 @builtin
-def fdiv(build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False) -> Tensor:
+def fdiv(
+    build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False, approx: bool = False
+) -> Tensor:
     """The quotient `x / y` of floats, in their own type; rounded to nearest if `ieee_rounding`.
 
-    Raises `CompilationError` if neither is a float.
+    `approx` permits a less accurate quotient, but it is that of `x / y`. Raises `CompilationError`
+    if neither is a float, and for `approx` with `ieee_rounding`.
     """
     a, b = unify(build, "tl.fdiv", x, y)
     if not a.dtype.is_floating():
@@ -151,6 +154,8 @@ def fdiv(build: Builder, x: Operand, y: Operand, ieee_rounding: bool = False) ->
             f"tl.fdiv divides floats, not {describe(x)} and {describe(y)}; write x / y"
         )
     exact = compile_time_bool(ieee_rounding, "the ieee_rounding of tl.fdiv")
+    if exact and compile_time_bool(approx, "the approx of tl.fdiv"):
+        raise CompilationError("tl.fdiv takes ieee_rounding or approx, not both")
     return emit(build, "tl.fdiv", arith.div_rn if exact else arith.div, a, b)
 
 

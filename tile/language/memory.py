@@ -161,7 +161,7 @@ def load(
     return Tensor(loaded)
 
 
-@builtin
+@member
 def store(
     build: Builder,
     pointer: Tensor,

@@ -185,10 +185,10 @@ def rand(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS)
 
 
 @builtin
-def rand4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Four:
-    """Four tiles of `tl.float32` uniform in [0, 1), each of the shape of `offset`."""
+def rand4x(build: Builder, seed: Operand, offsets: Operand, n_rounds: Any = ROUNDS) -> Four:
+    """Four tiles of `tl.float32` uniform in [0, 1), each of the shape of `offsets`."""
     a, b, c, d = (
-        uint_to_uniform_float.emit(build, x) for x in randint4x.emit(build, seed, offset, n_rounds)
+        uint_to_uniform_float.emit(build, x) for x in randint4x.emit(build, seed, offsets, n_rounds)
     )
     return a, b, c, d
 

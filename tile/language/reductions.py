@@ -12,13 +12,20 @@ from typing import Any, TypeAlias
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
-from tile.ir.ops import control
+from tile.ir.ops import arith, control
 from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
-from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
+from tile.ir.types import BF16, F32, I32, SCALARS, U32, U64, Pointer, Scalar
 from tile.language.core.builtin import Bound, Builtin, Callback, member
 from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import as_number, convert, describe, weak_constant
+from tile.language.core.promotion import (
+    Operand,
+    as_number,
+    convert,
+    describe,
+    to_tensor,
+    weak_constant,
+)
 from tile.language.core.static_args import axis_from_right, compile_time_bool
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
@@ -105,10 +112,32 @@ def xor_sum(build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = F
 
 
 @member
-def reduce_or(build: Builder, input: Tensor, axis: Any, keep_dims: bool = False) -> Tensor:
+def reduce_or(build: Builder, input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
     """The bitwise or of integers along `axis`; for booleans, true if any element is."""
     x = _integers("tl.reduce_or", input)
     return _reduced(build, "tl.reduce_or", x, axis, keep_dims, ReduceKind.OR)
+
+
+@member
+def item_(build: Builder, input: Operand) -> Tensor:
+    """The only element of a tile of one element, as a scalar; a scalar is returned as it is.
+
+    Raises `CompilationError` for a tile of several elements.
+    """
+    x = to_tensor(build, input, "the input of item")
+    if x.numel != 1:
+        raise CompilationError(f"item takes a tile of one element, not {x.type}")
+    if not x.shape:
+        return x
+    element, bits = x.dtype, x
+    if isinstance(element, Pointer):
+        bits = convert(build, x, U64)
+    elif element.is_floating():
+        bits = Tensor(build(arith.bitcast, x.value, to=SCALARS[f"u{element.bits}"]))
+    scalar = _reduced(build, "item", bits, None, False, ReduceKind.OR)
+    if element == bits.dtype:
+        return scalar
+    return Tensor(build(arith.bitcast, scalar.value, to=element))
 
 
 @member
@@ -124,12 +153,17 @@ def cumsum(
 
 
 @member
-def cumprod(build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False) -> Tensor:
+def cumprod(
+    build: Builder, input: Tensor, axis: Any = 0, reverse: bool = False, dtype: Any = None
+) -> Tensor:
     """The inclusive prefix product along `axis`, or the suffix product if `reverse`.
 
-    Integers keep their type and wrap; bfloat16 is computed and returned as float32.
+    Computed in `dtype` if given. Otherwise integers keep their type and wrap, and bfloat16 is
+    computed and returned as float32.
     """
     x = _scannable(build, "tl.cumprod", input)
+    if dtype is not None:
+        x = convert(build, x, element_type(dtype, "tl.cumprod"))
     return _scanned(build, "tl.cumprod", x, axis, reverse, ReduceKind.PROD)
 
 

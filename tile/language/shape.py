@@ -141,26 +141,26 @@ def permute(build: Builder, input: Tensor, *dims: Any) -> Tensor:
 
 
 @member
-def squeeze(build: Builder, input: Tensor, dim: Any) -> Tensor:
-    """Remove axis `dim` of `input`, whose extent must be 1.
+def squeeze(build: Builder, x: Tensor, dim: Any) -> Tensor:
+    """Remove axis `dim` of `x`, whose extent must be 1.
 
     Raises `CompilationError` for another extent, and for the only axis of a tile.
     """
-    shape = list(tile_of("tl.squeeze", input).shape)
+    shape = list(tile_of("tl.squeeze", x).shape)
     axis = axis_from_right(dim, len(shape), "tl.squeeze")
     extent = shape.pop(axis)
     if extent != 1:
         raise CompilationError(
             f"tl.squeeze removes an axis of extent 1; axis {axis + len(shape) + 1} of "
-            f"{input.type} has {extent}"
+            f"{x.type} has {extent}"
         )
-    return _reshaped(build, input, tuple(shape), "tl.squeeze")
+    return _reshaped(build, x, tuple(shape), "tl.squeeze")
 
 
 @member
-def unsqueeze(build: Builder, input: Operand, dim: Any) -> Tensor:
+def unsqueeze(build: Builder, x: Operand, dim: Any) -> Tensor:
     """Insert an axis of extent 1 at position `dim` of the result."""
-    return expand_dims.emit(build, input, compile_time_int(dim, "the dim of tl.unsqueeze"))
+    return expand_dims.emit(build, x, compile_time_int(dim, "the dim of tl.unsqueeze"))
 
 
 @member

@@ -7,9 +7,9 @@ from typing import Any
 import tile.language.math as math
 from tile.ir.builder import Builder
 from tile.language.core.builtin import builtin, member
-from tile.language.core.promotion import Operand
+from tile.language.core.promotion import Operand, to_tensor
 from tile.language.core.tensor import Tensor
-from tile.language.operators import binary, unary
+from tile.language.operators import binary, logical, unary
 from tile.language.reductions import max, sum
 from tile.language.selection import minimum
 
@@ -40,6 +40,18 @@ def cdiv(build: Builder, x: Operand, div: Operand) -> Any:
     """
     above = binary(build, "-", binary(build, "+", x, div), 1)
     return binary(build, "//", above, div)
+
+
+@member
+def logical_and_(build: Builder, x: Operand, other: Operand) -> Any:
+    """The elementwise `x != 0 and other != 0`, of `tl.int1`."""
+    return logical(build, "and", x, to_tensor(build, other))
+
+
+@member
+def logical_or_(build: Builder, x: Operand, other: Operand) -> Any:
+    """The elementwise `x != 0 or other != 0`, of `tl.int1`."""
+    return logical(build, "or", x, to_tensor(build, other))
 
 
 @member

@@ -108,7 +108,7 @@ def properties(defn: OpDef) -> Iterator[str]:
     if defn.levels != ALL_LEVELS:
         yield "levels: " + ", ".join(level.value for level in Level if level in defn.levels)
     if defn.accepts:
-        yield "elements: " + ", ".join(ty.name for ty in defn.accepts)
+        yield "elements: " + ", ".join(ty.ir_name for ty in defn.accepts)
     if defn.effect:
         yield "effect: " + ", ".join(flag.name.lower() for flag in defn.effect if flag.name)
     if defn.ulp:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import tile.language as tl
+from tile.ir.dtype_members import NamedType
 from tile.ir.types import Element, Pointer, Scalar, Tile, Type
 from tile.language import python_builtins
 from tile.language._functions import MODULES
@@ -169,16 +170,31 @@ def _types() -> Iterator[str]:
     """Yield the class of types, and each element type as an instance that can be an annotation."""
     yield "class dtype(type):"
     yield f"    {_docstring('The type of a value or of an element: `x.type`, `x.dtype`.', 4)}"
-    members = _members(Type, Element, Scalar, Pointer, Tile)
+    members = _members(NamedType, Type, Element, Scalar, Pointer, Tile)
     for name, (signature, is_property) in sorted(members.items()):
         yield from _property(name, signature.returns) if is_property else _method(name, signature)
+    for name in ("SINT_TYPES", "UINT_TYPES", "FP_TYPES", "STANDARD_FP_TYPES", "OTHER_TYPES"):
+        yield f"    {name}: list[str]"
+    yield "    @staticmethod"
+    yield "    def is_dtype(type_str: str) -> bool: ..."
     yield "\n_Type: TypeAlias = dtype\n"
     yield "class pointer_type(dtype):"
     yield f"    {_docstring('The type of pointers to elements of type `pointee`.', 4)}"
-    yield "    def __init__(self, pointee: Any) -> None: ...\n"
+    yield "    def __init__("
+    yield "        self, element_ty: Any, address_space: int = 1, const: bool = False"
+    yield "    ) -> None: ...\n"
     for name in tl.__all__:
         if isinstance(getattr(tl, name), Scalar | Pointer):
             yield f"class {name}(Any, Protocol, metaclass=dtype): ..."
+    yield "\nclass void(Any, Protocol, metaclass=dtype): ..."
+    yield "\nclass block_type(dtype):"
+    yield f"    {_docstring(inspect.getdoc(tl.block_type), 4)}"
+    yield "    def __init__(self, element_ty: Any, shape: Sequence[int]) -> None: ...\n"
+    yield "class constexpr_type:"
+    yield f"    {_docstring(inspect.getdoc(tl.constexpr_type), 4)}"
+    yield "    value: Any"
+    yield "    def __init__(self, value: Any) -> None: ...\n"
+    yield "TRITON_MAX_TENSOR_NUMEL: int"
     yield "\nclass const(Any, Protocol):"
     yield f"    {_docstring(inspect.getdoc(tl.const), 4)}\n"
 

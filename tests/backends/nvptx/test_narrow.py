@@ -58,7 +58,7 @@ def test_to_8_bits(element: Scalar) -> None:
     high = np.arange(1 << 16, dtype=np.uint32) << 16
     bits = np.concatenate([high | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
     x = bits.astype(np.uint32).view(np.float32)
-    code, name = narrow_floats._TO_FP8[element], f"@tile.to.{element.name}"
+    code, name = narrow_floats._TO_FP8[element], f"@tile.to.{element.ir_name}"
     actual = run(code, name, x, np.dtype(np.uint8), "float", "i8")
     with semantics.quiet():
         wanted = semantics.cast(x, element)

@@ -137,7 +137,7 @@ def fma(builder: FunctionBuilder, op: Operation) -> None:
 
 def suffix(element: Scalar) -> str:
     """Return the spelling of a type in the names of LLVM's intrinsics."""
-    return element.name if not is_integer(element) else f"i{element.bits}"
+    return element.ir_name if not is_integer(element) else f"i{element.bits}"
 
 
 # -- bits

@@ -30,7 +30,7 @@ def narrow(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:
     if not element.is_fp8():
         return builder.new(f"fptrunc float {x} to {llvm_type(element)}")
     assert isinstance(element, Scalar)
-    name = f"@tile.to.{element.name}"
+    name = f"@tile.to.{element.ir_name}"
     builder.module.declare(name, _TO_FP8[element])
     return builder.call(name, "i8", ("float", x))
 

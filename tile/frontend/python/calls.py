@@ -20,7 +20,7 @@ from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.language import python_builtins
 from tile.language.core.builtin import Bound, Builtin, Callback, suggestion
-from tile.language.core.constexpr import constexpr
+from tile.language.core.constexpr import constexpr, constexpr_type
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
@@ -98,8 +98,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
         return callee.emit(low.build, *args, **kwargs)
     if isinstance(callee, StaticFunction):
         return evaluate(callee, args, kwargs, static=True)
-    if callee is constexpr:
-        return evaluate(constexpr, args, kwargs, static=True)
+    if callee in (constexpr, constexpr_type):
+        return evaluate(callee, args, kwargs, static=True)
     if callee in ITERATORS or (isinstance(callee, type) and hasattr(callee, "_fields")):
         return evaluate(callee, args, kwargs, static=False)  # the latter are named tuples
     raise not_callable(function)

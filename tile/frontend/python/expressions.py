@@ -35,6 +35,7 @@ from tile.language import operators, python_builtins
 from tile.language.core.builtin import suggestion
 from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
 from tile.language.core.tensor import Tensor
+from tile.language.reductions import item_
 from tile.language.tensor_methods import tensor_attribute
 from tile.location import Loc
 from tile.tracebacks import warn
@@ -73,6 +74,8 @@ def truth(low: Lowering, node: ast.expr, statement: str) -> Flag:
 
 def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Flag:
     loc = low.at(node)
+    if value.shape and value.numel == 1:
+        value = item_.emit(low.build, value)
     if value.shape:
         raise CompilationError(
             f"`{statement}` takes one condition, and this is a whole tile of type {value.type}",

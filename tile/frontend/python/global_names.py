@@ -26,7 +26,7 @@ from tile.frontend.python.value_trees import compile_time_only
 from tile.ir.types import Type
 from tile.language.core.builtin import Bound, Builtin
 from tile.language.core.constexpr import constexpr
-from tile.language.core.dtypes import pointer_type
+from tile.language.core.dtypes import block_type, dtype, pointer_type
 from tile.language.core.static_args import MOST_BITS, bounded, compile_time_int, too_large
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
@@ -88,6 +88,9 @@ STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     math.comb: _bounded(math.comb, lambda n, k: min(k, abs(n - k)) * n.bit_length()),
     math.factorial: _bounded(math.factorial, lambda n: n * n.bit_length()),
     math.perm: _bounded(math.perm, lambda n, k=None: (n if k is None else k) * n.bit_length()),
+    block_type: _static(block_type),
+    builtins.slice: slice,
+    dtype: _static(dtype),
     pointer_type: _static(pointer_type),
 }
 
@@ -141,7 +144,7 @@ def is_callable_now(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType) and value.__module__ == math.__name__:
         return True
     owner = getattr(value, "__self__", None)
-    return isinstance(owner, Type | str | tuple | int | float) and not isinstance(
+    return isinstance(owner, Type | str | tuple | int | float | constexpr) and not isinstance(
         owner, types.ModuleType
     )
 
@@ -152,8 +155,10 @@ def member(owner: Any, name: str) -> Any:
     Raises `AttributeError` if there is no such attribute and `CompilationError` if the kernel may
     not read it.
     """
-    value = getattr(owner, name)
+    value = getattr(_wrapped(owner, name), name)
     if isinstance(owner, types.ModuleType):
+        if owner.__name__.startswith("tile.language") and isinstance(value, int):
+            return value  # a limit, such as `tl.TRITON_MAX_TENSOR_NUMEL`
         if owner is math and isinstance(value, float):
             return value
         if isinstance(value, TEXTUAL) and is_constexpr_annotation(
@@ -162,6 +167,12 @@ def member(owner: Any, name: str) -> Any:
             return value
         return admit(value, f"{owner.__name__}.{name}")
     return value.value if isinstance(value, constexpr) else value
+
+
+def _wrapped(owner: Any, name: str) -> Any:
+    """Return a plain constant as `tl.constexpr` if only that has the attribute, as `n.value`."""
+    plain = owner is None or isinstance(owner, TEXTUAL)
+    return constexpr(owner) if plain and not hasattr(owner, name) else owner
 
 
 def _refusal(value: Any, name: str) -> str:

@@ -180,7 +180,7 @@ def descriptor_reduce(desc: Type, value: Type, *offsets: Type, kind: RMWKind) ->
     require(
         descriptor.of in allowed,
         f"descriptor_reduce {{kind = {kind}}} is not defined on {descriptor.of}; it takes "
-        f"{', '.join(ty.name for ty in allowed)}",
+        f"{', '.join(ty.ir_name for ty in allowed)}",
     )
     _value("descriptor_reduce", descriptor, descriptor.block_type, value)
     _offsets("descriptor_reduce", descriptor, offsets)

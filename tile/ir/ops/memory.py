@@ -101,7 +101,7 @@ CAS_ELEMENTS = (I32, U32, I64, U64, F32, F64)
 
 
 def _names(types: tuple[Scalar, ...]) -> str:
-    return ", ".join(ty.name for ty in types)
+    return ", ".join(ty.ir_name for ty in types)
 
 
 def pointee(name: str, ptr: Type) -> Scalar | Pointer:

@@ -169,7 +169,7 @@ def cast(x: Array, to: Scalar, rounding: str = "rtne") -> Array:
     `rounding` is "rtne", or "rtz" for toward zero. "rtz" is only defined from floats to narrower
     floats; anything else raises `TypeRuleError`.
     """
-    return conversion(x.dtype, to.name, rounding)(x)
+    return conversion(x.dtype, to.ir_name, rounding)(x)
 
 
 @functools.cache
@@ -308,7 +308,7 @@ def _towards_zero(source: Dtype, to: Dtype) -> Unary:
         narrower,
         f"rtz is for casting floats to fewer bits, not {scalar_of(source)} to {scalar_of(to)}",
     )
-    nearest = conversion(source, scalar_of(to).name)
+    nearest = conversion(source, scalar_of(to).ir_name)
     bits = BITS[to.itemsize]
 
     def apply(x: Array) -> Array:

@@ -17,12 +17,12 @@ V = TypeVar("V")
 
 
 BOOL = DTYPES["i1"]
-SIGNED = tuple(DTYPES[ty.name] for ty in types.SIGNED)
-UNSIGNED = tuple(DTYPES[ty.name] for ty in types.UNSIGNED)
+SIGNED = tuple(DTYPES[ty.ir_name] for ty in types.SIGNED)
+UNSIGNED = tuple(DTYPES[ty.ir_name] for ty in types.UNSIGNED)
 INTEGERS = SIGNED + UNSIGNED
-FP8 = tuple(DTYPES[ty.name] for ty in types.FP8)
-F16, BF16, F32, F64 = FLOATS = tuple(DTYPES[ty.name] for ty in types.FLOATS)
-NARROW_FLOATS = tuple(DTYPES[ty.name] for ty in types.NARROW_FLOATS)
+FP8 = tuple(DTYPES[ty.ir_name] for ty in types.FP8)
+F16, BF16, F32, F64 = FLOATS = tuple(DTYPES[ty.ir_name] for ty in types.FLOATS)
+NARROW_FLOATS = tuple(DTYPES[ty.ir_name] for ty in types.NARROW_FLOATS)
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
@@ -34,8 +34,8 @@ class ByDtype(dict[Dtype, V]):
         self.name = name
 
     def __missing__(self, dtype: Dtype) -> V:
-        accepted = ", ".join(SCALAR_OF_DTYPE[key].name for key in self)
-        name = SCALAR_OF_DTYPE[dtype].name if dtype in SCALAR_OF_DTYPE else str(dtype)
+        accepted = ", ".join(SCALAR_OF_DTYPE[key].ir_name for key in self)
+        name = SCALAR_OF_DTYPE[dtype].ir_name if dtype in SCALAR_OF_DTYPE else str(dtype)
         raise TypeRuleError(f"{self.name} is not defined on {name}; it takes {accepted}")
 
 

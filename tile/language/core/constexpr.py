@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -48,6 +48,20 @@ class constexpr:  # noqa: N801 - the language's own spelling
     __lt__, __le__ = _forward(operator.lt), _forward(operator.le)
     __gt__, __ge__ = _forward(operator.gt), _forward(operator.ge)
 
+    def logical_and(self, other: Any) -> constexpr:
+        """Return `self and other`."""
+        return constexpr(self.value and _unwrapped(other))
+
+    def logical_or(self, other: Any) -> constexpr:
+        """Return `self or other`."""
+        return constexpr(self.value or _unwrapped(other))
+
+    def __not__(self) -> constexpr:
+        return constexpr(not self.value)
+
+    def __pos__(self) -> constexpr:
+        return constexpr(+self.value)
+
     def __neg__(self) -> constexpr:
         return constexpr(-self.value)
 
@@ -66,5 +80,41 @@ class constexpr:  # noqa: N801 - the language's own spelling
     def __index__(self) -> int:
         return operator.index(self.value)
 
+    def __getitem__(self, index: Any) -> Any:
+        return self.value[_unwrapped(index)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type of a compile-time value: there is one for each value."""
+        return constexpr_type(self.value)
+
     def __repr__(self) -> str:
         return f"constexpr({self.value!r})"
+
+
+class constexpr_type:  # noqa: N801 - the language's own spelling
+    """The type of a compile-time value, which no other value has."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = _unwrapped(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, constexpr_type) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash((constexpr_type, self.value))
+
+    def __repr__(self) -> str:
+        return f"constexpr_type[{self.value!r}]"
+
+    def mangle(self) -> str:
+        """Return the name of the type in mangled names of functions."""
+        return f"c{self.value!r}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from tile.errors import CompilationError
+from tile.ir.dtype_members import NamedType
 from tile.ir.types import (
+    ALL,
     BF16,
     F8E4M3,
     F8E5M2,
@@ -17,6 +21,7 @@ from tile.ir.types import (
     I16,
     I32,
     I64,
+    MAX_NUMEL,
     U8,
     U16,
     U32,
@@ -26,12 +31,8 @@ from tile.ir.types import (
     Tile,
     Type,
 )
-from tile.language.core.builtin import builtin
+from tile.short_repr import short_repr
 
-if TYPE_CHECKING:  # not imported by a process whose kernels are all in the disk cache
-    from tile.ir.builder import Builder
-
-dtype = Scalar
 pointer_type = Pointer
 
 int1 = I1
@@ -41,6 +42,8 @@ float16, float32, float64 = F16, F32, F64
 bfloat16 = BF16
 float8e4nv, float8e5 = F8E4M3, F8E5M2
 pi32_t = Pointer(I32)
+
+TRITON_MAX_TENSOR_NUMEL = MAX_NUMEL
 
 NAMES: dict[Scalar, str] = {
     I1: "int1",
@@ -57,10 +60,81 @@ class const:  # noqa: N801 - the language's own spelling
     """The annotation of a pointer parameter through which the kernel only reads."""
 
 
-@builtin
-def block_type(build: Builder, element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
+@dataclass(frozen=True, slots=True)
+class _Void(NamedType, Type):
+    """The class of `tl.void`, the type of no value, for annotations."""
+
+    @property
+    def name(self) -> str:
+        return "void"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def mangle(self) -> str:
+        """Return the name of the type in mangled names of functions."""
+        return "V"
+
+
+void = _Void()
+
+
+class _TypeConstructor(type):
+    """The class of `dtype` and `block_type`, which construct types of the IR.
+
+    A call returns `construct(...)`, and instances are those of the IR's class `kind`.
+    """
+
+    kind: type[Type]
+    construct: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.construct(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.kind)
+
+
+class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spelling
+    """The type of a value or of an element, `x.type` or `x.dtype`; `tl.dtype("fp32")` by name.
+
+    Names are those of `x.dtype.name`: `int32`, `uint8`, `fp16`, `bf16`, `fp8e4nv`. Raises
+    `CompilationError` for another one.
+    """
+
+    kind = Type
+    SINT_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_int_signed()]
+    UINT_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_int() and not ty.is_int_signed()]
+    FP_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_floating()]
+    STANDARD_FP_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_standard_floating()]
+    OTHER_TYPES: ClassVar = ["void"]
+
+    @staticmethod
+    def is_dtype(type_str: str) -> bool:
+        """Return True if a text is the name of a scalar type or of `tl.void`."""
+        return type_str in dtype.OTHER_TYPES or type_str in _BY_NAME
+
+    @staticmethod
+    def construct(name: str) -> Scalar:
+        """Return the scalar type of a name; see the class."""
+        if name not in _BY_NAME:
+            names = ", ".join(_BY_NAME)
+            raise CompilationError(f"{short_repr(name)} names no type; the types are {names}")
+        return _BY_NAME[name]
+
+
+_BY_NAME: dict[str, Scalar] = {ty.name: ty for ty in ALL}
+
+
+class block_type(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spelling
     """The type of a tile of `shape`, equal to `x.type` of such a tile `x`."""
-    return Tile(tuple(shape), element_ty)
+
+    kind = Tile
+
+    @staticmethod
+    def construct(element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
+        """Return the type of a tile; see the class."""
+        return Tile(tuple(shape), element_ty)
 
 
 def spelled(ty: Type) -> str:

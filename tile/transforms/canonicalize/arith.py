@@ -213,11 +213,11 @@ def _represents(wide: Scalar, narrow: Scalar) -> bool:
     if narrow == wide:
         return True
     if narrow.is_floating():
-        return (narrow.name, wide.name) in WIDENINGS
+        return (narrow.ir_name, wide.ir_name) in WIDENINGS
     if narrow.is_bool():
-        return wide.name in PRECISION or not wide.is_floating()
+        return wide.ir_name in PRECISION or not wide.is_floating()
     if wide.is_floating():
-        return wide.name in PRECISION and narrow.bits <= PRECISION[wide.name]
+        return wide.ir_name in PRECISION and narrow.bits <= PRECISION[wide.ir_name]
     if wide.is_bool():
         return False
     return wide.min_value <= narrow.min_value and narrow.max_value <= wide.max_value

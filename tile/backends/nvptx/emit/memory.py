@@ -466,7 +466,7 @@ def _combined(
         return narrow(builder, element, total)
     assert isinstance(element, Scalar)
     ty = llvm_type(element)
-    return builder.call(f"@llvm.{kind}num.{element.name}", ty, (ty, x), (ty, y))
+    return builder.call(f"@llvm.{kind}num.{element.ir_name}", ty, (ty, x), (ty, y))
 
 
 RULES: dict[OpDef, Rule] = {

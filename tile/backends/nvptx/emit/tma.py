@@ -162,7 +162,7 @@ def _tensor_map(op: Operation, box_dim: tuple[int, int], swizzle: int) -> Tensor
     element = op["mem"].type.of
     assert isinstance(element, Scalar) and base.parameter is not None
     return TensorMap(
-        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.name, box_dim, swizzle
+        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.ir_name, box_dim, swizzle
     )
 
 

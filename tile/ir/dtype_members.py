@@ -1,0 +1,79 @@
+"""Members of types that kernels and libraries read: `x.dtype.name`, `x.dtype.is_int8()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+
+class FloatFormat(NamedTuple):
+    """The bits of a float's mantissa, without the implicit one, and the bias of its exponent."""
+
+    mantissa_width: int
+    exponent_bias: int
+
+
+FLOAT_FORMATS: dict[str, FloatFormat] = {
+    "fp8e4nv": FloatFormat(3, 7),
+    "fp8e5": FloatFormat(2, 15),
+    "fp16": FloatFormat(10, 15),
+    "bf16": FloatFormat(7, 127),
+    "fp32": FloatFormat(23, 127),
+    "fp64": FloatFormat(52, 1023),
+}
+
+
+def _is_named(name: str) -> Callable[[NamedType], bool]:
+    """Return the method `is_<name>`."""
+
+    def is_named(self: NamedType) -> bool:
+        return self.name == name
+
+    is_named.__name__ = f"is_{name}"
+    is_named.__qualname__ = f"NamedType.is_{name}"
+    return is_named
+
+
+class NamedType:
+    """The queries that depend on the name of a type alone."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...
+
+    is_int1 = _is_named("int1")
+    is_int8 = _is_named("int8")
+    is_int16 = _is_named("int16")
+    is_int32 = _is_named("int32")
+    is_int64 = _is_named("int64")
+    is_uint8 = _is_named("uint8")
+    is_uint16 = _is_named("uint16")
+    is_uint32 = _is_named("uint32")
+    is_uint64 = _is_named("uint64")
+    is_fp8e4nv = _is_named("fp8e4nv")
+    is_fp8e4b8 = _is_named("fp8e4b8")
+    is_fp8e4b15 = _is_named("fp8e4b15")
+    is_fp8e5 = _is_named("fp8e5")
+    is_fp8e5b16 = _is_named("fp8e5b16")
+    is_fp16 = _is_named("fp16")
+    is_bf16 = _is_named("bf16")
+    is_fp32 = _is_named("fp32")
+    is_fp64 = _is_named("fp64")
+
+    def is_const(self) -> bool:
+        """Return False: the type of a pointer does not tell whether it is only read through."""
+        return False
+
+    @property
+    def cache_key_part(self) -> str:
+        return self.name
+
+    def codegen_name(self) -> str:
+        """Return the name in `tl`: `float32` for the type whose name is `fp32`."""
+        for prefix, spelled in (("fp", "float"), ("bf", "bfloat")):
+            if self.name.startswith(prefix):
+                return spelled + self.name.removeprefix(prefix)
+        return self.name
