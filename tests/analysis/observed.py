@@ -34,7 +34,8 @@ class Run:
     see: Callable[[Value, Array], None]
     program: tuple[int, int, int] = (0, 0, 0)
     use: Callable[[Operation, int, Array], None] = lambda op, index, array: None
-    undefined: bool = False
+    overflowed: bool = False
+    divided_by_zero: bool = False
     values: dict[Value, Array] = field(default_factory=dict)
 
     def function(self, function: Function, arguments: Sequence[Any]) -> list[Array]:
@@ -100,13 +101,13 @@ class Run:
         raise AssertionError("the loop does not end")
 
     def watch(self, op: Operation, arrays: list[Array]) -> None:
-        """Set `undefined` if signed arithmetic wrapped or a divisor was zero."""
+        """Record that signed arithmetic wrapped or a divisor was zero."""
         if op.name in ("div", "rem"):
-            self.undefined |= not np.all(arrays[1])
+            self.divided_by_zero |= not np.all(arrays[1])
         exact = EXACT.get(op.name)
         element = op.results[0].type.element if op.results else None
         if exact is None or not isinstance(element, Scalar) or not element.is_int_signed():
             return
         numbers = exact(*(array.astype(object) for array in arrays))
         inside = (numbers >= element.min_value) & (numbers <= element.max_value)
-        self.undefined |= not np.all(inside)
+        self.overflowed |= not np.all(inside)

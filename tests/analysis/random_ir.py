@@ -33,9 +33,12 @@ Accepts = Callable[[Type], bool]
 class Maker:
     """The builder of one function."""
 
-    def __init__(self, seed: int, size: int, element: Scalar, returning: bool) -> None:
+    def __init__(
+        self, seed: int, size: int, element: Scalar, returning: bool, overflowing: bool
+    ) -> None:
         self.random = Random(seed)
         self.returning = returning
+        self.overflowing = overflowing
         self.size = size
         self.element = element
         types: list[Type] = [element, element, Pointer(I32)]
@@ -86,6 +89,8 @@ class Maker:
         element = ty.element
         assert isinstance(element, Scalar)
         number = self.random.choice(NUMBERS)
+        if self.overflowing and self.random.random() < 0.25:
+            number = element.max_value - abs(number)
         return self.build.constant(number if element.signed else abs(number), ty)
 
     def pair(self, values: Sequence[Value]) -> tuple[Value, Value] | None:
@@ -281,7 +286,15 @@ class Maker:
         return self.build.op(control.while_, *inits, regions=[test, body]).results
 
 
-def functions(element: Scalar = I32, *, returning: bool = False) -> st.SearchStrategy[Function]:
-    """Return a strategy of kernels of two integers and a pointer, or of functions with results."""
-    seeds, sizes = st.integers(0, 1 << 40), st.integers(1, 60)
-    return st.builds(lambda seed, size: Maker(seed, size, element, returning).make(), seeds, sizes)
+def functions(
+    element: Scalar = I32, *, returning: bool = False, overflowing: bool = False
+) -> st.SearchStrategy[Function]:
+    """Return a strategy of kernels of two integers and a pointer, or of functions with results.
+
+    overflowing: include constants close to the greatest number of the type.
+    """
+
+    def made(seed: int, size: int) -> Function:
+        return Maker(seed, size, element, returning, overflowing).make()
+
+    return st.builds(made, st.integers(0, 1 << 40), st.integers(1, 60))

@@ -20,8 +20,9 @@ vector accesses.
 **Overflow.** Integers wrap at their width, and all folding respects that. Axis info does not: it
 assumes that signed `add`, `sub`, `mul`, `neg` and `shl` do not overflow. In the language it is an
 error if they wrap on the way to an address or to the mask of an access, so only the width of such
-accesses may depend on axis info. The first offset of a program is thus never negative, nor are sums
-with it and their remainders:
+accesses may depend on axis info. What a kernel computes may depend on it with `wraps=True` alone,
+which is exact for all values. The first offset of a program is never negative, nor are sums with it
+and their remainders:
 
     %b = mul %pid, %c64                  // 0 to 2**31 - 1, as the program id is not negative
     %o = add %b, arange 0 to 64          // divisible 64, contiguous 64
@@ -70,9 +71,12 @@ class AxisInfoResult:
         return self.facts[value]
 
 
-def axis_info(function: Function) -> AxisInfoResult:
-    """Return the axis info of every value of a function."""
-    return AxisInfoResult(_AxisInfo(ranges(function, wraps=False)).run(function))
+def axis_info(function: Function, *, wraps: bool = False) -> AxisInfoResult:
+    """Return the axis info of every value of a function.
+
+    With `wraps=True`, signed arithmetic may overflow, and a run counts up modulo 2**bits.
+    """
+    return AxisInfoResult(_AxisInfo(ranges(function, wraps=wraps)).run(function))
 
 
 class _AxisInfo(Conditional[AxisInfo]):

@@ -394,7 +394,7 @@ def _least_of_both(
 def _addptr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) -> tuple[int, int]:
     offset = op.operands[1]
     assert offset is not None
-    y = _widened(y, offset.type)
+    y = _widened(y, offset.type, ranges)
     stride: int = op["stride"]
     run, _ = _add(op, x, y, axis, ranges)
     # Within a run of pointers, the first of a shorter run is a multiple of its length in
@@ -403,12 +403,12 @@ def _addptr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) 
     return run, min(base, y.at(axis, run) * divisor(stride))
 
 
-def _widened(info: AxisInfo, ty: Type) -> AxisInfo:
-    """Return the info of an unsigned value extended to 64 bits, whose runs do not wrap around."""
+def _widened(info: AxisInfo, ty: Type, ranges: Ranges) -> AxisInfo:
+    """Return the info of a value extended to more bits, whose runs must not wrap around."""
     element = ty.element
-    if not isinstance(element, Scalar) or not element.is_int_unsigned() or element.bits == 64:
-        return info
-    return _aligned(info)
+    assert isinstance(element, Scalar)
+    whole = element.bits == 64 or (element.is_int_signed() and not ranges.wraps)
+    return info if whole else _aligned(info)
 
 
 def _aligned(info: AxisInfo) -> AxisInfo:
@@ -501,8 +501,9 @@ def _cast(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     if not (before.is_int() and after.is_int()) or after.is_bool():
         return _elementwise(op, facts, ranges)
     same_bits = before.bits == after.bits and not after.is_int_signed()
-    if same_bits or (before.is_int_signed() and after.bits > before.bits and after.is_int_signed()):
-        return AxisInfo(x.divisible, x.contiguous, x.constant)
+    widens = before.is_int_signed() and after.bits > before.bits and after.is_int_signed()
+    if same_bits or (widens and not ranges.wraps):
+        return AxisInfo(*_parts(x))
     return AxisInfo(*_parts(_aligned(x)))
 
 

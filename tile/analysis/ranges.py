@@ -158,10 +158,14 @@ NO_WRAP = frozenset({arith.add, arith.sub, arith.mul, arith.neg, arith.shl})
 
 @dataclass(frozen=True)
 class Ranges:
-    """The intervals of a function's values; None for values other than integers."""
+    """The intervals of a function's values; None for values other than integers.
+
+    wraps: as in `ranges`.
+    """
 
     facts: Mapping[Value, Fact]
     refined: Mapping[tuple[Operation, int], Interval]
+    wraps: bool = True
 
     def of(self, value: Value) -> Fact:
         """Return the interval of a value, which holds at all of its uses."""
@@ -182,7 +186,7 @@ def ranges(function: Function, *, wraps: bool = True) -> Ranges:
     """
     walk = _Ranges(wraps)
     facts = walk.run(function)
-    return Ranges(facts, walk.refined)
+    return Ranges(facts, walk.refined, wraps)
 
 
 class _Ranges(Conditional[Fact]):

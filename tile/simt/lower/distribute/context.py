@@ -69,8 +69,13 @@ class Context(Builder):
 
     @cached_property
     def axes(self) -> AxisInfoResult:
-        """The axis info of the function's tiles."""
+        """The axis info of the function's tiles, for the width of accesses."""
         return axis_info(self.old)
+
+    @cached_property
+    def wrapping_axes(self) -> AxisInfoResult:
+        """The axis info that also holds where integers overflow, for what is computed."""
+        return axis_info(self.old, wraps=True)
 
     # -- types and values
 

@@ -29,7 +29,7 @@ def compare(ctx: Context, op: Operation) -> Sequence[Value]:
     layout = maybe_layout(op.result)
     if layout is None:
         return ctx.clone(op)
-    first, each = constant_runs(layout, ctx.axes.of(op.result).constant)
+    first, each = constant_runs(layout, ctx.wrapping_axes.of(op.result).constant)
     if len(first) == len(each):
         return ctx.clone(op)
     operands = [ctx.pick(ctx.of(value), registers=first) for value in op.inputs]
