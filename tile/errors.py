@@ -49,6 +49,14 @@ class CompilationError(TileError):
     """The kernel's Python source is not a valid tile program."""
 
 
+class StaticAssertionError(CompilationError):
+    """The condition of a `static_assert` is false."""
+
+
+class UnsupportedSyntaxError(CompilationError):
+    """A statement or expression of Python that kernels cannot have."""
+
+
 class OutOfResourcesError(CompilationError):
     """The kernel needs more registers, shared memory or threads than the target has."""
 
@@ -63,6 +71,18 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 class ArgumentValueError(ArgumentError, ValueError):
     """An argument is of the right kind with a value that cannot be used."""
+
+
+class NoGridError(ArgumentTypeError, RuntimeError):
+    """A kernel was called like a function, without a grid."""
+
+
+class TritonLoadedError(TileError, ImportError):
+    """Triton itself is loaded, so `tile` cannot take its name."""
+
+
+class AutotunerError(ArgumentValueError):
+    """An autotuner is left without a configuration to try."""
 
 
 class HookError(TileError):

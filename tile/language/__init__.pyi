@@ -1318,7 +1318,7 @@ def squeeze(x: Tensor, dim: Any) -> Tensor:
     Raises `CompilationError` for another extent, and for the only axis of a tile.
     """
 def static_assert(cond: Any, msg: Any = '') -> None:
-    """Stop the compilation with `CompilationError` and `msg` if `cond` is false at compile time."""
+    """Raise `StaticAssertionError` with `msg` if `cond` is false at compile time."""
 def static_print(
     *values: Any,
     sep: str = ' ',

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tile.errors import CompilationError
+from tile.errors import CompilationError, StaticAssertionError
 from tile.ir.builder import Builder
 from tile.ir.ops import debug as ops
 from tile.language.core.builtin import builtin
@@ -18,10 +18,10 @@ from tile.short_repr import short_repr
 
 @builtin
 def static_assert(build: Builder, cond: Any, msg: Any = "") -> None:
-    """Stop the compilation with `CompilationError` and `msg` if `cond` is false at compile time."""
+    """Raise `StaticAssertionError` with `msg` if `cond` is false at compile time."""
     if not compile_time(cond, "the condition of tl.static_assert"):
         text = compile_time(msg, "the message of tl.static_assert")
-        raise CompilationError(f"static assertion failed{f': {text}' if text else ''}")
+        raise StaticAssertionError(f"static assertion failed{f': {text}' if text else ''}")
 
 
 @builtin

@@ -160,9 +160,9 @@ class Device:
         self._context = check(
             cuda.cuDevicePrimaryCtxRetain(self._device), f"opening device {ordinal}"
         )
-        self.major = self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
-        self.minor = self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-        self.shared_bytes = self._attribute(
+        self.major = self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        self.minor = self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        self.shared_bytes = self.attribute(
             _Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         )
 
@@ -180,13 +180,14 @@ class Device:
     @functools.cached_property
     def max_threads(self) -> int:
         """The most threads that a multiprocessor runs at once."""
-        return self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
+        return self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
 
     @functools.cached_property
     def multiprocessors(self) -> int:
-        return self._attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+        return self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 
-    def _attribute(self, attribute: Any) -> int:
+    def attribute(self, attribute: Any) -> int:
+        """Return an attribute of the device, by the driver's enumeration."""
         return int(
             check(cuda.cuDeviceGetAttribute(attribute, self._device), "asking about a device")
         )

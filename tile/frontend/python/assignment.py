@@ -8,7 +8,7 @@ from tile.errors import CompilationError, stamp
 from tile.frontend.python.expressions import operate
 from tile.frontend.python.lowering_context import Binding, Lowering
 from tile.frontend.python.source import is_constexpr_annotation
-from tile.frontend.python.value_trees import compile_time_only, describe, is_number
+from tile.frontend.python.value_trees import compile_time_only, describe, is_number, leaves
 from tile.ir.types import Scalar
 from tile.language.core import promotion
 from tile.language.core.dtypes import spelled
@@ -74,9 +74,11 @@ def annotated(low: Lowering, node: ast.AnnAssign) -> None:
     value = low.expression(node.value)
     loc = low.at(node.value)
     target = node.target
-    if not isinstance(target, ast.Name):
+    constant = names_constexpr(node.annotation)
+    may_run = low.function.runtime_constexprs and leaves(value)
+    if not isinstance(target, ast.Name) or (constant and may_run):
         assign(low, target, value)
-    elif names_constexpr(node.annotation):
+    elif constant:
         subject = f"`{target.id}` is annotated tl.constexpr, so its value"
         with stamp(loc):
             low.bind(target.id, compile_time_only(value, subject), low.loc(target))

@@ -195,7 +195,7 @@ def argument(function: DeviceFunction, parameter: Parameter, value: object) -> o
     if value is REQUIRED:
         raise argument_error(function, f"is missing an argument for `{parameter.name}`")
     value = plain(value)
-    if not parameter.is_constexpr:
+    if not parameter.is_constexpr or (function.runtime_constexprs and leaves(value)):
         return value
     subject = f"`{parameter.name}` of `{function.name}` is tl.constexpr, so it"
     return compile_time_only(value, subject)

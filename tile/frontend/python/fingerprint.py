@@ -34,22 +34,36 @@ def exact_digest(function: DeviceFunction, constants: object) -> str | None:
     walk = _Walk()
     walk.function(function)
     walk.lines.append(walk.spell(constants))
-    if walk.inexact:
-        return None
-    return hashlib.sha256("\n".join(walk.lines).encode()).hexdigest()
+    return walk.digest()
+
+
+def portable_digest(function: DeviceFunction) -> str | None:
+    """Return a hash like `exact_digest` that does not depend on the files and lines of sources.
+
+    Kernels of equal functions differ in the lines that their errors name, and in nothing else.
+    """
+    walk = _Walk(located=False)
+    walk.function(function)
+    return walk.digest()
 
 
 @dataclass
 class _Walk:
     """Collects text about functions, each function once.
 
-    `inexact` becomes True at a value whose text another value may share.
+    `located` includes the files and lines of sources. `inexact` becomes True at a value whose text
+    another value may share.
     """
 
+    located: bool = True
     inexact: bool = False
     lines: list[str] = field(default_factory=list)
     seen: dict[object, int] = field(default_factory=dict)
     open: list[object] = field(default_factory=list)  # the enclosing collections
+
+    def digest(self) -> str | None:
+        """Return the hash of the text; None if it is not exact."""
+        return None if self.inexact else hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
     def function(self, function: DeviceFunction) -> int:
         """Add a function and its dependences, and return its number."""
@@ -61,7 +75,8 @@ class _Walk:
             return number
         source = function.source
         self.lines.append(f"function {number} {function.name} noinline={function.noinline}")
-        self.lines.append(f"{source.file}:{source.first_line}\n{source.text}")
+        place = f"{source.file}:{source.first_line}" if self.located else ""
+        self.lines.append(f"{place}\n{source.text}")
         for parameter in function.parameters:
             if not parameter.required:
                 self.lines.append(f"default {parameter.name} = {self.spell(parameter.default)}")
@@ -203,7 +218,7 @@ _PlainTuple = collections.namedtuple("_PlainTuple", [])
 
 # Packages whose functions and classes are identified by name alone: the versions of those that
 # matter are part of every cache key, or follow from the version of Python.
-_VERSIONED = {*sys.stdlib_module_names, "builtins", "tile", "numpy", "ml_dtypes", "torch"}
+_VERSIONED = {*sys.stdlib_module_names, "builtins", "tile", "triton", "numpy", "ml_dtypes", "torch"}
 
 
 def _is_versioned(module: str) -> bool:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from tile.errors import CompilationError, TileError, TypeRuleError
+from tile.errors import CompilationError, TileError, TypeRuleError, UnsupportedSyntaxError
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import describe, name_leaves
 from tile.ir.builder import Builder
@@ -136,7 +136,7 @@ def refused(message: str) -> Callable[[Lowering, Any], NoReturn]:
     """Return the rule for an expression or statement that is not part of the language."""
 
     def rule(low: Lowering, node: ast.expr | ast.stmt) -> NoReturn:
-        low.fail(node, message)
+        raise UnsupportedSyntaxError(message, loc=low.loc(node))
 
     return rule
 
@@ -261,7 +261,7 @@ class Lowering:
         with self.errors_at(node):
             rule = self.rules.expressions.get(type(node))
             if rule is None:
-                raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
+                raise UnsupportedSyntaxError(f"{type(node).__name__} is not supported in a kernel")
             return bounded(rule(self, node))
 
     def statement(self, node: ast.stmt) -> None:
@@ -269,7 +269,7 @@ class Lowering:
         with self.errors_at(node):
             rule = self.rules.statements.get(type(node))
             if rule is None:
-                raise CompilationError(f"{type(node).__name__} is not supported in a kernel")
+                raise UnsupportedSyntaxError(f"{type(node).__name__} is not supported in a kernel")
             rule(self, node)
 
     def with_location(self, error: TileError, node: ast.stmt | ast.expr) -> TileError:

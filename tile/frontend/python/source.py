@@ -92,6 +92,9 @@ class DeviceFunction(PickledByName):
     """
 
     rules: object = None
+    runtime_constexprs = False
+    """True if names and parameters annotated `tl.constexpr` also take runtime values, as in Triton,
+    where kernels call the function."""
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         if not isinstance(fn, types.FunctionType):
