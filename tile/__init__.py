@@ -35,22 +35,20 @@ if TYPE_CHECKING:
     from tile import testing
     from tile.diagnostics.sanitize import sanitize
     from tile.diagnostics.trace import trace
-    from tile.runtime.autotuning.autotuner import (
-        Autotuner,
-        Config,
-        Heuristics,
-        autotune,
-        heuristics,
-    )
+    from tile.runtime.autotuning.autotuner import Autotuner, autotune
+    from tile.runtime.autotuning.configs import Config
+    from tile.runtime.autotuning.heuristics import Heuristics, heuristics
 else:
-    _TUNING = ("Autotuner", "Config", "Heuristics", "autotune", "heuristics")
+    _TUNING = "tile.runtime.autotuning"
     __getattr__ = LazyNames(
         __name__,
         {
             "testing": "tile.testing",
             "sanitize": "tile.diagnostics.sanitize",
             "trace": "tile.diagnostics.trace",
-            **dict.fromkeys(_TUNING, "tile.runtime.autotuning.autotuner"),
+            **dict.fromkeys(("Autotuner", "autotune"), f"{_TUNING}.autotuner"),
+            **dict.fromkeys(("Heuristics", "heuristics"), f"{_TUNING}.heuristics"),
+            "Config": f"{_TUNING}.configs",
         },
     )
     __dir__ = __getattr__.names

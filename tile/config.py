@@ -95,13 +95,52 @@ class CompileEffect(Enum):
 DECIDES, WATCHES, NONE = CompileEffect
 
 
+TRITON = "TILE_TRITON"
+"""Set in programs for which `tile` is Triton; its value is the version."""
+
+
+def triton_flag(text: str) -> bool:
+    """Return the value of a flag of Triton."""
+    return text.lower() in ("1", "true", "yes", "on", "y")
+
+
+@dataclass(frozen=True)
+class TritonVariable(Generic[T]):
+    """An environment variable of Triton, and the value of a setting for its text."""
+
+    name: str
+    read: Callable[[str], T]
+
+    @property
+    def applies(self) -> bool:
+        """True if the variable is set, in a program for which `tile` is Triton."""
+        return bool(os.environ.get(TRITON)) and self.name in os.environ
+
+    def value(self, default: T) -> T:
+        return self.read(os.environ[self.name]) if self.applies else default
+
+
+def read_environment(name: str) -> str | None:
+    """Return a variable of other packages, which is not a setting; None if it is not set."""
+    return os.environ.get(name)
+
+
+def write_environment(name: str, text: str | None) -> None:
+    """Set a variable for this process and those that it starts; None removes it."""
+    if text is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = text
+
+
 @dataclass(frozen=True)
 class Variable(Generic[T]):
     """One environment variable, as a descriptor.
 
     Its value is the override if there is one, else the environment's, else the default. `effect`
     defaults to the safe choice: kernels are compiled again if the variable differs. `parse` may be
-    left out for flags and text, and `name` if it is `TILE_` and the attribute's name.
+    left out for flags and text, and `name` if it is `TILE_` and the attribute's name. `triton` is
+    the variable of Triton that has the same effect in programs for which `tile` is Triton.
     """
 
     default: T
@@ -109,6 +148,7 @@ class Variable(Generic[T]):
     effect: CompileEffect = DECIDES
     parse: Callable[[str], T] | None = None
     name: str = ""
+    triton: TritonVariable[T] | None = None
     _key: object = field(init=False, repr=False, compare=False)
     _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -127,10 +167,12 @@ class Variable(Generic[T]):
         texts = getattr(os.environ, "_data", None)
         if texts is None:
             text = os.environ.get(self.name)
-            return self.default if text is None else self._read(text)
+            if text is None:
+                return self.default if self.triton is None else self.triton.value(self.default)
+            return self._read(text)
         encoded = texts.get(self._key)
         if encoded is None:
-            return self.default
+            return self.default if self.triton is None else self.triton.value(self.default)
         parsed = self._parsed.get(encoded, _UNREAD)
         if parsed is _UNREAD:
             parsed = self._parsed[encoded] = self._read(os.environ[self.name])
@@ -143,6 +185,8 @@ class Variable(Generic[T]):
             return Origin.SCOPE
         texts = getattr(os.environ, "_data", None)  # as in `__get__`
         unset = self.name not in os.environ if texts is None else self._key not in texts
+        if unset and self.triton is not None and self.triton.applies:
+            return Origin.ENVIRONMENT
         return Origin.DEFAULT if unset else Origin.ENVIRONMENT
 
     def text_reader(self) -> Callable[[], object]:
@@ -174,8 +218,14 @@ class Config:
         True,
         "cache compiled kernels on disk for other processes (0: neither store nor look up)",
         NONE,
+        triton=TritonVariable("TRITON_ALWAYS_COMPILE", lambda text: not triton_flag(text)),
     )
-    cache_dir = Variable("", "folder of the disk cache (default: the system's cache folder)", NONE)
+    cache_dir = Variable(
+        "",
+        "folder of the disk cache (default: the system's cache folder)",
+        NONE,
+        triton=TritonVariable("TRITON_CACHE_DIR", str),
+    )
     cache_limit = Variable(
         1 << 30,
         "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
@@ -254,6 +304,19 @@ class Config:
     print_autotuning = Variable(
         False,
         "print the timings of each autotuning run, and the skipped configurations, to stderr",
+        NONE,
+        triton=TritonVariable("TRITON_PRINT_AUTOTUNING", triton_flag),
+    )
+    cache_autotuning = Variable(
+        False,
+        "store the results of all autotuners on disk, as with `cache_results=True`",
+        NONE,
+        triton=TritonVariable("TRITON_CACHE_AUTOTUNING", triton_flag),
+    )
+    triton = Variable(
+        "",
+        "version of Triton that `import triton` shows, in programs that `tile triton` runs and in "
+        "tests: 1 or such as 3.8.0",
         NONE,
     )
 

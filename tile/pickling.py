@@ -2,7 +2,7 @@
 
 A decorator binds its result to the name of the function that it wraps, so pickle cannot find the
 inner function by that name. An object that derives from `PickledByName` pickles as the name under
-which its module has it, or has a wrapper of it (`kernel` of a tuner). cloudpickle, which Dask and
+which its module has it, or has a wrapper of it (`fn` of a tuner). cloudpickle, which Dask and
 Ray use, pickles definitions of `__main__` and of function bodies by value.
 """
 
@@ -51,7 +51,7 @@ def load_by_name(module: str, name: str, depth: int) -> Any:
     """Return the object that a module has under a name, or the one `depth` wrappers inside it."""
     try:
         outermost = operator.attrgetter(name)(importlib.import_module(module))
-        return functools.reduce(lambda outer, _: outer.kernel, range(depth), outermost)
+        return functools.reduce(lambda outer, _: outer.fn, range(depth), outermost)
     except AttributeError as error:
         raise pickle.UnpicklingError(
             f"`{name}` was pickled by name, and module {module!r} has no such kernel or function "
@@ -87,7 +87,7 @@ def _layers(value: Any) -> Iterator[Any]:
     """Yield a value, then the objects that it wraps, outermost first."""
     while isinstance(value, PickledByName):
         yield value
-        value = getattr(value, "kernel", None)
+        value = getattr(value, "fn", None)
 
 
 def _for_cloudpickle() -> bool:

@@ -29,6 +29,7 @@ from tile.ir.core import Module
 from tile.language.core.constexpr import constexpr
 from tile.runtime.autotuning.autotuner import Autotuner, autotune
 from tile.runtime.autotuning.configs import Config
+from tile.runtime.interface import KernelInterface
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 from tile.tracebacks import public_function
@@ -72,7 +73,7 @@ class _JITKernel(TritonCFunction, JITFunction[..., Any]):
         return _jit_kernel, (self.recipe, self.name)
 
 
-class Kernel:
+class Kernel(KernelInterface):
     """A kernel of a Triton-C file: `kernel[grid](*arguments, **tunables)`.
 
     `jit` is the jitted function, whose parameters include the constant arrays of the file. `grid`
@@ -93,7 +94,7 @@ class Kernel:
         self._tuners: dict[frozenset[str], Autotuner] = {}
 
     @property
-    def kernel(self) -> JITFunction[..., Any]:
+    def fn(self) -> JITFunction[..., Any]:
         """The jitted function, under the name that the wrappers of kernels give it."""
         return self.jit
 
@@ -107,13 +108,14 @@ class Kernel:
         return launch
 
     @public_function
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:  # type: ignore[override]
         """Launch; tunables that `kwargs` leaves out are chosen by the autotuner."""
         missing = frozenset(self.tunables.keys() - kwargs.keys())
         arguments = {**self.constants, **kwargs}
         if not missing:
-            return self.jit.run(*args, grid=grid, **arguments)
-        kernel: CompiledKernel = self._tuner(missing).run(*args, grid=grid, **arguments)
+            kernel: CompiledKernel = self.jit.run(*args, grid=grid, **arguments)
+        else:
+            kernel = self._tuner(missing).run(*args, grid=grid, **arguments)
         return kernel
 
     def module(self, **tunables: int) -> Module:

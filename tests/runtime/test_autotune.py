@@ -32,7 +32,9 @@ from tile.location import Loc
 from tile.runtime.arguments.device_arrays import pointer_array
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotuning.autotuner import Config, autotune, heuristics
+from tile.runtime.autotuning.autotuner import autotune
+from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.heuristics import heuristics
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
@@ -1035,7 +1037,7 @@ def test_both_decorators_stack(kernel, order):
     stacked[(1,)](x, 4)
     assert x.tolist() == [2] * 4
     assert (kernel.launched[-1]["BLOCK"], kernel.launched[-1]["EVEN"]) == (32, True)
-    assert stacked.fn is scale
+    assert stacked.base_fn is scale
     assert stacked.arg_names == ["x", "n", "BLOCK", "EVEN"]
     assert stacked.__name__ == "scale"
     assert stacked.written_arguments(x, 4) == {"x"}

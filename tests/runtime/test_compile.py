@@ -164,7 +164,12 @@ def test_what_is_no_kernel(thing) -> None:
     ("changes", "call", "words"),
     [
         ({}, lambda k, x, y, out: k[1,](x, y, out), "takes 'x_ptr', 'y_ptr', 'out_ptr' and 'n'"),
-        ({}, lambda k, x, y, out: k[1,](x, y, out, 1, 32), "it was passed 5 by position"),
+        ({}, lambda k, x, y, out: k[1,](x, y, out, 1, 32, 3), "it was passed 6 by position"),
+        (
+            {},
+            lambda k, x, y, out: k[1,](x, y, out, 1, 64),
+            "'BLOCK' of add() is 64, and the kernel was compiled for 32",
+        ),
         (
             {},
             lambda k, x, y, out: k[1,](x, y, out, 1, BLOCK=32),

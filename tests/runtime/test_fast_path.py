@@ -18,7 +18,7 @@ from tile import backends
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
-from tile.runtime.kernel import recorded_launches
+from tile.runtime.callbacks import recorded_launches
 
 
 class Noting:

@@ -234,7 +234,7 @@ def test_clusters_change_nothing_here() -> None:
     configs = [tile.Config({"BLOCK": 32}, num_ctas=size) for size in (1, 2)]
     for kernel in (new_kernel(), tile.autotune(configs, key=["n"])(new_kernel())):
         out[:] = 0
-        kernel[5,](x, y, out, 100, **({} if hasattr(kernel, "kernel") else {"BLOCK": 32}))
+        kernel[5,](x, y, out, 100, **({} if isinstance(kernel, tile.Autotuner) else {"BLOCK": 32}))
         np.testing.assert_array_equal(out, wanted)
     with pytest.raises(ArgumentValueError, match="num_ctas must be a power of two up to 16, not 3"):
         new_kernel()[4,](x, y, out, 100, BLOCK=32, num_ctas=3)

@@ -111,7 +111,7 @@ def test_versions_and_settings_select_the_entry(made: list[str], monkeypatch) ->
     compiled()
     for name, value in (
         ("tile.backends.nvptx.backend._llvmlite", lambda: "another"),
-        ("tile.runtime.kernel_cache._compiler", lambda: "another"),
+        ("tile.runtime.kernel_cache.compiler_identity", lambda: "another"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, value)
@@ -131,9 +131,9 @@ def test_a_compiler_whose_files_cannot_be_seen_keeps_nothing(
     made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel_cache, "_PACKAGE", Path("in an archive.zip/tile"))
-    kernel_cache._compiler.cache_clear()
+    kernel_cache.compiler_identity.cache_clear()
     compiled(), compiled()
-    kernel_cache._compiler.cache_clear()
+    kernel_cache.compiler_identity.cache_clear()
     assert len(made) == 2
 
 

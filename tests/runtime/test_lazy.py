@@ -32,7 +32,7 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
         "'tile.diagnostics'}\n"
         "assert {'Config', 'testing', 'trace'} <= set(dir(tile))\n"
         "assert not late & set(sys.modules)\n"
-        "from tile import Config, testing\n"
+        "from tile import Autotuner, Config, testing\n"
         "assert {'tile.testing', 'tile.runtime.autotuning.autotuner'} <= set(sys.modules)\n"
         "assert 'Config' in vars(tile)\n"
     )

@@ -111,10 +111,10 @@ def filled(kernel: Any, *rest: Any, **constants: Any) -> np.ndarray:
 FUNCTIONS = {
     "kernel": fill,
     "tuned": tuned,
-    "kernel in a tuned one": tuned.kernel,
+    "kernel in a tuned one": tuned.fn,
     "rules": ruled,
-    "tuned in rules": ruled.kernel,
-    "kernel in rules": ruled.kernel.kernel,
+    "tuned in rules": ruled.fn,
+    "kernel in rules": ruled.fn.fn,
     "other name": under_another_name,
     "made by a function": of_a_function,
     "constexpr function": twice,
@@ -169,8 +169,8 @@ def test_a_kernel_that_has_lost_its_name_is_refused(monkeypatch: pytest.MonkeyPa
 def test_wrappers_without_a_name_go_as_what_they_are_made_of() -> None:
     rules = tile.heuristics({"B": sixteen})(tile.autotune([], key=["n"], warmup=1)(fill))
     got = again(rules)
-    assert got is not rules and got.kernel.kernel is fill
-    assert got.kernel.keys == ("n",)
+    assert got is not rules and got.fn.fn is fill
+    assert got.fn.keys == ("n",)
     assert filled(got, 10).all()
 
 

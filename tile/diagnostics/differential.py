@@ -22,7 +22,7 @@ from tile.instrumentation import active_report, coverage_reports
 from tile.ir import semantics
 from tile.location import Loc, describe
 from tile.runtime.arguments.snapshot import Snapshot
-from tile.runtime.kernel import CompiledKernel, on_launch
+from tile.runtime.callbacks import LaunchEvent, on_launch
 from tile.runtime.launch_hooks import (
     Kernel,
     LaunchedKernel,
@@ -345,11 +345,11 @@ class DifferentialRun:
         ):
             yield self.findings
 
-    def _launched(self, kernel: CompiledKernel) -> None:
+    def _launched(self, event: LaunchEvent) -> None:
         """Count a launch of another thread, which has the settings of the environment."""
         if active_observer() is self or config.origin("sanitize") is not Origin.DEFAULT:
             return
-        launched = LaunchKey(kernel.name, f"{kernel.target} in another thread", NONE)
+        launched = LaunchKey(event.kernel.name, f"{event.kernel.target} in another thread", NONE)
         self.findings.report.coverage.add(launched)
 
     # -- as an observer

@@ -9,10 +9,19 @@ from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 
 if TYPE_CHECKING:
-    from tile.runtime.autotuning.autotuner import Autotuner, Config, Heuristics
+    from tile.runtime.autotuning.autotuner import Autotuner
+    from tile.runtime.autotuning.configs import Config
+    from tile.runtime.autotuning.heuristics import Heuristics
 else:
-    _TUNING = ("Autotuner", "Config", "Heuristics")
-    __getattr__ = LazyNames(__name__, dict.fromkeys(_TUNING, "tile.runtime.autotuning.autotuner"))
+    _TUNING = "tile.runtime.autotuning"
+    __getattr__ = LazyNames(
+        __name__,
+        {
+            "Autotuner": f"{_TUNING}.autotuner",
+            "Config": f"{_TUNING}.configs",
+            "Heuristics": f"{_TUNING}.heuristics",
+        },
+    )
     __dir__ = __getattr__.names
 
 __all__ = [

@@ -20,6 +20,7 @@ from tile.runtime.arguments.tensor_descriptor import (
     spell_descriptor,
 )
 from tile.runtime.binding import quoted, unknown_names
+from tile.runtime.interface import KernelInterface
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
 from tile.runtime.specialize import Constant, Leaf, constant, descriptor_leaf, spell_leaf
@@ -58,7 +59,12 @@ def build(
         if key is not None and not artifact.stops:
             kernel_cache.store_kernel(key, artifact)
     return CompiledKernel(
-        artifact, backend, leaves, name=name or function.name, source=function.source.text
+        artifact,
+        backend,
+        leaves,
+        name=name or function.name,
+        source=function.source.text,
+        fn=function,
     )
 
 
@@ -109,8 +115,8 @@ def jitted(fn: Any) -> DeviceFunction:
     Raises `ArgumentTypeError` if there is none.
     """
     inner = fn
-    while not isinstance(inner, DeviceFunction) and hasattr(inner, "kernel"):
-        inner = inner.kernel
+    while not isinstance(inner, DeviceFunction) and isinstance(inner, KernelInterface):
+        inner = getattr(inner, "fn", None)
     if not isinstance(inner, DeviceFunction):
         raise ArgumentTypeError(f"tile.compile takes a @tile.jit function, not {short_repr(fn)}")
     return inner

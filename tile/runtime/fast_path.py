@@ -50,8 +50,9 @@ from tile.ir.types import F32, F64, Kind, Pointer, Scalar
 from tile.language.core.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
+from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.grid import LIMITS, normalize_grid
-from tile.runtime.kernel import LAUNCH_CALLBACKS, CompiledKernel
+from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import DIVISOR
 from tile.tracebacks import GENERATED, trim
 

@@ -67,4 +67,4 @@ class Captures:
 def _is_fixed(value: object) -> bool:
     """Return True for modules whose names are assumed constant: the language and some others."""
     name = value.__name__ if isinstance(value, ModuleType) else ""
-    return name.partition(".")[0] in ("tile", "math", "numpy", "torch")
+    return name.partition(".")[0] in ("tile", "triton", "math", "numpy", "torch")

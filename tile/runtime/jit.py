@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,22 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from tile.backends.base import Options, Target
-from tile.errors import ArgumentTypeError
+from tile.errors import ArgumentTypeError, NoGridError
+from tile.frontend.python.fingerprint import portable_digest
 from tile.frontend.python.source import DeviceFunction
 from tile.pickling import Reduction
 from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.adapt import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
+from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build
 from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
+from tile.runtime.interface import KernelInterface, KernelParam, annotation_text
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
+from tile.runtime.signature import spell_type
 from tile.runtime.specialize import (
     PLAIN,
     Constant,
@@ -56,9 +61,10 @@ class JitOptions:
     do_not_specialize_on_alignment: Sequence[str | int] | None = None
     debug: bool | None = None
     noinline: bool | None = None
+    runtime_constexprs: bool = False  # see `DeviceFunction`
 
 
-class JITFunction(DeviceFunction, Generic[P, R]):
+class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
     """A jitted function: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
     `cache` holds the compiled kernels by target, options and keys of all arguments; it is cleared
@@ -76,6 +82,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 f"{short_repr(settings.repr)}"
             )
         self._options = options
+        self.runtime_constexprs = settings.runtime_constexprs
         self.version = settings.version
         self.repr = settings.repr
         self.launch_metadata = settings.launch_metadata
@@ -106,6 +113,69 @@ class JITFunction(DeviceFunction, Generic[P, R]):
     def arg_names(self) -> list[str]:
         """The names of the parameters, in order."""
         return self._binder.names
+
+    @functools.cached_property
+    def params(self) -> list[KernelParam]:
+        """The parameters, in order."""
+        exempt = self._named("do_not_specialize", self._unspecialized)
+        unaligned = self._named("do_not_specialize_on_alignment", self._unaligned)
+        return [
+            KernelParam(
+                num=num,
+                name=p.name,
+                annotation=annotation_text(p.annotation),
+                annotation_type="" if rule.type is None else spell_type(rule.type),
+                is_constexpr=p.is_constexpr,
+                is_const=p.is_const,
+                default=p.default,
+                do_not_specialize=p.name in exempt,
+                do_not_specialize_on_alignment=p.name in unaligned,
+            )
+            for num, (p, (_, rule)) in enumerate(zip(self.parameters, self._rules, strict=True))
+        ]
+
+    @property
+    def constexprs(self) -> list[int]:
+        """The positions of the parameters that are compile-time constants."""
+        return [num for num, p in enumerate(self.parameters) if p.is_constexpr]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The signature of the Python function."""
+        return inspect.signature(self.fn)
+
+    # -- the source
+
+    @property
+    def module(self) -> str:
+        """The name of the module that defines the function."""
+        return self.fn.__module__
+
+    @property
+    def src(self) -> str:
+        """The text of the definition from `def` on, without decorators and indentation."""
+        lines = self.source.text.splitlines(keepends=True)
+        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
+        return "".join(lines[start:])
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines of the definition in its file, decorators included."""
+        return inspect.getsourcelines(self.fn)[0]
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of `raw_src` in its file, from 1."""
+        return self.fn.__code__.co_firstlineno
+
+    @property
+    def cache_key(self) -> str:
+        """A hash of the text of the function and of all that it captures.
+
+        It does not depend on the place of the text: equal sources have equal keys. A captured value
+        without an exact text makes the key valid in this process only.
+        """
+        return portable_digest(self) or f"{id(self):x}"
 
     @functools.cached_property
     def _binder(self) -> Binder:
@@ -178,25 +248,26 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 
         @public_function
         def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-            """Raise `ArgumentTypeError`: a call outside a kernel needs a grid."""
-            raise ArgumentTypeError(
+            """Raise `NoGridError`: a call outside a kernel needs a grid."""
+            raise NoGridError(
                 f"{self.name}() is a kernel and needs a grid: {self.name}[grid](...), where grid "
                 f"is how many programs run, as in {self.name}[(tile.cdiv(n, BLOCK),)](...)"
             )
 
     @public_function
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> CompiledKernel:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Compile for these arguments, unless cached, and launch unless `warmup`.
 
         `kwargs` are parameters by name and options (`num_warps` and so on). Return the compiled
-        kernel. Raises `ArgumentError`, before any side effect, for invalid arguments or grids.
+        kernel, or None if a callback of compilations wants none. Raises `ArgumentError`, before
+        any side effect, for invalid arguments or grids.
         """
         if warmup:
-            kernel, _ = self._compiled(*self._binder.bind(args, kwargs))
+            kernel, _ = self._compiled(*self._binder.bind(args, kwargs), warmup=True)
             return kernel
         return self._start(grid, *args, **kwargs)
 
-    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> CompiledKernel:
+    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch, by the fast path of an earlier launch if there is one.
 
         `kernel[grid]` calls this only until a plan exists. A caller that stored `kernel[grid]`
@@ -208,9 +279,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             trim(error)
             raise
 
-    def _slow_path(
-        self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any
-    ) -> CompiledKernel:
+    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch a call that the plan for `shape` cannot handle: by another plan, or without one.
 
         Try the latest plan first: a caller that stored `kernel[grid]` enters here at each call if
@@ -228,7 +297,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             return self.run(*args, grid=grid, **kwargs)
         return self._launch(grid, args, kwargs)
 
-    def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledKernel:
+    def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch without a plan; an active observer makes the launch instead."""
         observer = active_observer()
         if observer is not None:
@@ -245,7 +314,10 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         rest = {name: value for name, value in kwargs.items() if name not in passed}
 
         def run(constants: Constants) -> CompiledKernel:
-            return self._launch_directly(grid, (), {**passed, **rest, **constants})
+            kernel: CompiledKernel = self._launch_directly(
+                grid, (), {**passed, **rest, **constants}
+            )
+            return kernel
 
         def written(constants: Constants) -> frozenset[str]:
             return self.written_arguments(**{**passed, **rest, **constants})
@@ -253,18 +325,18 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         named = dict(zip(names, values, strict=True))
         return PendingLaunch(self, named, not callable(grid), run, written)
 
-    def _launch_directly(
-        self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> CompiledKernel:
+    def _launch_directly(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values, options = self._binder.bind(args, kwargs)
         kernel, adapted = self._compiled(values, options)
+        if kernel is None:
+            return kernel
         if callable(grid):
             grid = grid(self._meta(values, options))
         extents = normalize_grid(grid)
         arguments = kernel.prepare(adapted)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        kernel.execute(extents, arguments)
+        kernel.execute(extents, arguments, values)
         if 0 in extents:  # nothing was launched
             return kernel
         plan = self._plan(args, kwargs)
@@ -291,7 +363,8 @@ class JITFunction(DeviceFunction, Generic[P, R]):
 
         A dtype (of torch, NumPy or `tile.language`) or a `MockArray` is a placeholder for an array.
         """
-        return self.run(*args, grid=grid, warmup=True, **kwargs)
+        kernel: CompiledKernel = self.run(*args, grid=grid, warmup=True, **kwargs)
+        return kernel
 
     @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
@@ -330,11 +403,12 @@ class JITFunction(DeviceFunction, Generic[P, R]):
     # -- compiling
 
     def _compiled(
-        self, values: list[Any], options: dict[str, Any]
-    ) -> tuple[CompiledKernel, list[Any]]:
+        self, values: list[Any], options: dict[str, Any], *, warmup: bool = False
+    ) -> tuple[Any, list[Any]]:
         """Return the kernel for these arguments, and the adapted arguments.
 
-        Constants in `values` are unwrapped in place.
+        The kernel is None if a callback of compilations wants none. Constants in `values` are
+        unwrapped in place.
         """
         adapted, keys = self._specialize(values)
         if self._captures is None or not self._captures.current():
@@ -343,7 +417,7 @@ class JITFunction(DeviceFunction, Generic[P, R]):
             self._drop_plans()
         if not self.cache:  # users may have cleared it
             self._drop_plans()
-        target = target_of(adapted)
+        target = self._target(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         try:
             kernel = self.cache.get(key)
@@ -352,8 +426,14 @@ class JITFunction(DeviceFunction, Generic[P, R]):
                 f"constants or options of {self.name}() cannot be used: {error}"
             ) from error
         if kernel is None:
-            kernel = self.cache[key] = self._compile(target, options, adapted, keys)
+            kernel = self._compile(target, options, adapted, keys, warmup=warmup)
+            if kernel is not None:
+                self.cache[key] = kernel
         return kernel, adapted
+
+    def _target(self, adapted: list[Any]) -> Target:
+        """Return the target of a launch with these adapted arguments."""
+        return target_of(adapted)
 
     def _specialize(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
         """Return the adapted arguments and their keys."""
@@ -395,14 +475,25 @@ class JITFunction(DeviceFunction, Generic[P, R]):
         return types
 
     def _compile(
-        self, target: Target, options: dict[str, Any], adapted: list[Any], keys: list[Key]
-    ) -> CompiledKernel:
+        self,
+        target: Target,
+        options: dict[str, Any],
+        adapted: list[Any],
+        keys: list[Key],
+        *,
+        warmup: bool,
+    ) -> CompiledKernel | None:
         leaves = {
             p.name: Constant(value) if p.is_constexpr else leaf_of(value, key)
             for p, value, key in zip(self.parameters, adapted, keys, strict=True)
         }
         chosen = Options.of({"debug": bool(self.debug), **options})
-        return build(self, leaves, target, chosen, name=self._name_for(leaves))
+        event = CompileEvent(self, leaves, target, chosen, warmup)
+        if compilation_refused(event):
+            return None
+        kernel = build(self, leaves, target, chosen, name=self._name_for(leaves))
+        compilation_done(event, kernel)
+        return kernel
 
     def _name_for(self, leaves: dict[str, Any]) -> str:
         if self.repr is None:

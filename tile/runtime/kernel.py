@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,8 @@ from tile.backends.base import (
     Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.frontend.python.source import DeviceFunction
+from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import DescriptorParts
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.binding import (
@@ -37,11 +38,14 @@ from tile.runtime.binding import (
     quoted,
     writeable,
 )
+from tile.runtime.callbacks import HookChain, launch_started
 from tile.runtime.grid import normalize_grid
+from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict, Stages
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_leaf, spell_specialized
+from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
@@ -49,27 +53,10 @@ if TYPE_CHECKING:
 else:
     open_debugger = lazy_import("tile.debugger.commands", "open_debugger")
 
-LAUNCH_CALLBACKS: list[Callable[[CompiledKernel], None]] = []
-"""Functions called at each launch, in the thread of the launch; while there is one, no launch takes
-the fast path."""
 
-
-@contextmanager
-def on_launch(callback: Callable[[CompiledKernel], None]) -> Iterator[None]:
-    """Call a function at each launch inside the `with` block, by any thread."""
-    LAUNCH_CALLBACKS.append(callback)
-    try:
-        yield
-    finally:
-        LAUNCH_CALLBACKS.remove(callback)
-
-
-@contextmanager
-def recorded_launches() -> Iterator[list[Executable]]:
-    """Record the kernels that are launched inside the `with` block, in order, by any thread."""
-    launched: list[Executable] = []
-    with on_launch(lambda kernel: launched.append(kernel.executable)):
-        yield launched
+WARP_SIZE = 32
+REGISTER_BYTES = 4
+LAUNCHER_ARGUMENTS = 9  # of Triton's launchers, in front of the kernel's own
 
 
 class CompiledKernel:
@@ -81,7 +68,11 @@ class CompiledKernel:
     - `written`: names of the parameters through which it writes memory.
     - `leaves`: the specialization of each parameter.
 
-    `kernel[grid](*arguments)` launches it; the arguments are the runtime ones, in order or by name.
+    - `src`: the function, signature and constants. `hash`: identifies the compiled code.
+    - `n_regs`, `n_spills`, `n_max_threads`: of `info`, 32-bit registers and threads.
+
+    `kernel[grid](*arguments)` launches it; the arguments are the runtime ones in order or by name,
+    or all of the function's in order, of which the constants must be those that are compiled in.
     """
 
     def __init__(
@@ -92,13 +83,15 @@ class CompiledKernel:
         *,
         name: str,
         source: str,
+        fn: DeviceFunction | None = None,
     ) -> None:
-        """Initialize from an artifact that was compiled for `leaves`."""
+        """Initialize from an artifact that was compiled for `leaves`; `fn` is the function."""
         self.artifact = artifact
         self.name = name
         self.target: Target = artifact.target
         self.options: Options = artifact.options
-        self.asm: dict[str, str | bytes] = {"source": source, **artifact.stages}
+        self.fn = fn
+        self.asm = Stages({"source": source, **artifact.stages})
         self.signature: dict[str, Any] = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
         self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         self._backend = backend
@@ -140,13 +133,73 @@ class CompiledKernel:
             return executable.info()
         return KernelInfo(f"none: the {self.target.backend} backend runs kernels in NumPy")
 
+    @functools.cached_property
+    def hash(self) -> str:
+        """A hash of the text of all stages."""
+        digest = hashlib.sha256()
+        for stage, text in self.asm.items():
+            digest.update(f"{stage}\n".encode())
+            digest.update(text if isinstance(text, bytes) else text.encode())
+        return digest.hexdigest()
+
     @property
-    def metadata(self) -> SimpleNamespace:
-        """Name, target, signature, constants, written parameters, and options as attributes."""
+    def metadata(self) -> KernelMetadata:
+        """Name, target, signature, constants, written parameters, and options as attributes.
+
+        Also `hash`, `shared` (bytes of shared memory), `warp_size` and `cluster_dims`.
+        """
         facts = {
-            n: getattr(self, n) for n in ("name", "target", "signature", "constants", "written")
+            n: getattr(self, n)
+            for n in ("name", "target", "signature", "constants", "written", "hash")
         }
-        return SimpleNamespace(**facts, **{n: getattr(self.options, n) for n in OPTION_DEFAULTS})
+        options = {n: getattr(self.options, n) for n in OPTION_DEFAULTS}
+        shared = self.artifact.launch_metadata.get("shared_bytes", 0)
+        cluster = (self.options.num_ctas, 1, 1)
+        return KernelMetadata(
+            **facts, **options, shared=shared, cluster_dims=cluster, warp_size=WARP_SIZE
+        )
+
+    @property
+    def packed_metadata(self) -> tuple[int, ...]:
+        """The numbers of warps, CTAs and bytes of shared memory, and the extents of a cluster."""
+        metadata = self.metadata
+        return (metadata.num_warps, metadata.num_ctas, metadata.shared, *metadata.cluster_dims)
+
+    @property
+    def src(self) -> KernelSource:
+        """The function, signature and constants that the kernel was compiled from."""
+        names = list(self.leaves)
+        constants: dict[tuple[int, ...], Any] = {
+            (names.index(name),): value for name, value in self.constants.items()
+        }
+        return KernelSource(self.fn, self.name, self.signature, constants)
+
+    @property
+    def n_regs(self) -> int | None:
+        """32-bit registers of one thread; None where the backend has no registers."""
+        return self.info.registers
+
+    @property
+    def n_spills(self) -> int | None:
+        """Registers of one thread that are in local memory, with its stack."""
+        local = self.info.local_bytes
+        return None if local is None else local // REGISTER_BYTES
+
+    @property
+    def n_max_threads(self) -> int | None:
+        """The most threads of one program that the registers permit."""
+        return self.info.max_threads
+
+    @property
+    def function(self) -> Executable:
+        """The loaded kernel."""
+        return self.executable
+
+    module = function
+
+    def _init_handles(self) -> None:
+        """Load the kernel."""
+        _ = self.executable
 
     def __reduce__(self) -> tuple[Callable[..., CompiledKernel], tuple[Any, ...]]:
         """Return the recipe to pickle the kernel; another process loads it at its first launch."""
@@ -163,13 +216,43 @@ class CompiledKernel:
         return functools.partial(self.run, grid=grid)
 
     @public_function
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
-        """Launch on a grid. Raises `ArgumentError` if the arguments do not match the kernel."""
+    def run(self, *args: Any, grid: Any = None, **kwargs: Any) -> None:
+        """Launch on a grid. Raises `ArgumentError` if the arguments do not match the kernel.
+
+        Without `grid`, the first arguments are those of Triton's launchers: three extents of the
+        grid, a stream, the function, its metadata, the launch's metadata, and the functions to call
+        before and after the launch. The stream is always the current one of the arrays' library.
+        """
+        if grid is not None:
+            self._run(grid, args, kwargs)
+            return
+        if len(args) < LAUNCHER_ARGUMENTS:
+            raise ArgumentTypeError(f"{self.name} needs a grid: {self.name}[grid](...)")
+        extents, (_, _, _, metadata, enter, leave) = args[:3], args[3:LAUNCHER_ARGUMENTS]
+        if enter is not None and not isinstance(enter, HookChain):  # launches call these anyway
+            enter(metadata)
+        self._run(extents, args[LAUNCHER_ARGUMENTS:], kwargs)
+        if leave is not None and not isinstance(leave, HookChain):
+            leave(metadata)
+
+    def launch_metadata(self, grid: Any, stream: object, *args: Any) -> LazyDict:
+        """Return the metadata of a launch: the name, and what `launch_metadata` of `jit` adds.
+
+        args: the values of all parameters, in order.
+        """
+        metadata = LazyDict({"name": self.name, "function": self, "stream": stream})
+        describe = getattr(self.fn, "launch_metadata", None)
+        if describe is not None:
+            arguments = dict(zip(self.leaves, args, strict=False))
+            metadata.add(describe, (grid, self.metadata, arguments))
+        return metadata
+
+    def _run(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = self._with_constants(args, kwargs)
         arguments = self._checked(values)
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **values}
         extents = normalize_grid(grid(meta) if callable(grid) else grid)
-        self.execute(extents, arguments)
+        self.execute(extents, arguments, [values[name] for name in self.leaves])
 
     @public_function
     def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -190,6 +273,8 @@ class CompiledKernel:
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = [name for name in self.leaves if name not in self.constants]
+        if len(args) == len(self.leaves) != len(names) and not kwargs:
+            return self._without_constants(args)
         values = {**dict(zip(names, args, strict=False)), **kwargs}
         twice = set(names[: len(args)]) & set(kwargs)
         if len(args) > len(names) or twice or values.keys() != set(names):
@@ -201,6 +286,19 @@ class CompiledKernel:
                 f"{by_name}",
                 notes=[constants] if self.constants else [],
             )
+        return values
+
+    def _without_constants(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the runtime arguments among all; raise if a constant differs from the kernel's."""
+        values = dict(zip(self.leaves, args, strict=True))
+        for name, constant in self.constants.items():
+            value = values.pop(name)
+            value = value.value if isinstance(value, constexpr) else value
+            if value is not constant and value != constant:
+                raise ArgumentValueError(
+                    f"argument {name!r} of {self.name}() is {short_repr(value)}, and the kernel "
+                    f"was compiled for {short_repr(constant)}"
+                )
         return values
 
     # -- launching with arguments that the kernel was specialized for
@@ -222,20 +320,22 @@ class CompiledKernel:
     def _diagnostics(self) -> Diagnostics:
         return supported_diagnostics(self._backend, self.artifact)
 
-    def execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
+    def execute(self, grid: Grid, arguments: Sequence[Any], values: Sequence[Any] = ()) -> None:
         """Run over the grid, on host copies of arrays that are in another device's memory.
 
-        A grid with an extent of 0 has no programs: nothing is launched or copied. Raises
-        `UnsupportedError`, before anything runs, for checks that the backend does not support.
+        `values` are the caller's values of all parameters, for launch callbacks. A grid with an
+        extent of 0 has no programs: nothing is launched or copied. Raises `UnsupportedError`,
+        before anything runs, for checks that the backend does not support.
         """
         if 0 in grid:
             return
         with diagnosed(self.name, self.artifact, self._diagnostics):
+            finish = launch_started(self, grid, values)
             self._execute(grid, arguments)
+            for done in finish:
+                done()
 
     def _execute(self, grid: Grid, arguments: Sequence[Any]) -> None:
-        for callback in LAUNCH_CALLBACKS:
-            callback(self)
         on_device = self._foreign_device_arrays(arguments)
         if not on_device:
             self._launch(grid, arguments)

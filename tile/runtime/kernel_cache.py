@@ -44,7 +44,7 @@ def key(
     if current_cache() is None or config.observes_compiler:
         return None
     identity = backend.identity(target)
-    compiler = _compiler()
+    compiler = compiler_identity()
     if identity is None or not compiler:
         return None
     digest = exact_digest(function, {name: _plain(leaf) for name, leaf in leaves.items()})
@@ -73,7 +73,7 @@ def _plain(leaf: Leaf) -> object:
 
 
 @functools.cache
-def _compiler() -> str:
+def compiler_identity() -> str:
     """Return the version of the compiler: Python, NumPy (for constant folding) and this package.
 
     The package is identified by path, size and modification time of its files. So developers need

@@ -43,6 +43,7 @@ from tile.ir.passes import PassManager
 from tile.ir.printer import print_module
 from tile.ir.types import Shared, Tile
 from tile.runtime.grid import normalize_grid
+from tile.runtime.interface import KernelInterface
 from tile.runtime.jit import JITFunction
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.draw import draw, svg
@@ -78,9 +79,9 @@ def explain(
     `ExecutionError`.
     """
     while not isinstance(kernel, JITFunction):  # the autotuner wraps its kernel
-        if not hasattr(kernel, "kernel"):
+        if not isinstance(kernel, KernelInterface):
             raise ArgumentTypeError(f"tile explain takes a @tile.jit function, not {kernel!r}")
-        kernel = kernel.kernel
+        kernel = getattr(kernel, "fn", None)
     with config.scope(backend="interp", interp_level="tile"):
         compiled = kernel.warmup(grid=grid, **arguments)
     assert compiled.artifact.module is not None

@@ -42,7 +42,7 @@ def port_of_listing_1():
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(EXAMPLES))
-    return module.matmul_nt_kernel.kernel
+    return module.matmul_nt_kernel.fn
 
 
 @tile.jit

@@ -1,7 +1,7 @@
-"""Choose a kernel's meta-parameters, by benchmarking (`autotune`) or by rules (`heuristics`).
+"""`autotune`: choose a kernel's meta-parameters by benchmarking.
 
-Both wrap a kernel, or each other, and are kernels themselves. A trial runs a configuration on the
-caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
+A tuner wraps a kernel, or another wrapper, and is a kernel itself. A trial runs a configuration on
+the caller's own arguments. The arrays that it may write follow from the compiled kernel. They are
 copied before the first trial and restored before and after every run, so that finally the best
 configuration runs once, on the data that the caller passed.
 `tile.runtime.autotuning.skipped_configs` defines which errors only exclude a configuration.
@@ -17,8 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -40,93 +38,26 @@ from tile.runtime.autotuning.configs import (
     Pruning,
     check_kernel,
     hook_error,
+    innermost,
+    parameter_names,
     pruning,
     user_code,
 )
-from tile.runtime.autotuning.do_bench import measure, quantiles_of
+from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
 from tile.runtime.autotuning.skipped_configs import Skipped, reason
+from tile.runtime.autotuning.trial import Trial, launch_arguments, prepare
 from tile.runtime.binding import OPTION_DEFAULTS
+from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import TunedLaunch, active_observer
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
-
-__all__ = ["Autotuner", "Config", "Heuristics", "Kernel", "autotune", "heuristics"]
 
 Key = tuple[Any, ...]
 
 # The quantiles of a timing, in ms: the median, then the 20 % and 80 % quantiles.
 QUANTILES = (0.5, 0.2, 0.8)
 NEVER = [math.inf, math.inf, math.inf]
-
-
-class _Trial:
-    """One configuration on a call's arguments; `before`, `launch` and `after` make up one run."""
-
-    def __init__(self, tuner: Autotuner, config: Config, call: Call, snapshot: Snapshot) -> None:
-        self.tuner = tuner
-        self.config = config
-        self.call = call
-        self.snapshot = snapshot
-        self.failures: list[Exception] = []  # raised by its runs; `do_bench` propagates them
-
-    def before(self) -> None:
-        self.snapshot.restore()
-        for name in self.tuner.options.reset_to_zero:
-            if self.call.named.get(name) is not None:
-                fill_zero(name, self.call.named[name])
-        _prepare(self.config, self.call, self.tuner.__name__)
-        if self.tuner.options.pre_hook is not None:
-            with self._hook("pre_hook"):
-                self.tuner.options.pre_hook(_arguments(self.call, self.config))
-
-    def launch(self) -> None:
-        try:
-            self.tuner.launch(self.call, self.config)
-        except Exception as error:
-            self._post(error)
-            raise
-
-    def after(self) -> None:
-        self._post(None)
-
-    def _post(self, error: Exception | None) -> None:
-        if self.tuner.options.post_hook is None:
-            return
-        with self._hook("post_hook"):
-            try:
-                self.tuner.options.post_hook(_arguments(self.call, self.config), exception=error)
-            except Exception as raised:
-                if raised is not error:  # re-raising its argument is not an error of the hook
-                    raise
-
-    def _hook(self, hook: str) -> AbstractContextManager[None]:
-        return user_code(f"the {hook} of {self.tuner.__name__}, on configuration {self.config},")
-
-    def __call__(self) -> None:
-        try:
-            self.before()
-            self.launch()
-            self.after()
-        except Exception as error:
-            self.failures.append(error)
-            raise
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The options of a tuner; see `autotune`."""
-
-    prune: Pruning
-    reset_to_zero: Sequence[str]
-    restore_value: Sequence[str]
-    pre_hook: Callable[..., object] | None
-    post_hook: Callable[..., object] | None
-    warmup_ms: float
-    rep_ms: float
-    do_bench: Callable[..., Any] | None
-    store: AutotuneCache | None
-    executor: Executor | None
 
 
 class Autotuner(KernelWrapper):
@@ -141,28 +72,95 @@ class Autotuner(KernelWrapper):
     """
 
     def __init__(
-        self, kernel: Kernel, configs: Sequence[Config], key: Sequence[str], options: Tuning
+        self,
+        fn: Kernel,
+        arg_names: Sequence[str],
+        configs: Sequence[Config],
+        key: Sequence[str],
+        reset_to_zero: Sequence[str] | None,
+        restore_value: Sequence[str] | None,
+        pre_hook: Callable[..., object] | None = None,
+        post_hook: Callable[..., object] | None = None,
+        prune_configs_by: Mapping[str, Any] | None = None,
+        warmup: float | None = None,
+        rep: float | None = None,
+        use_cuda_graph: bool = False,
+        do_bench: Callable[..., Any] | None = None,
+        cache_results: bool | str | PathLike[str] = False,
+        executor: Executor | None = None,
     ) -> None:
-        super().__init__(kernel)
+        """`fn` is the kernel and `arg_names` its parameters; see `autotune` for the others.
+
+        Names that are not parameters are ignored here; `autotune` refuses them.
+        """
+        super().__init__(fn, arg_names)
         self.configs = list(configs) or [Config({})]
-        self.keys = self.check_names("key", key)
-        self.options = replace(
-            options,
-            reset_to_zero=self.check_names("reset_to_zero", options.reset_to_zero),
-            restore_value=self.check_names("restore_value", options.restore_value),
-        )
+        self.keys = tuple(key)
+        self.reset_to_zero = list(reset_to_zero or ())
+        self.restore_value = list(restore_value or ())
+        self.user_defined_pre_hook = pre_hook is not None
+        self.user_defined_post_hook = post_hook is not None
+        self.pre_hook = self._reset if pre_hook is None else pre_hook
+        self.post_hook = self._restore if post_hook is None else post_hook
+        rules = pruning(prune_configs_by)
+        self.early_config_prune = rules.early_config_prune
+        self.perf_model = rules.perf_model
+        self.configs_top_k = rules.top_k
+        self.num_warmups = 25.0 if warmup is None else warmup
+        self.num_reps = 100.0 if rep is None else rep
+        self.use_cuda_graph = use_cuda_graph
+        self._do_bench = do_bench
+        self.cache_results = cache_results or settings.cache_autotuning
+        self.executor = executor
         self.cache: dict[Key, Config] = {}
+        self.nargs: dict[str, Any] | None = None
         self.best_config: Config | Any = None  # None before the first launch
         self.configs_timings: dict[Config, list[float]] = {}
+        self.restore_copies: dict[str, Snapshot] = {}
         self.skipped: dict[Config, str] = {}
         self.bench_time = 0.0
+        self._skips = Skipped(self.__name__)
         self._tuning = threading.RLock()
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         self._parameter_defaults = {
             name: parameter.default
-            for name, parameter in inspect.signature(self.fn).parameters.items()
+            for name, parameter in inspect.signature(self.base_fn).parameters.items()
             if parameter.default is not parameter.empty
         }
+
+    @functools.cached_property
+    def _store(self) -> AutotuneCache | None:
+        """The results on disk; None if they are not stored."""
+        if not self.cache_results:
+            return None
+        folder = default_folder() if self.cache_results is True else Path(self.cache_results)
+        return AutotuneCache(folder, self.base_fn, [str(config) for config in self.configs])
+
+    @property
+    def do_bench(self) -> Callable[..., Any]:
+        """The function that times a run: `do_bench(run, quantiles=(0.5, 0.2, 0.8))`, in ms."""
+        if self._do_bench is not None:
+            return self._do_bench
+        return functools.partial(do_bench, warmup=self.num_warmups, rep=self.num_reps)
+
+    def _reset(self, arguments: Mapping[str, Any], reset_only: bool = False) -> None:
+        """Set `reset_to_zero` to 0 and copy `restore_value`: the `pre_hook` if there is no other.
+
+        Trials do both themselves; this is for subclasses that run the kernel in their own way.
+        """
+        for name in self.reset_to_zero:
+            if arguments.get(name) is not None:
+                fill_zero(name, arguments[name])
+        for name in () if reset_only else self.restore_value:
+            if arguments.get(name) is not None:
+                self.restore_copies[name] = Snapshot()
+                self.restore_copies[name].save(name, arguments[name])
+
+    def _restore(self, arguments: Mapping[str, Any], exception: Exception | None = None) -> None:
+        """Restore what `_reset` has copied: the `post_hook` if there is no other."""
+        for snapshot in self.restore_copies.values():
+            snapshot.restore()
+        self.restore_copies.clear()
 
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -172,6 +170,7 @@ class Autotuner(KernelWrapper):
         `ArgumentError` for a call that passes a parameter that the configurations set.
         """
         call = self.bind(args, kwargs, grid)
+        self.nargs = call.positional
         self.check_free(self._chosen, call, "@autotune")
         if warmup:
             return self._compile(self._pruned(call), call)
@@ -184,12 +183,19 @@ class Autotuner(KernelWrapper):
     def _launch_chosen(self, call: Call, config: Config) -> Any:
         """Launch with the chosen configuration."""
         self.best_config = config
-        _prepare(config, call, self.__name__)
+        prepare(config, call, self.__name__)
         return self.launch(call, config)
 
+    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
+        """Return the configurations to try on a call with `nargs` and these keyword arguments."""
+        call = Call((), dict(kwargs), None, self.nargs or {})
+        rules = Pruning(self.early_config_prune, self.perf_model, self.configs_top_k)
+        return rules(self.configs, call, self.__name__)
+
     def _pruned(self, call: Call) -> list[Config]:
-        """Return the configurations to try, after pruning."""
-        return self.options.prune(self.configs, call, self.__name__)
+        """Return the configurations to try on a call."""
+        self.nargs = call.positional
+        return self.prune_configs(call.kwargs)
 
     def _alternatives(self, call: Call) -> list[TunedLaunch]:
         """Return every configuration that can run, each with a launch on the current arguments."""
@@ -197,7 +203,7 @@ class Autotuner(KernelWrapper):
         configs = self._pruned(call)
         written, skipped = self._written(configs, call)
         self.skipped = skipped.reasons
-        for name in {*written, *self.options.restore_value}:
+        for name in {*written, *self.restore_value}:
             self._save(snapshot, name, call)
 
         def launch(config: Config) -> Any:
@@ -215,14 +221,22 @@ class Autotuner(KernelWrapper):
 
         It includes neither the executor nor the tuning results.
         """
-        options = replace(self.options, executor=None)
-        return True, (Autotuner, (self.kernel, self.configs, self.keys, options))
+        hooks = (
+            self.pre_hook if self.user_defined_pre_hook else None,
+            self.post_hook if self.user_defined_post_hook else None,
+        )
+        rules = {
+            "early_config_prune": self.early_config_prune,
+            "perf_model": self.perf_model,
+            "top_k": self.configs_top_k,
+        }
+        names = (self.arg_names, self.configs, self.keys, self.reset_to_zero, self.restore_value)
+        timing = (self.num_warmups, self.num_reps, self.use_cuda_graph, self._do_bench)
+        return True, (type(self), (self.fn, *names, *hooks, rules, *timing, self.cache_results))
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
         """Run the wrapped kernel on `call` with `config`, without hooks."""
-        return self.kernel.run(
-            *call.args, grid=call.grid, warmup=warmup, **call.with_config(config)
-        )
+        return self.fn.run(*call.args, grid=call.grid, warmup=warmup, **call.with_config(config))
 
     @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
@@ -244,12 +258,12 @@ class Autotuner(KernelWrapper):
     def _written_by(self, config: Config, call: Call) -> frozenset[str]:
         """Compile a configuration, and return the arguments that it writes."""
         _set_blocks(config, call, self.__name__)
-        return self.kernel.written_arguments(*call.args, **call.with_config(config))
+        return self.fn.written_arguments(*call.args, **call.with_config(config))
 
     def _best(self, call: Call) -> Config:
         key = self._key(call)
         try:
-            config = self.cache.get(key)
+            config = self.cache.get(key) or self.cache.get(self._short_key(call))
         except TypeError:  # unhashable: _check_key names the culprit
             config = None
         if config is not None:
@@ -293,6 +307,16 @@ class Autotuner(KernelWrapper):
         types = [(name, kind) for name in self.arg_names if (kind := _array_type(named.get(name)))]
         return (*values, *types, settings.backend)
 
+    def _short_key(self, call: Call) -> Key:
+        """Return the key under which subclasses store configurations, as Triton's autotuner has it.
+
+        It has no defaults of parameters, devices and backends.
+        """
+        passed = {name: call.named[name] for name in self.arg_names if name in call.named}
+        values = [passed[name] for name in self.keys if name in passed]
+        types = [str(value.dtype) for value in passed.values() if hasattr(value, "dtype")]
+        return (*values, *types)
+
     def _check_key(self, call: Call) -> None:
         for name in self.keys:
             value = call.named.get(name)
@@ -308,31 +332,60 @@ class Autotuner(KernelWrapper):
                 )
 
     def _tune(self, key: Key, call: Call) -> Config:
-        started = time.perf_counter()
         configs = self._pruned(call)
         if len(configs) == 1:
             return configs[0]
-        if self._use_stored(key, configs):
-            return _fastest(self.configs_timings)
-        skipped = Skipped(self.__name__)
-        timings = self._trials(configs, call, skipped)
-        self.configs_timings = timings
-        self.skipped = skipped.reasons
-        self.bench_time = time.perf_counter() - started
-        if settings.print_autotuning:
-            sys.stderr.write(self._report(key, skipped))
-        skipped.check_some_run(configs)
-        if self.options.store is not None:
-            self.options.store.save(
-                key,
-                {str(config): times for config, times in timings.items()},
+
+        def benchmark() -> None:
+            self._time_all(key, configs, call)
+
+        cached = bool(self.cache_results) and self.check_disk_cache(key, configs, benchmark)
+        if not self.cache_results:
+            benchmark()
+        best = self.cache.get(key) or _fastest(self.configs_timings)
+        for listener in list(AUTOTUNE_LISTENERS):
+            listener(
+                fn=innermost(self),
+                key=key,
+                best_config=best,
+                configs_timings=self.configs_timings,
+                duration=None if cached else self.bench_time,
+                cache_hit=cached,
+            )
+        return best
+
+    def check_disk_cache(
+        self, tuning_key: Key, configs: list[Config], bench_fn: Callable[[], object]
+    ) -> bool:
+        """Use the stored times of an earlier process, or call `bench_fn` and store its times.
+
+        Return True if there were stored times. A subclass may set `cache[tuning_key]` instead.
+        """
+        if self._use_stored(tuning_key, configs):
+            return True
+        bench_fn()
+        if self._store is not None:
+            self._store.save(
+                tuning_key,
+                {str(config): times for config, times in self.configs_timings.items()},
                 {str(config): reason for config, reason in self.skipped.items()},
             )
-        return _fastest(timings)
+        return False
+
+    def _time_all(self, key: Key, configs: list[Config], call: Call) -> None:
+        """Time all configurations. Raises the last error if none of them can run."""
+        started = time.perf_counter()
+        self._skips = Skipped(self.__name__)
+        self.configs_timings = self._trials(configs, call, self._skips)
+        self.skipped = self._skips.reasons
+        self.bench_time = time.perf_counter() - started
+        if settings.print_autotuning:
+            sys.stderr.write(self._report(key, self._skips))
+        self._skips.check_some_run(configs)
 
     def _use_stored(self, key: Key, configs: list[Config]) -> bool:
         """Use the cached result of an earlier process; return False if there is none."""
-        stored = None if self.options.store is None else self.options.store.load(key)
+        stored = None if self._store is None else self._store.load(key)
         if stored is None or not all(str(config) in stored.timings for config in configs):
             return False
         timings = {config: stored.timings[str(config)] for config in configs}
@@ -352,27 +405,40 @@ class Autotuner(KernelWrapper):
         Configurations that cannot run are added to `skipped`.
         """
         self._compile_ahead(configs, call, skipped)
-        snapshot = Snapshot()
-        for name in (*self.options.restore_value, *self.options.reset_to_zero):
-            self._save(snapshot, name, call)
         timings: dict[Config, list[float]] = {}
         for config in dict.fromkeys(configs):
             timings[config] = NEVER
-            if config in skipped:
-                continue
-            try:
-                with skipped.trying(config):
-                    # Arguments that only this configuration writes still have their initial values.
-                    for name in self._written_by(config, call):
-                        self._save(snapshot, name, call)
-                    timings[config] = self._time(_Trial(self, config, call, snapshot))
-            finally:
-                snapshot.restore()
-        if self.options.pre_hook is not None and len(skipped) < len(timings):
+            if config not in skipped:
+                times = self._bench(*call.args, config=config, grid=call.grid, **call.kwargs)
+                timings[config] = list(times)
+        if self.user_defined_pre_hook and len(skipped) < len(timings):
             best = _fastest(timings)
             with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
-                self.options.pre_hook(_arguments(call, best), reset_only=True)
+                self.pre_hook(launch_arguments(call, best), reset_only=True)
         return timings
+
+    def _bench(
+        self, *args: Any, config: Config, grid: Any = None, warmup: bool = False, **meta: Any
+    ) -> Sequence[float]:
+        """Return the times of a configuration on these arguments, which are restored after it.
+
+        Return infinity, and add the reason to `skipped`, if it cannot run.
+        """
+        call = self.bind(args, meta, grid)
+        snapshot = Snapshot()
+        for name in (*self.restore_value, *self.reset_to_zero):
+            self._save(snapshot, name, call)
+        times: Sequence[float] = NEVER
+        try:
+            with self._skips.trying(config):
+                for name in self._written_by(config, call):
+                    self._save(snapshot, name, call)
+                times = self._time(Trial(self, config, call, snapshot))
+        finally:
+            snapshot.restore()
+        if config in self._skips:
+            self.skipped[config] = str(self._skips.errors[config])
+        return times
 
     @staticmethod
     def _save(snapshot: Snapshot, name: str, call: Call) -> None:
@@ -380,19 +446,19 @@ class Autotuner(KernelWrapper):
         if value is not None:
             snapshot.save(name, value)
 
-    def _time(self, trial: _Trial) -> list[float]:
-        if self.options.do_bench is not None:
-            return self._benchmark(trial, self.options.do_bench)
+    def _time(self, trial: Trial) -> list[float]:
+        if self._do_bench is not None:
+            return self._benchmark(trial, self._do_bench)
         samples = measure(
             trial.launch,
-            warmup=self.options.warmup_ms,
-            rep=self.options.rep_ms,
+            warmup=self.num_warmups,
+            rep=self.num_reps,
             before=trial.before,
             after=trial.after,
         )
         return quantiles_of(samples, QUANTILES)
 
-    def _benchmark(self, trial: _Trial, do_bench: Callable[..., Any]) -> list[float]:
+    def _benchmark(self, trial: Trial, do_bench: Callable[..., Any]) -> list[float]:
         """Time a trial with the user's function, which propagates the errors of its runs."""
         try:
             times = [float(t) for t in np.ravel(do_bench(trial, quantiles=QUANTILES))]
@@ -422,7 +488,7 @@ class Autotuner(KernelWrapper):
 
         Do nothing if configurations change the arguments for which kernels are specialized.
         """
-        if self.options.executor is None or any(_sets_blocks(config, call) for config in configs):
+        if self.executor is None or any(_sets_blocks(config, call) for config in configs):
             return
         overrides = {
             name: settings.overrides[variable.name]
@@ -430,8 +496,8 @@ class Autotuner(KernelWrapper):
             if variable.name in settings.overrides
         }
         futures = {
-            config: self.options.executor.submit(
-                _compile_one, self.kernel, overrides, call.args, call.with_config(config)
+            config: self.executor.submit(
+                _compile_one, self.fn, overrides, call.args, call.with_config(config)
             )
             for config in dict.fromkeys(configs)
         }
@@ -484,7 +550,7 @@ def _set_blocks(config: Config, call: Call, kernel: str) -> None:
         if _has_data(value):
             snapshot.save(name, value)
     try:
-        _prepare(config, call, kernel)
+        prepare(config, call, kernel)
     finally:
         snapshot.restore()
 
@@ -497,18 +563,6 @@ def _has_data(value: Any) -> bool:
         value = value.base
     shaped = hasattr(value, "dtype") and hasattr(value, "shape")
     return shaped and not isinstance(value, MockArray | np.generic)
-
-
-def _prepare(config: Config, call: Call, kernel: str) -> None:
-    """Call the hook of a configuration."""
-    if config.pre_hook is not None:
-        with user_code(f"the pre_hook of configuration {config} of {kernel}"):
-            config.pre_hook(_arguments(call, config))
-
-
-def _arguments(call: Call, config: Config) -> dict[str, Any]:
-    """Return all arguments of a launch by name, as passed to hooks."""
-    return {**call.named, **config.all_kwargs()}
 
 
 def _compile_one(
@@ -597,23 +651,23 @@ def autotune(
     @public_function
     def decorate(kernel: Kernel) -> Autotuner:
         check_kernel(kernel, "autotune")
-        store = None
-        if cache_results is not False:
-            folder = default_folder() if cache_results is True else Path(cache_results)
-            store = AutotuneCache(folder, kernel.fn, [str(config) for config in configs])
-        options = Tuning(
-            prune=pruning(prune_configs_by),
-            reset_to_zero=reset_to_zero or (),
-            restore_value=restore_value or (),
-            pre_hook=pre_hook,
-            post_hook=post_hook,
-            warmup_ms=25 if warmup is None else warmup,
-            rep_ms=100 if rep is None else rep,
-            do_bench=do_bench,
-            store=store,
-            executor=executor,
+        return Autotuner(
+            kernel,
+            kernel.arg_names,
+            configs,
+            parameter_names("key", key, kernel),
+            parameter_names("reset_to_zero", reset_to_zero or (), kernel),
+            parameter_names("restore_value", restore_value or (), kernel),
+            pre_hook,
+            post_hook,
+            prune_configs_by,
+            warmup,
+            rep,
+            use_cuda_graph,
+            do_bench,
+            cache_results,
+            executor,
         )
-        return Autotuner(kernel, configs, key, options)
 
     return decorate
 
@@ -632,68 +686,3 @@ def _configs(configs: object) -> list[Config]:
                 f"autotune takes a list of Config, with {short_repr(config)} in it"
             )
     return listed
-
-
-class Heuristics(KernelWrapper):
-    """A kernel with meta-parameters that are computed from its other arguments."""
-
-    def __init__(
-        self, kernel: Kernel, values: Mapping[str, Callable[[dict[str, Any]], Any]]
-    ) -> None:
-        super().__init__(kernel)
-        self.values = dict(values)
-
-    @public_function
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Run the wrapped kernel with the computed values.
-
-        Raises `ArgumentTypeError` if the call passes one of them.
-        """
-        return self.kernel.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
-
-    @public_function
-    def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
-        """Return the names of the array arguments that the kernel writes with computed values."""
-        return self.kernel.written_arguments(*args, **self._with_values(args, kwargs))
-
-    def by_value(self) -> tuple[bool, Reduction]:
-        """Return the recipe to pickle a kernel with rules that is not a module's attribute."""
-        return True, (Heuristics, (self.kernel, self.values))
-
-    def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        call = self.bind(args, kwargs, None)
-        self.check_free(self.values, call, "@heuristics")
-        named = call.named
-        computed: dict[str, Any] = {}
-        for name, rule in self.values.items():
-            with user_code(f"the rule for {name} of {self.__name__}, given to @heuristics,"):
-                computed[name] = named[name] = rule(dict(named))
-        return {**kwargs, **computed}
-
-
-@public_function
-def heuristics(
-    values: Mapping[str, Callable[[dict[str, Any]], Any]],
-) -> Callable[[Kernel], Heuristics]:
-    """Compute meta-parameters by `values[name](arguments)` at every call. Use it as a decorator.
-
-    `arguments` maps names to the passed arguments and the values of earlier rules. Raises
-    `ArgumentTypeError` for a rule that is not callable.
-    """
-    if not isinstance(values, Mapping):
-        raise ArgumentTypeError(
-            f"heuristics takes a dict of functions by name, not {short_repr(values)}: "
-            "{'BLOCK': lambda args: ...}"
-        )
-    for name, rule in values.items():
-        if not callable(rule):
-            raise ArgumentTypeError(
-                f"heuristics takes functions of the arguments, not {short_repr(rule)}: "
-                f"{{{name!r}: lambda args: ...}}"
-            )
-
-    def decorate(kernel: Kernel) -> Heuristics:
-        check_kernel(kernel, "heuristics")
-        return Heuristics(kernel, values)
-
-    return decorate

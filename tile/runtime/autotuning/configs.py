@@ -5,17 +5,17 @@ Exceptions of user functions that tuners call become a `HookError` with the func
 
 from __future__ import annotations
 
-import functools
+import inspect
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tile.backends.base import Options
-from tile.errors import ArgumentTypeError, ArgumentValueError, HookError
+from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError, HookError
 from tile.pickling import PickledByName
+from tile.runtime.interface import KernelInterface
 from tile.short_repr import short_repr
 from tile.tracebacks import public_class, public_function
 
@@ -46,8 +46,8 @@ class Kernel(Protocol):
         """The names of the parameters, in order."""
 
     @property
-    def fn(self) -> Callable[..., Any]:
-        """The innermost Python function."""
+    def fn(self) -> Any:
+        """The wrapped kernel, or the Python function of a jitted one."""
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Compile, and launch unless `warmup`; `kwargs` are constexprs and options."""
@@ -60,12 +60,12 @@ class Kernel(Protocol):
 
 
 @public_class
-@dataclass(frozen=True)
+@dataclass
 class Config:
     """One configuration: meta-parameters (`kwargs`, by parameter name) and compile options.
 
     `pre_hook(arguments)` is called with all arguments by name before every launch of this
-    configuration.
+    configuration. `ir_override` is passed on as an option, which has no effect.
     """
 
     kwargs: dict[str, Any]
@@ -74,6 +74,7 @@ class Config:
     num_ctas: int = 1
     maxnreg: int | None = None
     pre_hook: Callable[[dict[str, Any]], object] | None = None
+    ir_override: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kwargs, Mapping):
@@ -81,7 +82,7 @@ class Config:
                 f"a Config takes a dict of meta-parameters, not {short_repr(self.kwargs)}: "
                 "Config({'BLOCK': 128}, num_warps=4)"
             )
-        object.__setattr__(self, "kwargs", dict(self.kwargs))
+        self.kwargs = dict(self.kwargs)
         both = self.kwargs.keys() & set(OPTION_FIELDS)
         if both:
             name = min(both)
@@ -106,8 +107,9 @@ class Config:
         return options
 
     def all_kwargs(self) -> dict[str, Any]:
-        """Return meta-parameters and options as arguments of `run`; `maxnreg` only if set."""
-        return {**self.kwargs, **self._options()}
+        """Return meta-parameters and options as arguments of `run`, unset options left out."""
+        override = {} if self.ir_override is None else {"ir_override": self.ir_override}
+        return {**self.kwargs, **self._options(), **override}
 
     def __hash__(self) -> int:
         return hash((frozenset(self.all_kwargs().items()), self.pre_hook))
@@ -185,7 +187,7 @@ def _checked(pruned: Any, kernel: str) -> list[Config]:
             f"Config, not {pruned!r}"
         )
     if not configs:
-        raise ArgumentValueError(
+        raise AutotunerError(
             f"the early_config_prune of {kernel} left no configuration; at least one must stay"
         )
     return configs
@@ -215,49 +217,29 @@ def check_kernel(kernel: object, decorator: str) -> None:
         )
 
 
-class KernelWrapper(PickledByName, ABC):
-    """A kernel that adds meta-parameters to the calls of the kernel it wraps."""
+class KernelWrapper(PickledByName, KernelInterface):
+    """A kernel that adds meta-parameters to the calls of the kernel it wraps.
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.fn: Callable[..., Any] = kernel.fn
-        self.base_fn: Callable[..., Any] = kernel.fn
-        self.arg_names = list(kernel.arg_names)
-        self.__name__ = kernel.fn.__name__
-        self.__qualname__ = kernel.fn.__qualname__
-        self.__module__ = kernel.fn.__module__
-        self.__doc__ = kernel.fn.__doc__
+    fn: the wrapped kernel. base_fn: the innermost Python function.
+    """
 
-    @abstractmethod
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Compile, and launch unless `warmup`."""
+    def __init__(self, fn: Kernel, arg_names: Iterable[str]) -> None:
+        self.fn = fn
+        self.base_fn = python_function(fn)
+        self.arg_names = list(arg_names)
+        self.__name__ = self.base_fn.__name__
+        self.__qualname__ = self.base_fn.__qualname__
+        self.__module__ = self.base_fn.__module__
+        self.__doc__ = self.base_fn.__doc__
 
     @public_function
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments without launching, and return the result."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return functools.partial(self.run, grid=grid, warmup=False)
-
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Call:
         """Return the call, with names for positional arguments; the kernel checks their number."""
         return Call(args, kwargs, grid, dict(zip(self.arg_names, args, strict=False)))
-
-    def check_names(self, option: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return `names` as a tuple; raise `ArgumentTypeError` if one is not a parameter."""
-        if isinstance(names, str):
-            raise ArgumentTypeError(f"{option} is a list of names: {option}=[{short_repr(names)}]")
-        if not isinstance(names, Iterable):
-            raise ArgumentTypeError(f"{option} is a list of names, not {short_repr(names)}")
-        names = tuple(names)
-        for name in names:
-            if name not in self.arg_names:
-                raise ArgumentTypeError(
-                    f"{option} names {short_repr(name)}, which is not a parameter of "
-                    f"{self.__name__}({', '.join(self.arg_names)})"
-                )
-        return tuple(names)
 
     def check_free(self, chosen: Iterable[str], call: Call, by: str) -> None:
         """Raise `ArgumentTypeError` if the caller passed a parameter that this wrapper sets."""
@@ -267,3 +249,33 @@ class KernelWrapper(PickledByName, ABC):
                 f"{', '.join(both)} of {self.__name__}: chosen by {by}, and passed in the call "
                 "as well; leave it out of the call, or out of the decorator"
             )
+
+
+def parameter_names(option: str, names: Sequence[str], kernel: Kernel) -> tuple[str, ...]:
+    """Return names of parameters of `kernel` as a tuple; raise `ArgumentTypeError` for others."""
+    if isinstance(names, str):
+        raise ArgumentTypeError(f"{option} is a list of names: {option}=[{short_repr(names)}]")
+    if not isinstance(names, Iterable):
+        raise ArgumentTypeError(f"{option} is a list of names, not {short_repr(names)}")
+    names = tuple(names)
+    for name in names:
+        if name not in kernel.arg_names:
+            raise ArgumentTypeError(
+                f"{option} names {short_repr(name)}, which is not a parameter of "
+                f"{python_function(kernel).__name__}({', '.join(kernel.arg_names)})"
+            )
+    return names
+
+
+def python_function(kernel: Any) -> Callable[..., Any]:
+    """Return the Python function in a kernel."""
+    while not inspect.isfunction(kernel):
+        kernel = kernel.fn
+    return kernel
+
+
+def innermost(kernel: Any) -> Any:
+    """Return the jitted function in a kernel."""
+    while isinstance(kernel, KernelWrapper):
+        kernel = kernel.fn
+    return kernel

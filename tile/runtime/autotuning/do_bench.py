@@ -13,7 +13,7 @@ import numpy as np
 
 from tile.backends.base import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.runtime.kernel import recorded_launches
+from tile.runtime.callbacks import recorded_launches
 from tile.tracebacks import public_function
 
 RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
