@@ -9,8 +9,11 @@ the package, and imports the package only if the option is used.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+TRITON = "TILE_TRITON"
 OPTION = "--tile-sanitize"
 ALL = "all"
 CHECKS = ("bounds", "race", "undef", "overflow", "assume", "deadlock")
@@ -32,11 +35,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> None:
-    """Write an option without checks as `--tile-sanitize=all`.
+    """Install the modules of Triton that TILE_TRITON asks for, before any test is imported.
+
+    Write an option without checks as `--tile-sanitize=all`.
 
     argparse would take the next argument, often the path of a test, as the value of the option.
     pytest has parsed the arguments once already, to find the initial conftest files.
     """
+    if os.environ.get(TRITON, "0") not in ("", "0"):
+        from tile.compat import install_announced
+
+        install_announced()
     end = args.index("--") if "--" in args else len(args)
     if OPTION in args[:end]:
         options = [f"{OPTION}={ALL}" if word == OPTION else word for word in args[:end]]

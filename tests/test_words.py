@@ -29,6 +29,7 @@ ALLOWED = {
     "ProductInFlightError": "the old name of an error, for users' code",
     "ROUNDS": "rounds of the Philox cipher",
     "cuda_home": "CUDA_HOME, NVIDIA's environment variable",
+    "home_dir": "Triton's name",
     "hits": "pdb counts the hits of a breakpoint",
     "_product": "a product of numbers",
     "_product_bound": "a product of numbers",

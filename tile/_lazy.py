@@ -56,8 +56,12 @@ class LazyNames:
         if name not in self.sources:
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
         value = self._resolve(name)
-        setattr(sys.modules[self.module], name, value)
+        self.namespace()[name] = value
         return value
+
+    def namespace(self) -> dict[str, Any]:
+        """Return the names that the module has by itself."""
+        return vars(sys.modules[self.module])
 
     def _resolve(self, name: str) -> Any:
         source = importlib.import_module(self.sources[name])
@@ -65,14 +69,14 @@ class LazyNames:
 
     def names(self) -> list[str]:
         """Return the names of the module for `dir` and completion, imported or not."""
-        return sorted({*vars(sys.modules[self.module]), *self.sources})
+        return sorted({*self.namespace(), *self.sources})
 
     def unchanged(self, name: str) -> bool:
         """Return True if the name is re-exported and nobody has assigned another value to it.
 
         Imports no further module.
         """
-        current = vars(sys.modules[self.module]).get(name, self)
+        current = self.namespace().get(name, self)
         return name in self.sources and (current is self or current is self._resolve(name))
 
 

@@ -33,13 +33,14 @@ from tile.tools import (
     opt,
     reference,
     trace,
+    triton,
 )
 from tile.tools.streams import run_with_checked_output
 
 # Each command is a module. Its docstring is the help: the summary after "`tile NAME`: ", then the
 # description. `configure` adds the options to a parser; `run` takes the parsed options and returns
 # the exit status. A `TileError` that it raises is printed.
-COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace)
+COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace, triton)
 
 
 def parser() -> argparse.ArgumentParser:

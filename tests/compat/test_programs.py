@@ -1,0 +1,81 @@
+"""Whole programs that import triton, in processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tile.compat.environment import FOLDER
+
+PROGRAMS = Path(__file__).parent / "programs"
+OUTPUT = {
+    "vector_add": "vector add: equal 3.8.0",
+    "fused_softmax": "softmax: equal cpu",
+    "matmul": "matmul: equal",
+    "layer_norm": "layer norm: equal",
+    "attention": "attention: equal False",
+}
+
+
+def run(*command, **environment) -> str:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "TILE_"))}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        env={**inherited, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", OUTPUT)
+def test_programs_run_unchanged(name) -> None:
+    assert OUTPUT[name] in run("-m", "tile", "triton", PROGRAMS / f"{name}.py")
+
+
+def test_python_finds_the_package_in_the_folder(tmp_path) -> None:
+    path = os.pathsep.join([str(FOLDER), str(Path(__file__).parents[2])])
+    output = run(PROGRAMS / "vector_add.py", PYTHONPATH=path, TILE_TRITON="3.6.0")
+    assert output == "vector add: equal 3.6.0\n"
+
+
+def test_children_inherit_it(tmp_path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import subprocess, sys\n"
+        "import triton\n"
+        "code = 'import triton.language as tl, triton; print(triton.__version__, tl.load)'\n"
+        "subprocess.run([sys.executable, '-c', code], check=True)\n"
+    )
+    output = run("-m", "tile", "triton", "--version", "3.9.0", program)
+    assert output == "3.9.0 <tl.load>\n"
+
+
+def test_modules_run_as_programs(tmp_path) -> None:
+    test = tmp_path / "test_one.py"
+    test.write_text("import triton\n\ndef test():\n    assert triton.__version__ == '3.8.0'\n")
+    output = run("-m", "tile", "triton", "-m", "pytest", "-q", "-p", "no:cacheprovider", test)
+    assert "100%" in output
+
+
+def test_pytest_alone_has_it_by_the_environment(tmp_path) -> None:
+    test = tmp_path / "test_one.py"
+    test.write_text("import triton\n\ndef test():\n    assert triton.__version__ == '3.6.0'\n")
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_tile", test)
+    assert "100%" in run(*command, TILE_TRITON="3.6.0")
+
+
+def test_the_folder_is_printed() -> None:
+    assert run("-m", "tile", "triton", "--path") == f"{FOLDER}\n"
+
+
+def test_triton_interpret_and_cache_dir(tmp_path) -> None:
+    program = tmp_path / "program.py"
+    shown = "add_kernel, triton.knobs.cache.dir, triton.knobs.autotuning.print"
+    program.write_text((PROGRAMS / "vector_add.py").read_text() + f"    print({shown})\n")
+    settings = {"TRITON_CACHE_DIR": str(tmp_path), "TRITON_PRINT_AUTOTUNING": "1"}
+    output = run("-m", "tile", "triton", program, TRITON_INTERPRET="1", **settings)
+    assert f"<InterpretedFunction __main__.add_kernel> {tmp_path} True" in output

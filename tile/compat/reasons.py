@@ -1,0 +1,91 @@
+"""Why names of Triton are absent: by module, and by name."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tile.compat.modules import MODULES
+
+_MLIR = "it works on Triton's IR in MLIR, and `tile` has an IR of its own (docs/ir.md)"
+_GLUON = (
+    "Gluon programs choose Triton's layouts themselves; `tile` chooses layouts, so it has no "
+    "language for them"
+)
+_PROTON = "the profiler Proton is part of Triton; use the profiler of the device's vendor"
+
+ABSENT_MODULES: Mapping[str, str] = {
+    "triton.experimental": _GLUON,
+    "triton.profiler": _PROTON,
+    "triton._C": _MLIR,
+    "triton._internal_testing": "Triton's own tests use it",
+    "triton._filecheck": "Triton's own tests use it",
+    "triton.compiler.code_generator": _MLIR,
+    "triton.language.semantic": _MLIR,
+    "triton.language.extra.hip": "`tile` has no backend for AMD's devices",
+    "triton.backends.amd": "`tile` has no backend for AMD's devices",
+    "triton.backends.nvidia": "the passes of Triton's backend are not those of `tile`",
+    "triton.runtime.build": "`tile` has no launchers in C to build",
+    "triton.tools.build_extern": "it generates Triton's own sources",
+    "triton.tools.compile": "use `tile compile`, which writes kernels for programs without Python",
+    "triton.tools.link": "use `tile link`, which writes one launcher for several kernels",
+    "triton.tools.disasm": "use NVIDIA's cuobjdump on `kernel.asm['ptx']` assembled by ptxas",
+    "triton.tools.gsan": "use `tile check`, which finds races without a GPU",
+    "triton.tools.mxfp": "this version of `tile` has no types of MX scales",
+    "triton.tools.ragged_tma": "this version of `tile` has no ragged descriptors",
+    "triton.tools.triton_to_gluon_translator": _GLUON,
+}
+
+ABSENT_NAMES: Mapping[str, str] = {
+    "triton.compiler.compiler.parse": _MLIR,
+    "triton.compiler.compiler.filter_traceback": "tracebacks have no frames of `tile` anyway",
+    "triton.compiler.compiler.CompileTimer": "`TILE_TIMINGS=1` prints the time of each pass",
+    "triton.runtime.jit.DependenciesFinder": "`tile` finds captured variables in its own way",
+    "triton.testing.cuda_memcheck": "use `tile check`, which finds faults without a GPU",
+    "triton.testing.do_bench_proton": _PROTON,
+    "triton.testing.do_bench_cudagraph_proton": _PROTON,
+    "triton.testing.cublas": "it is a binding of Triton's C++ code to cuBLAS",
+    "triton.runtime.RedisRemoteCacheBackend": "`tile` has no remote cache",
+    "triton.runtime.cache.RedisRemoteCacheBackend": "`tile` has no remote cache",
+    "triton.runtime.cache.RemoteCacheManager": "`tile` has no remote cache",
+    "triton.tools.LinearLayout": "layouts of `tile` are its own (docs/layouts.md)",
+}
+
+NAMES = Path(__file__).parent / "names.json"
+"""The public names of Triton by module, each with the versions that have it."""
+
+
+@functools.cache
+def triton_names() -> Mapping[str, Mapping[str, str]]:
+    """Return the versions, as text, by name, by module."""
+    modules = json.loads(NAMES.read_text(encoding="utf-8"))
+    return {
+        module: {name: versions for versions, names in groups.items() for name in names.split()}
+        for module, groups in modules.items()
+    }
+
+
+def absent_module(name: str) -> str:
+    """Return why a module is absent, or an empty string if there is no reason."""
+    while name:
+        if name in ABSENT_MODULES:
+            return ABSENT_MODULES[name]
+        name = name.rpartition(".")[0]
+    return ""
+
+
+def absent_name(module: str, name: str, version: str) -> str:
+    """Return the message for a name that a module does not have."""
+    qualified = f"{module}.{name}"
+    reason = ABSENT_NAMES.get(qualified) or ABSENT_MODULES.get(qualified)
+    if not reason and name in triton_names().get(module, {}):
+        reason = "Triton has it, and this version of `tile` does not"
+    said = f": {reason}" if reason else f"; it shows what `tile` has of Triton {version}"
+    return f"module {module!r} has no attribute {name!r}{said}"
+
+
+def missing_modules() -> list[str]:
+    """Return the modules of Triton that are neither shown nor absent for a reason."""
+    return [name for name in triton_names() if name not in MODULES and not absent_module(name)]
