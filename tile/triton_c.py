@@ -108,7 +108,7 @@ class Kernel(KernelInterface):
         return launch
 
     @public_function
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:  # type: ignore[override]
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> CompiledKernel:
         """Launch; tunables that `kwargs` leaves out are chosen by the autotuner."""
         missing = frozenset(self.tunables.keys() - kwargs.keys())
         arguments = {**self.constants, **kwargs}
