@@ -52,8 +52,9 @@ wrongly: this backend sets `POCL_WORK_GROUP_METHOD=loops` unless you set that va
 For Intel's CPU runtime 2026.2, this backend skips two compiler passes by `CL_CONFIG_LLVM_OPTIONS`,
 unless you set that variable: `x86-scalar-to-vector` miscompiles some `~x` on CPUs with AVX-512, and
 `sycl-kernel-reduce-cross-barrier-values` crashes on some kernels. By the same variable, it keeps
-`licm` from moving loads of local memory over barriers. Nothing becomes slower. The runtime also
-keeps some values wrongly across a barrier. It takes the result of LLVM's `fneg` to be uniform in a
+`licm` from moving loads of local memory over barriers, and copies of private arrays from becoming a
+`memcpy`, which writes to address 0. Nothing becomes slower. The runtime also keeps some values
+wrongly across a barrier. It takes the result of LLVM's `fneg` to be uniform in a
 work-group, so that all work-items read that of the last one: the backend negates floats by their
 bits there, in a form of which LLVM makes no `fneg`. And it reloads vectors of integers of a few
 bits as if each had a byte. LLVM makes such integers of a reversal of the bits of an index, so the

@@ -56,9 +56,11 @@ WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
 # Its `licm` hoists loads from local memory out of a loop, over barriers, although the loop stores
 # there: a query for clobbering stores misses the store. Without queries (at most 0 per loop), any
 # store in the loop clobbers a load. Matmuls, sorts and scans are as fast.
+# Copies of private arrays stay loops: its vectorizer gives a memcpy of one the address zero.
 _OPTIONS = {
     "opt-disable": "x86-scalar-to-vector,sycl-kernel-reduce-cross-barrier-values",
     "licm-mssa-optimization-cap": "0",
+    "disable-loop-idiom-memcpy": "true",
     "opt-bisect-verbose": "false",  # otherwise `opt-disable` prints every pass
 }
 PASSES = (
