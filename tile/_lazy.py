@@ -59,6 +59,10 @@ class LazyNames:
         self.namespace()[name] = value
         return value
 
+    def reason(self, name: str) -> str:
+        """Return why the module has no such name, for errors of kernels; empty if that is clear."""
+        return ""
+
     def namespace(self) -> dict[str, Any]:
         """Return the names that the module has by itself."""
         return vars(sys.modules[self.module])

@@ -118,7 +118,8 @@ def test_absent_modules_say_why(triton, module, words) -> None:
     [
         ("triton", "experimental", "Gluon"),
         ("triton.testing", "cuda_memcheck", "use `tile check`"),
-        ("triton.runtime.interpreter", "InterpreterBuilder", "Triton has it, and this version"),
+        ("triton.runtime.interpreter", "InterpreterBuilder", "the interpreter of `tile` has other"),
+        ("triton.tools", "LinearLayout", "docs/layouts.md"),
         ("triton", "nothing", "it shows what `tile` has of Triton 3.8.0"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from tile._lazy import LazyNames
 from tile.compat.modules import MODULES, View
-from tile.compat.reasons import absent_module, absent_name
+from tile.compat.reasons import absent_module, absent_name, absent_reason
 
 VERSIONS = ("3.6.0", "3.7.0", "3.8.0", "3.9.0")
 ROOT = "triton"
@@ -38,6 +38,9 @@ class ViewNames(LazyNames):
         if name not in self.sources:
             raise AttributeError(absent_name(self.module, name, self._version), name=name)
         return super().__call__(name)
+
+    def reason(self, name: str) -> str:
+        return absent_reason(self.module, name)
 
     def namespace(self) -> dict[str, Any]:
         return self._namespace

@@ -128,7 +128,10 @@ MODULES: Mapping[str, View] = {
     "triton.runtime.driver": View(
         "The driver of the devices.", _of("tile.compat.driver", "driver DriverConfig")
     ),
-    "triton.runtime.cache": View("Folders of files by key.", _CACHE_NAMES),
+    "triton.runtime.cache": View(
+        "Folders of files by key.",
+        {**_CACHE_NAMES, **_of("tile.compat.compiler", "get_cache_key")},
+    ),
     "triton.runtime.errors": View(
         "Errors of launches.",
         _errors("TritonError InterpreterError OutOfResources PTXASError AutotunerError"),
@@ -171,7 +174,14 @@ MODULES: Mapping[str, View] = {
         "What a driver provides.", _of("tile.compat.driver", "Benchmarker DriverBase GPUDriver")
     ),
     # -- settings, benchmarks and tools
-    "triton.knobs": View("Settings.", shows=("tile.compat.knobs",)),
+    "triton.knobs": View(
+        "Settings.",
+        {
+            **_of("tile.runtime.callbacks", "HookChain"),
+            **_of("tile.compat.hooks", "CompileTimes"),
+        },
+        shows=("tile.compat.knobs",),
+    ),
     "triton.testing": View(
         "Benchmarks and comparisons.",
         {

@@ -38,6 +38,30 @@ ABSENT_MODULES: Mapping[str, str] = {
     "triton.tools.triton_to_gluon_translator": _GLUON,
 }
 
+_INTERNAL = "only Triton's own modules use it"
+
+# For the names of a module without a reason of their own.
+INTERNAL: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "triton._utils",
+            "triton.compiler.compiler",
+            "triton.knobs",
+            "triton.runtime._allocation",
+            "triton.runtime._async_compile",
+            "triton.runtime.jit",
+        ),
+        _INTERNAL,
+    ),
+    "triton.runtime.interpreter": "the interpreter of `tile` has other parts",
+}
+
+_INTERNAL_OF_THE_LANGUAGE = """
+    CONSTEXPR_0 TRITON_BUILTIN base_type base_value binary_op_type_legalization builtin_max
+    builtin_min check_bit_width dispatch is_builtin is_negative_zero slice_type
+    tensor_descriptor_base tensor_descriptor_base_type tensor_descriptor_type tuple_type
+"""
+
 ABSENT_NAMES: Mapping[str, str] = {
     "triton.compiler.compiler.parse": _MLIR,
     "triton.compiler.compiler.filter_traceback": "tracebacks have no frames of `tile` anyway",
@@ -50,7 +74,37 @@ ABSENT_NAMES: Mapping[str, str] = {
     "triton.runtime.RedisRemoteCacheBackend": "`tile` has no remote cache",
     "triton.runtime.cache.RedisRemoteCacheBackend": "`tile` has no remote cache",
     "triton.runtime.cache.RemoteCacheManager": "`tile` has no remote cache",
+    **dict.fromkeys(
+        [f"triton.language.core.{name}" for name in _INTERNAL_OF_THE_LANGUAGE.split()], _INTERNAL
+    ),
     "triton.tools.LinearLayout": "layouts of `tile` are its own (docs/layouts.md)",
+}
+
+DIFFERENT: Mapping[str, str] = {
+    "jit": "a kernel is compiled again if a global that it reads changes, and Triton raises",
+    "Autotuner": "arrays that the kernel writes are restored after each trial without "
+    "`restore_value`; an exception of a hook is the cause of a `HookError`",
+    "autotune": "arrays that the kernel writes are restored after each trial",
+    "CompiledKernel": "launches are on the current stream; `asm` has the stages of `tile`, and "
+    "`ttir`, `ttgir` and `llir` are its tile IR, thread IR and LLVM IR",
+    "OutOfResources": "it has a message and none of `required`, `limit` and `name`",
+    "PTXASError": "it is an error of any backend",
+    "InterpreterError": "it is a fault of a run on any backend",
+    "AsyncCompileMode": "`warmup` in it compiles at once; functions passed to `submit` do not",
+    "IRSource": "it raises: `tile` compiles functions, not MLIR or PTX",
+    "compile": "it takes functions, not files of MLIR or PTX",
+    "make_backend": "the stages of compilation cannot be replaced",
+    "aggregate": "it raises: kernels take tuples and named tuples",
+    "must_use_result": "unused results are not reported",
+    "set_allocator": "the allocator is never called: no kernel needs scratch memory",
+    "do_bench_cudagraph": "launches are timed one by one",
+    "cuda_graph_without_gc": "launches are timed one by one",
+    "TRITON_MAX_TENSOR_NUMEL": "tiles may have more elements",
+    "backends": "the names are `nvidia` and `cpu`",
+    **dict.fromkeys(
+        ("triton.knobs.nvidia", "triton.knobs.amd", "triton.knobs.proton", "triton.knobs.redis"),
+        "the values are stored and decide nothing",
+    ),
 }
 
 NAMES = Path(__file__).parent / "names.json"
@@ -76,12 +130,18 @@ def absent_module(name: str) -> str:
     return ""
 
 
+def absent_reason(module: str, name: str) -> str:
+    """Return why a module does not have a name, or an empty string if Triton's has not either."""
+    qualified = f"{module}.{name}"
+    reason = ABSENT_NAMES.get(qualified) or ABSENT_MODULES.get(qualified) or ""
+    if reason or name not in triton_names().get(module, {}):
+        return reason
+    return INTERNAL.get(module, "Triton has it, and this version of `tile` does not")
+
+
 def absent_name(module: str, name: str, version: str) -> str:
     """Return the message for a name that a module does not have."""
-    qualified = f"{module}.{name}"
-    reason = ABSENT_NAMES.get(qualified) or ABSENT_MODULES.get(qualified)
-    if not reason and name in triton_names().get(module, {}):
-        reason = "Triton has it, and this version of `tile` does not"
+    reason = absent_reason(module, name)
     said = f": {reason}" if reason else f"; it shows what `tile` has of Triton {version}"
     return f"module {module!r} has no attribute {name!r}{said}"
 

@@ -24,9 +24,21 @@ from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray
 from tile.runtime.signature import ParameterType, spell_type
 from tile.runtime.specialize import Constant, Leaf, Rule, runtime_key, spell_descriptor_leaf
 from tile.short_repr import short_repr
+from tile.tracebacks import warn
 
 OPTIONS = Options.names()
 OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
+
+# Options of Triton's backends, which decide nothing here: a launch with one of them warns once.
+_FOREIGN = """
+    allow_fp8e4nv allowed_dot_input_precisions arch backend_name cluster_dims
+    default_dot_input_precision deprecated_fp8_dot_operand_dtypes disable_line_info extern_libs
+    instrumentation_mode ir_override kpack launch_pdl matrix_instr_nonkdim
+    max_num_imprecise_acc_default num_buffers_warp_spec num_consumer_groups ptx_options ptx_version
+    reg_dec_producer reg_inc_consumer sanitize_overflow schedule_hint supported_fp8_dtypes
+    warp_size waves_per_eu
+"""
+FOREIGN_OPTIONS = frozenset(_FOREIGN.split())
 
 
 class Binder:
@@ -60,10 +72,20 @@ class Binder:
                 raise self._error(args, kwargs)
             values.append(value)
         if not OPTIONS.issuperset(rest):
+            rest = self._without_foreign(rest)
+        if not OPTIONS.issuperset(rest):
             raise self._error(args, kwargs)
         for index, name in self._both:
             rest[name] = values[index]
         return values, rest
+
+    def _without_foreign(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options without those of Triton that have no effect here; warn of these."""
+        foreign = [name for name in options if name in FOREIGN_OPTIONS]
+        if foreign:
+            verb = "has" if len(foreign) == 1 else "have"
+            warn(f"{quoted(foreign)} of {self.name}() {verb} no effect: tile has no such option")
+        return {name: value for name, value in options.items() if name not in foreign}
 
     def _error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentTypeError:
         names = self.names
@@ -80,7 +102,8 @@ class Binder:
         ]
         if missing:
             problems.append(f"is missing {quoted(missing)}")
-        unknown = [name for name in kwargs if name not in names and name not in OPTIONS]
+        taken = {*names, *OPTIONS, *FOREIGN_OPTIONS}
+        unknown = [name for name in kwargs if name not in taken]
         if unknown:
             problems.append(f"has no parameter {unknown_names(unknown, [*names, *OPTIONS])}")
         notes = [f"it is {spell_parameters(self.name, self.parameters)}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import linecache
@@ -93,6 +94,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         # The function that `kernel[grid]` calls, and the shape of calls that its plan handles.
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
+        self.used_global_vals: dict[tuple[str, int], Any] = {}  # for tools that assign it
         self._unspecialized = self._chosen("do_not_specialize", settings)
         self._unaligned = self._chosen("do_not_specialize_on_alignment", settings)
         if self._unspecialized or self._unaligned:
@@ -167,6 +169,16 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
     def starting_line_number(self) -> int:
         """The line of `raw_src` in its file, from 1."""
         return self.fn.__code__.co_firstlineno
+
+    @property
+    def device_caches(self) -> Mapping[int, tuple[dict[CacheKey, CompiledKernel], ...]]:
+        """The compiled kernels of each device, which is the same `cache` for all."""
+        return collections.defaultdict(lambda: (self.cache,))
+
+    @property
+    def hash(self) -> str:
+        """The same as `cache_key`."""
+        return self.cache_key
 
     @property
     def cache_key(self) -> str:

@@ -5,6 +5,7 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference language       docs/language.md: the functions of tl.*
   tile reference ir             docs/ir.md: the operations of the IR
   tile reference passes         docs/passes.md: the passes, with IR before and after
+  tile reference compat         docs/compat.md: what `import triton` gives of Triton
   tile reference functions      tile/language/_functions.py: the names of the functions of tl.*
   tile reference stub           tile/language/__init__.pyi: the stub of tl.*
   tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
@@ -27,6 +28,9 @@ import tile
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
+from tile.compat.knobs import EFFECTS
+from tile.compat.reasons import ABSENT_MODULES
+from tile.compat.surface import Entry, State, surface
 from tile.ir.core import ALL_LEVELS, Level, OpDef
 from tile.ir.declare import OPS
 from tile.ir.passes import PASSES, PassDef, spell
@@ -37,6 +41,8 @@ from tile.simt.pass_pipeline import LOWER
 from tile.tools.stub import functions, functions_page, module_stub_page, stub_page, template
 from tile.transforms.pass_pipeline import TILE
 
+VERSIONS = ("3.6", "3.8", "3.9")  # of Triton, whose names the page compares
+DIFFERENT, ABSENT = State.DIFFERENT, State.ABSENT
 SOURCE_TREE = Path(tile.__file__).parents[1]
 
 
@@ -152,6 +158,43 @@ def _levels(defn: PassDef) -> str:
     return defn.before.value + after
 
 
+def compat_page() -> Iterator[str]:
+    """Yield the lines of the page on programs written for Triton."""
+    yield template("compat.md")
+    entries = list(surface())
+    yield "| module | 3.6 | 3.8 | 3.9 | different | absent |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    by_module = {m: list(group) for m, group in groupby(entries, key=lambda e: e.module)}
+    for module, group in by_module.items():
+        states = [sum(e.state is state for e in group) for state in (DIFFERENT, ABSENT)]
+        counts = [_offered(group, version) for version in VERSIONS]
+        yield f"| `{module}` | {' | '.join([*counts, *map(str, states)])} |"
+    yield "\n## Different\n"
+    different = {e.name: e.remark for e in entries if e.state is DIFFERENT}
+    yield from (f"- `{name}`: {remark}." for name, remark in different.items())
+    yield "\n## Absent names\n"
+    absent = [e for e in entries if e.state is ABSENT]
+    for module, reason in dict.fromkeys((e.module, e.remark) for e in absent):
+        names = ", ".join(_versioned(e) for e in absent if (e.module, e.remark) == (module, reason))
+        yield f"- `{module}`: {names}. {reason[0].upper()}{reason[1:]}."
+    yield "\n## Absent modules\n"
+    yield from (f"- `{name}`: {reason}." for name, reason in ABSENT_MODULES.items())
+    yield "\n## Environment variables\n"
+    yield from (f"- `{name}`: {effect}." for name, effect in EFFECTS.items())
+
+
+def _offered(entries: list[Entry], version: str) -> str:
+    """Return how many names of a version a module has, of how many."""
+    of = [entry for entry in entries if version in entry.versions]
+    return f"{sum(entry.state is not ABSENT for entry in of)} of {len(of)}"
+
+
+def _versioned(entry: Entry) -> str:
+    """Return a name, with its versions unless all have it."""
+    all_ = entry.versions.split() == list(VERSIONS)
+    return f"`{entry.name}`" + ("" if all_ else f" ({', '.join(entry.versions.split())})")
+
+
 @dataclass(frozen=True)
 class Page:
     """A generated file: its path in the source tree and the function that yields its lines."""
@@ -164,6 +207,7 @@ PAGES: dict[str, Page] = {
     "language": Page("docs/language.md", language_page),
     "ir": Page("docs/ir.md", ir_page),
     "passes": Page("docs/passes.md", passes_page),
+    "compat": Page("docs/compat.md", compat_page),
     "functions": Page("tile/language/_functions.py", functions_page),
     "stub": Page("tile/language/__init__.pyi", stub_page),
     "math-stub": Page("tile/language/_math.pyi", partial(module_stub_page, language_math)),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from tile._lazy import LazyNames
 from tile.errors import CompilationError, TileError
 from tile.frontend.python.branches import emit_if
 from tile.frontend.python.calls import call, unpack_starred
@@ -255,7 +256,10 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
     except AttributeError:
         subject = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
         hint = suggestion(node.attr, dir(owner))
-        low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}")
+        names = getattr(owner, "__getattr__", None)
+        reason = names.reason(node.attr) if isinstance(names, LazyNames) else ""
+        notes = [reason] if reason else []
+        low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}", notes)
     except Exception as error:
         raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentTypeError, TileError
-from tile.ir.types import Pointer, Scalar
+from tile.ir.types import Pointer, Scalar, numpy_dtype
 from tile.language.core.constexpr import constexpr
 from tile.runtime.arguments.array_interface import CUDA, HOST, read_interface
 from tile.runtime.arguments.device_arrays import (
@@ -28,6 +28,7 @@ from tile.runtime.arguments.device_arrays import (
     pointer_array,
 )
 from tile.runtime.arguments.opencl_buffers import is_opencl, opencl_array
+from tile.runtime.arguments.pointer_objects import is_pointer_object, pointer_object_array
 from tile.runtime.arguments.torch_tensors import is_torch, torch_array, torch_dtype
 from tile.runtime.arguments.uninitialized import EmptyArray
 from tile.runtime.signature import parse_type
@@ -197,6 +198,10 @@ def _foreign(value: Any, label: str) -> Any:
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         return _dlpack(value, label)
+    if is_pointer_object(value):
+        element = _mock_element(value.dtype)
+        assert isinstance(element, Scalar), "a dtype is no pointer"
+        return pointer_object_array(value, numpy_dtype(element), label)
     raise ArgumentTypeError(
         f"{label} is of type {type(value).__name__}; a kernel takes arrays (of NumPy, torch, CuPy "
         f"or another library), numbers, None, and tuples of these{_hint(value)}"

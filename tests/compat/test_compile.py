@@ -1,0 +1,185 @@
+"""`triton.compile`, drivers, backends and caches of files."""
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def add(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x_ptr + i, tl.load(x_ptr + i, i < n) + tl.load(y_ptr + i, i < n), i < n)
+
+
+def source(triton):
+    return triton.compiler.ASTSource(
+        fn=add,
+        signature={"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+        constexprs={(3,): 16},
+        attrs={(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]},
+    )
+
+
+def test_compile_and_launch(triton) -> None:
+    kernel = triton.compile(source(triton), options={"num_warps": 2, "waves_per_eu": 1})
+    assert kernel.metadata.num_warps == 2
+    assert kernel.signature["x_ptr"] == "*fp32:16"
+    x = np.zeros(64, np.float32)[16:48]
+    x, y = np.zeros(16, np.float32), np.ones(16, np.float32)
+    if x.ctypes.data % 16 == y.ctypes.data % 16 == 0:
+        kernel[1, 1, 1](x, y, 10)
+        assert x.sum() == 10
+
+
+def test_compile_for_a_gpu_without_one(triton) -> None:
+    pytest.importorskip("llvmlite")
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    kernel = triton.compile(source(triton), target=target)
+    assert ".target sm_90a" in kernel.asm["ptx"] and "define" in kernel.asm["llir"]
+    other = triton.backends.compiler.GPUTarget("hip", "gfx942", 64)
+    with pytest.raises(triton.TritonError, match="no backend for 'hip'"):
+        triton.compile(source(triton), target=other)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda triton: triton.compile("kernel.ttir"), "cannot compile kernel.ttir: it is IR"),
+        (lambda triton: triton.compile(add), "takes an ASTSource, not"),
+        (lambda triton: triton.compile(source(triton), target="cuda"), "is a GPUTarget, not"),
+        (lambda triton: triton.compiler.ASTSource(add, {0: "i32"}), "names of parameters"),
+    ],
+)
+def test_what_cannot_be_compiled(triton, make, words) -> None:
+    with pytest.raises(triton.TritonError, match=words):
+        make(triton)
+
+
+def test_driver(triton) -> None:
+    driver = triton.runtime.driver
+    active = driver.active
+    target = active.get_current_target()
+    assert (target.backend, target.arch, target.warp_size) == ("cpu", 0, 32)
+    assert active.utils.get_device_properties(0)["max_shared_mem"] == 232448
+    assert (active.get_current_device(), active.get_current_stream(0)) == (0, 0)
+    assert active.get_benchmarker() is triton.testing.do_bench
+    active.clear_cache(active.get_empty_cache_for_benchmark())
+    interface = active.get_device_interface()
+    start, end = (interface.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    end.record()
+    interface.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+    class Other(triton.backends.driver.GPUDriver):
+        is_active = classmethod(lambda cls: True)
+        get_current_target = get_active_torch_device = get_benchmarker = lambda self: None
+
+    driver.set_active(Other())
+    assert driver.active.get_current_target() is None and driver.default is active
+    driver.reset_active()
+    assert driver.active is active
+
+
+def test_backends(triton) -> None:
+    backends = triton.backends.backends
+    assert [name for name, one in backends.items() if one.driver.is_active()] == ["cpu"]
+    backend = triton.compiler.make_backend(triton.runtime.driver.active.get_current_target())
+    assert backend.hash() == backend.hash()
+    options = backend.parse_options({"num_warps": 8, "kpack": 2})
+    assert (options.num_warps, options.kpack, options.extern_libs) == (8, 2, ())
+    key = triton.compiler.get_cache_key(source(triton), backend, options, {})
+    assert key == triton.compiler.get_cache_key(source(triton), backend, options, {})
+    with pytest.raises(triton.TritonError, match="passes of its own IR"):
+        backend.add_stages({}, options)
+
+
+def test_files_by_key(triton, tmp_path, monkeypatch) -> None:
+    from triton.runtime.cache import get_cache_manager, triton_key
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    manager = get_cache_manager(triton_key())
+    assert manager.get_file("a.json") is None
+    path = manager.put("{}", "a.json", binary=False)
+    assert path == manager.get_file("a.json") and path.startswith(str(tmp_path))
+    manager.put_group("all", {"a.json": path})
+    assert get_cache_manager(triton_key()).get_group("all") == {"a.json": path}
+    assert manager.get_group("none") is None
+
+
+def test_peaks(triton) -> None:
+    assert triton.testing.get_dram_gbps() == pytest.approx(3352, rel=1e-3)
+    ratio = [
+        f("fp16", 1e6) / f("fp32", 1e6)
+        for f in (triton.testing.get_max_tensorcore_tflops, triton.testing.get_max_simd_tflops)
+    ]
+    assert ratio == [2, 2]
+    with pytest.raises(ValueError, match="no peak for fp64"):
+        triton.testing.get_max_simd_tflops("fp64", 1e6)
+
+
+def test_constants_of_the_target_in_kernels(triton) -> None:
+    @triton.jit
+    def kernel(x_ptr):
+        if triton.language.target_info.is_cuda():
+            tl.store(x_ptr, 1.0)
+        else:
+            tl.store(x_ptr, 2.0)
+
+    x = np.zeros(1)
+    kernel[1,](x)
+    assert x[0] == 2.0
+
+
+def test_reinterpret(triton) -> None:
+    @triton.jit
+    def kernel(x_ptr, out_ptr):
+        tl.store(out_ptr, tl.load(x_ptr).to(tl.float32))
+
+    x, out = np.array([0x38], np.uint8), np.zeros(1, np.float32)
+    wrapped = triton.reinterpret(x, tl.float8e4nv)
+    kernel[1,](wrapped, out)
+    assert out[0] == 1.0 and triton.reinterpret(wrapped, np.dtype(np.uint8)) is x
+    with pytest.raises(TypeError, match="elements of 1 bytes, and fp16 has 2"):
+        kernel[1,](triton.reinterpret(x, tl.float16), out)
+    with pytest.raises(TypeError, match="takes an array"):
+        triton.reinterpret(3, tl.float16)
+
+
+def test_names_that_are_absent_say_why_in_kernels(triton) -> None:
+    @triton.jit
+    def kernel(x_ptr):
+        triton.testing.cuda_memcheck()
+
+    with pytest.raises(triton.CompilationError, match="use `tile check`"):
+        kernel[1,](np.zeros(1))
+
+
+def test_values_for_constexpr_parameters_of_callees(triton) -> None:
+    """Triton's attention tutorial passes tiles there."""
+
+    @triton.jit
+    def twice(x: tl.constexpr):
+        y: tl.constexpr = x * 2
+        return y
+
+    @triton.jit
+    def kernel(x_ptr, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(x_ptr + i, twice(i) + twice(BLOCK))
+
+    x = np.zeros(4, np.int32)
+    kernel[1,](x, BLOCK=4)
+    assert x.tolist() == [8, 10, 12, 14]
+
+
+def test_async_compilation(triton) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    finished = []
+    with ThreadPoolExecutor(1) as executor, triton.AsyncCompileMode(executor) as mode:
+        kernel = mode.submit("key", lambda: triton.compile(source(triton)), finished.append)
+        assert mode.submit("key", None, None) is kernel
+    assert finished == [kernel.result()] and kernel.name == "add"
