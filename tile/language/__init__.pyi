@@ -16,6 +16,9 @@ from tile.language import _random
 from tile.language.python_builtins import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 
+class _BlockPointer(Any):
+    """A block of an array; see `tl.make_block_ptr`."""
+
 random = _random  # not in `__all__`, so an import under this name would be private
 
 MYPY = False  # mypy assumes that it is true
@@ -241,6 +244,11 @@ class Tensor(_Value):
         """The absolute value of floats and integers of any width; that of the least integer is itself.
 
         The result of a compile-time number is a compile-time number.
+        """
+    def advance(self, offsets: Sequence[Tensor | float]) -> _BlockPointer:
+        """Return the block pointer `base` moved by `offsets`, one integer for each axis.
+
+        `base` is not changed. Raises `CompilationError` for anything else.
         """
     def argmax(self, axis: Any, tie_break_left: bool = True, keep_dims: bool = False) -> Tensor:
         """The int32 index of the greatest element along `axis`; the lowest one if `tie_break_left`."""
@@ -566,7 +574,8 @@ class Tensor(_Value):
         """Write `value` at `pointer`, or a tile through a tile of pointers, where `mask` is true.
 
         `value` is cast to the element type; it and `mask` (`tl.int1`) are broadcast to the shape of the
-        pointers. `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
+        pointers. A block pointer takes `boundary_check` instead of a mask, as in `tl.load`.
+        `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
         `pointer` is not a pointer, or if the shape of `value` or `mask` does not broadcast to that of
         the pointers.
         """
@@ -734,6 +743,11 @@ def add(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:
 def add(x: Tensor | float, y: Tensor, sanitize_overflow: bool = True) -> Tensor: ...
 @overload
 def add(x: float, y: float, sanitize_overflow: bool = True) -> Any: ...
+def advance(base: Tensor, offsets: Sequence[Tensor | float]) -> _BlockPointer:
+    """Return the block pointer `base` moved by `offsets`, one integer for each axis.
+
+    `base` is not changed. Raises `CompilationError` for anything else.
+    """
 def arange(start: Any, end: Any) -> Tensor:
     """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
@@ -1037,7 +1051,9 @@ def load(
 
     `mask` (`tl.int1`) and `other` are broadcast with the pointers, and `other` is cast to the
     element type. Where the mask is false, nothing is read: the element is that of `other`, or
-    undefined without it. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
+    undefined without it. A block pointer (`tl.make_block_ptr`) takes `boundary_check` instead, the
+    axes along which indices may be out of bounds; there the element is 0, or NaN with
+    `padding_option="nan"`. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
     "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
     target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
     `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
@@ -1056,6 +1072,23 @@ def log(x: Tensor | float) -> Tensor:
     """The natural logarithm."""
 def log2(x: Tensor | float) -> Tensor:
     """The logarithm to base 2."""
+def make_block_ptr(
+    base: Tensor,
+    shape: Sequence[Tensor | float],
+    strides: Sequence[Tensor | float],
+    offsets: Sequence[Tensor | float],
+    block_shape: Sequence[int],
+    order: Sequence[int],
+) -> _BlockPointer:
+    """Return a pointer to the block of shape `block_shape` at `offsets` in the array at `base`.
+
+    `shape` and `strides` are the array's, in elements; they and `offsets` are integers, one for
+    each axis. The extents of `block_shape` are compile-time powers of two. `order` is the order of
+    axes in memory, the fastest first, a permutation of 0 to rank - 1; it has no effect, as the
+    strides tell. `tl.load` and `tl.store` take the result with `boundary_check`, `tl.advance` moves
+    it; `p.dtype.element_ty` is the type of an element. Raises `CompilationError` for other
+    arguments. New code uses `tl.make_tensor_descriptor`.
+    """
 def make_tensor_descriptor(
     base: Tensor,
     shape: Sequence[Tensor | float],
@@ -1338,7 +1371,8 @@ def store(
     """Write `value` at `pointer`, or a tile through a tile of pointers, where `mask` is true.
 
     `value` is cast to the element type; it and `mask` (`tl.int1`) are broadcast to the shape of the
-    pointers. `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
+    pointers. A block pointer takes `boundary_check` instead of a mask, as in `tl.load`.
+    `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
     `pointer` is not a pointer, or if the shape of `value` or `mask` does not broadcast to that of
     the pointers.
     """
@@ -1425,4 +1459,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

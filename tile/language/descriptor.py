@@ -21,10 +21,9 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
 from tile.language.core.builtin import Builtin, builtin, descriptor_member
-from tile.language.core.promotion import Operand, convert, describe, to_tensor
+from tile.language.core.promotion import Operand, cast_to, convert, describe, to_tensor
 from tile.language.core.static_args import compile_time, compile_time_shape, constant_value
 from tile.language.core.tensor import DescriptorParts, Tensor, tensor_descriptor
-from tile.language.memory import cast_to
 from tile.short_repr import short_repr
 
 MAKE = "tl.make_tensor_descriptor"
@@ -91,7 +90,7 @@ def _padding(padding: Any) -> Padding:
     return Padding(text)
 
 
-def _integer(build: Builder, x: Any, subject: str) -> Tensor:
+def integer(build: Builder, x: Any, subject: str) -> Tensor:
     """Return `x` as a scalar integer of any width."""
     tensor = to_tensor(build, x, subject)
     if tensor.shape or not tensor.dtype.is_int() or tensor.dtype.is_bool():
@@ -105,21 +104,21 @@ def _extent(build: Builder, x: Any) -> Tensor:
     number = constant_value(x)
     if isinstance(number, int) and number < 0:
         raise CompilationError(f"{subject} is {number}; it is at least 0")
-    return _narrow(build, x, subject, I32.max_value)
+    return narrow(build, x, subject, I32.max_value)
 
 
 def _index(build: Builder, x: Any, subject: str) -> Tensor:
     """Return an index as i32; one that does not fit becomes an index outside every array."""
-    return _narrow(build, x, subject, I32.min_value)
+    return narrow(build, x, subject, I32.min_value)
 
 
-def _narrow(build: Builder, x: Any, subject: str, otherwise: int) -> Tensor:
+def narrow(build: Builder, x: Any, subject: str, otherwise: int) -> Tensor:
     """Return an integer as i32 if it fits, else the number `otherwise`."""
     number = constant_value(x)
     if isinstance(number, int) and not isinstance(number, bool):
         fits = I32.min_value <= number <= I32.max_value
         return Tensor(build.constant(number if fits else otherwise, I32))
-    wide = _integer(build, x, subject)
+    wide = integer(build, x, subject)
     dtype = wide.dtype
     assert isinstance(dtype, Scalar)
     narrow = convert(build, wide, I32)
@@ -144,7 +143,7 @@ def _stride(build: Builder, x: Any, base: Pointer, axis: int) -> Tensor:
             f"{number * base.pointee.itemsize} bytes; it is a multiple of {step} elements, "
             f"{Descriptor.ALIGNMENT} bytes"
         )
-    return convert(build, _integer(build, x, subject), I64)
+    return convert(build, integer(build, x, subject), I64)
 
 
 def _last_stride(x: Any) -> None:

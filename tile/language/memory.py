@@ -12,20 +12,20 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
-from tile.ir.types import Pointer, Scalar, Type, with_element
+from tile.ir.types import Pointer, Scalar, with_element
+from tile.language.block_pointer import block_operands, padding
 from tile.language.core.builtin import Builtin, builtin, member
 from tile.language.core.promotion import (
     Operand,
     as_number,
+    cast_to,
     common_shape,
-    constant,
-    convert,
     convert_shape,
     describe,
     to_tensor,
 )
 from tile.language.core.static_args import choice, compile_time, compile_time_bool
-from tile.language.core.tensor import Tensor
+from tile.language.core.tensor import BlockPointer, Tensor
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:
@@ -50,14 +50,6 @@ def as_mask(build: Builder, name: str, mask: Operand | None) -> Tensor | None:
             f"the mask of {name} is of tl.int1, not {tensor.type}; compare it, as in mask != 0"
         )
     return tensor
-
-
-def cast_to(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
-    """Return `x` cast and broadcast to a type; `subject` names it in errors."""
-    number = as_number(x)
-    if number is not None:
-        return constant(build, number, ty)
-    return convert_shape(build, convert(build, to_tensor(build, x, subject), ty.element), ty.shape)
 
 
 def mask_operand(build: Builder, mask: Tensor | None, pointer: Tensor) -> Value | None:
@@ -118,7 +110,7 @@ SCOPES = {scope.value: scope for scope in Scope}
 @builtin
 def load(
     build: Builder,
-    pointer: Tensor,
+    pointer: Tensor | BlockPointer,
     mask: Operand | None = None,
     other: Operand | None = None,
     boundary_check: Any = (),
@@ -131,13 +123,21 @@ def load(
 
     `mask` (`tl.int1`) and `other` are broadcast with the pointers, and `other` is cast to the
     element type. Where the mask is false, nothing is read: the element is that of `other`, or
-    undefined without it. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
+    undefined without it. A block pointer (`tl.make_block_ptr`) takes `boundary_check` instead, the
+    axes along which indices may be out of bounds; there the element is 0, or NaN with
+    `padding_option="nan"`. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
     "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
     target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
     `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
     scalar, for `other` without `mask`, and for a mask that is not boolean.
     """
-    _no_boundary("tl.load", boundary_check, padding_option)
+    if isinstance(pointer, BlockPointer):
+        _no_mask("tl.load", mask=mask, other=other)
+        outside = padding("tl.load", pointer, padding_option)
+        pointer, mask = block_operands(build, "tl.load", pointer, boundary_check)
+        other = None if mask is None else outside
+    else:
+        _no_boundary("tl.load", boundary_check, padding_option)
     element = pointee("tl.load", pointer)
     if mask is None and other is not None:
         raise CompilationError("tl.load takes `other` only with a `mask`")
@@ -164,7 +164,7 @@ def load(
 @member
 def store(
     build: Builder,
-    pointer: Tensor,
+    pointer: Tensor | BlockPointer,
     value: Operand,
     mask: Operand | None = None,
     boundary_check: Any = (),
@@ -174,11 +174,16 @@ def store(
     """Write `value` at `pointer`, or a tile through a tile of pointers, where `mask` is true.
 
     `value` is cast to the element type; it and `mask` (`tl.int1`) are broadcast to the shape of the
-    pointers. `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
+    pointers. A block pointer takes `boundary_check` instead of a mask, as in `tl.load`.
+    `cache_modifier` is "", ".wb", ".cg", ".cs" or ".wt". Raises `CompilationError` if
     `pointer` is not a pointer, or if the shape of `value` or `mask` does not broadcast to that of
     the pointers.
     """
-    _no_boundary("tl.store", boundary_check, "")
+    if isinstance(pointer, BlockPointer):
+        _no_mask("tl.store", mask=mask)
+        pointer, mask = block_operands(build, "tl.store", pointer, boundary_check)
+    else:
+        _no_boundary("tl.store", boundary_check, "")
     build.op(
         ops.store,
         *write_operands(build, "tl.store", pointer, mask, value=value),
@@ -192,6 +197,15 @@ def _no_boundary(name: str, boundary_check: Any, padding_option: Any) -> None:
         raise CompilationError(
             f"{name} through plain pointers does not know the bounds of the array, so it takes "
             "neither `boundary_check` nor `padding_option`; give a `mask`"
+        )
+
+
+def _no_mask(name: str, **arguments: Any) -> None:
+    present = [parameter for parameter, x in arguments.items() if x is not None]
+    if present:
+        raise CompilationError(
+            f"{name} through a block pointer takes no `{present[0]}`; boundary_check lists the "
+            "axes along which to mask"
         )
 
 

@@ -9,6 +9,7 @@ from tile.ir.builder import Builder
 from tile.ir.ops import descriptor as ops
 from tile.ir.types import Descriptor
 from tile.language import (
+    block_pointer,
     creation,
     descriptor,
     indexing,
@@ -20,10 +21,11 @@ from tile.language import (
     standard,
 )
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
-from tile.language.core.tensor import Tensor
+from tile.language.core.tensor import BlockPointer, Tensor
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
+    block_pointer,
     creation,
     descriptor,
     indexing,
@@ -38,11 +40,16 @@ DECLARING = (
 PROPERTIES = ("type", "dtype", "shape", "numel")
 
 
-def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
+BLOCK_POINTER_MEMBERS = ("advance", "store")
+
+
+def tensor_attribute(build: Builder, tensor: Tensor | BlockPointer, name: str) -> Any:
     """Return `tensor.name` in a kernel: a Python value, a `Bound` method or a `Tensor`.
 
     Raises `CompilationError`, suggesting similar names, if there is no such attribute.
     """
+    if isinstance(tensor, BlockPointer):
+        return _block_pointer_attribute(tensor, name)
     if isinstance(tensor.type, Descriptor):
         return _descriptor_attribute(build, tensor, tensor.type, name)
     if name in PROPERTIES:
@@ -54,6 +61,16 @@ def tensor_attribute(build: Builder, tensor: Tensor, name: str) -> Any:
         near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
         raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
     return Bound(member, tensor)
+
+
+def _block_pointer_attribute(pointer: BlockPointer, name: str) -> Any:
+    """Return `pointer.name` of a block pointer."""
+    if name in ("type", "dtype"):
+        return getattr(pointer, name)
+    if name not in BLOCK_POINTER_MEMBERS:
+        near = suggestion(name, ["type", "dtype", *BLOCK_POINTER_MEMBERS])
+        raise CompilationError(f"a {pointer.type} has no attribute `{name}`{near}")
+    return Bound(MEMBERS[name], pointer)
 
 
 DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")

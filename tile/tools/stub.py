@@ -74,6 +74,8 @@ RENAMED = {
     "Pointer": "_Type",
     "Tile": "_Type",
     "Kind": "int",
+    "BlockPointer": "_BlockPointer",
+    "Tensor | BlockPointer": "Tensor",
     "Four": "tuple[Tensor, Tensor, Tensor, Tensor]",
     "Sequence[Operand]": "Sequence[Tensor | float]",
     "Operand | None": "Tensor | float | None",

@@ -35,7 +35,7 @@ from tile.ir.types import I1, Descriptor, Pointer
 from tile.language import operators, python_builtins
 from tile.language.core.builtin import suggestion
 from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
-from tile.language.core.tensor import Tensor
+from tile.language.core.tensor import BlockPointer, Tensor
 from tile.language.reductions import item_
 from tile.language.tensor_methods import tensor_attribute
 from tile.location import Loc
@@ -246,7 +246,7 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
 def attribute(low: Lowering, node: ast.Attribute) -> object:
     """Compile `a.b` of a runtime value or a compile-time object."""
     owner = low.expression(node.value)
-    if isinstance(owner, Tensor):
+    if isinstance(owner, Tensor | BlockPointer):
         low.at(node)
         return tensor_attribute(low.build, owner, node.attr)
     try:

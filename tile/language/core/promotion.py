@@ -259,6 +259,14 @@ def convert_shape(build: Builder, x: Tensor, extents: tuple[int, ...]) -> Tensor
     return Tensor(value)
 
 
+def cast_to(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
+    """Return `x` cast and broadcast to a type; `subject` names it in errors."""
+    number = as_number(x)
+    if number is not None:
+        return constant(build, number, ty)
+    return convert_shape(build, convert(build, to_tensor(build, x, subject), ty.element), ty.shape)
+
+
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape to which all of these broadcast.
 

@@ -1,15 +1,17 @@
 """`Tensor`, a runtime value in a kernel: a scalar or tile.
 
-`DescriptorParts` are the fields of a tensor descriptor that was made on the host.
+`BlockPointer` is a block of an array. `DescriptorParts` are the fields of a tensor descriptor that
+was made on the host.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tile.errors import CompilationError
-from tile.ir.types import Pointer, Scalar, Type
+from tile.ir.types import Pointer, Scalar, Tile, Type
 
 if TYPE_CHECKING:
     from tile.ir.core import Value
@@ -58,6 +60,48 @@ class Tensor:
 # The names for annotations.
 tensor = Tensor
 tensor_descriptor = Tensor
+
+
+@dataclass(frozen=True)
+class BlockPointerType:
+    """The type of a block pointer, `p.type`: `element_ty` is the type of the block it points to."""
+
+    element_ty: Tile
+
+    @property
+    def scalar(self) -> Pointer:
+        """The type of a pointer to one element."""
+        return Pointer(self.element_ty.of)
+
+    def is_ptr(self) -> bool:
+        return True
+
+    def is_block(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"block pointer to {self.element_ty}"
+
+
+class BlockPointer(NamedTuple):
+    """A block of an array, as `tl.make_block_ptr` makes it: a value of several runtime values.
+
+    `base` is a pointer; `shape` and `offsets` are scalars of i32, `strides` of i64, in elements.
+    """
+
+    base: Tensor
+    shape: tuple[Tensor, ...]
+    strides: tuple[Tensor, ...]
+    offsets: tuple[Tensor, ...]
+    type: BlockPointerType
+
+    @property
+    def dtype(self) -> Pointer:
+        """The type of a pointer to one element."""
+        return self.type.scalar
+
+    def __repr__(self) -> str:
+        return f"a {self.type}"
 
 
 class DescriptorParts(NamedTuple):
