@@ -17,7 +17,7 @@ import json
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -176,8 +176,17 @@ REUSE_BUCKETS = 33
 Grid = tuple[int, int, int]
 
 
+class Totals:
+    """Counters that add up field by field."""
+
+    def add(self, other: Self) -> None:
+        """Add the counts of `other`."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
 @dataclass
-class Counts:
+class Counts(Totals):
     """Totals of one memory operation over all programs.
 
     `masked` of the `elements` were masked off. `sectors` and `lines` are counted per program and
@@ -190,11 +199,6 @@ class Counts:
     bytes: int = 0
     sectors: int = 0
     lines: int = 0
-
-    def add(self, other: Counts) -> None:
-        """Add the counts of `other`."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
 
     @property
     def efficiency(self) -> float:

@@ -17,7 +17,7 @@ from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.stepping import NullWatcher, SteppedKernel, SteppedLaunch, watcher
+from tile.backends.interp.stepping import SteppedKernel, SteppedLaunch, Watcher, watcher
 from tile.debugger.frames import KernelFrame, kernel_frames
 from tile.debugger.variables import MissingError, whole
 from tile.frontend.python.code_generator import compile_function
@@ -58,7 +58,7 @@ def python_lines(text: str, args: tuple[int, ...], flag: bool) -> list[Event]:
 
 
 @dataclass
-class Recorder(NullWatcher):
+class Recorder(Watcher):
     """Gives each program arguments of its own, and keeps the lines that it comes to.
 
     So programs part at branches and loops, and meet again.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from tile.backends.base import footprint
@@ -18,6 +19,13 @@ def span(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and of the end of its last one."""
     low, high = footprint(array.shape, array.strides, array.itemsize)
     return array.ctypes.data + low, array.ctypes.data + high
+
+
+def allocation(array: Array) -> Array:
+    """Return the array that owns the memory of a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 @dataclass

@@ -18,7 +18,7 @@ import numpy as np
 
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.stepping import RerunError, SteppedLaunch
+from tile.backends.interp.stepping import RerunError, SteppedLaunch, Watcher
 from tile.backends.interp.values import Rows
 from tile.config import config
 from tile.debugger.frames import HostFrame, KernelFrame, caller, depth, kernel_frames
@@ -130,7 +130,7 @@ class Replay:
     row: int
 
 
-class Session:
+class Session(Watcher):
     """Follows runs; see `Watcher`.
 
     Where programs stop, `on_stop` is called, which calls `go` or raises. With `faults`, programs

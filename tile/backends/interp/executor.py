@@ -178,9 +178,7 @@ class Executor:
 
     def next_for_iteration(self, batch: ProgramBatch, frame: Frame) -> StepResult:
         """Start the next iteration of a `for`, or leave it."""
-        loop, instruction = frame.loop, frame.instruction
-        assert loop is not None
-        assert instruction is not None
+        loop, _ = frame.enclosing_loop
         index, upper, step = loop.index, loop.upper, loop.step
         if isinstance(index, int):
             if not (index < upper if step > 0 else index > upper):
@@ -192,11 +190,7 @@ class Executor:
                 return self.leave(batch, frame, loop.carried)
             if uniform is None:
                 return self.split_loop(batch, frame, more)
-        element = instruction.op.inputs[0].type.element
-        assert isinstance(element, Scalar)
-        number = np.asarray(index).astype(semantics.numpy_dtype(element)).reshape(-1)
-        self.enter(frame, instruction.regions[0], [number, *loop.carried])
-        loop.carried = []
+        self.enter_body(frame)
         return StepResult.GO
 
     def while_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
@@ -209,23 +203,19 @@ class Executor:
 
     def condition(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         (value,) = self.operands(frame, instruction)
-        loop = frame.loop
-        assert loop is not None
-        assert frame.instruction is not None
+        loop, _ = frame.enclosing_loop
         mask = array_of(value)
         uniform = _uniform_bool(mask)
         if uniform is False:
             return self.leave(batch, frame, loop.carried)
         if uniform is None:
             return self.split_loop(batch, frame, mask)
-        self.enter_while_body(frame, loop, frame.instruction)
+        self.enter_body(frame)
         return StepResult.GO
 
     def split_loop(self, batch: ProgramBatch, frame: Frame, mask: Array) -> StepResult:
         """Split a batch in a loop: programs where `mask` is false leave, the others continue."""
-        loop, instruction = frame.loop, frame.instruction
-        assert loop is not None
-        assert instruction is not None
+        loop, instruction = frame.enclosing_loop
         stay, go = np.flatnonzero(mask), np.flatnonzero(~mask)
         leaving_values = [take(v, go) for v in loop.carried]
         loop.iterations = 0
@@ -236,7 +226,7 @@ class Executor:
             rest = batch.fork(stay)
             batch.frames.pop()
             rest.frames[-1].join = join
-            self.reenter(rest.frames[-1])
+            self.enter_body(rest.frames[-1])
             self.scheduler.ready(rest)
             return StepResult.STOP
         if frame.join.broken:
@@ -247,30 +237,22 @@ class Executor:
         else:
             self.arrive(frame.join, batch.rows[go], leaving_values)
         batch.restrict(stay)
-        self.reenter(batch.frames[-1])
+        self.enter_body(batch.frames[-1])
         return StepResult.GO
 
-    def reenter(self, frame: Frame) -> None:
-        """Enter the body for the programs that continue with the loop."""
-        loop, instruction = frame.loop, frame.instruction
-        assert loop is not None
-        assert instruction is not None
+    def enter_body(self, frame: Frame) -> None:
+        """Enter the body of a loop for its next iteration."""
+        loop, instruction = frame.enclosing_loop
+        region, values = instruction.regions[-1], loop.carried
         if loop.index is None:
-            self.enter_while_body(frame, loop, instruction)
+            assert instruction.exits is not None
+            loop.entry_state = instruction.exits.state(values) if instruction.exits.reads else None
         else:
             element = instruction.op.inputs[0].type.element
             assert isinstance(element, Scalar)
-            number = loop.index.astype(semantics.numpy_dtype(element))
-            self.enter(frame, instruction.regions[0], [number, *loop.carried])
-            loop.carried = []
-
-    def enter_while_body(self, frame: Frame, loop: Loop, instruction: Instruction) -> None:
-        """Enter the body of a `while`."""
-        assert instruction.exits is not None
-        loop.entry_state = (
-            instruction.exits.state(loop.carried) if instruction.exits.reads else None
-        )
-        self.enter(frame, instruction.regions[1], loop.carried)
+            index = np.asarray(loop.index).astype(semantics.numpy_dtype(element))
+            values = [index.reshape(-1), *values]
+        self.enter(frame, region, values)
         loop.carried = []
 
     def yield_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:

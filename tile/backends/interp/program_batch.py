@@ -121,6 +121,12 @@ class Frame:
     join: Join | None = None
     pc: int = 0
 
+    @property
+    def enclosing_loop(self) -> tuple[Loop, Instruction]:
+        """The loop whose region this is, and its operation."""
+        assert self.loop is not None and self.instruction is not None
+        return self.loop, self.instruction
+
     def take_rows(self, rows: Rows, activation: Activation) -> Frame:
         """Return the frame for some of its programs."""
         loop = None if self.loop is None else self.loop.take_rows(rows)

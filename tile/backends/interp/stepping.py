@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class SteppedKernel:
             code = self.codes[checks] = translate_stepped(self.module, self.rules, checks)
         by = watcher()
         if by is None:
-            by = NullWatcher() if self.open_debugger is None else self.open_debugger()
+            by = Watcher() if self.open_debugger is None else self.open_debugger()
         before = Snapshot(arguments)
         while True:
             try:
@@ -212,21 +212,7 @@ class SteppedTranslator(CheckedTranslator):
         }
 
 
-def _step(plain: Run) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        _launch(batch).watcher.step(batch)
-
-    return run
-
-
-def _breakpoint(plain: Run) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        _launch(batch).watcher.stop(batch)
-
-    return run
-
-
-def _print(plain: Run) -> Run:
+def _unless_muted(plain: Run) -> Run:
     def run(batch: ProgramBatch, *values: Any) -> None:
         if not _launch(batch).watcher.muted:
             plain(batch, *values)
@@ -239,9 +225,9 @@ def _launch(batch: ProgramBatch) -> SteppedLaunch:
 
 
 _WATCHED: dict[OpDef, Callable[[Run], Run]] = {
-    debug.debug_step: _step,
-    debug.breakpoint_: _breakpoint,
-    debug.device_print: _print,
+    debug.debug_step: lambda plain: lambda batch: _launch(batch).watcher.step(batch),
+    debug.breakpoint_: lambda plain: lambda batch: _launch(batch).watcher.stop(batch),
+    debug.device_print: _unless_muted,
 }
 
 
@@ -249,15 +235,17 @@ class RerunError(Exception):
     """A request to restart the launch from its beginning, with the contents memory had then."""
 
 
-class Watcher(Protocol):
+class Watcher:
     """An observer of runs; each method returns when the programs are to continue.
 
-    A method may raise an error to end the run; `RerunError` restarts it.
+    This one lets all programs run. A method may raise an error to end the run; `RerunError`
+    restarts it.
     """
 
     @property
     def muted(self) -> bool:
         """True if programs print nothing, because they repeat what they did before."""
+        return False
 
     def begin(self, launch: SteppedLaunch) -> None:
         """Handle the start of a launch, the first one or a restart."""
@@ -273,22 +261,6 @@ class Watcher(Protocol):
 
     def end(self, launch: SteppedLaunch) -> None:
         """Handle the end of all programs."""
-
-
-class NullWatcher:
-    """A watcher that lets all programs run."""
-
-    muted = False
-
-    def begin(self, launch: SteppedLaunch) -> None: ...
-
-    def step(self, batch: ProgramBatch) -> None: ...
-
-    def stop(self, batch: ProgramBatch) -> None: ...
-
-    def fault(self, batch: ProgramBatch, error: TileError) -> None: ...
-
-    def end(self, launch: SteppedLaunch) -> None: ...
 
 
 # The watcher of all launches of kernels with steps in this context, if there is one.

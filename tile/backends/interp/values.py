@@ -37,8 +37,6 @@ from tile.ir.types import I64, Scalar
 Array: TypeAlias = npt.NDArray[Any]
 Rows: TypeAlias = npt.NDArray[np.intp]
 
-TRUE = np.ones(1, np.bool_)
-
 
 class Affine:
     """Integers or addresses that are affine in the indices of their tile; see the top of the file.
@@ -75,37 +73,27 @@ class Affine:
 
     def _expand(self) -> Array:
         total = self.base
-        rank = len(self.shape)
         for axis, step in enumerate(self.steps):
             if step:
-                extent = self.shape[axis]
-                ramp = np.arange(extent, dtype=np.int64) * step
-                total = total + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+                total = total + ramp(self.shape, axis, step)
         return total
-
-    def span(self) -> tuple[int, int]:
-        """Return the least and the greatest offset of elements from their base."""
-        below = above = 0
-        for step, extent in zip(self.steps, self.shape, strict=True):
-            reach = step * (extent - 1)
-            if reach < 0:
-                below += reach
-            else:
-                above += reach
-        return below, above
 
     def folded(self) -> Affine:
         """Return the same value, with steps 0 along axes on which the base varies."""
-        steps, base, rank = list(self.steps), self.base, len(self.shape)
+        steps, base = list(self.steps), self.base
         for axis, step in enumerate(steps):
             if step and base.shape[axis + 1] != 1:
-                extent = self.shape[axis]
-                ramp = np.arange(extent, dtype=np.int64) * step
-                base = base + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+                base = base + ramp(self.shape, axis, step)
                 steps[axis] = 0
         if base is self.base:
             return self
         return Affine(base, tuple(steps), self.shape, self.dtype, self.low, self.high)
+
+
+def ramp(shape: Sequence[int], axis: int, step: int) -> Array:
+    """Return the multiples of `step` along one axis of a tile, to be broadcast along the others."""
+    numbers: Array = np.arange(shape[axis], dtype=np.int64) * step
+    return numbers.reshape((-1,) + (1,) * (len(shape) - axis - 1))
 
 
 class CheckedValue:

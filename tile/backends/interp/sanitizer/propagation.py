@@ -278,10 +278,6 @@ def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
 # -- pointers that leave their window
 
 
-def _is_addptr(op: Operation) -> bool:
-    return op.defn is memory.addptr
-
-
 def straying_pointers(op: Operation, run: Run) -> Run:
     """Poison pointers that an offset moved from the window of one array to another's."""
     stride = op["stride"]
@@ -307,10 +303,6 @@ def straying_pointers(op: Operation, run: Run) -> Run:
 # -- undefined results
 
 
-def _is_poison(op: Operation) -> bool:
-    return op.defn is arith.poison
-
-
 def undefined_variable(op: Operation, run: Run) -> Run:
     """Poison a variable that has no value on this path."""
     cause = Cause(op.loc, "a variable that has no value on this path")
@@ -334,10 +326,6 @@ def division_by_zero(op: Operation, run: Run) -> Run:
     return instruction
 
 
-def _is_gather(op: Operation) -> bool:
-    return op.defn is indexing.gather
-
-
 def gather_out_of_range(op: Operation, run: Run) -> Run:
     """Poison elements gathered from positions out of range, which are undefined."""
     extent = op.inputs[0].type.shape[op["axis"]]
@@ -357,8 +345,8 @@ def gather_out_of_range(op: Operation, run: Run) -> Run:
 
 SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
     *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
-    (Check.BOUNDS, _is_addptr, straying_pointers),
-    (Check.UNDEF, _is_poison, undefined_variable),
+    (Check.BOUNDS, lambda op: op.defn is memory.addptr, straying_pointers),
+    (Check.UNDEF, lambda op: op.defn is arith.poison, undefined_variable),
     (Check.UNDEF, _divides_integers, division_by_zero),
-    (Check.UNDEF, _is_gather, gather_out_of_range),
+    (Check.UNDEF, lambda op: op.defn is indexing.gather, gather_out_of_range),
 )

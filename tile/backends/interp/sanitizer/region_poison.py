@@ -50,8 +50,8 @@ def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
             if attempt.clean:
                 return results
         tracked = TrackedRegion(region, len(values))
-        tiles = tracked.tiles(elements, values)
-        results = tracked.results(semantics(*tiles, **{name: tracked.combine}))
+        tiles = [*elements, *tracked.masks(elements, values)]
+        results = tracked.values(semantics(*tiles, **{name: tracked.combine}))
         return results[0] if len(results) == 1 else tuple(results)
 
     return run
@@ -82,22 +82,15 @@ class TrackedRegion:
         self.count = count
         self.causes: dict[PoisonKind, Cause] = {}
 
-    def tiles(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
-        """Return the tiles of the operands, with those of their poison."""
-        return [*elements, *self._masks(elements, values)]
-
     def combine(self, *group: Array) -> list[Any]:
         """Combine two groups of tiles."""
         half = len(group) // 2
-        results = self.region(*self._values(group[:half]), *self._values(group[half:]))
+        results = self.region(*self.values(group[:half]), *self.values(group[half:]))
         elements = [np.asarray(plain_value(result)) for result in results]
-        return [*elements, *self._masks(elements, results)]
+        return [*elements, *self.masks(elements, results)]
 
-    def results(self, tiles: Sequence[Array]) -> list[RegisterValue]:
-        """Return the values that tiles stand for."""
-        return self._values(tiles)
-
-    def _masks(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
+    def masks(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
+        """Return the bool tiles of the poison of values."""
         masks = []
         for kind in KINDS:
             for array, value in zip(elements, values, strict=True):
@@ -110,7 +103,8 @@ class TrackedRegion:
                 masks.append(np.broadcast_to(poison.where, extents))
         return masks
 
-    def _values(self, tiles: Sequence[Array]) -> list[RegisterValue]:
+    def values(self, tiles: Sequence[Array]) -> list[RegisterValue]:
+        """Return the values that tiles stand for."""
         masks: list[dict[PoisonKind, PoisonMask]] = [{} for _ in range(self.count)]
         for index, where in enumerate(tiles[self.count :]):
             if where.any():

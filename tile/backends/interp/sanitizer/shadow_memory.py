@@ -39,7 +39,7 @@ from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.sanitizer.access import Site, fault_at, locate_first
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.tuning import TUNING
-from tile.backends.interp.values import Array
+from tile.backends.interp.values import Array, ramp
 from tile.backends.interp.virtual_memory import Buffer, Memory, ResolvedAccess, Strided
 from tile.faults import Check, Checks, Fault, RacingAccess
 from tile.ir.core import Operation
@@ -589,9 +589,8 @@ def _indices(part: Strided, shape: tuple[int, ...]) -> tuple[Array, Array | None
     """Return the index of each element of a strided access, and which are active (None: all)."""
     total = part.offsets
     rank = len(part.steps)
-    for axis, (step, extent) in enumerate(zip(part.steps, part.extents, strict=True)):
-        ramp = np.arange(extent, dtype=np.int64) * step
-        total = total + ramp.reshape((extent,) + (1,) * (rank - axis - 1))
+    for axis, step in enumerate(part.steps):
+        total = total + ramp(part.extents, axis, step)
     if part.part is None:
         return total, None
     axis, start, count = part.part

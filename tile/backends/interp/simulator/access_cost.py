@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from tile.backends.host_memory import allocation
 from tile.backends.interp.bytecode import Code, Run
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.counters import SECTOR, Counters, GlobalCounts, SharedCounts
@@ -100,18 +101,12 @@ def _as_on_device(memory: Memory, address: Array) -> Array:
     """
     if not memory.buffers:
         return address
-    shifts = np.array([(b.origin - _depth(b.array)) % SECTOR for b in memory.buffers], np.int64)
+    depths = (b.array.ctypes.data - allocation(b.array).ctypes.data for b in memory.buffers)
+    pairs = zip(memory.buffers, depths, strict=True)
+    shifts = np.array([(buffer.origin - depth) % SECTOR for buffer, depth in pairs], np.int64)
     window = np.clip(address - LOWEST >> WINDOW_BITS, 0, len(shifts) - 1)
     moved: Array = address - shifts[window]
     return moved
-
-
-def _depth(array: Array) -> int:
-    """Return the offset in bytes of an array's first element in its allocation."""
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return array.ctypes.data - owner.ctypes.data
 
 
 def _count_distinct(numbers: Array) -> Array:

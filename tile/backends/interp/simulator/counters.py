@@ -16,12 +16,13 @@ from tile.analysis.liveness import liveness
 from tile.ir.core import Function, Operation
 from tile.ir.types import Fragment, Shared, Type
 from tile.location import Loc
+from tile.trace_data import Totals
 
 SECTOR = 32  # bytes: the smallest unit that global memory moves
 
 
 @dataclass
-class GlobalCounts:
+class GlobalCounts(Totals):
     """Accesses to global memory by whole warps, one vector a lane.
 
     `sectors` counts the 32-byte sectors that each instruction touches; `least` is the number of
@@ -37,14 +38,9 @@ class GlobalCounts:
         """The fewest possible sectors divided by the sectors moved, from 0 to 1."""
         return self.least / self.sectors if self.sectors else 1.0
 
-    def add(self, other: GlobalCounts) -> None:
-        self.instructions += other.instructions
-        self.sectors += other.sectors
-        self.least += other.least
-
 
 @dataclass
-class SharedCounts:
+class SharedCounts(Totals):
     """Accesses to shared memory by whole warps, one vector a lane.
 
     `wavefronts` were needed; without bank conflicts `least` would be enough.
@@ -58,11 +54,6 @@ class SharedCounts:
     def conflicts(self) -> int:
         """Additional wavefronts due to bank conflicts."""
         return self.wavefronts - self.least
-
-    def add(self, other: SharedCounts) -> None:
-        self.instructions += other.instructions
-        self.wavefronts += other.wavefronts
-        self.least += other.least
 
 
 T = TypeVar("T", GlobalCounts, SharedCounts)

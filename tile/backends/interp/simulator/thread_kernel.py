@@ -17,19 +17,6 @@ from tile.simt.pass_pipeline import lower
 from tile.simt.target import SimtTarget
 
 
-def prepare(
-    module: Module, target: SimtTarget, num_warps: int, *, counted: bool = False
-) -> ThreadCode:
-    """Translate a THREAD module to code, with or without counters.
-
-    Raises `UnsupportedError` for an operation that the target does not have.
-    """
-    code = thread_code(module, target, num_warps, RULES)
-    if counted:
-        count_instructions(code.code)
-    return code
-
-
 def run_threads(
     module: Module,
     target: SimtTarget,
@@ -43,18 +30,9 @@ def run_threads(
     Raises the `ExecutionError` of the first fault, and `UnsupportedError` for an operation that the
     target does not have.
     """
-    code = prepare(module, target, num_warps, counted=counters is not None)
-    launch(code, grid, arguments, counters)
-
-
-def launch(
-    code: ThreadCode,
-    grid: Grid,
-    arguments: Sequence[LaunchArgument],
-    counters: Counters | None = None,
-) -> None:
-    """Run code; `counters` needs code that was prepared with `counted=True`."""
+    code = thread_code(module, target, num_warps, RULES)
     if counters is not None:
+        count_instructions(code.code)
         counters.shared_bytes = max(counters.shared_bytes, code.shared_bytes)
     ThreadLaunch(code, grid, arguments, counters).run()
 
@@ -67,7 +45,7 @@ class ThreadKernel:
 
     def launch(self, grid: Grid, arguments: Sequence[LaunchArgument]) -> None:
         """Run it over a grid; see `tile/backends/base.py`."""
-        launch(self.code, grid, arguments)
+        ThreadLaunch(self.code, grid, arguments).run()
 
     def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
         """Run it over a grid, and add its instructions and memory accesses to `counters`."""
@@ -95,7 +73,7 @@ def compile(  # noqa: A001 - as a backend
     simt = simt_target(target)
     lower(module, simt, **options.lowering)
     verify(module, Level.THREAD)
-    code = prepare(module, simt, options.num_warps)
+    code = thread_code(module, simt, options.num_warps, RULES)
     return print_module(module), code
 
 
@@ -104,6 +82,5 @@ def load(artifact: Artifact) -> ThreadKernel:
     if artifact.code is not None:
         return ThreadKernel(artifact.code)
     assert artifact.module is not None
-    return ThreadKernel(
-        prepare(artifact.module, simt_target(artifact.target), artifact.options.num_warps)
-    )
+    target = simt_target(artifact.target)
+    return ThreadKernel(thread_code(artifact.module, target, artifact.options.num_warps, RULES))

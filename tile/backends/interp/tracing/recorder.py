@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.host_memory import span
+from tile.backends.host_memory import allocation, span
 from tile.backends.interp.bytecode import Code, Run
 from tile.backends.interp.fault_report import verb_of, view_of
 from tile.backends.interp.launch import Launch
@@ -118,10 +118,8 @@ def _lead(buffer: Buffer) -> int:
 
     Its allocation, the array of which it is a view, is assumed to begin at such a multiple.
     """
-    owner = buffer.array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return (span(buffer.array)[0] - span(owner)[0]) % ALIGNED
+    array = buffer.array
+    return (span(array)[0] - span(allocation(array))[0]) % ALIGNED
 
 
 class Recorder:
