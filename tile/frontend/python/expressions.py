@@ -323,6 +323,17 @@ COMPREHENSION = (
     "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
 )
 
+REFUSED: Mapping[type[ast.expr], str] = {
+    ast.Await: "`await` is not supported in a kernel: each program runs from start to end",
+    ast.Dict: "dictionaries are not supported in a kernel; use names, or a tuple",
+    ast.Lambda: "`lambda` is not supported in a kernel; write a function with @tile.jit outside",
+    ast.NamedExpr: "`:=` is not supported in a kernel; assign in a statement of its own before",
+    ast.Set: "sets are not supported in a kernel; use a tuple",
+    ast.Starred: "`*` is supported only among the arguments of a call and the items of a tuple",
+    ast.Yield: "`yield` is not supported in a kernel; store results with tl.store",
+    ast.YieldFrom: "`yield from` is not supported in a kernel; store results with tl.store",
+    **dict.fromkeys((ast.DictComp, ast.GeneratorExp, ast.ListComp, ast.SetComp), COMPREHENSION),
+}
 EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
     ast.Attribute: attribute,
     ast.BinOp: binary,
@@ -338,24 +349,5 @@ EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
     ast.Subscript: subscript,
     ast.Tuple: sequence,
     ast.UnaryOp: unary,
-    ast.Await: refused("`await` is not supported in a kernel: each program runs from start to end"),
-    ast.Dict: refused("dictionaries are not supported in a kernel; use names, or a tuple"),
-    ast.DictComp: refused(COMPREHENSION),
-    ast.GeneratorExp: refused(COMPREHENSION),
-    ast.Lambda: refused(
-        "`lambda` is not supported in a kernel; write a function with @tile.jit outside"
-    ),
-    ast.ListComp: refused(COMPREHENSION),
-    ast.NamedExpr: refused(
-        "`:=` is not supported in a kernel; assign in a statement of its own before"
-    ),
-    ast.Set: refused("sets are not supported in a kernel; use a tuple"),
-    ast.SetComp: refused(COMPREHENSION),
-    ast.Starred: refused(
-        "`*` is supported only among the arguments of a call and the items of a tuple"
-    ),
-    ast.Yield: refused("`yield` is not supported in a kernel; store results with tl.store"),
-    ast.YieldFrom: refused(
-        "`yield from` is not supported in a kernel; store results with tl.store"
-    ),
+    **{kind: refused(message) for kind, message in REFUSED.items()},
 }

@@ -111,6 +111,25 @@ ASYNC = "`async` is not supported in a kernel: each program runs from start to e
 TRY = "`try` is not supported in a kernel, where nothing raises; test with `if` or tl.device_assert"
 IMPORT = "`import` is not supported in a kernel; import at the top of the file"
 
+REFUSED: Mapping[type[ast.stmt], str] = {
+    **dict.fromkeys((ast.AsyncFor, ast.AsyncFunctionDef, ast.AsyncWith), ASYNC),
+    ast.ClassDef: "`class` is not supported in a kernel; values are tiles, scalars and tuples",
+    ast.Delete: "`del` is not supported in a kernel; a name that is not used costs nothing",
+    ast.FunctionDef: (
+        "a function inside a kernel is not supported; write it outside with @tile.jit, and pass "
+        "it what it needs as arguments"
+    ),
+    ast.Global: "`global` is not supported in a kernel; pass a pointer and store through it",
+    **dict.fromkeys((ast.Import, ast.ImportFrom), IMPORT),
+    ast.Match: "`match` is not supported in a kernel; write `if` and `elif`",
+    ast.Nonlocal: "`nonlocal` is not supported in a kernel; pass and return values",
+    ast.Raise: (
+        "`raise` is not supported in a kernel; write tl.static_assert(False, ...) for a fault of "
+        "the program, tl.device_assert(condition, ...) for one of the data"
+    ),
+    **dict.fromkeys((ast.Try, ast.TryStar), TRY),
+    ast.With: "`with` is not supported in a kernel",
+}
 STATEMENTS: Mapping[type[ast.stmt], Statement] = {
     ast.AnnAssign: annotated,
     ast.Assert: assert_,
@@ -123,31 +142,5 @@ STATEMENTS: Mapping[type[ast.stmt], Statement] = {
     ast.Pass: pass_,
     ast.Return: return_,
     ast.While: while_,
-    ast.AsyncFor: refused(ASYNC),
-    ast.AsyncFunctionDef: refused(ASYNC),
-    ast.AsyncWith: refused(ASYNC),
-    ast.ClassDef: refused(
-        "`class` is not supported in a kernel; values are tiles, scalars and tuples"
-    ),
-    ast.Delete: refused(
-        "`del` is not supported in a kernel; a name that is not used costs nothing"
-    ),
-    ast.FunctionDef: refused(
-        "a function inside a kernel is not supported; write it outside with @tile.jit, and pass "
-        "it what it needs as arguments"
-    ),
-    ast.Global: refused(
-        "`global` is not supported in a kernel; pass a pointer and store through it"
-    ),
-    ast.Import: refused(IMPORT),
-    ast.ImportFrom: refused(IMPORT),
-    ast.Match: refused("`match` is not supported in a kernel; write `if` and `elif`"),
-    ast.Nonlocal: refused("`nonlocal` is not supported in a kernel; pass and return values"),
-    ast.Raise: refused(
-        "`raise` is not supported in a kernel; write tl.static_assert(False, ...) for a fault of "
-        "the program, tl.device_assert(condition, ...) for one of the data"
-    ),
-    ast.Try: refused(TRY),
-    ast.TryStar: refused(TRY),
-    ast.With: refused("`with` is not supported in a kernel"),
+    **{kind: refused(message) for kind, message in REFUSED.items()},
 }

@@ -129,6 +129,12 @@ def scalar_named(words: list[str]) -> Scalar | None:
     return _BY_WORDS[tuple(sorted(words))]
 
 
+def truncated(op: str, a: int, b: int) -> int:
+    """Return `a / b` or `a % b` of integers; the quotient is truncated, as in C."""
+    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return quotient if op == "/" else a - quotient * b
+
+
 def promoted(ty: Scalar) -> Scalar:
     """Return the type that an operand has after C's integer promotions.
 

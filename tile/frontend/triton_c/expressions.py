@@ -43,7 +43,6 @@ SUFFIXES: dict[str, Scalar | None] = {
 FLOAT_SUFFIXES = {"": F64, "l": F64, "f": F32, "h": F16}
 GLOBAL_RANGE = "get_global_range"
 ALL_RULE = "all"
-SLICED = "a tile cannot be sliced: each index is `:` or `newaxis`, and a pointer takes one index"
 
 
 class ExpressionTranslator(Scopes):
@@ -150,14 +149,6 @@ class ExpressionTranslator(Scopes):
         left, operator, right = tree.children
         return Binary(str(operator), self.expression(left), self.expression(right))
 
-    def of_multiply(self, tree: Tree[Token]) -> ast.expr:
-        left, right = tree.children
-        return Binary("*", self.expression(left), self.expression(right))
-
-    def of_bit_and(self, tree: Tree[Token]) -> ast.expr:
-        left, right = tree.children
-        return Binary("&", self.expression(left), self.expression(right))
-
     def of_logical(self, tree: Tree[Token]) -> ast.expr:
         left, operator, right = tree.children
         first, name = self.expression(left), self.hidden()
@@ -185,12 +176,6 @@ class ExpressionTranslator(Scopes):
     def of_unary(self, tree: Tree[Token]) -> ast.expr:
         operator, operand = tree.children
         return Unary(str(operator), self.expression(operand))
-
-    def of_invert(self, tree: Tree[Token]) -> ast.expr:
-        return Unary("~", self.expression(tree.children[0]))
-
-    def of_logical_not(self, tree: Tree[Token]) -> ast.expr:
-        return Unary("!", self.expression(tree.children[0]))
 
     def of_dereference(self, tree: Tree[Token]) -> ast.expr:
         return Dereference(self.expression(tree.children[0]), list(self.predicates))

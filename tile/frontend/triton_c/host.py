@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import CompilationError
-from tile.frontend.triton_c.c_types import CType
+from tile.frontend.triton_c.c_types import CType, truncated
 from tile.frontend.triton_c.nodes import (
     Assign,
     Binary,
@@ -183,8 +183,7 @@ class Host:
             raise self.fail(node, "division by zero")
         whole = isinstance(left, int) and isinstance(right, int)
         if whole and node.op in ("/", "%"):
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return quotient if node.op == "/" else left - quotient * right
+            return truncated(node.op, left, right)
         value = PYTHON[node.op](left, right)
         return value if node.op in COMPARISONS else value + 0
 

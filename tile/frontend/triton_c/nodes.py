@@ -14,6 +14,7 @@ from typing import Any, TypeVar, dataclass_transform
 from tile.frontend.triton_c.c_types import CType
 from tile.ir.types import Scalar
 
+SLICED = "a tile cannot be sliced: each index is `:` or `newaxis`, and a pointer takes one index"
 ALL, NEWAXIS = ":", "newaxis"  # subscripts that are no expressions, as values of `ast.Constant`
 
 T = TypeVar("T", bound=type)

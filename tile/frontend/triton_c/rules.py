@@ -11,11 +11,12 @@ from tile.errors import CompilationError
 from tile.frontend.python import calls, expressions, loops, statements
 from tile.frontend.python.lowering_context import Binding, Expression, Lowering, Rules, Statement
 from tile.frontend.python.value_trees import POISON, materialize
-from tile.frontend.triton_c.c_types import SPELLINGS, CType, common, promoted
+from tile.frontend.triton_c.c_types import SPELLINGS, CType, common, promoted, truncated
 from tile.frontend.triton_c.function import TritonCFunction
 from tile.frontend.triton_c.intrinsics import INTRINSICS
 from tile.frontend.triton_c.nodes import (
     ALL,
+    SLICED,
     Assign,
     Binary,
     Call,
@@ -39,10 +40,8 @@ from tile.language.core import promotion
 from tile.language.core.static_args import constant_value
 from tile.language.core.tensor import Tensor
 
-COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 SHIFTS = ("<<", ">>")
 BITWISE = ("&", "|", "^")
-SLICED = "a tile cannot be sliced: each index is `:` or `newaxis`, and a pointer takes one index"
 
 
 # -- types and conversions
@@ -180,7 +179,7 @@ def operate(low: Lowering, op: str, a: Any, b: Any) -> object:
     if ty.is_floating() and op in ("%", *SHIFTS, *BITWISE):
         raise CompilationError(f"`{op}` is not defined on {describe(a)} and {describe(b)}")
     x, y = convert(low, a, ty), convert(low, b, ty)
-    if op in COMPARISONS:
+    if op in operators.COMPARISONS:
         return operators.compare(low.build, op, x, y)
     if op == "/" and not ty.is_floating():
         op = "//"
@@ -189,7 +188,7 @@ def operate(low: Lowering, op: str, a: Any, b: Any) -> object:
 
 def pointer_arithmetic(low: Lowering, op: str, a: Any, b: Any) -> object:
     """Emit `p + i`, `p - i`, `p - q` in elements, or a comparison of addresses."""
-    if op in COMPARISONS:
+    if op in operators.COMPARISONS:
         return operators.compare(low.build, op, a, b)
     if op == "-" and _is_pointer(a) and _is_pointer(b) and a.dtype == b.dtype:
         first, second = (promotion.convert(low.build, p, I64) for p in (a, b))
@@ -205,10 +204,9 @@ def fold(op: str, a: int, b: int) -> int | bool:
     if op in ("/", "%"):
         if not b:
             raise CompilationError(f"{a} {op} {b} divides by zero")
-        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        return quotient if op == "/" else a - quotient * b
+        return truncated(op, a, b)
     value = operators.PYTHON[op](a, b)
-    return value if op in COMPARISONS else int(value)
+    return value if op in operators.COMPARISONS else int(value)
 
 
 def predicate(low: Lowering, nodes: Sequence[ast.expr]) -> Any:

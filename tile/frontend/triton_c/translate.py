@@ -10,9 +10,10 @@ from lark import Token, Tree
 
 from tile.frontend.triton_c.c_types import CType
 from tile.frontend.triton_c.counted_loops import counted
-from tile.frontend.triton_c.expressions import ALL_RULE, SLICED, ExpressionTranslator
+from tile.frontend.triton_c.expressions import ALL_RULE, ExpressionTranslator
 from tile.frontend.triton_c.nodes import (
     NEWAXIS,
+    SLICED,
     Assign,
     Binary,
     Call,
