@@ -146,8 +146,7 @@ def _rounding(mode: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Roun
         raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {short_repr(mode)}')
     if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
         raise CompilationError(
-            "fp_downcast_rounding is for casts to a narrower float, not for "
-            f"{spelled(source)} to "
+            f"fp_downcast_rounding is for casts to a narrower float, not for {spelled(source)} to "
             f"{spelled(to)}"
         )
     return Rounding(mode)

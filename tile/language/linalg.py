@@ -83,9 +83,8 @@ def _zero(build: Builder, a: Tensor, b: Tensor, out_dtype: Any) -> Tensor:
     if allowed and dtype not in allowed and dtype is not F32:
         choices = " or ".join(spelled(ty) for ty in allowed)
         raise CompilationError(
-            f"tl.dot of {spelled(element)} gives {choices}, not {spelled(dtype)}; cast "
-            "the result, as in "
-            f"tl.dot(a, b).to({spelled(dtype)})"
+            f"tl.dot of {spelled(element)} gives {choices}, not {spelled(dtype)}; cast the result, "
+            f"as in tl.dot(a, b).to({spelled(dtype)})"
         )
     if not allowed:
         # The verifier of the operation reports the unsupported type.

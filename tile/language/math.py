@@ -165,9 +165,8 @@ def div_rn(build: Builder, x: Operand, y: Operand) -> Tensor:
     a, b = unify(build, "tl.div_rn", x, y)
     if a.dtype not in (F32, F64):
         raise CompilationError(
-            f"tl.div_rn takes tl.float32 or tl.float64, not {describe(x)} and "
-            f"{describe(y)}; cast first: "
-            f"x.to(tl.float32)"
+            f"tl.div_rn takes tl.float32 or tl.float64, not {describe(x)} and {describe(y)}; cast "
+            "first: x.to(tl.float32)"
         )
     return emit(build, "tl.div_rn", arith.div_rn, a, b)
 

@@ -123,9 +123,8 @@ def _shift_right(build: Builder, shifted: Scalar | Pointer, x: Tensor, y: Tensor
 def _divide(build: Builder, op: str, x: Tensor, y: Tensor) -> Tensor:
     if op == "//" and x.dtype.is_floating():
         raise CompilationError(
-            f"`//` is defined on integers, not on {x.type}; write tl.floor(x / y) for the "
-            "quotient of "
-            f"floats rounded down"
+            f"`//` is defined on integers, not on {x.type}; write tl.floor(x / y) for the quotient "
+            "of floats rounded down"
         )
     if op == "/" and x.dtype.is_int():
         x, y = convert(build, x, F32), convert(build, y, F32)
@@ -204,9 +203,8 @@ def subscript(build: Builder, x: Any, index: Any) -> Any:
             x = expand_dims.emit(build, x, axis)
         elif item is not Ellipsis and item != slice(None):
             raise CompilationError(
-                "a tile is indexed with `:`, `...` and None only, which add axes; to take "
-                "elements of "
-                f"{x.type}, load them or reduce tl.where(...) over the axis"
+                "a tile is indexed with `:`, `...` and None only, which add axes; to take elements "
+                f"of {x.type}, load them or reduce tl.where(...) over the axis"
             )
         axis += rest if item is Ellipsis else 1
     return x
@@ -216,9 +214,8 @@ def emit(build: Builder, op: str, defn: OpDef, *xs: Tensor, **attributes: Any) -
     """Emit an operation on runtime values of one type; refuse 8-bit floats, a storage type."""
     if xs[0].dtype.is_fp8():
         raise CompilationError(
-            f"`{op}` is not defined on {spelled(xs[0].dtype)}, which is for storage, casts "
-            "and tl.dot; "
-            f"cast first: x.to(tl.float32)"
+            f"`{op}` is not defined on {spelled(xs[0].dtype)}, which is for storage, casts and "
+            "tl.dot; cast first: x.to(tl.float32)"
         )
     return Tensor(build(defn, *(x.value for x in xs), **attributes))
 

@@ -186,8 +186,7 @@ def _converter(make: type[bool] | type[int] | type[float], dtype: str) -> Any:
         if as_number(x) is None and isinstance(x, Tensor):
             raise CompilationError(
                 f"{make.__name__}(x) is for values known at compile time, and x is of type "
-                f"{x.type}; "
-                f"write x.to({dtype})"
+                f"{x.type}; write x.to({dtype})"
             )
         try:
             return make(compile_time(x, f"the argument of {make.__name__}"))

@@ -105,8 +105,7 @@ def _refusal(
 def _warn_unchecked(target: Target, missing: Checks) -> None:
     warn(
         f"TILE_SANITIZE asks for checks that {target} does not do: {format_checks(missing)}. "
-        "Launches "
-        "there are not checked for these; TILE_BACKEND=interp does all of them, on tiles"
+        "Launches there are not checked for these; TILE_BACKEND=interp does all of them, on tiles"
     )
 
 

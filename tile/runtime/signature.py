@@ -77,8 +77,7 @@ def parse_signature_type(text: str) -> ParameterType:
         return ParameterType(ty, DIVISOR)
     raise ArgumentValueError(
         f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, or 1 "
-        "for a "
-        f"value that is 1, not {short_repr(hint)}"
+        f"for a value that is 1, not {short_repr(hint)}"
     )
 
 
@@ -90,9 +89,8 @@ def parse_type(spelling: str) -> Scalar | Pointer:
         near = difflib.get_close_matches(name, [*ALIASES, *SYNONYMS], n=1)
         guess = f" (did you mean {'*' * (len(spelling) - len(name))}{near[0]}?)" if near else ""
         raise ArgumentValueError(
-            f"there is no type {short_repr(spelling)}{guess}; the types are "
-            f"{', '.join(ALIASES)}, a "
-            "pointer to one with * before it, and a pointer to pointers with **"
+            f"there is no type {short_repr(spelling)}{guess}; the types are {', '.join(ALIASES)}, "
+            "a pointer to one with * before it, and a pointer to pointers with **"
         )
     ty: Scalar | Pointer = scalar
     for _ in range(len(spelling) - len(name)):

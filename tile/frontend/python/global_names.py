@@ -186,8 +186,7 @@ def _refusal(value: Any, name: str) -> str:
         return (
             f"`{name}` is a global variable of type {kind}, and a kernel sees only constants; "
             f"define it as `{name.rpartition('.')[2]} = tl.constexpr({short_repr(value)})`, or "
-            "pass it "
-            "as an argument"
+            "pass it as an argument"
         )
     if isinstance(value, type) and issubclass(value, np.generic):
         return f"`{name}` is a type of NumPy; the types of kernels are those of tl, as tl.float32"

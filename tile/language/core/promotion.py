@@ -113,9 +113,8 @@ def common_type(a: Scalar, b: Scalar, *, dividing: bool = False, op: str = "/") 
         return F32 if dividing and ty in (F16, BF16) else ty
     if dividing and a.signed != b.signed:
         raise CompilationError(
-            f"`{op}` of {spelled(a)} and {spelled(b)} mixes signedness, which is unlikely "
-            "to give a useful "
-            f"answer; cast one of them to the signedness of the other"
+            f"`{op}` of {spelled(a)} and {spelled(b)} mixes signedness, which is unlikely to give "
+            "a useful answer; cast one of them to the signedness of the other"
         )
     return _integers(a, b)
 
@@ -144,11 +143,9 @@ def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
         number = int(number)
         if not element.min_value <= number <= element.max_value:
             raise CompilationError(
-                f"{number} does not fit {spelled(element)}, the type of the other operand "
-                f"of `{op}`, which "
-                f"holds {element.min_value} to {element.max_value}; cast that operand to a "
-                "type that "
-                f"holds the number"
+                f"{number} does not fit {spelled(element)}, the type of the other operand of "
+                f"`{op}`, which holds {element.min_value} to {element.max_value}; cast that "
+                "operand to a type that holds the number"
             )
     return Tensor(build.constant(_finite(number, element), ty))
 
@@ -196,9 +193,8 @@ def convert(
         number = to if isinstance(source, Pointer) else source
         if not isinstance(number, Pointer) and number not in (I64, U64):
             raise CompilationError(
-                f"{spelled(source)} does not convert to {spelled(to)}; a pointer converts "
-                "to and from "
-                f"tl.int64 and tl.uint64, and to other pointers"
+                f"{spelled(source)} does not convert to {spelled(to)}; a pointer converts to and "
+                "from tl.int64 and tl.uint64, and to other pointers"
             )
         return Tensor(build(arith.bitcast, x.value, to=to))
     return Tensor(build(arith.cast, x.value, to=to, rounding=rounding))

@@ -70,9 +70,8 @@ def compile_time(x: Any, subject: str) -> Any:
     value = constant_value(x)
     if value is None and isinstance(x, Tensor):
         raise CompilationError(
-            f"{subject} must be known when the kernel is compiled, and this is a value of "
-            f"type {x.type} "
-            f"that is known only when it runs; make it a parameter annotated tl.constexpr"
+            f"{subject} must be known when the kernel is compiled, and this is a value of type "
+            f"{x.type} that is known only when it runs; make it a parameter annotated tl.constexpr"
         )
     return value
 

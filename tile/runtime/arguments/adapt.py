@@ -225,8 +225,7 @@ def _dlpack(value: Any, label: str) -> Array:
     if not (isinstance(device, tuple) and len(device) == 2):
         raise ArgumentTypeError(
             f"`__dlpack_device__` of {label} ({type(value).__name__}) returns "
-            f"{short_repr(device)}; it "
-            "must be a pair of a device's type and its number"
+            f"{short_repr(device)}; it must be a pair of a device's type and its number"
         )
     if device[0] != DLPACK_CPU:
         raise ArgumentTypeError(

@@ -58,8 +58,7 @@ def read_interface(value: object, protocol: str, label: str) -> Interface:
         if len(strides) != len(shape):
             raise ArgumentTypeError(
                 f"'strides' in {whose} are {short_repr(strides)}, and its shape is "
-                f"{short_repr(shape)}: "
-                "there must be one for each axis"
+                f"{short_repr(shape)}: there must be one for each axis"
             )
     dtype = _dtype(fields["typestr"], whose)
     element_type(dtype, label)
@@ -101,9 +100,8 @@ def _data(data: Any, whose: str, protocol: str) -> tuple[int | None, bool]:
         address = 0 if pointer is None and protocol == CUDA else operator.index(pointer)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"'data' in {whose} is {short_repr(data)}; it is a pair of an address and whether "
-            "the array "
-            "is read-only"
+            f"'data' in {whose} is {short_repr(data)}; it is a pair of an address and whether the "
+            "array is read-only"
         ) from None
     if not 0 <= address < 1 << ADDRESS_BITS:
         raise ArgumentTypeError(f"'data' in {whose} has {short_repr(address)} for an address")

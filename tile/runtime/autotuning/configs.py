@@ -150,9 +150,8 @@ class Pruning:
         count = isinstance(self.top_k, int) and self.top_k >= 1
         if not share and not count:
             raise ArgumentValueError(
-                f"top_k is {short_repr(self.top_k)}; it is a count from 1 or a fraction as a "
-                "float up "
-                "to 1.0"
+                f"top_k is {short_repr(self.top_k)}; it is a count from 1 or a fraction as a float "
+                "up to 1.0"
             )
         if self.perf_model is None and (count or self.top_k < 1):
             raise ArgumentValueError(
