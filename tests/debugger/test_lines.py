@@ -127,6 +127,18 @@ def test_random_programs(text: str) -> None:
     check(text)
 
 
+def test_a_while_that_never_runs_has_a_step() -> None:
+    check(
+        """
+def kernel(out, a, b, c, FLAG: tl.constexpr):
+    x = 0
+    while FLAG and x < 0 and c > c:
+        x += 1
+    tl.store(out, x)
+"""
+    )
+
+
 EXITS = ("break", "continue", "return")
 
 

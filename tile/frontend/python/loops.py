@@ -147,6 +147,7 @@ def while_loop(low: Lowering, node: ast.While, step: Sequence[ast.stmt] = ()) ->
 
     names.region(test, compile_test)
     if condition[0] is False:
+        emit_step(low, low.loc(node))  # that in the test is dropped with it
         return
     live = low.live_names(names.loop.names)
 
