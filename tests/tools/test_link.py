@@ -9,7 +9,7 @@ import pytest
 
 from tile import backends
 from tile.backends.base import Options, Target
-from tile.errors import LinkError
+from tile.errors import IRError, LinkError
 from tile.ir.linker import link
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
@@ -210,6 +210,18 @@ def test_no_target_compiles_a_module_with_unresolved_calls(target: str) -> None:
     backend = backends.get("interp")
     with pytest.raises(LinkError, match="@scale is declared, but no module defines it"):
         backend.compile(parse_module(KERNEL), Target.parse(target), Options())
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "line"),
+    [(SCALE, "none", None), (DEFINITION + DEFINITION.replace("@k", "@other"), "@k, @other", 7)],
+)
+def test_one_kernel_is_compiled(text: str, names: str, line: int | None) -> None:
+    backend = backends.get("interp")
+    module = parse_module(text.replace("call %x, %s {callee = @scale}", "mul %x, %s"))
+    with pytest.raises(IRError, match=f"has one kernel, and this one has {names}(\n|$)") as refusal:
+        backend.compile(module, Target.parse("interp"), Options())
+    assert (refusal.value.loc and refusal.value.loc.line) == line
 
 
 @pytest.mark.parametrize("passes", ["THREADS", "assign-layouts{target=generic,num_warps=1}"])

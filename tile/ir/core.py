@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tile.errors import TypeRuleError
+from tile.errors import IRError, TypeRuleError
 from tile.ir.types import Scalar, Type, without_layout
 from tile.location import Loc
 
@@ -603,9 +603,15 @@ class Module:
 
     @property
     def kernel(self) -> Function:
-        """The only kernel of the module."""
-        (kernel,) = self.kernels
-        return kernel
+        """The only kernel of the module. Raises `IRError` if there is another number of them."""
+        kernels = self.kernels
+        if len(kernels) == 1:
+            return kernels[0]
+        names = ", ".join(map(str, kernels)) or "none"
+        raise IRError(
+            f"a module to be compiled has one kernel, and this one has {names}",
+            loc=kernels[1].loc if kernels else None,
+        )
 
     def walk(self) -> Iterator[Operation]:
         for function in self:
