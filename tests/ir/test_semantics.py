@@ -410,9 +410,20 @@ FMA_CASES = {
 }
 
 
+def test_fma_of_infinities() -> None:
+    """The sum is infinite even if the product, rounded by itself, overflows to the other one."""
+    x, y, z = (
+        array(column, types.F64) for column in ([2.0, math.inf], [1.7e308, 1.0], [-math.inf] * 2)
+    )
+    with semantics.quiet():
+        np.testing.assert_array_equal(semantics.fma(x, y, z), [-math.inf, math.nan])
+
+
 @by_name(types.FLOATS)
 def test_fma_rounds_once(ty: Scalar) -> None:
     def reference(a: Any, b: Any, c: Any) -> Any:
+        if isinstance(c, float) and math.isinf(c) and math.isfinite(a) and math.isfinite(b):
+            return c
         return a * b + c
 
     def agree(x: Array, y: Array, z: Array) -> None:

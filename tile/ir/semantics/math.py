@@ -207,10 +207,10 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
     if safe.all():
         return result
     # If all operands are finite and none is zero, `product + z` rounds twice or overflows early.
-    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
-    hard = finite & ~safe & (x != 0) & (y != 0)
+    finite = np.isfinite(x) & np.isfinite(y)
+    result = np.where(finite & np.isinf(z), z, result)  # the product may have overflowed
+    hard = finite & np.isfinite(z) & ~safe & (x != 0) & (y != 0)
     operands = (np.broadcast_to(operand, hard.shape)[hard].tolist() for operand in (x, y, z))
-    result = np.asarray(result)
     result[hard] = [_fma_exactly(*values) for values in zip(*operands, strict=True)]
     return result
 
