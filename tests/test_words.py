@@ -82,7 +82,9 @@ PRODUCTS = """
     tile/backends/nvptx/emit/arith.py
     tile/backends/opencl/emit/arith.py tile/backends/opencl/emit/registers.py
     tile/codegen/llvm/arith.py tile/ir/ops/dot.py tile/ir/semantics/arith.py
-    tile/ir/semantics/dot.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
+    tile/ir/semantics/dot.py tile/ir/semantics/libdevice/bits.py
+    tile/ir/semantics/libdevice/elementary.py tile/ir/semantics/libdevice/gamma.py
+    tile/ir/semantics/libdevice/rounding.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
     tile/language/linalg.py tile/language/math.py tile/language/random.py
     tile/language/reductions.py tile/language/standard.py tile/simt/hopper/wgmma_layouts.py
     tile/simt/lower/decompose/reduce.py tile/simt/lower/legalize.py
@@ -90,7 +92,7 @@ PRODUCTS = """
     tests/backends/interp/test_view_bytes.py tests/backends/nvptx/test_lowered.py
     tests/conformance/bounds.py tests/conformance/test_combining.py
     tests/conformance/test_dot_loops.py tests/extending/test_pass.py tests/fuzz/generate.py
-    tests/ir/test_semantics.py tests/simt/edge_kernels.py
+    tests/ir/test_libdevice.py tests/ir/test_semantics.py tests/simt/edge_kernels.py
     tests/typing/correct.py
 """
 IN_FILES = {

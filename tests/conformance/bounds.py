@@ -30,6 +30,11 @@ def accumulation(element: Scalar) -> float:
     return min(epsilon(element), 2.0**-23)
 
 
+def of_error(ulp: float, absolute: float) -> Bound:
+    """Return the bound for results within `ulp` units in the last place plus `absolute`."""
+    return lambda arrays, wanted: ulp * np.spacing(np.abs(wanted)) + absolute
+
+
 def of_reduction(magnitudes: Callable[[Array], Array], ty: Tile, axis: int) -> Bound:
     """Return the bound for n numbers combined in any order.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def elementwise(name: str) -> Cases:
         operands = tuple(
             None if ty is None else with_shape(dims, ty.element) for ty in case.operands
         )
-        yield Case(case.defn, operands, case.attributes, ulp=case.ulp, special=case.special)
+        yield replace(case, operands=operands)
 
 
 def moved(defn: OpDef, choices: Sequence[tuple[tuple[int, ...], dict[str, Any]]]) -> Cases:

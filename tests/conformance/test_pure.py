@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conformance.bounds import Bound, of_dots, of_products, of_running, of_sums
+from tests.conformance.bounds import Bound, of_dots, of_error, of_products, of_running, of_sums
 from tests.conformance.kernels import MakeRegions, Step, around, around_all
 from tests.conformance.running import Device, assert_close, assert_within
 from tests.conformance.values import placeholder, random_array
@@ -27,6 +27,7 @@ from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.dot import ACCUMULATORS, Precision
 from tile.ir.ops.reduce import ArgKind, ReduceKind
+from tile.ir.semantics.libdevice import SYMBOLS
 from tile.ir.types import (
     BF16,
     F16,
@@ -63,7 +64,8 @@ class Case:
     ulp: float | None = None  # None: as the operation says
     special: bool = True  # infinities and NaN are among the operands
     bound: Bound | None = None  # how far results may be off, instead of `ulp`
-    domain: tuple[float, float] | None = None  # of all operands; None: the operation's
+    domain: tuple[float, float] | None = None  # of float operands; None: the operation's
+    integers: tuple[int, int] | None = None  # of integer operands; None: all of the type
 
     @property
     def results(self) -> list[Type]:
@@ -95,6 +97,25 @@ def compare(defn: OpDef) -> Iterator[Case]:
 def extremum(defn: OpDef) -> Iterator[Case]:
     for case, propagate in itertools.product(elementwise(defn), (False, True)):
         yield Case(defn, case.operands, {"propagate_nan": propagate})
+
+
+LEAST_ULP = 4  # of the functions of OpenCL whose bound is not 0
+
+
+def externs(defn: OpDef) -> Iterator[Case]:
+    """Every function of libdevice, in one of the ranks."""
+    for index, symbol in enumerate(SYMBOLS.values()):
+        shape = SHAPES[1 + index % (len(SHAPES) - 1)]
+        ulp = max(symbol.ulp, LEAST_ULP) if symbol.ulp else 0
+        yield Case(
+            defn,
+            tuple(with_shape(shape, element) for element in symbol.operands),
+            {"symbol": symbol.name},
+            ulp=ulp,
+            bound=of_error(ulp, symbol.absolute) if symbol.absolute else None,
+            domain=symbol.domain,
+            integers=symbol.orders,
+        )
 
 
 def cast(defn: OpDef) -> Iterator[Case]:
@@ -234,6 +255,7 @@ MAKERS: dict[str, Any] = {
     "cmp": compare,
     "min": extremum,
     "max": extremum,
+    "extern_elementwise": externs,
     "cast": cast,
     "bitcast": bitcast,
     "hint": lambda d: with_attributes(d, (4, 8), [{"constant": (1, 1)}]),
@@ -294,6 +316,8 @@ def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
         divides = case.defn.name in ("div", "rem") and position == 1
         domain = case.domain or case.defn.domain
         array = random_array(rng, element, count, domain, special=case.special, nonzero=divides)
+        if case.integers and element.is_int():
+            array = rng.integers(*case.integers, count, array.dtype)
         if case.defn.name in ("shl", "shr") and position == 1:
             array = counts(rng, array, element.bits)
         if case.defn.name == "gather" and position == 1:

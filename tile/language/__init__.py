@@ -74,7 +74,8 @@ _SOURCES = {"math": f"{__name__}.math", **dict.fromkeys(_PYTHON, "builtins")} | 
     for module, names in (*MODULES.items(), *_OTHERS.items())
     for name in names.split()
 }
-__getattr__ = LazyNames(__name__, {"random": f"{__name__}.random", **_SOURCES})
+_MODULES = {name: f"{__name__}.{name}" for name in ("extra", "random")}
+__getattr__ = LazyNames(__name__, {**_MODULES, **_SOURCES})
 __dir__ = __getattr__.names
 
 __all__ = ["Tensor", "constexpr", "tensor", "tensor_descriptor"]

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
 from tile.language import _random
+from tile.language import extra as extra
 from tile.language.python_builtins import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 
@@ -990,6 +991,20 @@ def expand_dims(input: Tensor | float, axis: Any) -> Tensor:
     Positions are those of the result; negative ones count from its end. A scalar becomes a tile of
     one element. Raises `CompilationError` for a position outside the result or a repeated one.
     """
+def extern_elementwise(
+    lib_name: Any,
+    lib_path: Any,
+    args: Any,
+    arg_type_symbol_dict: Any,
+    is_pure: Any = True,
+) -> Tensor:
+    """Call a function of libdevice, chosen by the types of `args`, on each element.
+
+    `arg_type_symbol_dict` has a symbol and a result type for each tuple of operand types; operands
+    of other types are promoted to their common type first. The library is always libdevice:
+    `lib_name` and `lib_path` are ignored, and a symbol of another library is an error, as are
+    types that differ from those of the symbol.
+    """
 def fdiv(
     x: Tensor | float,
     y: Tensor | float,
@@ -1459,4 +1474,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -8,6 +8,7 @@ MODULES = {
     "creation": "arange cast full to_tensor zeros zeros_like",
     "debug": "device_assert device_print static_assert static_print",
     "descriptor": "load_tensor_descriptor make_tensor_descriptor store_tensor_descriptor",
+    "extern": "extern_elementwise",
     "indexing": "gather histogram sort topk",
     "linalg": "dot",
     "math": (

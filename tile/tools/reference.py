@@ -10,6 +10,8 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference stub           tile/language/__init__.pyi: the stub of tl.*
   tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
   tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
+  tile reference libdevice      docs/libdevice.md: the functions of tl.extra.libdevice
+  tile reference libdevice-stub tile/language/extra/libdevice.pyi: its stub
   tile reference --write        write each to its file in the source tree of this package
 """
 
@@ -35,10 +37,19 @@ from tile.ir.core import ALL_LEVELS, Level, OpDef
 from tile.ir.declare import OPS
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
+from tile.ir.semantics.libdevice import Symbol
+from tile.ir.semantics.libdevice import functions as libdevice_functions
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
-from tile.tools.stub import functions, functions_page, module_stub_page, stub_page, template
+from tile.tools.stub import (
+    functions,
+    functions_page,
+    libdevice_stub_page,
+    module_stub_page,
+    stub_page,
+    template,
+)
 from tile.transforms.pass_pipeline import TILE
 
 VERSIONS = ("3.6", "3.8", "3.9")  # of Triton, whose names the page compares
@@ -195,6 +206,26 @@ def _versioned(entry: Entry) -> str:
     return f"`{entry.name}`" + ("" if all_ else f" ({', '.join(entry.versions.split())})")
 
 
+def libdevice_page() -> Iterator[str]:
+    """Yield the lines of the page on libdevice: a row for each symbol."""
+    yield template("libdevice.md")
+    yield "| function | types | error | for operands in | symbol |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, symbols in sorted(libdevice_functions().items()):
+        for symbol in symbols:
+            interval = f"{symbol.domain[0]:g} to {symbol.domain[1]:g}" if symbol.domain else ""
+            if symbol.orders:
+                interval += f", orders {symbol.orders[0]} to {symbol.orders[1]}"
+            error = _error(symbol)
+            yield f"| `{name}` | {symbol.signature} | {error} | {interval} | `{symbol.name}` |"
+
+
+def _error(symbol: Symbol) -> str:
+    parts = [f"{symbol.ulp:.3g} ulp"] if symbol.ulp else []
+    parts += [f"{symbol.absolute:.2g}"] if symbol.absolute else []
+    return " + ".join(parts)
+
+
 @dataclass(frozen=True)
 class Page:
     """A generated file: its path in the source tree and the function that yields its lines."""
@@ -212,6 +243,8 @@ PAGES: dict[str, Page] = {
     "stub": Page("tile/language/__init__.pyi", stub_page),
     "math-stub": Page("tile/language/_math.pyi", partial(module_stub_page, language_math)),
     "random-stub": Page("tile/language/_random.pyi", partial(module_stub_page, language_random)),
+    "libdevice": Page("docs/libdevice.md", libdevice_page),
+    "libdevice-stub": Page("tile/language/extra/libdevice.pyi", libdevice_stub_page),
 }
 
 

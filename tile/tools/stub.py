@@ -24,10 +24,11 @@ from typing import Any
 import tile.language as tl
 from tile.ir.dtype_members import NamedType
 from tile.ir.types import Element, Pointer, Scalar, Tile, Type
-from tile.language import python_builtins
+from tile.language import extra, python_builtins
 from tile.language._functions import MODULES
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
 from tile.language.core.dtypes import NAMES
+from tile.language.extra import libdevice
 from tile.language.operators import COMPARISONS, INSTEAD, PYTHON, PYTHON_UNARY
 from tile.language.tensor_methods import DESCRIPTOR_PROPERTIES, PROPERTIES
 
@@ -118,11 +119,16 @@ class Signature:
 
 
 def functions() -> dict[str, Builtin[..., Any]]:
-    """Return the functions that the modules of `tile.language` declare, by name, in order."""
-    modules = pkgutil.walk_packages(tl.__path__, f"{tl.__name__}.")
-    members = [
-        item for module in modules for item in vars(importlib.import_module(module.name)).items()
+    """Return the functions of `tl` that the modules of `tile.language` declare, by name, in order.
+
+    Those of `tl.extra` are functions of its modules alone.
+    """
+    modules = [
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(tl.__path__, f"{tl.__name__}.")
+        if not module.name.startswith(extra.__name__)
     ]
+    members = [item for module in modules for item in vars(module).items()]
     return {
         name: value
         for name, value in sorted(members, key=lambda member: member[0])
@@ -166,6 +172,16 @@ def module_stub_page(module: ModuleType) -> Iterator[str]:
     yield template("module_stub.txt", name=module.__name__.rpartition(".")[2])
     names = [name for name, f in functions().items() if f.__module__ == module.__name__]
     yield "from tile.language import (\n" + "".join(f"    {n} as {n},\n" for n in names) + ")\n"
+
+
+def libdevice_stub_page() -> Iterator[str]:
+    """Yield the lines of the stub of `tl.extra.libdevice`."""
+    yield template("libdevice_stub.txt")
+    for name in sorted(vars(libdevice)["__all__"]):
+        parameters = getattr(libdevice, name).__signature__.parameters
+        operands = tuple(Parameter(operand, RENAMED["Operand"]) for operand in parameters)
+        signature = Signature(operands, "Tensor")
+        yield from _function(name, [signature], getattr(libdevice, name).__doc__)
 
 
 def _types() -> Iterator[str]:

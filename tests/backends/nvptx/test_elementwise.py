@@ -13,6 +13,7 @@ from tile.backends.nvptx.emit.math import INSTRUCTIONS
 from tile.ir.core import OpDef
 from tile.ir.declare import OPS
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
+from tile.ir.semantics.libdevice import SYMBOLS
 from tile.ir.types import ALL, F32, I1, I64, U64, Pointer, Scalar
 
 
@@ -36,7 +37,8 @@ def uses(defn: OpDef) -> Iterator[Use]:
             yield Use(defn, (fragment(element),) * len(defn.operands))
 
 
-ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name != "cast"]
+OTHERS = ("cast", "extern_elementwise")
+ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name not in OTHERS]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -44,6 +46,20 @@ ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name != "cast"]
 def test_elementwise(defn: OpDef, arch: str) -> None:
     cases = list(uses(defn))
     assert cases
+    for first in range(0, len(cases), 24):
+        check(around(cases[first : first + 24]), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_functions_of_libdevice(arch: str) -> None:
+    """All of them, each on one of the architectures; one depends on the architecture."""
+    extern, count = OPS["extern_elementwise"], len(ARCHITECTURES)
+    symbols = list(SYMBOLS.values())[ARCHITECTURES.index(arch) :: count]
+    symbols.append(SYMBOLS["__nv_fast_tanhf"])
+    cases = [
+        Use(extern, tuple(map(fragment, symbol.operands)), {"symbol": symbol.name})
+        for symbol in symbols
+    ]
     for first in range(0, len(cases), 24):
         check(around(cases[first : first + 24]), arch)
 

@@ -165,16 +165,16 @@ def fma(x: Array, y: Array, z: Array) -> Array:
     return _FMA[x.dtype](x, y, z)
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """Return the rounded sum a + b and its exact error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def _add_to_odd(a: Array, b: Array) -> Array:
+def add_to_odd(a: Array, b: Array) -> Array:
     """Return a + b in f64, rounded to odd."""
-    total, error = _two_sum(a, b)
+    total, error = two_sum(a, b)
     bits = total.view(np.int64)
     # The error of an infinite or NaN total is NaN, and NaN > 0 is false: the total is unchanged.
     step = ((np.abs(error) > 0) > (bits & 1)).astype(np.int64)
@@ -191,11 +191,11 @@ def _fma_f16(x: Array, y: Array, z: Array) -> Array:
 
 def _fma_bf16(x: Array, y: Array, z: Array) -> Array:
     x, y, z = widen(x).astype(F64), widen(y).astype(F64), widen(z).astype(F64)
-    return narrow(round_to_odd_f32(_add_to_odd(x * y, z)), BF16)
+    return narrow(round_to_odd_f32(add_to_odd(x * y, z)), BF16)
 
 
 def _fma_f32(x: Array, y: Array, z: Array) -> Array:
-    return _add_to_odd(x.astype(F64) * y.astype(F64), z.astype(F64)).astype(F32)
+    return add_to_odd(x.astype(F64) * y.astype(F64), z.astype(F64)).astype(F32)
 
 
 def _fma_f64(x: Array, y: Array, z: Array) -> Array:
@@ -218,9 +218,9 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
 def _fma_by_parts(x: Array, y: Array, product: Array, z: Array) -> Array:
     """Add z to x * y and its error, with the small terms rounded to odd (Boldo and Melquiond)."""
     error = _product_error(x, y, product)
-    upper, low = _two_sum(z, error)
-    total, lower = _two_sum(product, upper)
-    result: Array = total + _add_to_odd(low, lower)
+    upper, low = two_sum(z, error)
+    total, lower = two_sum(product, upper)
+    result: Array = total + add_to_odd(low, lower)
     return result
 
 

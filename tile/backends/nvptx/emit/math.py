@@ -3,7 +3,8 @@
 An f32 function becomes one approximate instruction where that is accurate enough; a test compares
 the bound of the instruction with the declaration. `exp2` takes the form that flushes subnormal
 results to zero, as the language allows: the other form costs three more instructions, which scale
-argument and result. Everything else calls libdevice, which is within 2 units in the last place. The
+argument and result. Everything else calls libdevice, which is within 2 units in the last place;
+`extern_elementwise` calls it by the names of its functions. The
 other approximate instructions are too inaccurate for the language: the PTX ISA bounds only the
 absolute error of lg2.approx, sin.approx and cos.approx, which near a zero is any number of units in
 the last place, and tanh.approx is accurate to 11 bits.
@@ -19,9 +20,9 @@ from tile.codegen.llvm import math as llvm
 from tile.codegen.llvm.arith import each, element_of, function
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.math import EXACT, intrinsic
-from tile.codegen.llvm.types import llvm_type
+from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import math
+from tile.ir.ops import extern, math
 from tile.ir.types import F32
 
 
@@ -58,8 +59,22 @@ def real(builder: FunctionBuilder, op: Operation) -> None:
     return function(builder, op, f"@{name}", ty)
 
 
+def extern_elementwise(builder: FunctionBuilder, op: Operation) -> None:
+    """Call a function of libdevice, which has a type for each operand."""
+    name = op["symbol"]
+    builder.module.libdevice_functions.add(name)
+    types = [llvm_type(number_of(value.type)) for value in op.inputs]
+    result = llvm_type(number_of(op.result.type))
+
+    def call(*registers: str) -> str:
+        return builder.call(f"@{name}", result, *zip(types, registers, strict=True))
+
+    each(builder, op, call)
+
+
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
+    extern.extern_elementwise: extern_elementwise,
     **dict.fromkeys(
         (
             math.exp,

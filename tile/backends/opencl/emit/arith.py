@@ -10,6 +10,7 @@ those of the device, are within the bounds of `OpDef.ulp`.
 from __future__ import annotations
 
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
+from tile.backends.opencl.emit.libdevice import extern_elementwise
 from tile.backends.opencl.emit.types import (
     constant,
     count_of,
@@ -22,7 +23,7 @@ from tile.backends.opencl.emit.types import (
 )
 from tile.backends.opencl.target import ROUNDING
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import arith, math
+from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
 from tile.simt import ops
@@ -395,4 +396,5 @@ RULES: dict[OpDef, Rule] = {
     math.floor: _function("floor"),
     math.ceil: _function("ceil"),
     math.abs_: absolute,
+    extern.extern_elementwise: extern_elementwise,
 }

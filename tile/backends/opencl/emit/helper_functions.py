@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tile.backends.opencl.emit.libdevice_functions import TABLES, table_text, texts
 from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
 from tile.ir.ops.reduce import ReduceKind
 
@@ -86,7 +87,8 @@ class Entry:
     def needs(self) -> list[str]:
         """The helpers that it calls."""
         names = dict.fromkeys(_IDENTIFIER.findall(self.text))
-        return [n for n in names if (n in _ENTRIES or n in ASSEMBLY) and n != self.name]
+        helpers = (_ENTRIES, ASSEMBLY, TABLES)
+        return [n for n in names if n != self.name and any(n in table for table in helpers)]
 
 
 def functions(text: str, assembly: int = 0) -> dict[str, Entry]:
@@ -97,6 +99,8 @@ def functions(text: str, assembly: int = 0) -> dict[str, Entry]:
 
 def entry(name: str, f16_by_bits: bool) -> Entry:
     """Return a helper function; with `f16_by_bits`, one that does not use the type `half`."""
+    if name in TABLES:
+        return Entry(table_text(name))
     return _F16_BY_BITS.get(name, _ENTRIES[name]) if f16_by_bits else _ENTRIES[name]
 
 
@@ -213,6 +217,9 @@ for _kind, _bits in (("float", 32), ("double", 64)):
   return x * y + sum;
 }}
 """)
+
+for _text in texts():
+    _ENTRIES |= functions(_text.strip("\n"))
 
 # -- atomic operations by compare-and-swap
 

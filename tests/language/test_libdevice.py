@@ -1,0 +1,134 @@
+"""Functions of libdevice in kernels: operand types, numbers, broadcasting, and errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.language.sketch import Sketch
+from tile.errors import CompilationError
+from tile.ir.semantics.libdevice import functions
+from tile.language.extra import libdevice
+from tile.language.extra.cuda import libdevice as of_cuda
+
+
+@pytest.mark.parametrize("name", functions())
+def test_every_signature_is_one_call(name: str) -> None:
+    """Operands of the symbol's types choose the symbol."""
+    for symbol in functions()[name]:
+        sketch = Sketch(*(f"tile<4x{ty}>" for ty in symbol.operands))
+        result = getattr(libdevice, name).emit(sketch.build, *sketch.args)
+        (line,) = sketch.text()
+        assert f'{{symbol = "{symbol.name}"}} : tile<4x{symbol.result}>' in line
+        assert result.dtype == symbol.result
+
+
+def test_the_modules_are_one() -> None:
+    assert of_cuda is libdevice is tl.extra.libdevice is tl.extra.cuda.libdevice
+    assert set(libdevice.__all__) <= set(dir(libdevice))
+    with pytest.raises(AttributeError, match="has no attribute 'sine'"):
+        libdevice.sine
+
+
+def call(name: str, types: str, *numbers: Any) -> str:
+    """Return the IR of a call with arguments of these types, and numbers after them."""
+    sketch = Sketch(*types.split())
+    getattr(libdevice, name).emit(sketch.build, *sketch.args, *numbers)
+    return sketch.text()[-1]
+
+
+def test_numbers_take_the_type_that_fits() -> None:
+    assert "__nv_powif" in call("pow", "f32", 2)
+    assert "__nv_powf" in call("pow", "f32", 2.0)
+    assert '__nv_fmod"' in call("fmod", "f64", 2.0)
+    assert "__nv_fmodf" in call("fmod", "f32", 2)
+    assert "__nv_expf" in call("exp", "", 1)
+    assert "__nv_umulhi" in call("mulhi", "u32", 3)
+
+
+def test_operands_are_broadcast_and_promoted() -> None:
+    assert call("atan2", "tile<4x1xf32> tile<8xf32>").endswith(": tile<4x8xf32>")
+    assert call("pow", "f32 tile<8xf64>").endswith('{symbol = "__nv_pow"} : tile<8xf64>')
+    assert call("fmod", "f32 i32").endswith('{symbol = "__nv_fmodf"} : f32')
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "message"),
+    [
+        ("exp", "f16", r"libdevice.exp takes \(fp32\) or \(fp64\), not \(f16\); cast first"),
+        ("exp", "tile<4xbf16>", r"not \(tile<4xbf16>\); cast first: x.to\(tl.float32\)"),
+        ("clz", "u32", r"libdevice.clz takes \(int32\) or \(int64\), not \(u32\)"),
+        ("pow", "f16 f16", r"libdevice.pow takes \(.*\), not \(f16, f16\)"),
+        ("exp", "ptr<f32>", r"not \(ptr<f32>\)"),
+        ("atan2", "f32", "missing a required argument: 'arg1'"),
+        ("exp", "f32 f32", "too many positional arguments"),
+    ],
+)
+def test_errors(name: str, types: str, message: str) -> None:
+    with pytest.raises(
+        CompilationError, match=message.replace("fp", r"(tl.float|fp)").replace("int", r"(tl.)?int")
+    ):
+        call(name, types)
+
+
+def test_other_arguments_are_refused() -> None:
+    sketch = Sketch("f32")
+    with pytest.raises(
+        CompilationError, match=r"an argument of libdevice.exp must be .*, not None"
+    ):
+        libdevice.exp.emit(sketch.build, None)
+    with pytest.raises(CompilationError, match=r"tl\.extra\.libdevice\.exp: missing a required"):
+        libdevice.exp.emit(sketch.build, y=sketch.args[0])
+    assert libdevice.exp.emit(sketch.build, arg0=sketch.args[0]).dtype is tl.float32
+
+
+def test_extern_elementwise() -> None:
+    sketch = Sketch("tile<4xf32>", "f64")
+    x, y = sketch.args
+    symbols = {
+        (tl.float32,): ("__nv_log1pf", tl.float32),
+        (tl.float64,): ("__nv_log1p", tl.float64),
+    }
+    tl.extern_elementwise.emit(sketch.build, "libdevice", "", [x], symbols, is_pure=True)
+    tl.extern_elementwise.emit(sketch.build, "", "", [y], symbols)
+    lines = sketch.text()
+    assert '"__nv_log1pf"' in lines[0] and '"__nv_log1p"' in lines[1]
+    wrong = {(tl.float32,): ("__nv_log1p", tl.float32)}
+    with pytest.raises(CompilationError, match=r"__nv_log1p has the signature \(f64\) -> f64, not"):
+        tl.extern_elementwise.emit(sketch.build, "", "", [x], wrong)
+    foreign = {(tl.float32,): ("my_function", tl.float32)}
+    with pytest.raises(tile.errors.TileError, match="libdevice has no function my_function"):
+        tl.extern_elementwise.emit(sketch.build, "", "", [x], foreign)
+
+
+def test_functions_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(libdevice.j0)) is libdevice.j0
+    assert copy.deepcopy(libdevice.j0) is libdevice.j0
+    assert repr(libdevice.exp) == "<tl.extra.libdevice.exp>" != repr(tl.exp)
+
+
+@tile.jit
+def softplus(x_ptr, y_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(x_ptr + i, i < n)
+    y = libdevice.log1p(libdevice.exp(-tl.abs(x))) + tl.maximum(x, 0.0)
+    tl.store(y_ptr + i, tl.where(libdevice.isnan(x) != 0, 0.0, y), i < n)
+
+
+@pytest.mark.parametrize("target", ["interp", "interp:mma"])
+def test_kernel(target: str) -> None:
+    """A kernel of several functions, in two programs, the second of them masked."""
+    x = np.linspace(-30, 30, 200, dtype=np.float32)
+    x[7] = np.nan
+    y = np.zeros_like(x)
+    with tile.backend(target):
+        softplus[(2,)](x, y, x.size, B=128)
+    wanted = np.logaddexp(0, np.nan_to_num(x).astype(np.float64)).astype(np.float32)
+    wanted[7] = 0
+    np.testing.assert_array_max_ulp(y, wanted, 4)
