@@ -175,6 +175,20 @@ def test_values_for_constexpr_parameters_of_callees(triton) -> None:
     assert x.tolist() == [8, 10, 12, 14]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_rounding_of_casts_to_the_type_of_an_argument(triton, dtype) -> None:
+    """FLA's kernels name a rounding whatever the type is."""
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr):
+        x = tl.load(x_ptr)
+        tl.store(out_ptr, x.to(out_ptr.dtype.element_ty, fp_downcast_rounding="rtne"))
+
+    out = np.zeros(1, dtype)
+    kernel[1,](np.full(1, 0.1, np.float32), out)
+    assert out[0] == dtype(0.1)
+
+
 def test_async_compilation(triton) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -19,6 +19,9 @@ TRITON_MAX_TENSOR_NUMEL = 1 << 20
 """The most elements of a tile in Triton; `tile` has no such limit."""
 
 
+CONSTEXPR_0 = constexpr(0)
+
+
 def must_use_result(value: Any, statement: Any = True) -> Any:
     """Return the function: `tile` does not warn of results that a kernel does not use."""
     return value if callable(value) else lambda function: function

@@ -67,7 +67,10 @@ _CACHE_NAMES = _of(
     "tile.compat.cache",
     f"{_CACHE} get_dump_manager get_override_manager make_so_cache_key triton_key _base32",
 )
-_LIBDEVICE = View("The functions of libdevice.", shows=("tile.language.extra.libdevice",))
+_LIBDEVICE = View(
+    "The functions of libdevice.",
+    shows=("tile.language.extra.libdevice", "tile.language.math"),
+)
 
 MODULES: Mapping[str, View] = {
     "triton": View(
@@ -209,7 +212,7 @@ MODULES: Mapping[str, View] = {
         "The language of kernels.",
         {
             **_of("tile.compat.language", "must_use_result _unwrap_if_constexpr get_int_dtype"),
-            **_of("tile.compat.language", "TRITON_MAX_TENSOR_NUMEL"),
+            **_of("tile.compat.language", "TRITON_MAX_TENSOR_NUMEL CONSTEXPR_0"),
             **_of("tile.language.core.tensor", "tensor"),
         },
         shows=("tile.language", "tile.language.core"),

@@ -57,7 +57,7 @@ INTERNAL: Mapping[str, str] = {
 }
 
 _INTERNAL_OF_THE_LANGUAGE = """
-    CONSTEXPR_0 TRITON_BUILTIN base_type base_value binary_op_type_legalization builtin_max
+    TRITON_BUILTIN base_type base_value binary_op_type_legalization builtin_max
     builtin_min check_bit_width dispatch is_builtin is_negative_zero slice_type
     tensor_descriptor_base tensor_descriptor_base_type tensor_descriptor_type tuple_type
 """

@@ -144,6 +144,8 @@ def _rounding(mode: Any, source: Scalar | Pointer, to: Scalar | Pointer) -> Roun
         return Rounding.RTNE
     if mode not in list(Rounding):
         raise CompilationError(f'fp_downcast_rounding is "rtne" or "rtz", not {short_repr(mode)}')
+    if source == to:  # nothing is rounded; kernels cast to the type of an argument, whatever it is
+        return Rounding(mode)
     if not (source.is_floating() and to.is_floating() and to.bits < source.bits):
         raise CompilationError(
             f"fp_downcast_rounding is for casts to a narrower float, not for {spelled(source)} to "
