@@ -5,6 +5,7 @@ Importing this file declares every pass on tiles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.analysis.alias import written_arguments
@@ -48,8 +49,8 @@ class OptimizedModule:
     written: frozenset[str]
 
 
-def optimize(module: Module) -> OptimizedModule:
-    """Run the machine-independent passes over a TILE module, in place.
+def optimize(module: Module, passes: Sequence[Pass] = TILE) -> OptimizedModule:
+    """Run passes over a TILE module, in place: by default all that are machine-independent.
 
     Raises `LinkError` if it calls a function that it only declares.
     """
@@ -57,7 +58,7 @@ def optimize(module: Module) -> OptimizedModule:
     refuse_unresolved(module)
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
-    run_pipeline(module, TILE)
+    run_pipeline(module, passes)
     verify(module)
     stages["tile-optimized"] = print_module(module)
     return OptimizedModule(stages, parameters, written_arguments(module, module.kernel))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile._lazy import lazy_import
-from tile.analysis.alias import written_arguments
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
@@ -33,12 +32,8 @@ from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace
 from tile.ir.core import Module
 from tile.ir.debug_info import DebugSteps
-from tile.ir.linker import refuse_unresolved
 from tile.ir.ops.debug import debug_step
-from tile.ir.passes import run_pipeline
-from tile.ir.printer import print_module
-from tile.ir.verifier import verify
-from tile.transforms.pass_pipeline import optimize
+from tile.transforms.pass_pipeline import TILE, optimize
 
 if TYPE_CHECKING:
     from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
@@ -92,15 +87,15 @@ class InterpreterBackend:
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Optimize a module, lower it if the target is a GPU, and translate it to code.
 
-        TILE IR needs only the machine-independent passes.
+        TILE IR needs only the machine-independent passes, and no pass changes a module with steps.
         """
-        if target.arch == STEPS or any(op.defn is debug_step for op in module.kernel.body):
-            return _compile_with_steps(module, target, options)
-        if target.arch:
+        steps = target.arch == STEPS or any(op.defn is debug_step for op in module.kernel.body)
+        threads = bool(target.arch) and not steps
+        if threads:
             options.refuse_checks(target, ALWAYS)
-        tiles = optimize(module)
+        tiles = optimize(module, () if steps else TILE)
         stages = tiles.stages
-        if target.arch:
+        if threads:
             stages["thread"], code = _threads().compile(module, target, options)
         else:
             code = translate(module, RULES)
@@ -111,6 +106,7 @@ class InterpreterBackend:
             stages=stages,
             parameters=tiles.parameters,
             written=tiles.written,
+            launch_metadata={STEPS: True} if steps else {},
             module=module,
             code=code,
         )
@@ -141,24 +137,6 @@ class InterpreterBackend:
             return kernel
         code = artifact.code or translate(artifact.module, RULES)  # not pickled
         return InterpretedKernel(code, artifact.options.checks)
-
-
-def _compile_with_steps(module: Module, target: Target, options: Options) -> Artifact:
-    """Compile a module with steps, which no pass changes."""
-    verify(module)
-    refuse_unresolved(module)
-    run_pipeline(module, "")  # an empty pipeline, for settings that print the IR
-    translate(module, RULES)
-    return Artifact(
-        kernel=module.kernel.name,
-        target=target,
-        options=options,
-        stages={"tile": print_module(module)},
-        parameters=tuple(value.name for value in module.kernel.args),
-        written=written_arguments(module, module.kernel),
-        launch_metadata={STEPS: True},
-        module=module,
-    )
 
 
 def _threads() -> Any:
