@@ -60,16 +60,25 @@ def evaluate(text: str, frame: Frame | None, user_variables: Mapping[str, Any]) 
     Raises one of `FAILURES`.
     """
     code = compile(text.strip(), "<debugger>", "eval")
-    if isinstance(frame, HostFrame):
-        return eval(code, frame.frame.f_globals, {**frame.frame.f_locals, **user_variables})
-    if not isinstance(frame, KernelFrame):
-        return eval(code, {"np": np, **user_variables})
-    values = namespace(frame, names_of(code), user_variables)
+    values = _variables(frame, code, user_variables)
     try:
         return eval(code, values)
     except NameError as error:
+        if not isinstance(frame, KernelFrame):
+            raise
         hint = suggestion(error.name or "", frame.variables)
         raise NameError(f"{error}{hint}", name=error.name) from None
+
+
+def _variables(
+    frame: Frame | None, code: types.CodeType, user_variables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the values of the names that code in a frame may look up. Raises `MissingError`."""
+    if isinstance(frame, KernelFrame):
+        return namespace(frame, names_of(code), user_variables)
+    if isinstance(frame, HostFrame):
+        return {**frame.frame.f_globals, **frame.frame.f_locals, **user_variables}
+    return {"np": np, **user_variables}
 
 
 def undefined(text: str, frame: Frame | None) -> Undefined | None:
@@ -96,12 +105,7 @@ def execute(text: str, frame: Frame | None, user_variables: dict[str, Any]) -> N
             "take another name"
         )
     code = compile(tree, "<debugger>", "exec")
-    if isinstance(frame, KernelFrame):
-        values = namespace(frame, names_of(code), user_variables)
-    elif isinstance(frame, HostFrame):
-        values = {**frame.frame.f_globals, **frame.frame.f_locals, **user_variables}
-    else:
-        values = {"np": np, **user_variables}
+    values = _variables(frame, code, user_variables)
     exec(code, values)
     user_variables.update({name: values[name] for name in assigned if name in values})
 

@@ -76,29 +76,19 @@ def among(batch: ProgramBatch, row: int) -> bool:
     return index < len(batch) and int(batch.rows[index]) == row
 
 
-def _step(goal: Goal, kind: StepKind, at: int, line: int) -> bool:
-    return True
-
-
-def _next(goal: Goal, kind: StepKind, at: int, line: int) -> bool:
-    return at <= goal.depth and kind is not StepKind.CALL
-
-
-def _return(goal: Goal, kind: StepKind, at: int, line: int) -> bool:
+def _return(goal: Goal, kind: StepKind, at: int) -> bool:
     return at < goal.depth or (at == goal.depth and kind is StepKind.RETURN)
 
 
-def _later(goal: Goal, kind: StepKind, at: int, line: int) -> bool:
-    return _return(goal, kind, at, line) or (
-        at == goal.depth and kind is StepKind.LINE and line >= goal.line
-    )
-
-
+# The rules by which a goal is reached, from the goal, the kind of the step, its depth and its line.
 _RULES: dict[Until, Callable[[Goal, StepKind, int, int], bool]] = {
-    Until.STEP: _step,
-    Until.NEXT: _next,
-    Until.RETURN: _return,
-    Until.LATER: _later,
+    Until.STEP: lambda goal, kind, at, line: True,
+    Until.NEXT: lambda goal, kind, at, line: at <= goal.depth and kind is not StepKind.CALL,
+    Until.RETURN: lambda goal, kind, at, line: _return(goal, kind, at),
+    Until.LATER: lambda goal, kind, at, line: (
+        _return(goal, kind, at)
+        or (at == goal.depth and kind is StepKind.LINE and line >= goal.line)
+    ),
 }
 
 
