@@ -65,10 +65,8 @@ class Pointers:
     def index(self) -> Array:
         size = self.pointee.itemsize
         index = np.zeros(self.shape, np.int64)
-        for buffer in self.buffers:
-            if buffer is not None:
-                here = self.within(buffer)
-                index[here] = (self.addresses[here] - buffer.origin) // size
+        for buffer, here in self.memory.by_buffer(self.addresses):
+            index[here] = (self.addresses[here] - buffer.origin) // size
         return index
 
     @property
@@ -82,13 +80,12 @@ class Pointers:
 
     def load(self) -> Array:
         inside = self.inside
-        dtype = numpy_dtype(self.pointee)
-        values = np.zeros(self.shape, dtype)
-        for buffer in self.buffers:
-            if buffer is not None:
-                here = self.within(buffer) & inside
-                at = (self.addresses[here] - buffer.start) // dtype.itemsize
-                values[here] = buffer.typed(dtype)[at]
+        programs, active = np.atleast_1d(self.addresses)[None], np.atleast_1d(inside)[None]
+        shape = programs.shape[1:]
+        access = self.memory.resolve(programs, active, numpy_dtype(self.pointee), shape)
+        values = np.array(
+            np.broadcast_to(access.read(None, shape), programs.shape).reshape(self.shape)
+        )
         if inside.all():
             return values
         return np.ma.masked_array(values, ~inside)

@@ -403,7 +403,7 @@ class Memory:
         for window in distinct:
             buffer = self.buffer_at(int(window) << WINDOW_BITS)
             if buffer is not None:
-                yield buffer, slice(None) if len(distinct) == 1 else windows == window
+                yield buffer, ... if len(distinct) == 1 else windows == window
 
     # -- accesses
 
