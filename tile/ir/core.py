@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tile.errors import IRError, TypeRuleError
@@ -545,7 +545,7 @@ class Function:
     def signature(self) -> Signature:
         return Signature(
             tuple(value.type for value in self.args),
-            tuple(argument.divisible for argument in self.arguments),
+            tuple(map(_spelled, self.arguments)),
             self.result_types,
         )
 
@@ -558,19 +558,29 @@ class Function:
 
 @dataclass(frozen=True)
 class Signature:
-    """A function's type, with its parameters' attributes: all that a call depends on."""
+    """A function's type, with its parameters' attributes as text: all that a call depends on."""
 
     parameters: tuple[Type, ...]
-    divisible: tuple[int, ...]
+    attributes: tuple[str, ...]
     results: tuple[Type, ...]
 
     def __str__(self) -> str:
         parameters = ", ".join(
-            f"{ty}{f' {{divisible = {divisible}}}' if divisible != 1 else ''}"
-            for ty, divisible in zip(self.parameters, self.divisible, strict=True)
+            f"{ty}{attributes}"
+            for ty, attributes in zip(self.parameters, self.attributes, strict=True)
         )
         results = f" -> ({', '.join(map(str, self.results))})" if self.results else ""
         return f"({parameters}){results}"
+
+
+def _spelled(argument: Argument) -> str:
+    """Return the attributes that differ from their defaults, as in ` {divisible = 16}`, or ""."""
+    shown = [
+        spec.name if value is True else f"{spec.name} = {value}"
+        for spec in fields(argument)
+        if (value := getattr(argument, spec.name)) != spec.default
+    ]
+    return f" {{{', '.join(shown)}}}" if shown else ""
 
 
 class Module:
