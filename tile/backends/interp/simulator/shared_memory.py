@@ -24,6 +24,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -162,6 +163,10 @@ class SharedFaultError(DetectedFaultError):
     record: int
 
 
+# Granules, with the thread that accesses each and the record of the last barrier of its program.
+Granules: TypeAlias = tuple[Array, Array, Array]
+
+
 class SharedMemory:
     """Shared memory with its records; see the top of the file."""
 
@@ -229,7 +234,7 @@ class SharedMemory:
     def read(self, touch: Touch) -> None:
         """Check and record a read of vectors."""
         granules, thread, barrier = self._granules(touch)
-        self._check_defined(touch, granules, thread, barrier)
+        self._check_defined(touch, (granules, thread, barrier))
         record = self.reader[granules]
         now = self.tick(touch.op)
         others = record & self.thread_mask != thread
@@ -248,7 +253,7 @@ class SharedMemory:
         since other threads receive the data.
         """
         granules, _, barrier = self._granules(touch)
-        self._check_defined(touch, granules, _NO_THREAD, barrier)
+        self._check_defined(touch, (granules, _NO_THREAD, barrier))
         new: Array = np.array(self.tick(touch.op) | self.many)
         if self.reading:
             record = self.reader[granules]
@@ -262,7 +267,7 @@ class SharedMemory:
     def start_wgmma_reads(self, touch: Touch) -> None:
         """Check and record that a wgmma starts to read vectors, for all threads of a warpgroup."""
         granules, _, barrier = self._granules(touch)
-        self._check_defined(touch, granules, _NO_THREAD, barrier)
+        self._check_defined(touch, (granules, _NO_THREAD, barrier))
         self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
         self.reader[granules] = self.tick(touch.op) | self.many | WGMMA_READING
         self.reading = True
@@ -291,13 +296,13 @@ class SharedMemory:
     def write(self, touch: Touch, words: Array, values: Array) -> None:
         """Check, do and record a write of `values` to the rows of `words` that are the vectors."""
         granules, thread, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_exclusive(touch, (granules, thread, barrier))
         self.put(touch, words, values)
 
     def write_for_warp(self, touch: Touch, words: Array, values: Array) -> None:
         """Write vectors that several threads hold together; no thread counts as their writer."""
         granules, _, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, _NO_THREAD, barrier)
+        self._check_exclusive(touch, (granules, _NO_THREAD, barrier))
         self.put(touch, words, values)
         self.writer[granules] = self.tick(touch.op) | self.many
 
@@ -321,8 +326,8 @@ class SharedMemory:
         record = self.writer[granules]
         writer = record & self.thread_mask
         record = np.where(writer == self.counted, record & (UNDEFINED | IN_FLIGHT), record)
-        self._check_defined(touch, granules, thread, barrier, record)
-        self._check_exclusive(touch, granules, thread, barrier, record)
+        self._check_defined(touch, (granules, thread, barrier), record)
+        self._check_exclusive(touch, (granules, thread, barrier), record)
         # If a thread increments what it wrote before, others must still wait for that thread.
         own = (writer == thread) & (record >= barrier)
         self.writer[granules] = self.tick(touch.op) | np.where(own, thread, self.counted)
@@ -331,7 +336,7 @@ class SharedMemory:
     def start_copy(self, touch: Touch) -> None:
         """Check and record the start of an asynchronous copy to the vectors."""
         granules, thread, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_exclusive(touch, (granules, thread, barrier))
         new = self.tick(touch.op) | thread | IN_FLIGHT
         self.writer[granules] = new
         several = self.writer[granules] != new
@@ -343,7 +348,7 @@ class SharedMemory:
     def write_any(self, touch: Touch) -> None:
         """Check and record a write of vectors whose values are not kept here."""
         granules, thread, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_exclusive(touch, (granules, thread, barrier))
         self.writer[granules] = self.tick(touch.op) | thread
 
     def read_any(self, touch: Touch) -> None:
@@ -354,14 +359,14 @@ class SharedMemory:
     def start_tma_store(self, touch: Touch) -> None:
         """Check and record that a TMA store reads vectors."""
         granules, thread, barrier = self._granules(touch)
-        self._check_defined(touch, granules, thread, barrier)
+        self._check_defined(touch, (granules, thread, barrier))
         self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
         self.read_any(touch)
 
     def start_tma_load(self, touch: Touch) -> None:
         """Check and record the start of a TMA load to the vectors."""
         granules, thread, barrier = self._granules(touch)
-        self._check_exclusive(touch, granules, thread, barrier)
+        self._check_exclusive(touch, (granules, thread, barrier))
         self._check_fenced(Fault.TMA_LOAD_UNFENCED, touch, granules)
         self.writer[granules] = self.tick(touch.op) | thread | IN_FLIGHT
 
@@ -373,7 +378,7 @@ class SharedMemory:
 
     # -- records
 
-    def _granules(self, touch: Touch) -> tuple[Array, Array, Array]:
+    def _granules(self, touch: Touch) -> Granules:
         """Return the granules of vectors, and their threads and barriers.
 
         If a vector has several granules, they have an additional last axis.
@@ -385,43 +390,26 @@ class SharedMemory:
         indices = first[..., None] + np.arange(count)
         return indices, touch.thread[..., None], touch.barrier[..., None]
 
-    def _check_defined(
-        self,
-        touch: Touch,
-        granules: Array,
-        thread: Array,
-        barrier: Array,
-        record: Array | None = None,
-    ) -> None:
+    def _check_defined(self, touch: Touch, at: Granules, record: Array | None = None) -> None:
         """Raise a fault for a read of what another thread wrote since the barrier, or undefined."""
-        if record is None:
-            record = self.writer[granules]
-        wrong = record & (self.thread_mask | UNDEFINED | IN_FLIGHT) != thread
-        wrong &= record >= barrier
-        if wrong.any():
-            self._raise_first(Fault.READ_AFTER_WRITE, touch, granules, wrong, record)
+        record = self.writer[at[0]] if record is None else record
+        self._check(Fault.READ_AFTER_WRITE, touch, at, record, UNDEFINED | IN_FLIGHT)
 
-    def _check_exclusive(
-        self,
-        touch: Touch,
-        granules: Array,
-        thread: Array,
-        barrier: Array,
-        record: Array | None = None,
-    ) -> None:
+    def _check_exclusive(self, touch: Touch, at: Granules, record: Array | None = None) -> None:
         """Raise a fault for a write of what another thread wrote or read since the barrier."""
-        if record is None:
-            record = self.writer[granules]
-        record = record & ~UNDEFINED
-        wrong = record & (self.thread_mask | IN_FLIGHT) != thread
+        record = self.writer[at[0]] if record is None else record
+        self._check(Fault.WRITE_AFTER_WRITE, touch, at, record & ~UNDEFINED, IN_FLIGHT)
+        self._check(Fault.WRITE_AFTER_READ, touch, at, self.reader[at[0]])
+
+    def _check(
+        self, fault: Fault, touch: Touch, at: Granules, record: Array, flags: int = 0
+    ) -> None:
+        """Raise a fault for records since the barrier of another thread, or with one of `flags`."""
+        granules, thread, barrier = at
+        wrong = record & (self.thread_mask | flags) != thread
         wrong &= record >= barrier
         if wrong.any():
-            self._raise_first(Fault.WRITE_AFTER_WRITE, touch, granules, wrong, record)
-        record = self.reader[granules]
-        wrong = record & self.thread_mask != thread
-        wrong &= record >= barrier
-        if wrong.any():
-            self._raise_first(Fault.WRITE_AFTER_READ, touch, granules, wrong, record)
+            self._raise_first(fault, touch, granules, wrong, record)
 
     def _record(self, records: Array, granules: Array, new: Array, many: int) -> Array | None:
         """Write records; return which granules several threads accessed (None: none)."""
