@@ -91,7 +91,7 @@ def test_without_a_driver_it_says_so() -> None:
 
 def on_device(device: str) -> DeviceArray:
     dtype = np.dtype(np.float32)
-    return DeviceArray(None, device, dtype, (4,), (4,), 4096, True, lambda: None, lambda x: None)
+    return DeviceArray(None, device, dtype, (4,), (4,), 4096, lambda: None, lambda x: None)
 
 
 @pytest.mark.parametrize("others", [(np.zeros(4, np.float32),), (on_device("cuda:1"),)])

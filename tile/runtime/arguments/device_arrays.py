@@ -76,9 +76,9 @@ class DeviceArray:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     address: int
-    writeable: bool
     fetch: Callable[[], Array]
     put: Callable[[Array], object]
+    writeable: bool = True
 
     @property
     def size(self) -> int:

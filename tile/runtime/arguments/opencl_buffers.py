@@ -60,7 +60,6 @@ def _array(value: Any, label: str) -> DeviceArray:
         shape=shape,
         strides=tuple(value.strides),
         address=0 if base is None else _address(base) + value.offset,
-        writeable=True,
         fetch=value.get,
         put=lambda host: value.set(np.ascontiguousarray(host).reshape(shape)),
     )
@@ -94,7 +93,6 @@ def _bytes(value: Any, device: str, address: int) -> DeviceArray:
         shape=(int(value.size),),
         strides=(1,),
         address=address,
-        writeable=True,
         fetch=refuse,
         put=refuse,
     )

@@ -43,7 +43,6 @@ def pointer_object_array(value: Any, dtype: DType, label: str) -> Array | Device
             shape=extents,
             strides=strides,
             address=address,
-            writeable=True,
             fetch=lambda: _refuse_copy(value, label),
             put=lambda host: _refuse_copy(value, label),
         )

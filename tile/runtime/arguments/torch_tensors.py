@@ -99,7 +99,6 @@ def torch_device_array(tensor: Any, label: str) -> DeviceArray:
         shape=tuple(plain.shape),
         strides=tuple(step * dtype.itemsize for step in plain.stride()),
         address=plain.data_ptr(),
-        writeable=True,
         fetch=fetch,
         put=put,
     )
