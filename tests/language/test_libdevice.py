@@ -107,6 +107,16 @@ def test_extern_elementwise() -> None:
         tl.extern_elementwise.emit(sketch.build, "", "", [x], foreign)
 
 
+def test_dependent_launches() -> None:
+    """A launch waits for the one before it, so that these functions have nothing to do."""
+    sketch = Sketch("f32")
+    tl.extra.cuda.gdc_wait.emit(sketch.build)
+    tl.extra.cuda.gdc_launch_dependents.emit(sketch.build)
+    assert sketch.text() == []
+    with pytest.raises(CompilationError, match=r"tl\.extra\.cuda\.gdc_wait can only be called"):
+        tl.extra.cuda.gdc_wait()
+
+
 def test_functions_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(libdevice.j0)) is libdevice.j0
     assert copy.deepcopy(libdevice.j0) is libdevice.j0
