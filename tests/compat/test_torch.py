@@ -1,0 +1,59 @@
+"""PyTorch's tensors, and what PyTorch itself asks of Triton; only where it is installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+PROGRAM = """
+import torch
+from torch.utils._triton import has_triton, has_triton_package
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x_ptr, out_ptr, n: tl.int64, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0).to(tl.float32)
+    tl.store(out_ptr + i, (x * 2).to(out_ptr.dtype.element_ty), mask=i < n)
+
+
+assert has_triton_package() and has_triton()
+assert triton.runtime.driver.active.get_active_torch_device() == torch.device("cpu")
+for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    x = torch.randn(100, dtype=dtype)
+    out = torch.empty_like(x)
+    scale[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, out, 100, BLOCK=32)
+    assert torch.equal(out, x * 2)
+bits = torch.tensor([0x38, 0xB8], dtype=torch.uint8)
+wide = torch.empty(2)
+scale[1,](triton.reinterpret(bits, tl.float8e4nv), wide, 2, BLOCK=2)
+assert wide.tolist() == [2.0, -2.0]
+print("torch: equal")
+"""
+
+INDUCTOR = """
+import torch
+import torch._inductor.config as config
+
+config.cpu_backend, config.compile_threads = "triton", 1
+x, y = torch.randn(2, 8, 100)
+function = lambda x, y: (torch.sin(x) + y).sum(1)
+torch.testing.assert_close(torch.compile(function)(x, y), function(x, y))
+print("inductor: close")
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "output"), [(PROGRAM, "torch: equal"), (INDUCTOR, "inductor: close")]
+)
+def test_programs(tmp_path, text, output) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    command = [sys.executable, "-m", "tile", "triton", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert output in done.stdout, done.stderr
