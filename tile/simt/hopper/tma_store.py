@@ -17,7 +17,6 @@ from tile.analysis.alias import Alias
 from tile.ir.core import Effect, Function, Operation
 from tile.ir.ops import control, descriptor, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import Shared, Tile
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -68,10 +67,7 @@ def _store(op: Operation, layout: LinearLayout) -> None:
     build = LayoutBuilder.before(op)
     conversion, pointers = op["value"].op, op["ptr"].op
     (value,) = conversion.inputs
-    assert isinstance(value.type, Tile)
-    mem = build(ops.shared.local_alloc, result=Shared(value.type.dims, value.type.of, layout))
-    mem.name = value.name
-    build.op(ops.shared.local_store, mem, value)
+    mem = build.store(value, layout, value.name)
     build.op(ops.tma.tma_store, mem, *pointers.inputs[1:])
     op.erase()
     conversion.erase()

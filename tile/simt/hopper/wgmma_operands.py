@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tile.errors import CompilationError
 from tile.ir.core import Function, Operation, Value
-from tile.ir.types import Shared, Tile
+from tile.ir.types import Tile
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import (
     contiguous_axis,
@@ -70,8 +70,4 @@ def _stored(value: Value, layout: LinearLayout) -> Value:
     made, block = value.op, value.block
     build = LayoutBuilder(block, block.first if made is None else made.next)
     build.loc = made.loc if made is not None else None
-    ty = value.type
-    mem = build(ops.shared.local_alloc, result=Shared(tuple(ty.shape), ty.element, layout))
-    build.op(ops.shared.local_store, mem, value)
-    mem.name = value.name
-    return mem
+    return build.store(value, layout, value.name)

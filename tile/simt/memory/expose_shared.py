@@ -16,7 +16,7 @@ from tile.analysis.alias import module_aliases
 from tile.ir.core import Block, Level, Module, OpDef, Operation
 from tile.ir.ops import control, memory, reduce, shape
 from tile.ir.passes import module_pass
-from tile.ir.types import Pointer, Scalar, Shared, Tile, with_layout, with_shape
+from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.hopper.tma_store import lower_tma_stores
 from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
@@ -29,7 +29,7 @@ from tile.simt.layouts.conversion import (
     plan_conversion,
     through_shared,
 )
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, log2_of
+from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.warp_shuffle import WORD_BITS, ShufflePlan
 from tile.simt.ops.layout import convert_layout
@@ -251,13 +251,9 @@ def mask_within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, .
 
 def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) -> None:
     """Store the operand, and load it as the result."""
-    (value,) = op.inputs
     build = LayoutBuilder.before(op)
-    buffer = Shared(tuple(value.type.shape), value.type.element, shared)
-    mem = build(ops.shared.local_alloc, result=buffer)
-    build.op(ops.shared.local_store, mem, value)
-    loaded = build(ops.shared.local_load, mem, mask=mask, result=op.result.type)
-    op.replace_by([loaded])
+    mem = build.store(op.inputs[0], shared)
+    op.replace_by([build(ops.shared.local_load, mem, mask=mask, result=op.result.type)])
 
 
 @lru_cache(maxsize=1024)
@@ -278,42 +274,27 @@ def _one(target: SimtTarget, num_warps: int) -> LinearLayout:
 
 def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     """Broadcast the result from the thread that executes the atomic to the threads that use it."""
-    if not op.result.uses:
+    result, users = op.result, list(op.result.uses)
+    element, is_tile = result.type.element, isinstance(result.type, Tile)
+    layout = layout_of(result) if is_tile else one
+    if not users or (is_tile and all(layout.images(LANE)) and all(layout.images(WARP))):
         return
-    if isinstance(op.result.type, Tile):
-        _hand_over_tile(op, target)
+    assert op.block is not None
+    build = LayoutBuilder(op.block, op.next, op.loc)
+    if is_tile:
+        mem = build.store(result, _same(layout, element.storage_bits, target.banks))
+        received = build(ops.shared.local_load, mem, result=result.type)
     else:
-        _hand_over_scalar(op, one)
-
-
-def _hand_over_tile(op: Operation, target: SimtTarget) -> None:
-    layout = layout_of(op.result)
-    if all(layout.images(LANE)) and all(layout.images(WARP)):
-        return
-    users = list(op.result.uses)
-    build = _behind(op)
-    element = op.result.type.element
-    shared = _same(layout, element.storage_bits, target.banks)
-    mem = build(ops.shared.local_alloc, result=Shared(tuple(op.result.type.shape), element, shared))
-    build.op(ops.shared.local_store, mem, op.result)
-    loaded = build(ops.shared.local_load, mem, result=op.result.type)
+        single = with_layout(with_shape((1,), element), one)
+        mem = build.store(
+            build(shape.splat, result, shape=(1,), layout=one),
+            LinearLayout(((OFFSET, ()),), one.outs),
+        )
+        loaded = build(ops.shared.local_load, mem, result=single)
+        region = _first(build, element)
+        received = build(reduce.reduce_region, loaded, axis=-1, regions=[region])
     for user, index in users:
-        user.set_operand(index, loaded)
-
-
-def _hand_over_scalar(op: Operation, one: LinearLayout) -> None:
-    users = list(op.result.uses)
-    build = _behind(op)
-    element = op.result.type.element
-    single = with_layout(with_shape((1,), element), one)
-    offset = LinearLayout((("offset", ()),), one.outs)
-    mem = build(ops.shared.local_alloc, result=Shared((1,), element, offset))
-    tile = build(shape.splat, op.result, shape=(1,), layout=one)
-    build.op(ops.shared.local_store, mem, tile)
-    loaded = build(ops.shared.local_load, mem, result=single)
-    scalar = build(reduce.reduce_region, loaded, axis=-1, regions=[_first(build, element)])
-    for user, index in users:
-        user.set_operand(index, scalar)
+        user.set_operand(index, received)
 
 
 def _first(build: LayoutBuilder, element: Scalar | Pointer) -> Block:
@@ -322,11 +303,6 @@ def _first(build: LayoutBuilder, element: Scalar | Pointer) -> Block:
     with build.into(region):
         build.op(control.yield_, region.args[0])
     return region
-
-
-def _behind(op: Operation) -> LayoutBuilder:
-    assert op.block is not None
-    return LayoutBuilder(op.block, op.next, op.loc)
 
 
 _EXPOSE: dict[OpDef, Callable[[Operation, SimtTarget, LinearLayout], None]] = {

@@ -29,7 +29,7 @@ from tile.errors import stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Level, OpDef, Operation, Value
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
-from tile.ir.types import Tile, Type, require, with_layout
+from tile.ir.types import Fragment, Shared, Tile, Type, require, with_layout
 from tile.ir.verifier import condition
 from tile.simt import ops
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
@@ -57,6 +57,16 @@ def maybe_layout(value: Value | None) -> LinearLayout | None:
     """Return the layout of a tile; None for a scalar, an absent operand, or a tile without one."""
     layout = value.type.layout if value is not None and isinstance(value.type, Tile) else None
     return layout if isinstance(layout, LinearLayout) else None
+
+
+def register_count(value: Value) -> int:
+    """Return the number of 32-bit registers in which a thread holds a value."""
+    layout, count = maybe_layout(value), 1
+    if isinstance(value.type, Fragment):
+        count = value.type.count
+    elif layout is not None:
+        count = layout.in_size(REGISTER)
+    return max(1, value.type.element.bits * count // 32)
 
 
 def result_layouts(op: Operation) -> Layouts:
@@ -120,29 +130,20 @@ def canonical_order(layout: LinearLayout, rank: int) -> LinearLayout:
 
 
 def same_layout(op: Operation) -> Layouts:
-    """Require all tiles of the operation to have one layout."""
+    """Require all tiles of the operation to have one layout, from which the results' follow."""
     layouts = [layout for layout in map(maybe_layout, op.operands) if layout is not None]
     for other in layouts[1:]:
         require(
             other == layouts[0],
             f"{op.name} takes tiles of one layout, not {layouts[0]} and {other}",
         )
-    first = layouts[0] if layouts else None
-    return [first if isinstance(value.type, Tile) else None for value in op.results]
+    result = result_layout(op, layouts[0]) if layouts else None
+    return [result if isinstance(value.type, Tile) else None for value in op.results]
 
 
 def any_layout(op: Operation) -> Layouts:
     """Leave the layouts of the results open."""
     return [None] * len(op.results)
-
-
-def _of_operand(change: Callable[[Operation, LinearLayout], LinearLayout]) -> Rule:
-    def rule(op: Operation) -> Layouts:
-        same_layout(op)
-        new = change(op, layout_of(op.inputs[0]))
-        return [new if isinstance(value.type, Tile) else None for value in op.results]
-
-    return rule
 
 
 def _broadcast(op: Operation) -> Layouts:
@@ -152,13 +153,6 @@ def _broadcast(op: Operation) -> Layouts:
         required = broadcast_operand_layout(result, op.inputs[0].type.shape)
         require(operand == required, f"broadcast to {result} takes {required}, not {operand}")
     return [None]
-
-
-def _join(op: Operation) -> Layouts:
-    if not isinstance(op.inputs[0].type, Tile):
-        return [None]
-    same_layout(op)
-    return [joined_layout(layout_of(op.inputs[0]))]
 
 
 def _split(op: Operation) -> Layouts:
@@ -252,16 +246,7 @@ RULES.update(
         shape.arange: any_layout,
         shape.splat: any_layout,
         shape.broadcast: _broadcast,
-        shape.expand_dims: _of_operand(
-            lambda op, layout: expand_axis(layout, len(layout.outs) + 1 + op["axis"])
-        ),
-        shape.reshape: _of_operand(lambda op, layout: reshape_axes(layout, op["shape"])),
-        shape.trans: _of_operand(lambda op, layout: permute_axes(layout, op["order"])),
-        shape.join: _join,
         shape.split: _split,
-        reduce.reduce: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
-        reduce.arg_reduce: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
-        reduce.reduce_region: _of_operand(lambda op, layout: reduced_layout(layout, op["axis"])),
         indexing.gather: _index,
         ops.shared.local_gather: _index,
         indexing.histogram: any_layout,
@@ -344,6 +329,14 @@ class LayoutBuilder(Builder):
     def __call__(self, defn: OpDef, *operands: Value | None, **attributes: Any) -> Value:
         """Insert an operation that has one result, and return that result."""
         return self.op(defn, *operands, **attributes).result
+
+    def store(self, value: Value, layout: LinearLayout, name: str = "") -> Value:
+        """Store a tile to a new buffer of a layout in shared memory, and return the buffer."""
+        ty = Shared(tuple(value.type.shape), value.type.element, layout)
+        mem = self(ops.shared.local_alloc, result=ty)
+        mem.name = name
+        self.op(ops.shared.local_store, mem, value)
+        return mem
 
     def convert(self, value: Value, layout: LinearLayout) -> Value:
         """Return the value in a layout; the value itself, if it has that layout."""

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from tile.ir.core import Operation
 from tile.simt.hopper.wgmma_layouts import stays_in_registers
 from tile.simt.layouts.dims import WARP
-from tile.simt.ops.layout_inference import layout_of
-from tile.simt.schedule.pipeline_loops.address_slices import registers
+from tile.simt.ops.layout_inference import layout_of, register_count
 from tile.simt.target import SimtTarget
 
 
@@ -30,9 +29,9 @@ def overlap_keeps_occupancy(
 
     shared_bytes: shared memory of one program, in bytes.
     """
-    accumulators = sum(registers(dot.result) for dot in dots)
+    accumulators = sum(register_count(dot.result) for dot in dots)
     in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
-    computed = [registers(value) for value in in_registers if value.block is dots[0].block]
+    computed = [register_count(value) for value in in_registers if value.block is dots[0].block]
     tuning = target.tuning
     waiting = accumulators + tuning.address_registers
     overlapped = waiting + max(computed, default=0) + tuning.overlap_registers

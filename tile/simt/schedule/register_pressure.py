@@ -15,13 +15,10 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.ir.types import I1, I32, Fragment, Scalar, Tile
 from tile.simt import ops
-from tile.simt.layouts.dims import REGISTER
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.layout_inference import maybe_layout
+from tile.simt.ops.layout_inference import register_count
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.target import SimtTarget
-
-WORD_BITS = 32
 
 # Operations whose results take no registers, or those of another tile.
 _FILLED = frozenset(
@@ -69,20 +66,12 @@ def _end(value: Value, live: Liveness) -> int:
 
 def tile_registers(value: Value) -> int:
     """Return the 32-bit registers in which a thread holds a tile; 0 for excluded values."""
-    ty, count = value.type, _count(value)
-    if not count or not isinstance(ty.element, Scalar):
+    ty = value.type
+    if not isinstance(ty, Fragment | Tile) or not isinstance(ty.element, Scalar):
         return 0
     if ty.element == I1 or (ty.element == I32 and not _is_sum(value)) or _is_filled(value):
         return 0
-    return max(1, ty.element.bits * count // WORD_BITS)
-
-
-def _count(value: Value) -> int:
-    """Return the elements of a tile that a thread holds."""
-    if isinstance(value.type, Fragment):
-        return value.type.count
-    layout = maybe_layout(value)
-    return 0 if layout is None or not isinstance(value.type, Tile) else layout.in_size(REGISTER)
+    return register_count(value)
 
 
 def _is_filled(value: Value) -> bool:

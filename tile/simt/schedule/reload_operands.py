@@ -6,7 +6,7 @@ from tile.analysis.liveness import Liveness, liveness
 from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import memory
 from tile.ir.passes import module_pass
-from tile.ir.types import Shared, Tile
+from tile.ir.types import Tile
 from tile.simt import ops
 from tile.simt.layouts.conversion import SharedConversion
 from tile.simt.memory.expose_shared import plan_tile_conversion
@@ -100,12 +100,9 @@ class _Reloading:
     def store(self, op: Operation) -> None:
         """Store the operand of a conversion in a buffer, and load it in front of each use."""
         (value,) = op.inputs
-        plan, tile = self.plan(op), value.type
-        assert isinstance(plan, SharedConversion) and isinstance(tile, Tile)
-        build = LayoutBuilder.before(op)
-        mem = build(ops.shared.local_alloc, result=Shared(tile.dims, tile.of, plan.layout))
-        mem.name = op.result.name
-        build.op(ops.shared.local_store, mem, value)
+        plan = self.plan(op)
+        assert isinstance(plan, SharedConversion)
+        mem = LayoutBuilder.before(op).store(value, plan.layout, op.result.name)
         for user, index in list(op.result.uses):
             user.set_operand(index, self.read(op.result, mem, user))
         op.erase()

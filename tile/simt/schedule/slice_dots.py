@@ -17,7 +17,7 @@ from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
 from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent, tile_of
 from tile.simt.schedule.pipeline_loops.load_users import CHEAP_IN_ANY_LAYOUT
 from tile.simt.target import GENERIC, SimtTarget
@@ -108,7 +108,7 @@ class _Operand:
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
         """Load slice number `number` of the operand from the buffer, in a layout."""
         for op in reversed(self.between):
-            layout = CHEAP_IN_ANY_LAYOUT[op.defn](op, layout)
+            layout = operand_layout(op, layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
         load = ops.shared.local_load_slice
         loaded = build(load, self.mem, number, axis=self.axis, result=result)

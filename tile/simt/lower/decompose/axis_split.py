@@ -24,6 +24,7 @@ from functools import lru_cache
 
 from tile.ir.core import Value
 from tile.ir.ops import shape
+from tile.simt.layouts.axes import axis_mask
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, bits_of
 from tile.simt.layouts.f2 import units
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -63,11 +64,6 @@ def span(layout: LinearLayout, axis: int) -> tuple[int, int]:
     return bits_of(layout.outs[position + 1 :]), layout.outs[position][1]
 
 
-def _axis_mask(layout: LinearLayout, axis: int) -> int:
-    shift, bits = span(layout, axis)
-    return ((1 << bits) - 1) << shift
-
-
 def _is_unit(column: int) -> bool:
     return column & (column - 1) == 0
 
@@ -78,7 +74,7 @@ def straight(layout: LinearLayout, axis: int) -> LinearLayout:
 
     That one keeps all basis vectors that move by a power of two along one axis, and copies.
     """
-    mask = _axis_mask(layout, axis)
+    mask = axis_mask(layout, axis)
     if all(_is_unit(column) for column in layout.columns if column & mask):
         return layout
     units_in_use = {column for column in layout.columns if _is_unit(column)}
@@ -94,7 +90,7 @@ def straight(layout: LinearLayout, axis: int) -> LinearLayout:
 def axis_owners(layout: LinearLayout, axis: int) -> AxisOwners:
     """Return the owners of the bits of an axis along which the layout is straight."""
     shift, _ = span(layout, axis)
-    mask = _axis_mask(layout, axis)
+    mask = axis_mask(layout, axis)
 
     def owned(name: str) -> tuple[int, ...]:
         return tuple([c.bit_length() - 1 - shift for c in layout.images(name) if c & mask])
@@ -110,7 +106,7 @@ def in_register_order(layout: LinearLayout, axis: int) -> LinearLayout:
     warps, each in order and as many in each as before. Other axes keep their owners.
     """
     layout = straight(layout, axis)
-    mask = _axis_mask(layout, axis)
+    mask = axis_mask(layout, axis)
     shift, bits = span(layout, axis)
     next_units = iter([unit << shift for unit in units(bits)])
     first = [next(next_units) for column in layout.images(REGISTER) if column & mask]
@@ -131,7 +127,7 @@ def nearer(layout: LinearLayout, axis: int, shuffles: bool, gathered_bits: int) 
     or in warps, for the next call.
     """
     shift, bits = span(layout, axis)
-    mask = _axis_mask(layout, axis)
+    mask = axis_mask(layout, axis)
     ins = {name: [c & ~mask for c in columns] for name, columns in layout.ins}
     idle = [(LANE, index) for index, column in enumerate(ins[LANE]) if not column]
     if not shuffles:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I1, I32, Scalar, Shared, Type, with_element
+from tile.ir.types import I1, I32, Scalar, with_element
 from tile.simt import ops
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.lower.decompose.axis_split import (
@@ -35,26 +35,23 @@ from tile.simt.target import SimtTarget
 def gather(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Store the tile to a buffer, from which each thread gathers."""
     x, index = op.inputs
-    buffer = _buffer(b, x.type)
-    b.op(ops.shared.local_store, buffer, x)
+    buffer = _stored(b, x)
     return [b(ops.shared.local_gather, buffer, index, axis=op["axis"])]
 
 
 def histogram(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Count in a buffer of zeros, to which all threads add atomically."""
     x, bins = op.inputs[0], op["bins"]
-    buffer = _buffer(b, op.result.type)
-    b.op(ops.shared.local_store, buffer, b.constant(0, op.result.type))
+    buffer = _stored(b, b.constant(0, op.result.type))
     mask = _in_range(b, x, op["mask"], bins)
     index = x if x.type.element == I32 else b(arith.cast, x, to=I32)
     b.op(ops.shared.local_atomic_inc, buffer, index, mask)
     return [b(ops.shared.local_load, buffer, result=op.result.type)]
 
 
-def _buffer(b: LayoutBuilder, ty: Type) -> Value:
-    """Return a buffer for a tile, in row-major order."""
-    layout = swizzled(ty.shape, vector=1, per_phase=1, max_phase=1)
-    return b(ops.shared.local_alloc, result=Shared(ty.shape, ty.element, layout))
+def _stored(b: LayoutBuilder, x: Value) -> Value:
+    """Return a buffer with a tile, in row-major order."""
+    return b.store(x, swizzled(x.type.shape, vector=1, per_phase=1, max_phase=1))
 
 
 def _in_range(b: LayoutBuilder, x: Value, mask: Value | None, bins: int) -> Value:

@@ -170,12 +170,7 @@ def reduce_along(
     the result, and each of these combines them.
     """
     plain = straight(layout_of(xs[0]), axis)
-    return _reduce([b.convert(x, plain) for x in xs], axis, region, b, target)
-
-
-def _reduce(
-    xs: Sequence[Value], axis: int, region: Region, b: LayoutBuilder, target: SimtTarget
-) -> list[Value]:
+    xs = [b.convert(x, plain) for x in xs]
     owners = axis_owners(layout_of(xs[0]), axis)
     near, far = owners.near(target.shuffles), owners.far(target.shuffles)
     if not far:
@@ -186,7 +181,7 @@ def _reduce(
         xs = b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
     gathered_bits = target.tuning.gathered_bits
     gathered = nearer(layout_of(xs[0]), axis, target.shuffles, gathered_bits)
-    return _reduce([b.convert(x, gathered) for x in xs], axis, region, b, target)
+    return reduce_along(b, [b.convert(x, gathered) for x in xs], axis, region, target)
 
 
 def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:

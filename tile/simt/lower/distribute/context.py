@@ -19,6 +19,7 @@ from tile.ir.types import I32, Fragment, Tile, Type
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, register_bits
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.layout_inference import register_count
 from tile.simt.target import SimtTarget
 
 # Builds an operation for one thread, and returns the values that replace its results.
@@ -212,17 +213,6 @@ def count_of(value: Value) -> int:
     """Return the number of registers of a fragment."""
     assert isinstance(value.type, Fragment)
     return value.type.count
-
-
-REGISTER_BITS = 32
-
-
-def register_count(value: Value) -> int:
-    """Return the number of 32-bit registers in which a thread holds a value."""
-    layout = value.type.layout if isinstance(value.type, Tile) else None
-    if not isinstance(layout, LinearLayout):
-        return 1
-    return max(1, (value.type.element.bits << register_bits(layout)) // REGISTER_BITS)
 
 
 def check_fits(ctx: Context, op: Operation) -> None:

@@ -5,7 +5,7 @@ computed from, the loop-carried values that go into these, and the operations th
 for the next iteration. One clone of it runs in the prologue, for the first iterations. Another one
 runs in the loop, `distance` iterations ahead, with loop-carried values of its own.
 
-The loads for an iteration that may not exist, and the registers that they take, are here, too.
+The loads for an iteration that may not exist are here, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from tile.ir.core import Operation, Trait, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import arith, memory, shape
-from tile.ir.types import Scalar
-from tile.simt.layouts.dims import REGISTER
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.schedule.pipeline_loops.trip_count import TripCount
 
@@ -51,7 +49,7 @@ class BackwardSlice:
 
     def next_carried(self, mapping: dict[Value, Value]) -> list[Value]:
         """Return the loop-carried values of the iteration after that of `mapping`."""
-        yielded = _yielded(self.loop)
+        yielded = self.loop.regions[0].yielded
         return [mapping.get(yielded[position], yielded[position]) for position in self.carried]
 
 
@@ -61,7 +59,7 @@ def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | 
     None if they depend on something that cannot be computed iterations ahead.
     """
     (body,) = loop.regions
-    yielded = _yielded(loop)
+    yielded = body.yielded
     ops: set[Operation] = set()
     carried: set[int] = set()
     worklist = list(values)
@@ -83,12 +81,6 @@ def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | 
             worklist.extend(nested.inputs)
     in_order = tuple(op for op in body if op in ops)
     return BackwardSlice(loop, in_order, tuple(sorted(carried)))
-
-
-def _yielded(loop: Operation) -> list[Value]:
-    last = loop.regions[0].last
-    assert last is not None
-    return last.inputs
 
 
 def add_loop_carried(
@@ -204,14 +196,6 @@ def load_for_iteration(view: IterationView, load: Operation) -> Value:
         )
     value.name = load.result.name
     return value
-
-
-def registers(value: Value) -> int:
-    """Return the number of 32-bit registers that a tile takes in each thread."""
-    element = value.type.element
-    count = layout_of(value).in_size(REGISTER)
-    bits = element.bits if isinstance(element, Scalar) else 64
-    return max(1, count * bits // 32)
 
 
 def _is_single(op: Operation) -> bool:

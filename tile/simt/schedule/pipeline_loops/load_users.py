@@ -15,34 +15,16 @@ from dataclasses import dataclass
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, shape
-from tile.simt.layouts.axes import permute_axes, slice_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
 from tile.simt.schedule.dot_slices import sliced_load_layout
 from tile.simt.target import SimtTarget
 
-# Return the layout of an operation's only tile operand, given the layout of its result.
-OperandLayout = Callable[[Operation, LinearLayout], LinearLayout]
-
-
-def _trans_operand(op: Operation, layout: LinearLayout) -> LinearLayout:
-    order = op["order"]
-    return permute_axes(layout, sorted(range(len(order)), key=order.__getitem__))
-
-
-def _expand_dims_operand(op: Operation, layout: LinearLayout) -> LinearLayout:
-    return slice_axis(layout, len(layout.outs) + op["axis"])
-
-
 # Operations that cost the same in any layout.
-CHEAP_IN_ANY_LAYOUT: dict[object, OperandLayout] = {
-    shape.trans: _trans_operand,
-    shape.expand_dims: _expand_dims_operand,
-    arith.cast: lambda op, layout: layout,
-    arith.bitcast: lambda op, layout: layout,
-    arith.hint: lambda op, layout: layout,
-}
+CHEAP_IN_ANY_LAYOUT = frozenset(
+    {shape.trans, shape.expand_dims, arith.cast, arith.bitcast, arith.hint}
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +48,6 @@ def load_users(value: Value) -> list[LoadUser]:
         if user.defn is convert_layout:
             conversions.append(LoadUser((), user, layout_of(user.result)))
         elif user.defn in CHEAP_IN_ANY_LAYOUT:
-            operand_layout = CHEAP_IN_ANY_LAYOUT[user.defn]
             for later in load_users(user.result):
                 layout = operand_layout(user, later.layout)
                 conversions.append(LoadUser((user, *later.between), later.conversion, layout))
@@ -79,7 +60,7 @@ def sliced_layout(user: LoadUser, target: SimtTarget) -> LinearLayout | None:
     if layout is None:
         return None
     for op in reversed(user.between):
-        layout = CHEAP_IN_ANY_LAYOUT[op.defn](op, layout)
+        layout = operand_layout(op, layout)
     return layout
 
 

@@ -17,8 +17,8 @@ from tile.ir.types import Tile
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
-from tile.simt.ops.layout_inference import layout_of
-from tile.simt.schedule.pipeline_loops.address_slices import backward_slice, registers
+from tile.simt.ops.layout_inference import layout_of, register_count
+from tile.simt.schedule.pipeline_loops.address_slices import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
@@ -281,7 +281,7 @@ class LoopPlanner:
         left = self.target.registers // self.target.tuning.prefetch_register_share
         affordable = []
         for load in loads:
-            left -= registers(load.result)
+            left -= register_count(load.result)
             if left < 0:
                 break
             affordable.append(load)
