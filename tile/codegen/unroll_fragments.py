@@ -2,19 +2,19 @@
 
 Fragments become lists of names. To fill, to pick and to extract a register is then to choose from
 lists, and emits nothing. The image of a thread under a layout is the XOR of a few masked shifts of
-the thread number, and of a constant for each register.
-
-    >>> terms((1, 2, 8))                       # bits 0 and 1 stay where they are, bit 2 goes one up
-    [Term(mask=3, shift=0), Term(mask=4, shift=1)]
+the thread number (`terms`), and of a constant for each register.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+import functools
+import operator
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from tile.ir.core import Operation, Value
 from tile.simt import ops
+from tile.simt.layouts.axes import Registers, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 
@@ -50,47 +50,27 @@ RULES: dict[Any, Any] = {
 }
 
 
-class Term(NamedTuple):
-    """Bits of the thread number, shifted left by `shift`, or right for a negative one."""
-
-    mask: int
-    shift: int
-
-    @property
-    def reached(self) -> int:
-        """The bits that it can set."""
-        return self.mask << self.shift if self.shift > 0 else self.mask >> -self.shift
-
-
-def terms(images: Sequence[int]) -> list[Term]:
-    """Return the XOR of the images of a number's set bits, as masked shifts of the number.
-
-    Bits that are shifted equally far share a term.
-    """
-    masks: dict[int, int] = {}
-    for bit, image in enumerate(images):
-        for position in range(image.bit_length()):
-            if image >> position & 1:
-                masks[position - bit] = masks.get(position - bit, 0) | 1 << bit
-    return [Term(mask, shift) for shift, mask in sorted(masks.items())]
-
-
 def thread_images(layout: LinearLayout) -> tuple[int, ...]:
     """Return the images of the bits of a thread number: of its lane, then of its warp."""
     return (*layout.images(LANE), *layout.images(WARP))
 
 
-def image_bits(images: Sequence[int]) -> int:
+def image_bits(images: Iterable[int]) -> int:
     """Return the bits that any of the images has."""
-    reached = 0
-    for image in images:
-        reached |= image
-    return reached
+    return functools.reduce(operator.or_, images, 0)
 
 
-def register_offsets(layout: LinearLayout) -> list[int]:
-    """Return the XOR constant of each register relative to its thread; [0] without any."""
-    offsets = [0]
-    for image in layout.images(REGISTER) if REGISTER in layout.in_dims else ():
-        offsets += [offset ^ image for offset in offsets]
-    return offsets
+def overlap(numbers: Iterable[int]) -> bool:
+    """Return True if two of the numbers have a bit in common."""
+    listed = list(numbers)
+    return sum(number.bit_count() for number in listed) > image_bits(listed).bit_count()
+
+
+def register_offsets(layout: LinearLayout) -> Registers:
+    """Return the XOR constant of each register relative to its thread; (0,) without any."""
+    return sums(layout.images(REGISTER) if REGISTER in layout.in_dims else ())
+
+
+def copy_bits(layout: LinearLayout) -> int:
+    """Return the bits of a thread number that lead to copies of elements."""
+    return sum(1 << bit for bit, image in enumerate(thread_images(layout)) if image == 0)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from tile.codegen import unroll_fragments
 from tile.codegen.llvm.function_builder import THREAD, FunctionBuilder, Rule
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
+from tile.codegen.unroll_fragments import image_bits, register_offsets, thread_images
 from tile.ir.core import OpDef, Operation
 from tile.simt import ops
+from tile.simt.layouts.f2 import terms
 from tile.simt.layouts.linear_layout import LinearLayout
 
 

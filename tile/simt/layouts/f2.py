@@ -17,6 +17,7 @@ by vectors that span it. Every algorithm is Gaussian elimination, implemented by
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 
 def units(bits: int) -> list[int]:
@@ -114,6 +115,34 @@ def intersection(a: Sequence[int], b: Sequence[int]) -> list[int]:
         elimination.define(vector, vector)
     sums = (elimination.define(vector) for vector in basis(b))
     return [shared for shared in sums if shared is not None]
+
+
+class Term(NamedTuple):
+    """Bits of a number, shifted left by `shift`, or right for a negative one."""
+
+    mask: int
+    shift: int
+
+    @property
+    def reached(self) -> int:
+        """The bits that it can set."""
+        return self.mask << self.shift if self.shift > 0 else self.mask >> -self.shift
+
+
+def terms(columns: Sequence[int]) -> list[Term]:
+    """Return a matrix times a number as the XOR of masked shifts of the number.
+
+    Bits that are shifted equally far share a term.
+
+    >>> terms((1, 2, 8))                       # bits 0 and 1 stay where they are, bit 2 goes one up
+    [Term(mask=3, shift=0), Term(mask=4, shift=1)]
+    """
+    masks: dict[int, int] = {}
+    for bit, column in enumerate(columns):
+        for position in range(column.bit_length()):
+            if column >> position & 1:
+                masks[position - bit] = masks.get(position - bit, 0) | 1 << bit
+    return [Term(mask, shift) for shift, mask in sorted(masks.items())]
 
 
 def common_complement(p: Sequence[int], q: Sequence[int], within: Sequence[int]) -> list[int]:

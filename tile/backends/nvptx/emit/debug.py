@@ -19,11 +19,11 @@ from tile.codegen.llvm.function_builder import THREAD, Rule
 from tile.codegen.llvm.memory import when
 from tile.codegen.llvm.registers import layout_index_of
 from tile.codegen.llvm.types import is_integer, llvm_type
+from tile.codegen.unroll_fragments import copy_bits
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar
 from tile.simt import ops
-from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 
 # -- prints
@@ -50,8 +50,7 @@ def thread_print(builder: FunctionBuilder, op: Operation) -> None:
 
 def _first_owner(builder: FunctionBuilder, layout: LinearLayout) -> str:
     """Return an i1: this is the first of the threads that own its elements."""
-    images = (*layout.images(LANE), *layout.images(WARP))
-    copies = sum(1 << bit for bit, image in enumerate(images) if image == 0)
+    copies = copy_bits(layout)
     if not copies:
         return "true"
     return builder.new(f"icmp eq i32 {builder.new(f'and i32 {THREAD}, {copies}')}, 0")

@@ -234,11 +234,6 @@ def rem(builder: FunctionBuilder, op: Operation) -> None:
         each(builder, op, lambda x, y: f"fmod({x}, {y})")
 
 
-def fma(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a fused multiply-add, which rounds once."""
-    each(builder, op, lambda x, y, z: f"fma({x}, {y}, {z})")
-
-
 def mulhi(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the upper half of an integer product."""
     ty = element_of(op)
@@ -319,12 +314,8 @@ def cmp(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a comparison: integers by their signedness, floats in f32 or f64."""
     ty = element_of(op)
     operator = _OPERATORS[op["predicate"]]
-    if is_integer(ty) or ty is I1 or isinstance(ty, Pointer):
-        sign_matters = ty.bits < 32 or operator not in ("==", "!=")
-        if not sign_matters or not is_integer(ty):
-            each(builder, op, lambda x, y: f"{x} {operator} {y}")
-        else:
-            each(builder, op, lambda x, y: f"{natural(ty, x)} {operator} {natural(ty, y)}")
+    if is_integer(ty) and (ty.bits < 32 or operator not in ("==", "!=")):
+        each(builder, op, lambda x, y: f"{natural(ty, x)} {operator} {natural(ty, y)}")
     else:
         each(builder, op, lambda x, y: f"{x} {operator} {y}")
 
@@ -347,7 +338,7 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
 
 def _function(name: str) -> Rule:
     def rule(builder: FunctionBuilder, op: Operation) -> None:
-        each(builder, op, lambda x: f"{name}({x})")
+        each(builder, op, lambda *operands: f"{name}({', '.join(operands)})")
 
     return rule
 
@@ -377,7 +368,7 @@ RULES: dict[OpDef, Rule] = {
     arith.shl: shl,
     arith.shr: shr,
     arith.mulhi: mulhi,
-    arith.fma: fma,
+    arith.fma: _function("fma"),
     arith.min_: _extremum("min"),
     arith.max_: _extremum("max"),
     arith.cmp: cmp,

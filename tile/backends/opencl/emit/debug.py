@@ -13,11 +13,11 @@ from tile.backends.opencl.emit.arith import Element, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
 from tile.backends.opencl.emit.types import is_integer, natural, unsigned
+from tile.codegen.unroll_fragments import copy_bits
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer
 from tile.simt import ops
-from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 
 
@@ -45,8 +45,7 @@ def _escaped(text: str) -> str:
 
 def _is_first_copy(layout: LinearLayout) -> str:
     """Return the condition that this is the first of the threads with the same elements."""
-    images = (*layout.images(LANE), *layout.images(WARP))
-    copies = sum(1 << bit for bit, image in enumerate(images) if image == 0)
+    copies = copy_bits(layout)
     return f"({THREAD} & {copies}) == 0" if copies else "true"
 
 
@@ -95,7 +94,7 @@ def _print(text: str, arguments: Sequence[str]) -> str:
 def device_assert(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an assertion, in one statement for all registers."""
     conditions = builder.of(op.inputs[0])
-    masks = ["true"] * len(conditions) if op["mask"] is None else builder.of(op["mask"])
+    masks = builder.masks(op, len(conditions))
     failures = [
         f"!{condition}" if mask == "true" else f"({mask} && !{condition})"
         for condition, mask in dict.fromkeys(zip(conditions, masks, strict=True))

@@ -180,6 +180,32 @@ class FunctionBuilder:
         self.depth -= 1
         self.line("};")
 
+    def column(self, value: Value, like: Value) -> RegisterArray:
+        """Return the registers of a value by index: an array, or variables if `like` is such."""
+        if self.is_array(like):
+            return self.array_of(value)
+        registers = self.of(value)
+        return RegisterArray(len(registers), lambda index: registers[index.offset])
+
+    def mask_column(self, op: Operation, like: Value) -> RegisterArray:
+        """Return the masks of an operation's registers, all `true` without a mask operand."""
+        mask = op["mask"]
+        return splat(count_of(like.type), "true") if mask is None else self.column(mask, like)
+
+    def masks(self, op: Operation, count: int) -> Registers:
+        """Return the masks of `count` registers, all `true` without a mask operand."""
+        mask = op["mask"]
+        return ["true"] * count if mask is None else self.of(mask)
+
+    def vectors(self, value: Value, step: int) -> Iterator[Index]:
+        """Yield the first register of each vector of `step` registers, in a loop for an array."""
+        count = count_of(value.type)
+        if self.is_array(value):
+            with self.loop(count // step, step) as index:
+                yield index
+        else:
+            yield from map(Index, range(0, count, step))
+
     def fill_array(self, value: Value, element: Callable[[Index], str]) -> RegisterArray:
         """Declare a C array for the registers of a value and fill it with `element(index)`."""
         count = count_of(value.type)
@@ -335,14 +361,20 @@ class FunctionBuilder:
 
 
 def each(
-    builder: FunctionBuilder, op: Operation, compute: Callable[..., str], *, pure: bool = True
+    builder: FunctionBuilder,
+    op: Operation,
+    compute: Callable[..., str],
+    *,
+    pure: bool = True,
+    operands: Sequence[Value] | None = None,
 ) -> None:
-    """Emit an elementwise operation; `compute` takes one register of each operand."""
+    """Emit an elementwise operation; `compute` takes one register of each of its operands."""
+    operands = op.inputs if operands is None else operands
     if builder.is_array(op.result):
-        arrays = [builder.array_of(value) for value in op.inputs]
+        arrays = [builder.array_of(value) for value in operands]
         builder.compute(
             op, lambda index: compute(*(array.at(index) for array in arrays)), arrays, pure=pure
         )
         return
-    columns = [builder.of(value) for value in op.inputs]
+    columns = [builder.of(value) for value in operands]
     builder.let(op, [compute(*registers) for registers in zip(*columns, strict=True)])

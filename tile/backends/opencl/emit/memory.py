@@ -15,7 +15,6 @@ from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.register_arrays import (
     Index,
-    RegisterArray,
     bare,
     is_simple,
     stored_array,
@@ -122,78 +121,46 @@ def vector_of(builder: FunctionBuilder, ty: Element, registers: Sequence[str]) -
 
 def load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a load; where the mask is false, the result is `other`, or 0."""
-    element = op.result.type.element
-    pointers = builder.of(op.inputs[0])
-    mask = None if op["mask"] is None else builder.of(op["mask"])
-    other = None if op["other"] is None else builder.of(op["other"])
-    step = op["vector"]
-    if builder.is_array(op.result):
-        _load_array(builder, op, element, step)
-        return
-    if step == 1:
-        texts = []
-        for number, pointer in enumerate(pointers):
-            condition = "true" if mask is None else mask[number]
-            default = None if other is None else other[number]
-            texts.append(_masked_read(builder, op, element, pointer, condition, default))
-        builder.let(op, texts)
-        return
-    results: list[str] = []
-    for first in range(0, len(pointers), step):
-        condition = "true" if mask is None else mask[first]
-        defaults = None if other is None else other[first : first + step]
-        results += read_vector(builder, element, GLOBAL, pointers[first], step, condition, defaults)
-    builder.let(op, results)
-
-
-def _load_array(builder: FunctionBuilder, op: Operation, element: Element, step: int) -> None:
-    """Emit a load as a loop, one element or vector per iteration."""
-    pointers = builder.array_of(op.inputs[0])
-    mask = None if op["mask"] is None else builder.array_of(op["mask"])
-    other = None if op["other"] is None else builder.array_of(op["other"])
-    if step > 1:
-        read_vectors(
-            builder,
-            op,
-            GLOBAL,
-            step,
-            lambda index: (pointers.at(index), "true" if mask is None else mask.at(index)),
-            other,
-        )
-        return
+    result, step = op.result, op["vector"]
+    element = result.type.element
+    pointers, masks = builder.column(op.inputs[0], result), builder.mask_column(op, result)
+    other = None if op["other"] is None else builder.column(op["other"], result)
 
     def one(index: Index) -> str:
-        condition = "true" if mask is None else mask.at(index)
+        mask = masks.at(index)
         default = None if other is None else other.at(index)
-        return _masked_read(builder, op, element, pointers.at(index), condition, default)
+        return _masked_read(builder, op, element, pointers.at(index), mask, default)
 
-    builder.compute(op, one, pure=False)
+    def several(index: Index) -> list[str]:
+        pointer, mask = pointers.at(index), masks.at(index)
+        defaults = None if other is None else [other.at(index.plus(i)) for i in range(step)]
+        return read_vector(builder, element, GLOBAL, pointer, step, mask, defaults)
+
+    read_all(builder, op, one, several)
 
 
-def read_vectors(
+def read_all(
     builder: FunctionBuilder,
     op: Operation,
-    space: str,
-    step: int,
-    address: Callable[[Index], tuple[str, str]],
-    other: RegisterArray | None = None,
+    one: Callable[[Index], str],
+    several: Callable[[Index], list[str]],
 ) -> None:
-    """Emit a loop that fills an operation's result with vectors of `step` elements.
-
-    address: returns the pointer and the mask of a vector.
-    """
-    result = op.result
-    count, element = count_of(result.type), result.type.element
-    name = builder.names.new(result.name or "v")
-    builder.array(builder.carrier(result), name, count)
-    array = stored_array(name, count)
-    with builder.loop(count // step, step) as index:
-        pointer, mask = address(index)
-        defaults = None if other is None else [other.at(index.plus(i)) for i in range(step)]
-        values = read_vector(builder, element, space, pointer, step, mask, defaults)
-        texts = [f"{array.at(index.plus(i))} = {value};" for i, value in enumerate(values)]
-        builder.join_parts("", texts, " ", "")
-    builder.set(op, array)
+    """Set a load's result: `one` reads a register, `several` a vector from a register on."""
+    result, step = op.result, op["vector"]
+    if not builder.is_array(result):
+        parts = ([one(i)] if step == 1 else several(i) for i in builder.vectors(result, step))
+        builder.let(op, [text for part in parts for text in part])
+    elif step == 1:
+        builder.compute(op, one, pure=False)
+    else:
+        name, count = builder.names.new(result.name or "v"), count_of(result.type)
+        builder.array(builder.carrier(result), name, count)
+        array = stored_array(name, count)
+        for index in builder.vectors(result, step):
+            values = enumerate(several(index))
+            texts = [f"{array.at(index.plus(i))} = {value};" for i, value in values]
+            builder.join_parts("", texts, " ", "")
+        builder.set(op, array)
 
 
 def _masked_read(
@@ -219,27 +186,13 @@ def _masked_read(
 
 def store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a store, one statement per vector."""
-    pointers, values = (builder.of(value) for value in op.inputs[:2])
-    element = op.inputs[1].type.element
-    masks = ["true"] * len(pointers) if op["mask"] is None else builder.of(op["mask"])
-    step = op["vector"]
-    if builder.is_array(op.inputs[1]):
-        _store_array(builder, op, step)
-        return
-    for first in range(0, len(pointers), step):
-        write(builder, element, GLOBAL, pointers[first], values[first : first + step], masks[first])
-
-
-def _store_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
-    """Emit a store as a loop, one element or vector per iteration."""
-    pointers, values = (builder.array_of(value) for value in op.inputs[:2])
-    mask = None if op["mask"] is None else builder.array_of(op["mask"])
-    element = op.inputs[1].type.element
-    with builder.loop(len(values) // step, step) as index:
-        pointer = pointers.at(index)
-        condition = "true" if mask is None else mask.at(index)
+    pointer, value = op.inputs[:2]
+    pointers, values = (builder.column(x, value) for x in (pointer, value))
+    masks, step = builder.mask_column(op, value), op["vector"]
+    for index in builder.vectors(value, step):
+        address, mask = pointers.at(index), masks.at(index)
         registers = [values.at(index.plus(i)) for i in range(step)]
-        write(builder, element, GLOBAL, pointer, registers, condition)
+        write(builder, value.type.element, GLOBAL, address, registers, mask)
 
 
 def write(
@@ -332,7 +285,7 @@ def _each(
 ) -> None:
     """Emit statements, or variables if the old values have uses."""
     columns = [builder.of(value) for value in op.operands[:count] if value is not None]
-    masks = ["true"] * len(columns[0]) if op["mask"] is None else builder.of(op["mask"])
+    masks = builder.masks(op, len(columns[0]))
     texts = [combine(*registers) for registers in zip(*columns, strict=True)]
     order = op["order"]
     if order.releases:

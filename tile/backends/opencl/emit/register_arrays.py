@@ -24,11 +24,12 @@ from typing import overload
 
 from tile.backends.opencl.emit.types import count_of
 from tile.backends.opencl.target import Capabilities
-from tile.codegen.unroll_fragments import terms
+from tile.codegen.unroll_fragments import image_bits, overlap
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
 from tile.ir.types import Fragment, Pointer, is_power_of_two
 from tile.simt import ops
+from tile.simt.layouts.f2 import multiply, terms
 
 Images = tuple[int, ...]
 
@@ -61,10 +62,11 @@ class Index:
     def through(self, images: Images, offset: int = 0) -> Index:
         """Apply a linear map, and then an XOR with `offset`."""
         variables = [
-            (name, tuple(mapped(images, number) for number in own)) for name, own in self.variables
+            (name, tuple(multiply(images, number) for number in own))
+            for name, own in self.variables
         ]
         nonzero = tuple((name, own) for name, own in variables if any(own))
-        return Index(mapped(images, self.offset) ^ offset, nonzero)
+        return Index(multiply(images, self.offset) ^ offset, nonzero)
 
     def down(self, bits: int) -> Index:
         """Shift right by a number of bits."""
@@ -73,33 +75,15 @@ class Index:
     @property
     def reached(self) -> int:
         """Return the bits that variables can set."""
-        bits = 0
-        for _, images in self.variables:
-            for image in images:
-                bits |= image
-        return bits
+        return image_bits([image for _, images in self.variables for image in images])
 
     def text(self) -> str:
         """Return the index as a C operand."""
         parts = [term for name, images in self.variables for term in _terms(name, images)]
-        reached, overlap = 0, False
-        for _, bits in parts:
-            overlap |= bool(reached & bits)
-            reached |= bits
         if self.offset or not parts:
-            overlap |= bool(reached & self.offset)
             parts.append((str(self.offset), self.offset))
-        text = (" ^ " if overlap else " + ").join(text for text, _ in parts)
+        text = (" ^ " if overlap(bits for _, bits in parts) else " + ").join(t for t, _ in parts)
         return text if len(parts) == 1 else f"({text})"
-
-
-def mapped(images: Images, number: int) -> int:
-    """Apply a linear map, given by the images of the bits, to a number."""
-    result = 0
-    for bit, image in enumerate(images):
-        if number >> bit & 1:
-            result ^= image
-    return result
 
 
 def linear(numbers: Sequence[int]) -> tuple[Images, int] | None:
@@ -109,7 +93,7 @@ def linear(numbers: Sequence[int]) -> tuple[Images, int] | None:
     offset = numbers[0]
     bits = (len(numbers) - 1).bit_length()
     images = tuple(numbers[1 << bit] ^ offset for bit in range(bits))
-    is_linear = all(mapped(images, i) ^ offset == number for i, number in enumerate(numbers))
+    is_linear = all(multiply(images, i) ^ offset == number for i, number in enumerate(numbers))
     return (images, offset) if is_linear else None
 
 

@@ -14,12 +14,13 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import count_of
-from tile.codegen.unroll_fragments import image_bits, register_offsets, terms, thread_images
+from tile.codegen.unroll_fragments import image_bits, overlap, register_offsets, thread_images
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
 from tile.ir.types import Fragment, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
+from tile.simt.layouts.f2 import terms
 from tile.simt.layouts.linear_layout import LinearLayout
 
 THREAD = "thread"  # the work-item's number, a variable that every function begins with
@@ -169,8 +170,8 @@ def linear_index_array(builder: FunctionBuilder, layout: LinearLayout, hint: str
             return f"({text})" if " + " in text else text
         if base == "0":
             return image.text()
-        overlap = reached & (image.reached | image.offset)
-        return f"({base} ^ {image.text()})" if overlap else f"({base} + {image.text()})"
+        common = reached & (image.reached | image.offset)
+        return f"({base} {'^' if common else '+'} {image.text()})"
 
     return RegisterArray(1 << len(images), element)
 
@@ -214,11 +215,8 @@ def of_thread(
         texts = [*lane, *_terms(PART_OF_THREAD, images[bits:])]
         if images == tuple(1 << bit for bit in range(len(images))):
             return THREAD
-    overlaps, reached = False, 0
-    for _, term_bits in texts:
-        overlaps |= bool(reached & term_bits)
-        reached |= term_bits
-    text = f" {'^' if overlaps else disjoint} ".join(text for text, _ in texts) or "0"
+    operator = "^" if overlap(bits for _, bits in texts) else disjoint
+    text = f" {operator} ".join(text for text, _ in texts) or "0"
     return bare(text) if len(texts) == 1 else text
 
 

@@ -5,13 +5,15 @@ Asynchronous copies (PTX `cp.async`) from global to local memory are issued one 
 
 from __future__ import annotations
 
-from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
+from collections.abc import Callable
+
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.memory import (
     LOCAL,
     dereference,
     from_memory,
+    read_all,
     read_vector,
-    read_vectors,
     signed,
     write,
 )
@@ -19,7 +21,7 @@ from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.codegen.operand_loads import is_operand_load
 from tile.errors import CompilationError
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.types import Shared
 from tile.simt import ops
 
@@ -59,88 +61,52 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def shared_load(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a load in vectors, which are aligned to their size."""
-    mem = op.inputs[0]
-    buffer, ty, step = builder.scalar(mem), mem.type.element, op["vector"]
-    if builder.is_array(op.result):
-        _load_array(builder, op, step)
-        return
-    results: list[str] = []
-    for number in builder.of(op.inputs[1]):
-        offset = signed(builder, number)
-        if step == 1:
-            results.append(from_memory(builder, ty, f"{buffer}[{offset}]"))
-        else:
-            results += read_vector(builder, ty, LOCAL, f"{buffer} + {offset}", step)
-    builder.let(op, results)
-
-
-def _load_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
-    """Emit a load as a loop, one element or vector per iteration.
+    """Emit a load in vectors, which are aligned to their size.
 
     An operand that is multiplied in local memory (`Capabilities.dot_from_local`) is not loaded
     here: its uses read local memory.
     """
-    mem, offsets = op.inputs[0], builder.array_of(op.inputs[1])
-    buffer, ty = builder.scalar(mem), mem.type.element
-    if step == 1:
+    mem, offset = op.inputs
+    ty, step = mem.type.element, op["vector"]
+    address = _address(builder, op, offset, op.result)
 
-        def element(index: Index) -> str:
-            return from_memory(
-                builder, ty, dereference(f"{buffer} + {signed(builder, offsets.at(index))}")
-            )
+    def one(index: Index) -> str:
+        return from_memory(builder, ty, dereference(address(index)))
 
-        if builder.source.device.dot_from_local and is_operand_load(op):
-            builder.defer(op, element, cost=1)
-        else:
-            builder.compute(op, element, pure=False)
-        return
-    vector = step.bit_length() - 1
+    deferred = builder.source.device.dot_from_local and step == 1 and builder.is_array(op.result)
+    if deferred and is_operand_load(op):
+        builder.defer(op, one, cost=1)
+    else:
+        read_all(
+            builder, op, one, lambda index: read_vector(builder, ty, LOCAL, address(index), step)
+        )
 
-    def address(index: Index) -> tuple[str, str]:
-        return f"{buffer} + {signed(builder, offsets.at(index.down(vector)))}", "true"
 
-    read_vectors(builder, op, LOCAL, step, address)
+def _address(
+    builder: FunctionBuilder, op: Operation, offset: Value, like: Value
+) -> Callable[[Index], str]:
+    """Return the function from the first register of a vector to its address."""
+    buffer, offsets = builder.scalar(op.inputs[0]), builder.column(offset, like)
+    vector = op["vector"].bit_length() - 1
+    return lambda index: f"{buffer} + {signed(builder, offsets.at(index.down(vector)))}"
 
 
 def shared_store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a store in vectors, each under its mask."""
-    mem, offsets, values, *_ = op.inputs
-    buffer, ty, step = builder.scalar(mem), mem.type.element, op["vector"]
-    if builder.is_array(values):
-        _store_array(builder, op, step)
-        return
-    registers = builder.of(values)
-    masks = masks_of(builder, op, len(builder.of(offsets)))
-    for number, (offset, mask) in enumerate(zip(builder.of(offsets), masks, strict=True)):
-        stored = registers[number * step : (number + 1) * step]
-        write(builder, ty, LOCAL, f"{buffer} + {signed(builder, offset)}", stored, mask)
-
-
-def _store_array(builder: FunctionBuilder, op: Operation, step: int) -> None:
-    """Emit a store as a loop, one element or vector per iteration."""
-    mem, *operands = op.inputs
-    offsets, values = (builder.array_of(value) for value in operands[:2])
-    mask = None if op["mask"] is None else builder.array_of(op["mask"])
-    buffer, vector = builder.scalar(mem), step.bit_length() - 1
-    with builder.loop(len(offsets), step) as index:
-        number = index.down(vector)
-        pointer = f"{buffer} + {signed(builder, offsets.at(number))}"
-        condition = "true" if mask is None else mask.at(number)
+    mem, offset, value, *_ = op.inputs
+    step = op["vector"]
+    address, masks = _address(builder, op, offset, value), builder.mask_column(op, value)
+    values, vector = builder.column(value, value), step.bit_length() - 1
+    for index in builder.vectors(value, step):
+        pointer, mask = address(index), masks.at(index.down(vector))
         registers = [values.at(index.plus(i)) for i in range(step)]
-        write(builder, mem.type.element, LOCAL, pointer, registers, condition)
-
-
-def masks_of(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
-    """Return the masks of `count` vectors, all `true` without a mask operand."""
-    mask = op["mask"]
-    return ["true"] * count if mask is None else builder.of(mask)
+        write(builder, mem.type.element, LOCAL, pointer, registers, mask)
 
 
 def shared_atomic_inc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an atomic increment."""
     buffer, offsets = builder.scalar(op.inputs[0]), builder.of(op.inputs[1])
-    for offset, mask in zip(offsets, masks_of(builder, op, len(offsets)), strict=True):
+    for offset, mask in zip(offsets, builder.masks(op, len(offsets)), strict=True):
         builder.when(mask, f"atomic_inc({buffer} + {offset});")
 
 
@@ -151,7 +117,7 @@ def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
     name = f"async_copy_{step * mem.type.element.itemsize}"
     offsets, pointers = (builder.of(value) for value in op.inputs[1:3])
     active = "true" if op["active"] is None else builder.scalar(op["active"])
-    masks = masks_of(builder, op, len(offsets))
+    masks = builder.masks(op, len(offsets))
     for offset, pointer, mask in zip(offsets, pointers[::step], masks, strict=True):
         arguments = f"{builder.scalar(mem)} + {offset}, {pointer}"
         if mask == "true":

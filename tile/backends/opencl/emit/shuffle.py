@@ -9,7 +9,7 @@ from __future__ import annotations
 from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.helper_functions import reduction
-from tile.backends.opencl.emit.types import carrier, is_bits, is_integer, unsigned
+from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
 from tile.ir.core import OpDef, Operation
 from tile.ir.types import I1, Pointer
 from tile.simt import ops
@@ -32,46 +32,30 @@ def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def _emit_shuffle(builder: FunctionBuilder, op: Operation, name: str, lane: str) -> None:
-    emit = _by_subgroup_function if builder.source.device.subgroups else _by_ptx
-    x = op.inputs[0]
+    x, device = op.inputs[0], builder.source.device
+    ty: Element = x.type.element
+    c_type, is_register = builder.source.carrier(ty), is_integer(ty) or is_bits(ty, device.fp16)
+    if device.subgroups:
+        builder.source.extensions |= {"cl_khr_subgroups", "cl_khr_subgroup_shuffle"}
+        function = f"sub_group_{name}"
+    else:
+        function = builder.use(f"lane_{name}_64" if ty.bits == 64 else f"lane_{name}")
 
     def move(register: str) -> str:
-        return emit(builder, x.type.element, name, register, lane)
+        if ty is I1:
+            return f"{function}((uint){register}, {lane}) != 0"
+        if isinstance(ty, Pointer):
+            return f"({c_type}){function}((ulong){register}, {lane})"
+        if device.subgroups:
+            return f"{function}({f'({c_type})' if is_register else ''}{register}, {lane})"
+        if is_register:
+            word = f"{function}({register}, {lane})"
+            return word if ty.bits >= 32 else f"({c_type}){word}"
+        bits = unsigned(ty.bits)
+        word = f"{function}(as_{bits}({register}), {lane})"
+        return f"as_{c_type}({word if ty.bits >= 32 else f'({bits}){word}'})"
 
-    if builder.is_array(op.result):
-        row = builder.array_of(x)
-        builder.compute(op, lambda index: move(row.at(index)), pure=False)
-    else:
-        builder.let(op, [move(register) for register in builder.of(x)])
-
-
-def _by_subgroup_function(
-    builder: FunctionBuilder, ty: Element, name: str, x: str, lane: str
-) -> str:
-    builder.source.extensions |= {"cl_khr_subgroups", "cl_khr_subgroup_shuffle"}
-    name, c_type = f"sub_group_{name}", builder.source.carrier(ty)
-    if ty is I1:
-        return f"{name}((uint){x}, {lane}) != 0"
-    if isinstance(ty, Pointer):
-        return f"({c_type}){name}((ulong){x}, {lane})"
-    if is_integer(ty) or is_bits(ty, builder.source.device.fp16):
-        return f"{name}(({carrier(ty, True) if is_integer(ty) else c_type}){x}, {lane})"
-    return f"{name}({x}, {lane})"
-
-
-def _by_ptx(builder: FunctionBuilder, ty: Element, name: str, x: str, lane: str) -> str:
-    name = builder.use(f"lane_{name}_64" if ty.bits == 64 else f"lane_{name}")
-    c_type = builder.source.carrier(ty)
-    if ty is I1:
-        return f"{name}((uint){x}, {lane}) != 0"
-    if isinstance(ty, Pointer):
-        return f"({c_type}){name}((ulong){x}, {lane})"
-    if is_integer(ty) or is_bits(ty, builder.source.device.fp16):
-        word = f"{name}({x}, {lane})"
-        return word if ty.bits >= 32 else f"({c_type}){word}"
-    bits = unsigned(ty.bits)
-    word = f"{name}(as_{bits}({x}), {lane})"
-    return f"as_{c_type}({word if ty.bits >= 32 else f'({bits}){word}'})"
+    each(builder, op, move, pure=False, operands=[x])
 
 
 RULES: dict[OpDef, Rule] = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Shared
 from tile.simt import ops
+from tile.simt.layouts import f2
 from tile.simt.layouts.axes import Registers, axis_mask, inverse, stacked_slices, sums, unsliced
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
@@ -324,26 +325,18 @@ def _positions(ctx: Context, index: Value, columns: tuple[int, ...]) -> Value:
     """
     if index.type.element != I32:
         index = ctx(arith.cast, index, to=I32)
-    shifts: dict[int, int] = {}
-    for bit, column in enumerate(columns):
-        for position in range(column.bit_length()):
-            if column >> position & 1:
-                shifts[position - bit] = shifts.get(position - bit, 0) | 1 << bit
-    terms = [_shifted(ctx, index, bits, by) for by, bits in sorted(shifts.items())]
-    if not terms:
+    parts = [_shifted(ctx, index, term) for term in f2.terms(columns)]
+    if not parts:
         return ctx.number(0, index.type)
-    total = terms[0]
-    for term in terms[1:]:
-        total = ctx(arith.xor, total, term)
-    return total
+    return reduce(lambda x, y: ctx(arith.xor, x, y), parts)
 
 
-def _shifted(ctx: Context, index: Value, bits: int, by: int) -> Value:
-    """Return some bits of an index, shifted left by `by`, or right if that is negative."""
-    term = ctx(arith.and_, index, ctx.number(bits, index.type))
+def _shifted(ctx: Context, index: Value, term: f2.Term) -> Value:
+    """Return the bits of an index that are shifted equally far, shifted."""
+    bits, by = ctx(arith.and_, index, ctx.number(term.mask, index.type)), term.shift
     if by == 0:
-        return term
-    return ctx(arith.shl if by > 0 else arith.shr, term, ctx.number(abs(by), index.type))
+        return bits
+    return ctx(arith.shl if by > 0 else arith.shr, bits, ctx.number(abs(by), index.type))
 
 
 def local_atomic_inc(ctx: Context, op: Operation) -> Sequence[Value]:
