@@ -135,7 +135,7 @@ def test_pointers_advance_by_additions_in_loops_with_wgmma() -> None:
     "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_blocks", "attention"]
 )
 def test_loops_with_wgmma_multiply_no_integers(name: str, stages: int) -> None:
-    """Multiplications would delay wgmma; see `strength-reduce-pointers` and `StageCounters`."""
+    """Multiplications would delay wgmma; see `strength-reduce-pointers` and `StageCounter`."""
     loop = loop_of_dots(name, stages)
     assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
 

@@ -10,7 +10,7 @@ import pytest
 from tile.backends.base import Options
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
-from tile.backends.nvptx.emit.stage_counters import StageCounter, StageCounters, parity_of, stage_of
+from tile.backends.nvptx.emit.stage_counters import StageCounter, parity_of, stage_of
 from tile.backends.nvptx.target import architecture
 from tile.ir.core import Block, Function
 from tile.ir.types import I32
@@ -77,10 +77,12 @@ def test_stages_and_phases_of_later_iterations(stages: int, shift: int, counted:
 
 def test_the_next_iteration_has_the_next_stage() -> None:
     value = Block([I32]).args[0]
-    counters = StageCounters((StageCounter(value, 2, 3), StageCounter(value, 2, 6)))
+    counters = StageCounter(value, 2, 3), StageCounter(value, 2, 6)
     builder = new_builder()
-    nexts = counters.next(builder, ["%a", "%b"])
-    stages = [int(first) for first in counters.first]
+    nexts = [
+        counter.next(builder, name) for counter, name in zip(counters, ("%a", "%b"), strict=True)
+    ]
+    stages = [counter.first for counter in counters]
     for iteration in range(2, 20):
         assert stages == [iteration % 3, iteration % 6]
         values = run(builder, dict(zip(("%a", "%b"), stages, strict=True)))

@@ -7,6 +7,7 @@ that would need rounding twice is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tile.codegen.llvm.arith import each, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
@@ -18,23 +19,24 @@ from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F32, F64, I1, Kind, Pointer, Scalar
 
-Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
+Convert = Callable[[Any, Scalar, Scalar, str], str]  # of a target's `FunctionBuilder`
+Choose = Callable[[Scalar, Scalar, Rounding], Convert]
 
 
-def cast(builder: FunctionBuilder, op: Operation) -> None:
-    """Convert values to another type."""
+def cast(builder: FunctionBuilder, op: Operation, choose: Choose | None = None) -> None:
+    """Convert values to another type; `choose` returns the conversion for two types."""
     source, to = number_of(op.inputs[0].type), op["to"]
     if source == to:
         builder.set(op, builder.of(op.inputs[0]))
         return
-    needs_odd_rounding = to.is_fp8() and (source is F64 or source.kind is not Kind.FLOAT)
-    if op["rounding"] is Rounding.RTZ or needs_odd_rounding:
-        raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {op['rounding']}")
-    convert = _conversion(source, to)
+    convert = (choose or _conversion)(source, to, op["rounding"])
     each(builder, op, lambda x: convert(builder, source, to, x))
 
 
-def _conversion(source: Scalar, to: Scalar) -> Convert:
+def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:
+    needs_odd_rounding = to.is_fp8() and (source is F64 or source.kind is not Kind.FLOAT)
+    if rounding is Rounding.RTZ or needs_odd_rounding:
+        raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {rounding}")
     if to is I1:
         return to_bool
     if source.kind is Kind.FLOAT:

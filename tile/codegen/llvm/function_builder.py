@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tile.codegen.llvm.module import ModuleText
-from tile.codegen.llvm.types import count_of, llvm_type
+from tile.codegen.llvm.types import llvm_type
 from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, OpDef, Operation, Value
 
@@ -56,6 +56,11 @@ class FunctionBuilder:
     def set(self, op: Operation, registers: Registers) -> None:
         """Set the registers of an operation's only result."""
         self.values[op.results[0]] = registers
+
+    def masks(self, op: Operation, count: int) -> Registers:
+        """Return the masks of `count` accesses; all true where the operation has none."""
+        mask = op["mask"]
+        return ["true"] * count if mask is None else self.of(mask)
 
     # -- lines
 
@@ -192,12 +197,3 @@ def types_of(values: Sequence[Value]) -> list[str]:
         element = llvm_type(value.type.element)
         types += [element] * getattr(value.type, "count", 1)
     return types
-
-
-def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registers) -> None:
-    """Set the registers of values from one list."""
-    at = 0
-    for value in values:
-        count = count_of(value.type)
-        builder.values[value] = registers[at : at + count]
-        at += count

@@ -56,7 +56,7 @@ def load(builder: FunctionBuilder, op: Operation) -> None:
     """Load element by element; where the mask is false it is `other` or zero."""
     pointers, element = builder.of(op.inputs[0]), op.result.type.element
     ty, count = llvm_type(element), len(pointers)
-    masks = ["true"] * count if op["mask"] is None else builder.of(op["mask"])
+    masks = builder.masks(op, count)
     others = [_zero(element)] * count if op["other"] is None else builder.of(op["other"])
     results = []
     for pointer, mask, other in zip(pointers, masks, others, strict=True):
@@ -89,7 +89,7 @@ def _zero(element: Element) -> str:
 def store(builder: FunctionBuilder, op: Operation) -> None:
     """Store element by element where the mask is true."""
     pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
-    masks = ["true"] * len(pointers) if op["mask"] is None else builder.of(op["mask"])
+    masks = builder.masks(op, len(pointers))
     element = op.inputs[1].type.element
     for pointer, value, mask in zip(pointers, values, masks, strict=True):
 

@@ -62,12 +62,6 @@ def literal(value: Any, element: Scalar | Pointer) -> str:
     return f"{prefix}{bits:0{2 * element.itemsize}X}"
 
 
-def float_literal(value: float) -> str:
-    """Return a value that f32 holds exactly as a constant."""
-    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
-    return f"0x{bits:016X}"
-
-
 def is_literal(operand: str) -> bool:
     """Return True if an operand is a constant, not a register."""
     return operand[0] != "%"

@@ -5,44 +5,76 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.backends.nvptx.emit.stage_counters import StageCounters
-from tile.backends.nvptx.emit.vectors import LoopCarried
+from tile.backends.nvptx.emit.stage_counters import has_wgmma, stage_counters
+from tile.backends.nvptx.emit.vectors import pack, packed_types, unpack
 from tile.codegen.llvm import control as llvm
-from tile.codegen.llvm.function_builder import Registers, Rule
+from tile.codegen.llvm.function_builder import Registers, Rule, types_of
+from tile.codegen.llvm.types import count_of
 from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control
+from tile.ir.types import Fragment
 
 
 class _CarriedValues(llvm.CarriedValues):
-    """Values of a `for`, of which some are packed, and counters of stages."""
+    """Values of a `for`, of which some are packed, and counters of stages.
+
+    Loop-carried 16-bit accumulators of wgmma are packed two to a 32-bit register, as wgmma has
+    them. With a phi for each element, every iteration would unpack and repack them, and would wait
+    for the wgmmas in flight to do so. `packed` are the positions of these values.
+    """
 
     builder: FunctionBuilder
 
     def __init__(self, builder: FunctionBuilder, loop: Operation) -> None:
         super().__init__(builder)
         self.loop = loop
-        self.packing = LoopCarried.of(loop)
-        self.counters = StageCounters.of(loop)
+        narrow = (number for number, value in enumerate(loop.results) if _is_narrow(value))
+        self.packed = frozenset(narrow if has_wgmma(loop) else ())
+        self.counters = stage_counters(loop)
 
     def types(self, values: Sequence[Value]) -> list[str]:
-        return self.packing.types(values)
+        return [ty for number, value in enumerate(values) for ty in self._types(number, value)]
+
+    def _types(self, number: int, value: Value) -> list[str]:
+        if number not in self.packed:
+            return types_of([value])
+        return packed_types(value.type.element, count_of(value.type))
 
     def flat(self, values: Sequence[Value]) -> Registers:
-        return self.packing.flat(self.builder, values)
+        registers: Registers = []
+        for number, value in enumerate(values):
+            own = self.builder.of(value)
+            if number in self.packed:
+                own = [register for _, register in pack(self.builder, value.type.element, own)]
+            registers += own
+        return registers
 
     def assign(self, values: Sequence[Value], registers: Registers) -> None:
-        self.packing.assign(self.builder, values, registers)
+        source = iter(registers)
+        for number, value in enumerate(values):
+            own = [next(source) for _ in self._types(number, value)]
+            if number in self.packed:
+                own = unpack(self.builder, value.type.element, own)
+            self.builder.values[value] = own
 
     def further(self) -> list[tuple[str, str]]:
-        return list(zip(self.counters.types, self.counters.first, strict=True))
+        return [("i32", str(counter.first)) for counter in self.counters]
 
     def begin(self, registers: Registers) -> None:
-        self.counters.assign(self.builder, registers)
+        for counter, stage in zip(self.counters, registers, strict=True):
+            iteration = self.builder.scalar(counter.value)
+            self.builder.stage_counters[iteration, counter.stages] = stage
         keep_loop(self.builder, self.loop)
 
     def following(self, registers: Registers) -> Registers:
-        return self.counters.next(self.builder, registers)
+        counted = zip(self.counters, registers, strict=True)
+        return [counter.next(self.builder, stage) for counter, stage in counted]
+
+
+def _is_narrow(value: Value) -> bool:
+    ty = value.type
+    return isinstance(ty, Fragment) and ty.element.storage_bits == 16 and ty.count % 2 == 0
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.narrow_floats import narrow, wide
 from tile.codegen.llvm import convert as llvm
-from tile.codegen.llvm.arith import each
-from tile.codegen.llvm.convert import between_integers, to_bool
+from tile.codegen.llvm.convert import Convert, between_integers, to_bool
 from tile.codegen.llvm.function_builder import Rule
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar
 
-Convert = Callable[[FunctionBuilder, Scalar, Scalar, str], str]
-
 
 def cast(builder: FunctionBuilder, op: Operation) -> None:
     """Convert values to another type."""
-    source, to = number_of(op.inputs[0].type), op["to"]
-    if source == to:
-        builder.set(op, builder.of(op.inputs[0]))
-        return
-    convert = _conversion(source, to, op["rounding"])
-    each(builder, op, lambda x: convert(builder, source, to, x))
+    llvm.cast(builder, op, _conversion)
 
 
 def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:

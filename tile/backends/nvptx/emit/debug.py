@@ -167,7 +167,7 @@ done:
 def device_assert(builder: FunctionBuilder, op: Operation) -> None:
     """Emit one branch for all registers."""
     conditions = builder.of(op.inputs[0])
-    masks = ["true"] * len(conditions) if op["mask"] is None else builder.of(op["mask"])
+    masks = builder.masks(op, len(conditions))
     any_failed = ""
     for condition, mask in dict.fromkeys(zip(conditions, masks, strict=True)):
         failed = builder.new(f"xor i1 {condition}, true")

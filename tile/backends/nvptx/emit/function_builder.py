@@ -31,7 +31,7 @@ class FunctionBuilder(llvm.FunctionBuilder):
     def __init__(self, module: ModuleText, function: Function, rules: Mapping[OpDef, Rule]) -> None:
         super().__init__(module, function, rules)
         self.buffers: dict[Value, SharedAddress] = {}
-        # Iterations modulo a number of stages: by (iteration, modulus). See `StageCounters`.
+        # Iterations modulo a number of stages: by (iteration, modulus). See `StageCounter`.
         self.stage_counters: dict[tuple[str, int], str] = {}
         # Vectors by their type and the names of all of their elements.
         self.vectors: dict[tuple[str, ...], str] = {}

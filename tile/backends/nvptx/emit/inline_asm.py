@@ -29,6 +29,7 @@ def assemble(
     operands: Sequence[Operand],
     *,
     initial: Sequence[str] = (),
+    guard: str = "true",
     memory: bool = False,
     convergent: bool = False,
     early_clobber: bool = False,
@@ -37,10 +38,14 @@ def assemble(
 
     `$0` and so on are the results, then the operands. `results` are types. `initial`: values that
     the result registers hold before; those of a guarded instruction are zero if none are passed.
+    `guard`: an i1, under which the instruction is executed.
     `memory`: the instructions access memory or must not be removed. `convergent`: all lanes of a
     warp execute them together. `early_clobber`: they write results before they have read all
     operands.
     """
+    if guard != "true":
+        text = f"@${len(results) + len(operands)} {text}"
+        operands = [*operands, ("i1", guard)]
     if text.startswith("@") and not initial:
         # ptxas treats a register that is only written under a guard as live since the function's
         # entry, and does not allocate it to anything else until then.

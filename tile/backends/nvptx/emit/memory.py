@@ -40,20 +40,18 @@ _STORE_CACHE = {CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModif
 def load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit plain loads as LLVM's own; those with a mask or a hint are inline PTX."""
     element: Scalar | Pointer = op.result.type.element
-    pointers = builder.of(op.inputs[0])
-    mask = None if op["mask"] is None else builder.of(op["mask"])
+    pointers, width = builder.of(op.inputs[0]), op["vector"]
+    masks = builder.masks(op, len(pointers))
     other = None if op["other"] is None else builder.of(op["other"])
-    width = op["vector"]
     hints = _hints(builder, op, _LOAD_CACHE)
     results: Registers = []
     for first in range(0, len(pointers), width):
-        predicate = "true" if mask is None else mask[first]
+        mask, pointer = masks[first], pointers[first]
         fallback = None if other is None else other[first : first + width]
-        pointer = pointers[first]
-        if predicate == "true" and hints == _PLAIN:
+        if mask == "true" and hints == _PLAIN:
             results += plain_load(builder, element, global_pointer(builder, pointer), width)
         else:
-            results += _ptx_load(builder, element, pointer, width, hints, predicate, fallback)
+            results += _ptx_load(builder, element, pointer, width, hints, mask, fallback)
     builder.set(op, results)
 
 
@@ -141,18 +139,15 @@ def _ptx_load(
     types = packed_types(element, count, bits)
     register_types = [_REGISTER.get(ty, ty) for ty in types]
     number = len(types)
-    guarded = mask != "true"
-    guard = f"@${number + 1} " if guarded else ""
-    operands = [("i64", address)] + ([("i1", mask)] if guarded else [])
-    policy = ""
-    if hints.policy:
-        policy = f", ${number + len(operands)}"
-        operands.append(("i64", hints.policy))
-    text = f"{guard}ld{hints.kind}{ptx_width(types)} {braces(0, number)}, [${number}]{policy};"
+    operands = [("i64", address)] + ([("i64", hints.policy)] if hints.policy else [])
+    policy = f", ${number + 1}" if hints.policy else ""
+    text = f"ld{hints.kind}{ptx_width(types)} {braces(0, number)}, [${number}]{policy};"
     initial: Registers = []
-    if guarded and other is not None:
+    if mask != "true" and other is not None:
         initial = [in_register(builder, typed) for typed in pack(builder, element, other, bits)]
-    packed = assemble(builder, text, register_types, operands, initial=initial, memory=True)
+    packed = assemble(
+        builder, text, register_types, operands, initial=initial, guard=mask, memory=True
+    )
     packed = [
         from_register(builder, ty, register) for ty, register in zip(types, packed, strict=True)
     ]
@@ -191,17 +186,16 @@ def store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit plain stores as LLVM's own; those with a mask or a hint are inline PTX."""
     element: Scalar | Pointer = op.inputs[1].type.element
     pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
-    mask = None if op["mask"] is None else builder.of(op["mask"])
-    width = op["vector"]
+    masks, width = builder.masks(op, len(pointers)), op["vector"]
     hints = _hints(builder, op, _STORE_CACHE)
     for first in range(0, len(pointers), width):
-        predicate = "true" if mask is None else mask[first]
+        mask = masks[first]
         stored, pointer = values[first : first + width], pointers[first]
-        if predicate == "true" and hints == _PLAIN:
+        if mask == "true" and hints == _PLAIN:
             plain_store(builder, element, global_pointer(builder, pointer), stored)
         else:
             kind, policy = f"st{hints.kind}", hints.policy
-            guarded_store(builder, element, kind, ("i64", pointer), stored, predicate, policy)
+            guarded_store(builder, element, kind, ("i64", pointer), stored, mask, policy)
 
 
 def guarded_store(
@@ -218,18 +212,13 @@ def guarded_store(
     packed = pack(builder, element, values, bits)
     types = [ty for ty, _ in packed]
     operands = [
-        (_REGISTER.get(ty, ty), in_register(builder, (ty, register))) for ty, register in packed
+        address,
+        *[(_REGISTER.get(ty, ty), in_register(builder, (ty, register))) for ty, register in packed],
     ]
-    guard = ""
-    if mask != "true":
-        guard = f"@${len(packed) + 1} "
-    operands = [address, *operands] + ([("i1", mask)] if guard else [])
-    hint = ""
-    if policy:
-        hint = f", ${len(operands)}"
-        operands.append(("i64", policy))
-    text = f"{guard}{kind}{ptx_width(types)} [$0], {braces(1, len(packed))}{hint};"
-    assemble(builder, text, [], operands, memory=True)
+    hint = f", ${len(operands)}" if policy else ""
+    operands += [("i64", policy)] if policy else []
+    text = f"{kind}{ptx_width(types)} [$0], {braces(1, len(packed))}{hint};"
+    assemble(builder, text, [], operands, guard=mask, memory=True)
 
 
 def barrier(builder: FunctionBuilder, op: Operation) -> None:
@@ -287,7 +276,7 @@ def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
     """Emit one instruction where there is one, else a loop around compare-and-swap."""
     element = number_of(op.result.type)
     pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
-    masks = _masks(builder, op, len(pointers))
+    masks = builder.masks(op, len(pointers))
     suffix = _suffix(builder, op["kind"], element)
     width = 1 if op.result.uses else op["vector"]
     results: Registers = []
@@ -309,7 +298,7 @@ def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
     """Compare the bits, and swap."""
     element = op.result.type.element
     pointers, expected, values = (builder.of(value) for value in op.inputs[:3])
-    masks = _masks(builder, op, len(pointers))
+    masks = builder.masks(op, len(pointers))
     suffix = f"cas.b{element.bits}"
     operands = zip(pointers, expected, values, masks, strict=True)
     with _ordered(builder, op, len(pointers)) as form:
@@ -318,11 +307,6 @@ def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
             _scalar(builder, op, form, suffix, p, [old, new], m) for p, old, new, m in operands
         ]
     builder.set(op, results)
-
-
-def _masks(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
-    mask = op["mask"]
-    return ["true"] * count if mask is None else builder.of(mask)
 
 
 def _suffix(builder: FunctionBuilder, kind: RMWKind, element: Scalar) -> str | None:
@@ -356,10 +340,8 @@ def _vector(
     pairs = "x2" if element.bits == 16 else ""
     width = [f"v{len(packed)}"] if len(packed) > 1 else []
     name = ".".join([*prefix, *width, ty + pairs])
-    guard = f"@${1 + len(packed)} " if mask != "true" else ""
-    text = f"{guard}{form.name(name)} [$0], {braces(1, len(packed))};"
-    operands = [("i64", pointer), *packed, *([("i1", mask)] if guard else [])]
-    assemble(builder, text, [], operands, memory=True)
+    text = f"{form.name(name)} [$0], {braces(1, len(packed))};"
+    assemble(builder, text, [], [("i64", pointer), *packed], guard=mask, memory=True)
 
 
 def _scalar(
@@ -400,14 +382,11 @@ def _emit(
         form = replace(form, kind="atom")
     results = [ty] if form.kind == "atom" else []
     at = len(results)
-    guard = f"@${at + 1 + len(values)} " if mask != "true" else ""
     sources = ", ".join([f"${number}" for number in range(at + 1, at + 1 + len(values))])
     destination = "$0, " if results else ""
-    text = f"{guard}{form.name(suffix)} {destination}[${at}], {sources};"
+    text = f"{form.name(suffix)} {destination}[${at}], {sources};"
     operands = [("i64", pointer), *[(ty, value) for value in values]]
-    if guard:
-        operands.append(("i1", mask))
-    registers = assemble(builder, text, results, operands, memory=True)
+    registers = assemble(builder, text, results, operands, guard=mask, memory=True)
     return registers[0] if registers else ""
 
 

@@ -230,7 +230,7 @@ def shared_store(builder: FunctionBuilder, op: Operation) -> None:
     addresses = Addresses(builder, mem)
     element, step = mem.type.element, op["vector"]
     registers = builder.of(values)
-    masks = masks_of(builder, op, len(builder.of(offsets)))
+    masks = builder.masks(op, len(builder.of(offsets)))
     for number, (offset, mask) in enumerate(zip(builder.of(offsets), masks, strict=True)):
         pointer = addresses.of(offset)
         stored = registers[number * step : (number + 1) * step]
@@ -240,20 +240,13 @@ def shared_store(builder: FunctionBuilder, op: Operation) -> None:
             guarded_store(builder, element, "st.shared", (SHARED, pointer), stored, mask)
 
 
-def masks_of(builder: FunctionBuilder, op: Operation, count: int) -> Registers:
-    """Return the masks of vectors; all true where the operation has none."""
-    mask = op["mask"]
-    return ["true"] * count if mask is None else builder.of(mask)
-
-
 def shared_atomic_inc(builder: FunctionBuilder, op: Operation) -> None:
     """Add 1 atomically."""
     addresses = Addresses(builder, op.inputs[0])
     offsets = builder.of(op.inputs[1])
-    for offset, mask in zip(offsets, masks_of(builder, op, len(offsets)), strict=True):
-        guard = "" if mask == "true" else "@$1 "
-        operands = [(SHARED, addresses.of(offset))] + ([("i1", mask)] if guard else [])
-        assemble(builder, f"{guard}red.shared.add.u32 [$0], 1;", [], operands, memory=True)
+    for offset, mask in zip(offsets, builder.masks(op, len(offsets)), strict=True):
+        operands = [(SHARED, addresses.of(offset))]
+        assemble(builder, "red.shared.add.u32 [$0], 1;", [], operands, guard=mask, memory=True)
 
 
 # -- asynchronous copies
@@ -273,10 +266,10 @@ def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
     size = width * addresses.size
     cache = "cg" if size == 16 and op["cache"] is not CacheModifier.CA else "ca"
     name = f"cp.async.{cache}.shared.global"
-    active = None if op["active"] is None else ("i1", builder.scalar(op["active"]))
+    active = "true" if op["active"] is None else builder.scalar(op["active"])
     sources = builder.of(pointers)[::width]
     destinations = builder.of(offsets)
-    masks = masks_of(builder, op, len(destinations))
+    masks = builder.masks(op, len(destinations))
     for offset, source, mask in zip(destinations, sources, masks, strict=True):
         pointer, constant = addresses.parts(offset)
         operands = [(SHARED, pointer), ("i64", source)]
@@ -284,11 +277,7 @@ def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
         if mask != "true":
             arguments += f", ${len(operands)}"
             operands.append(("i32", builder.new(f"select i1 {mask}, i32 {size}, i32 0")))
-        guard = ""
-        if active is not None:
-            guard = f"@${len(operands)} "
-            operands.append(active)
-        assemble(builder, f"{guard}{name} {arguments};", [], operands, memory=True)
+        assemble(builder, f"{name} {arguments};", [], operands, guard=active, memory=True)
 
 
 def cp_async_commit_group(builder: FunctionBuilder, op: Operation) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.codegen.llvm.function_builder import Registers
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
@@ -30,60 +29,31 @@ class StageCounter:
     first: int
     stages: int
 
+    def next(self, builder: FunctionBuilder, stage: str) -> str:
+        """Return the stage in the next iteration."""
+        following = builder.new(f"add i32 {stage}, 1")
+        last = builder.new(f"icmp eq i32 {following}, {self.stages}")
+        return builder.new(f"select i1 {last}, i32 0, i32 {following}")
+
 
 def has_wgmma(loop: Operation) -> bool:
     """Return True if the body of a `for` has a wgmma."""
     return any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0])
 
 
-@dataclass(frozen=True)
-class StageCounters:
-    """The stage counters of a `for`."""
-
-    counters: tuple[StageCounter, ...]
-
-    @classmethod
-    def of(cls, loop: Operation) -> StageCounters:
-        """Return the counters of a loop with wgmma: one for each counted value and modulus."""
-        (region,) = loop.regions
-        if region.last is None or not has_wgmma(loop):
-            return cls(())
-        carried = zip(region.args[1:], loop.inputs[3:], region.last.inputs, strict=True)
-        return cls(
-            tuple(
-                StageCounter(value, first % stages, stages)
-                for value, init, following in carried
-                if value.type == I32 and isinstance(first := constant_of(init), int)
-                if _is_next(following, value)
-                for stages in _moduli(value)
-            )
-        )
-
-    @property
-    def types(self) -> list[str]:
-        """The types of their phis."""
-        return ["i32"] * len(self.counters)
-
-    @property
-    def first(self) -> Registers:
-        """The stages in the first iteration."""
-        return [str(counter.first) for counter in self.counters]
-
-    def assign(self, builder: FunctionBuilder, stages: Registers) -> None:
-        """Set the registers that hold the stages in an iteration."""
-        for counter, stage in zip(self.counters, stages, strict=True):
-            builder.stage_counters[builder.scalar(counter.value), counter.stages] = stage
-
-    def next(self, builder: FunctionBuilder, stages: Registers) -> Registers:
-        """Return the stages in the next iteration."""
-        counts = [counter.stages for counter in self.counters]
-        return [_next(builder, stage, count) for stage, count in zip(stages, counts, strict=True)]
-
-
-def _next(builder: FunctionBuilder, stage: str, stages: int) -> str:
-    following = builder.new(f"add i32 {stage}, 1")
-    last = builder.new(f"icmp eq i32 {following}, {stages}")
-    return builder.new(f"select i1 {last}, i32 0, i32 {following}")
+def stage_counters(loop: Operation) -> list[StageCounter]:
+    """Return the counters of a `for` with wgmma: one for each counted value and modulus."""
+    if not has_wgmma(loop):
+        return []
+    (region,) = loop.regions
+    carried = zip(region.args[1:], loop.inputs[3:], region.yielded, strict=True)
+    return [
+        StageCounter(value, first % stages, stages)
+        for value, init, following in carried
+        if value.type == I32 and isinstance(first := constant_of(init), int)
+        if _is_next(following, value)
+        for stages in _moduli(value)
+    ]
 
 
 # Operations that take an iteration modulo the stages of their buffer (1), or modulo twice that (2).

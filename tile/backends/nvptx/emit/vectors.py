@@ -1,21 +1,13 @@
-"""Narrow elements packed into 32-bit registers, as vector instructions take them.
-
-Loop-carried 16-bit accumulators of wgmma are packed two to a register, too, as wgmma has them. With
-a phi for each element, every iteration would unpack and repack them, and would wait for the wgmmas
-in flight to do so.
-"""
+"""Narrow elements packed into 32-bit registers, as vector instructions take them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.codegen.llvm.function_builder import Registers, types_of
+from tile.codegen.llvm.function_builder import Registers
 from tile.codegen.llvm.memory import Element, from_memory, to_memory
-from tile.codegen.llvm.types import count_of, llvm_type, memory_type
-from tile.ir.core import Operation, Trait, Value
-from tile.ir.types import Fragment
+from tile.codegen.llvm.types import llvm_type, memory_type
 
 
 def vector(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> tuple[str, str]:
@@ -183,55 +175,3 @@ def from_integers(builder: FunctionBuilder, element: Element, integers: Sequence
     if ty in ("half", "bfloat"):
         return builder.new(f"bitcast i16 {builder.new(f'trunc i32 {integer} to i16')} to {ty}")
     return builder.new(f"trunc i32 {integer} to {ty}")
-
-
-@dataclass(frozen=True)
-class LoopCarried:
-    """The representation of values that a `for` carries.
-
-    Values with the numbers in `packed` are in 32-bit registers, two elements in each.
-    """
-
-    packed: frozenset[int]
-
-    @classmethod
-    def of(cls, loop: Operation) -> LoopCarried:
-        """Return the representation that a loop uses."""
-        if not any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0]):
-            return cls(frozenset())
-        results = enumerate(loop.results)
-        return cls(frozenset([number for number, value in results if _is_narrow(value)]))
-
-    def types(self, values: Sequence[Value]) -> list[str]:
-        """Return the types of the phis, in order."""
-        return [ty for number, value in enumerate(values) for ty in self._types(number, value)]
-
-    def _types(self, number: int, value: Value) -> list[str]:
-        if number not in self.packed:
-            return types_of([value])
-        return packed_types(value.type.element, count_of(value.type))
-
-    def registers(self, builder: FunctionBuilder, number: int, value: Value) -> Registers:
-        """Return the registers of a value as the phis take them."""
-        if number not in self.packed:
-            return builder.of(value)
-        return [register for _, register in pack(builder, value.type.element, builder.of(value))]
-
-    def flat(self, builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
-        """Return the registers of all values as the phis take them, in order."""
-        return [x for number, v in enumerate(values) for x in self.registers(builder, number, v)]
-
-    def assign(
-        self, builder: FunctionBuilder, values: Sequence[Value], registers: Registers
-    ) -> None:
-        """Set the registers of values from those of the phis."""
-        source: Iterator[str] = iter(registers)
-        for number, value in enumerate(values):
-            own = [next(source) for _ in self._types(number, value)]
-            packed = number in self.packed
-            builder.values[value] = unpack(builder, value.type.element, own) if packed else own
-
-
-def _is_narrow(value: Value) -> bool:
-    ty = value.type
-    return isinstance(ty, Fragment) and ty.element.storage_bits == 16 and ty.count % 2 == 0
