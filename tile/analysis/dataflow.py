@@ -165,8 +165,7 @@ class Forward(Generic[F]):
 
     def while_(self, op: Operation) -> Sequence[F]:
         test, body = op.regions
-        assert test.last is not None
-        (condition,) = test.last.inputs
+        (condition,) = test.yielded
         inits = self.present(op)
 
         def walk(carried: list[F]) -> list[F]:

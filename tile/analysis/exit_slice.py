@@ -58,9 +58,7 @@ def exit_slice(loop: Operation) -> ExitSlice:
     """Return the exit slice of a `while`."""
     inside = [op for region in loop.regions for op in region.walk()]
     walk = _Slice(loop, inside)
-    test = loop.regions[0]
-    assert test.last is not None
-    walk.need(test.last.inputs)
+    walk.need(loop.regions[0].yielded)
     for op in inside:
         if op.defn in (debug.device_assert, control.call):
             walk.whole(op)
@@ -116,9 +114,8 @@ class _Slice:
         if not op.regions or op.defn.isolated:
             return self.operation(op)
         sources = [*_controlling(op), *self.control_dependences(op)]
-        first = 1 if op.defn is control.for_ else 0
-        index = value.index if value.owner is op else value.index - first
-        if index < 0:  # the induction variable of a `for`
+        index = control.carried_position(value)
+        if index is None:
             return sources
         if op.defn is not control.if_:
             sources.append(op.inputs[len(op.defn.operands) + index])
@@ -173,8 +170,7 @@ class _Slice:
 def _controlling(op: Operation) -> list[Value]:
     """Return the values that control which regions of an operation run, and how often."""
     if op.defn is control.while_:
-        assert op.regions[0].last is not None
-        return op.regions[0].last.inputs
+        return op.regions[0].yielded
     return op.inputs[: len(op.defn.operands)]
 
 

@@ -283,8 +283,7 @@ class _Ranges(Conditional[Fact]):
         if op.name != "for" or init is None:
             return None
         (body,) = op.regions
-        assert body.last is not None
-        add = body.last.inputs[index].op
+        add = body.yielded[index].op
         if add is None or add.defn is not arith.add or body.args[1 + index] not in add.inputs:
             return None
         position = 1 - add.operands.index(body.args[1 + index])

@@ -64,9 +64,7 @@ class _ExitDependences:
 
     def exit_conditions(self) -> Iterator[Value]:
         """Yield the conditions that control the exit: operands of the test's boolean logic."""
-        test = self.loop.regions[0]
-        assert test.last is not None
-        worklist, seen = list(test.last.inputs), set[Value]()
+        worklist, seen = list(self.loop.regions[0].yielded), set[Value]()
         while worklist:
             value = worklist.pop()
             if value in seen or value.type != I1 or value.block not in self.own:
@@ -78,7 +76,7 @@ class _ExitDependences:
             elif op is not None and op.defn in LOGIC:
                 worklist += op.inputs
             elif op is not None and op.defn is control.if_:
-                worklist += [op.inputs[0], *_yielded_at(op, value.index)]
+                worklist += [op.inputs[0], *(region.yielded[value.index] for region in op.regions)]
             else:
                 yield value
 
@@ -105,7 +103,7 @@ class _ExitDependences:
             following = self.following(value)
             return None if following is None else [following]
         if op.defn is control.if_:
-            return [op.inputs[0], *_yielded_at(op, value.index)]
+            return [op.inputs[0], *(region.yielded[value.index] for region in op.regions)]
         if self.is_plain(op) or (is_pure(op) and (op.defn.isolated or not op.regions)):
             return op.inputs
         return None
@@ -130,10 +128,5 @@ class _ExitDependences:
     def following(self, value: Value) -> Value | None:
         """Return the value that the body yields for an argument of one of the loop's regions."""
         if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
-            assert self.loop.regions[1].last is not None
-            return self.loop.regions[1].last.inputs[value.index]
+            return self.loop.regions[1].yielded[value.index]
         return None
-
-
-def _yielded_at(op: Operation, index: int) -> list[Value]:
-    return [region.last.inputs[index] for region in op.regions if region.last is not None]

@@ -75,9 +75,8 @@ class _Uniformity(Forward[Variation]):
         return self.fact(op, 0) | self.fact(op, 2)
 
     def merge(self, op: Operation, index: int, then: Variation, orelse: Variation) -> Variation:
-        first, second = (region.last for region in op.regions)
-        assert first is not None and second is not None
-        if first.inputs[index] is second.inputs[index]:
+        first, second = (region.yielded[index] for region in op.regions)
+        if first is second:
             return then
         return self.fact(op, 0) | then | orelse
 

@@ -70,6 +70,14 @@ def constant_of(value: Value) -> bool | int | float | None:
     return None
 
 
+def iterations(loop: Operation) -> range | None:
+    """Return the induction variables of a `for` with constant bounds and step; None otherwise."""
+    lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
+    if lower is None or upper is None or not step:
+        return None
+    return range(int(lower), int(upper), int(step))
+
+
 def may_hang_silently(loop: Operation) -> bool:
     """Return True if a loop may run forever without a side effect that all compilers preserve.
 

@@ -28,9 +28,8 @@ def ends(loop: Operation) -> bool:
     if loop.defn is control.for_:
         step = loop.inputs[2]
         return _is_extent(step) or _number(step) not in (None, 0)
-    test = loop.regions[0]
-    assert test.last is not None
-    return any(_reaches_bound(loop, needed) for needed in _conjuncts(test.last.inputs[0]))
+    (condition,) = loop.regions[0].yielded
+    return any(_reaches_bound(loop, needed) for needed in _conjuncts(condition))
 
 
 def _conjuncts(condition: Value) -> Iterator[Value]:
@@ -42,7 +41,7 @@ def _conjuncts(condition: Value) -> Iterator[Value]:
         for value in op.inputs:
             yield from _conjuncts(value)
     elif op.defn is control.if_:
-        yielded = [_yielded(region)[condition.index] for region in op.regions]
+        yielded = [region.yielded[condition.index] for region in op.regions]
         if _number(yielded[1]) is False:
             yield from _conjuncts(op.inputs[0])
             yield from _conjuncts(yielded[0])
@@ -87,7 +86,7 @@ def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Val
 def _step(loop: Operation, index: int) -> int | None:
     """Return the constant that each iteration adds to a carried value, or None."""
     body = loop.regions[1]
-    op = _yielded(body)[index].op
+    op = body.yielded[index].op
     if op is None or op.defn not in (arith.add, arith.sub):
         return None
     first, second = op.inputs
@@ -105,11 +104,6 @@ def _is_outside(loop: Operation, value: Value) -> bool:
     while block is not None and block.parent is not loop:
         block = None if block.parent is None else block.parent.block
     return block is None
-
-
-def _yielded(region: Block) -> list[Value]:
-    assert region.last is not None
-    return region.last.inputs
 
 
 def _is_extent(value: Value) -> bool:

@@ -10,7 +10,7 @@ from tile.ir.effects import is_removable
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.termination import ends
-from tile.transforms.region_utils import shrink, stop_passing
+from tile.transforms.region_utils import first_carried, shrink, stop_passing
 
 
 @module_pass("dce", before=None)
@@ -119,13 +119,11 @@ class _Live:
 
     def carried(self, op: Operation, value: Value) -> None:
         """Mark a result or carried value in all regions of the operation."""
-        first = 1 if op.defn is control.for_ else 0
-        index = value.index if value.owner is op else value.index - first
-        if index < 0:  # the induction variable of a `for`
+        index, first = control.carried_position(value), first_carried(op)
+        if index is None:
             return
-        fixed = len(op.defn.operands)
         if op.defn.variadic is not None:
-            self.need([op.inputs[fixed + index]])
+            self.need([op.inputs[len(op.defn.operands) + index]])
         for region in op.regions:
             self.need(region.args[first + index : first + index + 1])
             if region.last is not None and region.last.defn is control.yield_:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.core import Block, Effect, Function, Module, Operation, Trait
-from tile.ir.effects import MAY_STOP, constant_of, effects, is_pure
+from tile.ir.effects import MAY_STOP, effects, is_pure, iterations
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
@@ -57,10 +57,7 @@ def _always_runs(loop: Operation, region: Block) -> bool:
     """Return True if a region of a loop runs at least once whenever the loop does."""
     if loop.defn is control.while_:
         return region is loop.regions[0]
-    lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
-    if lower is None or upper is None or step is None:
-        return False
-    return lower < upper if step > 0 else step < 0 and lower > upper
+    return bool(iterations(loop))
 
 
 def _is_hoistable(op: Operation, executes: bool, loads: bool) -> bool:

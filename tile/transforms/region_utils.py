@@ -135,8 +135,9 @@ class CarriedTile:
 def carried_tiles(op: Operation) -> Iterator[CarriedTile]:
     """Yield the tiles that a `for`, `while` or `if` carries."""
     fixed = len(op.defn.operands)
-    first = 1 if op.defn is control.for_ else 0
-    ends = [region.last for region in op.regions if region.last and _yields(region.last)]
+    first = first_carried(op)
+    lasts = [region.last for region in op.regions]
+    ends = [last for last in lasts if last is not None and last.defn is control.yield_]
     loop = op.defn is not control.if_
     for index, result in enumerate(op.results):
         if isinstance(result.type, Tile):
@@ -169,7 +170,3 @@ def used_value(use: Use) -> Value:
     value = op.operands[index]
     assert value is not None
     return value
-
-
-def _yields(op: Operation) -> bool:
-    return op.defn is control.yield_

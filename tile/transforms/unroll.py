@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Module, Operation, Value
-from tile.ir.effects import constant_of
+from tile.ir.effects import constant_of, iterations
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
@@ -38,68 +36,46 @@ def unroll(module: Module, *, limit: int = 0) -> None:
             _unroll(loop, limit)
 
 
-@dataclass(frozen=True)
-class _Trip:
-    """A loop's bounds; None for bounds that are not constants."""
-
-    lower: int | None
-    upper: int | None
-    step: int | None
-
-    @classmethod
-    def of(cls, loop: Operation) -> _Trip:
-        numbers = [constant_of(value) for value in loop.inputs[:3]]
-        return cls(*(None if number is None else int(number) for number in numbers))
-
-    @property
-    def count(self) -> int | None:
-        """The trip count, or None if it is unknown."""
-        if self.lower is None or self.upper is None or not self.step:
-            return None
-        return len(range(self.lower, self.upper, self.step))
-
-
 def _unroll(loop: Operation, limit: int) -> None:
-    trip = _Trip.of(loop)
+    numbers, step = iterations(loop), constant_of(loop.inputs[2])
     factor: int = loop["unroll"]
-    if trip.count is not None and trip.count <= max(limit, factor if factor > 1 else 0):
-        _unroll_fully(loop, trip)
-    elif factor > 1 and trip.step:
-        _unroll_by(loop, factor, trip)
+    if numbers is not None and len(numbers) <= max(limit, factor if factor > 1 else 0):
+        _unroll_fully(loop, numbers)
+    elif factor > 1 and step:
+        _unroll_by(loop, factor, int(step), numbers)
 
 
-def _unroll_fully(loop: Operation, trip: _Trip) -> None:
+def _unroll_fully(loop: Operation, numbers: range) -> None:
     (body,) = loop.regions
     build = Builder.before(loop)
-    assert trip.lower is not None and trip.step is not None and trip.count is not None
     carried = loop.inputs[3:]
-    for number in range(trip.count):
-        index = build.constant(trip.lower + number * trip.step, body.args[0].type)
+    for number in numbers:
+        index = build.constant(number, body.args[0].type)
         carried = copy_into(body, loop, [index, *carried])
     loop.replace_by(carried)
 
 
-def _unroll_by(loop: Operation, factor: int, trip: _Trip) -> None:
-    assert isinstance(loop.inputs[0].type, Scalar) and trip.step is not None
+def _unroll_by(loop: Operation, factor: int, step: int, numbers: range | None) -> None:
+    assert isinstance(loop.inputs[0].type, Scalar)
     ty = loop.inputs[0].type
-    stride = trip.step * factor
+    stride = step * factor
     if not ty.min_value <= stride <= ty.max_value:
         return
     build = Builder.before(loop)
-    lower, upper, step, *inits = loop.inputs
-    split = _split_bound(build, loop, factor, trip)
+    lower, upper, increment, *inits = loop.inputs
+    split = _split_bound(build, loop, factor, step, numbers)
     unrolled = build.op(
         control.for_,
         *(lower, split, build.constant(stride, ty), *inits),
-        regions=[_unrolled_body(build, loop, factor, trip.step)],
+        regions=[_unrolled_body(build, loop, factor, step)],
         **{**loop.attributes, "unroll": 1},
     )
     for value, result in zip(unrolled.results, loop.results, strict=True):
         value.name = result.name
-    if trip.count is not None and trip.count % factor == 0:
+    if numbers is not None and len(numbers) % factor == 0:
         loop.replace_by(unrolled.results)
         return
-    for position, value in enumerate([split, upper, step, *unrolled.results]):
+    for position, value in enumerate([split, upper, increment, *unrolled.results]):
         loop.set_operand(position, value)
     loop.attributes["unroll"] = 1
 
@@ -121,13 +97,15 @@ def _unrolled_body(build: Builder, loop: Operation, factor: int, step: int) -> B
     return block
 
 
-def _split_bound(build: Builder, loop: Operation, factor: int, trip: _Trip) -> Value:
+def _split_bound(
+    build: Builder, loop: Operation, factor: int, step: int, numbers: range | None
+) -> Value:
     """Return the lower bound of the remainder loop, or `upper` if there is no remainder."""
     lower, upper = loop.inputs[:2]
-    if trip.count is None or trip.lower is None or trip.step is None:
-        return _dynamic_split_bound(build, lower, upper, trip.step or 1, factor)
-    remainder = trip.count % factor
-    end = trip.lower + (trip.count - remainder) * trip.step
+    if numbers is None:
+        return _dynamic_split_bound(build, lower, upper, step, factor)
+    remainder = len(numbers) % factor
+    end = numbers.start + (len(numbers) - remainder) * step
     return build.constant(end, lower.type) if remainder else upper
 
 

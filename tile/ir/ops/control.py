@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import Block, Effect, Symbol, Trait
+from tile.ir.core import Block, Effect, Symbol, Trait, Value
 from tile.ir.declare import op
 from tile.ir.types import I1, INTEGERS, Type, require, without_layout
 
@@ -35,6 +35,16 @@ def yields(where: str, block: Block, types: Sequence[Type]) -> None:
     require(
         yielded == list(types), f"{where} yields ({_list(yielded)}), but carries ({_list(types)})"
     )
+
+
+def carried_position(value: Value) -> int | None:
+    """Return the position of a result or region argument among the values that an op carries.
+
+    The operation is a loop or branch. None for the induction variable of a `for`.
+    """
+    if value.op is not None or value.block.parent is None or value.block.parent.defn is not for_:
+        return value.index
+    return value.index - 1 if value.index else None
 
 
 def _list(types: Sequence[Type]) -> str:

@@ -205,26 +205,22 @@ def _check_operands(op: Operation, required: tuple[LinearLayout, LinearLayout]) 
 
 def _carried(op: Operation) -> Layouts:
     """Require a loop-carried or yielded value to have one type everywhere."""
-    inits = [value.type for value in op.results]
-    groups = [(f"the results of {op.name}", inits)]
+    types, loop = [value.type for value in op.results], op.defn is not control.if_
+    groups = [("the initial values", op.inputs[len(op.defn.operands) :])] if loop else []
     for name, region in zip(op.defn.regions, op.regions, strict=True):
-        args = [arg.type for arg in region.args]
-        if op.defn is control.for_:
-            args = args[1:]
-        if op.defn is not control.if_:
+        if loop:
+            args = region.args[op.defn is control.for_ :]
             groups.append((f"the arguments of region `{name}`", args))
         last = region.last
         if last is not None and last.defn is control.yield_:
-            groups.append((f"the yield of region `{name}`", [v.type for v in last.inputs]))
-    if op.defn is not control.if_:
-        first = 3 if op.defn is control.for_ else 0
-        groups.append(("the initial values", [v.type for v in op.inputs[first:]]))
-    for subject, types in groups:
+            groups.append((f"the yield of region `{name}`", last.inputs))
+    for subject, values in groups:
+        own = [value.type for value in values]
         require(
-            types == inits,
-            f"{op.name} carries ({_list(inits)}), and {subject} are ({_list(types)})",
+            own == types,
+            f"{op.name} carries ({_list(types)}), and {subject} are ({_list(own)})",
         )
-    return [maybe_layout(value) for value in op.results]
+    return _stated(op)
 
 
 def _list(types: Sequence[Type]) -> str:

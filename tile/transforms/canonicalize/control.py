@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tile.ir.core import Operation, Value
-from tile.ir.effects import constant_of
+from tile.ir.effects import constant_of, iterations
 from tile.ir.ops import arith, control, shape
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import Descriptor, Tile
@@ -89,16 +89,12 @@ def if_to_select(op: Operation, rewriter: Rewriter) -> Sequence[Value] | None:
 @CANONICAL.simplification(control.for_)
 def for_with_at_most_one_iteration(op: Operation, _: Rewriter) -> Sequence[Value] | None:
     """Replace a loop with zero iterations by its initial values, one with one by its body."""
-    lower, upper, step = (constant_of(value) for value in op.inputs[:3])
-    inits = op.inputs[3:]
-    if op.inputs[0] is op.inputs[1]:
+    inits, numbers = op.inputs[3:], iterations(op)
+    if op.inputs[0] is op.inputs[1] or numbers == range(0):
         return inits
-    if lower is None or upper is None or not step:
+    if numbers is None or len(numbers) > 1:
         return None
-    trip_count = len(range(int(lower), int(upper), int(step)))
-    if trip_count > 1:
-        return None
-    return splice(op.regions[0], op, [op.inputs[0], *inits]) if trip_count else inits
+    return splice(op.regions[0], op, [op.inputs[0], *inits])
 
 
 @CANONICAL.simplification(control.while_)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tile.analysis.alias import Alias, PointsTo
 from tile.ir.core import Block, Function, OpDef, Operation, Trait, Value
-from tile.ir.effects import constant_of
+from tile.ir.effects import iterations
 from tile.ir.ops import control, memory
 from tile.simt import ops
 from tile.simt.memory.insert_barriers.memory_effects import (
@@ -196,7 +196,7 @@ class _Builder:
             op,
             None,
             body,
-            _always_runs(op),
+            bool(iterations(op)),
             entry=renaming(zip(args, inits, strict=True)),
             to_body={},
             back=renaming(zip(args, yielded, strict=True)),
@@ -260,18 +260,10 @@ def _sources(value: Value | None) -> list[Value]:
     loop = value.op or value.block.parent
     if loop is None or not loop.has_trait(Trait.LOOP):
         return []
-    is_for = loop.defn is control.for_
-    index = value.index - (is_for and value.op is None)
-    if index < 0:  # the induction variable
+    index = control.carried_position(value)
+    if index is None:
         return []
-    return [loop.inputs[index + 3 * is_for], loop.regions[-1].yielded[index]]
-
-
-def _always_runs(loop: Operation) -> bool:
-    lower, upper, step = (constant_of(value) for value in loop.inputs[:3])
-    if lower is None or upper is None or step is None:
-        return False
-    return lower < upper if step > 0 else lower > upper
+    return [loop.inputs[len(loop.defn.operands) + index], loop.regions[-1].yielded[index]]
 
 
 def _blocks(loop: Operation) -> frozenset[Block]:
