@@ -14,6 +14,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.semantics.libdevice import functions
+from tile.language import math
 from tile.language.extra import libdevice
 from tile.language.extra.cuda import libdevice as of_cuda
 
@@ -105,6 +106,17 @@ def test_extern_elementwise() -> None:
     foreign = {(tl.float32,): ("my_function", tl.float32)}
     with pytest.raises(tile.errors.TileError, match="libdevice has no function my_function"):
         tl.extern_elementwise.emit(sketch.build, "", "", [x], foreign)
+
+
+def test_elementary_functions_are_in_math() -> None:
+    assert tl.math.log1p is libdevice.log1p
+    assert {"atan2", "exp"} <= set(dir(tl.math))
+    assert all(
+        getattr(tl.math, name) is getattr(libdevice, name) for name in math.ELEMENTARY.split()
+    )
+    assert not set(math.ELEMENTARY.split()) & set(dir(tl))
+    with pytest.raises(AttributeError, match=r"'tile\.language\.math' has no attribute 'sine'"):
+        tl.math.sine
 
 
 def test_dependent_launches() -> None:

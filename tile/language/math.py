@@ -1,4 +1,7 @@
-"""Elementwise math functions, `tl.math`; each is in `tl` as well.
+"""Elementwise math functions, `tl.math`; each is in `tl` as well, except those of `ELEMENTARY`.
+
+`tl.math` also has the elementary functions of `tl.extra.libdevice`: `tl.math.log1p` is
+`libdevice.log1p`.
 
 Unless documented otherwise, they take `tl.float32` or `tl.float64` and return the same type. A
 Python number is `tl.float32` if that type can represent it. Narrower floats and integers are an
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tile._lazy import LazyNames
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import OpDef
@@ -21,6 +25,16 @@ from tile.language.core.promotion import Operand, as_number, describe, to_tensor
 from tile.language.core.static_args import compile_time_bool
 from tile.language.core.tensor import Tensor
 from tile.language.operators import emit
+
+# The functions that C's `math.h` has, too.
+ELEMENTARY = (
+    "acos acosh asin asinh atan atan2 atanh cbrt copysign cosh erfc exp10 expm1 fmod hypot ilogb "
+    "isinf isnan ldexp lgamma log10 log1p logb nearbyint nextafter pow remainder rint round "
+    "signbit sinh tan tgamma trunc"
+)
+_SOURCES = dict.fromkeys(ELEMENTARY.split(), "tile.language.extra.libdevice")
+__getattr__ = LazyNames(__name__, _SOURCES)
+__dir__ = __getattr__.names
 
 
 def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:

@@ -168,10 +168,17 @@ def stub_page() -> Iterator[str]:
 
 
 def module_stub_page(module: ModuleType) -> Iterator[str]:
-    """Yield the lines of the stub of a module whose functions are all in `tl`, too."""
+    """Yield the lines of the stub of a module, whose functions are in `tl` or `libdevice`, too."""
     yield template("module_stub.txt", name=module.__name__.rpartition(".")[2])
     names = [name for name, f in functions().items() if f.__module__ == module.__name__]
-    yield "from tile.language import (\n" + "".join(f"    {n} as {n},\n" for n in names) + ")\n"
+    yield from _reexports("tile.language", names)
+    yield from _reexports(libdevice.__name__, vars(module).get("ELEMENTARY", "").split())
+
+
+def _reexports(module: str, names: Iterable[str]) -> Iterator[str]:
+    lines = "".join(f"    {name} as {name},\n" for name in names)
+    if lines:
+        yield f"from {module} import (\n{lines})\n"
 
 
 def libdevice_stub_page() -> Iterator[str]:
