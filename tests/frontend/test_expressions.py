@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import tile.language as tl
-from tests.frontend.building import INTS, PTR, module_of, ops_of, stored, text_of
+from tests.frontend.building import INTS, PTR, module_of, ops_of, refusal, stored, text_of
 from tile.frontend.python.constexpr_function import constexpr_function
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F16, F32, I1, I32, I64, Pointer
 
 LIMIT = tl.constexpr(5)
@@ -218,6 +219,77 @@ def test_logical_methods_are_elementwise():
         (out + x).store(middle.to(tl.float32))
 
     assert "and" in ops_of(module_of(kernel, PTR))
+
+
+def test_comprehensions_are_tuples():
+    def kernel(out, x, N: tl.constexpr):
+        i = 7
+        parts = [x * i for i in range(1, N)]
+        pairs = tuple((j, k) for j in (1, 2) for k in tl.static_range(3) if j != k if k > 0)
+        tl.static_assert(pairs == ((1, 2), (2, 1)))
+        tl.store(out, i)
+        tl.static_assert(sum(a for a, b in pairs) == 3)
+        for part in parts:
+            tl.store(out, part)
+
+    assert stored(kernel, 2, N=4) == [7, 2, 4, 6]
+
+
+def test_a_name_of_a_comprehension_is_bound_only_inside():
+    def kernel(out):
+        a = [WIDTH * 1 for WIDTH in (1, 2)]
+        tl.store(out, WIDTH + a[0])
+        b = [unbound * 1 for unbound in a]
+        tl.store(out, b[0] + unbound)  # noqa: F821
+
+    assert "`unbound`" in refusal(kernel, PTR).message
+
+
+WIDTH = tl.constexpr(3)
+
+
+def test_comprehensions_of_values_known_only_at_run_time():
+    def endless(out, n):
+        tl.store(out, max([i * 2 for i in range(n)]))
+
+    def doubtful(out, n):
+        tl.store(out, max([i for i in (1, 2) if n > 0]))
+
+    def large(out, n):
+        tl.store(out, max([i * 2 for i in range(1 << 20)]))
+
+    for kernel, message in (
+        (endless, "a bound of the range of a comprehension must be known"),
+        (doubtful, "the condition of a comprehension must be known"),
+        (large, "the tuple of this comprehension is too large"),
+    ):
+        assert message in refusal(kernel, PTR, I32).message
+
+
+def test_jitted_functions_in_tuples():
+    def kernel(out, x):
+        tl.store(out, compose((double, increment), x))
+        tl.store(out, compose(FUNCTIONS, x))
+
+    assert stored(kernel, 3) == [7, 8]
+
+
+@DeviceFunction
+def double(x):
+    return x * 2
+
+
+@DeviceFunction
+def increment(x):
+    return x + 1
+
+
+@DeviceFunction
+def compose(functions, x):
+    return functions[1](functions[0](x))
+
+
+FUNCTIONS = (increment, double)
 
 
 def test_subscripts_make_axes_and_take_items():

@@ -50,6 +50,15 @@ def test_sort_and_topk_along_any_axis(
     assert actual.dtype == top.dtype == x.dtype
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_bitonic_sequence_is_merged(descending: bool) -> None:
+    x = np.int32([[3, 5, 9, 4], [7, 2, 0, 1]])
+    sketch = Sketch("tile<2x4xi32>")
+    merged = sketch.run(tl.bitonic_merge.emit(sketch.build, *sketch.args, None, descending), x)
+    up = np.sort(x, -1)
+    np.testing.assert_array_equal(merged, up[:, ::-1] if descending else up)
+
+
 def test_sort_puts_nan_above_everything() -> None:
     x = np.float32([np.nan, 1, -np.inf, np.inf])
     sketch = Sketch("tile<4xf32>")

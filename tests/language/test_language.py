@@ -452,3 +452,11 @@ def test_numpy_numbers_are_numbers() -> None:
     sketch = Sketch("tile<4xi8>")
     result = tl.where.emit(sketch.build, sketch.args[0], np.float32(1.5), np.int64(2))
     assert result.dtype is tl.float32
+
+
+def test_expect_zero_is_a_note() -> None:
+    sketch = Sketch("tile<4xf32>", "tile<4xi1>", "tile<8xi1>")
+    x, mask, other = sketch.args
+    assert tl.expect_zero.emit(sketch.build, x, mask) is x
+    with pytest.raises(CompilationError, match=r"\[4\] and \[8\] cannot be broadcast together"):
+        tl.expect_zero.emit(sketch.build, x, other)

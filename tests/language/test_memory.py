@@ -162,7 +162,7 @@ REFUSED: list[tuple[Any, tuple[str, ...], dict[str, Any], str]] = [
         tl.load,
         (TILE,),
         {"cache_modifier": ".wb"},
-        'the cache_modifier of tl.load is one of "", ".ca", ".cg", ".cv"',
+        'the cache_modifier of tl.load is one of "", ".ca", ".cg", ".cs"',
     ),
     (tl.store, (TILE, "f32"), {"cache_modifier": ".ca"}, "the cache_modifier of tl.store is"),
     (tl.load, (TILE,), {"eviction_policy": "first"}, "the eviction_policy of tl.load is one of"),

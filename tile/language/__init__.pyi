@@ -862,6 +862,12 @@ def atomic_xor(
     scope: str | None = None,
 ) -> Tensor:
     """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+def bitonic_merge(x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
+    """Sort a bitonic sequence along axis `dim` (None: the last), ascending or descending.
+
+    The elements rise and then fall, or are a rotation of such a sequence. NaN is the greatest
+    element. The result is that of `tl.sort`.
+    """
 def broadcast(input: Tensor | float, other: Tensor | float) -> tuple[Tensor, ...]:
     """Broadcast both inputs to their common shape, by NumPy's rules; the result is a pair."""
 def broadcast_to(input: Tensor | float, *shape: Any) -> Tensor:
@@ -991,6 +997,11 @@ def expand_dims(input: Tensor | float, axis: Any) -> Tensor:
     Positions are those of the result; negative ones count from its end. A scalar becomes a tile of
     one element. Raises `CompilationError` for a position outside the result or a repeated one.
     """
+def expect_zero(x: Tensor | float, mask: Tensor | float) -> Tensor:
+    """Return `x`, of which the program expects that it is zero where `mask` is true.
+
+    This is a note to readers and other compilers; it has no effect.
+    """
 def extern_elementwise(
     lib_name: Any,
     lib_path: Any,
@@ -1068,8 +1079,10 @@ def load(
     element type. Where the mask is false, nothing is read: the element is that of `other`, or
     undefined without it. A block pointer (`tl.make_block_ptr`) takes `boundary_check` instead, the
     axes along which indices may be out of bounds; there the element is 0, or NaN with
-    `padding_option="nan"`. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
-    "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
+    `padding_option="nan"`.
+
+    `cache_modifier` is "", ".ca", ".cg", ".cs" or ".cv", and `eviction_policy` "", "evict_first" or
+    "evict_last". They are hints: async copies to shared memory keep those that the
     target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
     `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
     scalar, for `other` without `mask`, and for a mask that is not boolean.
@@ -1124,6 +1137,18 @@ def make_tensor_descriptor(
     `shape`, `strides`, `block_shape`, `dtype`. Raises `CompilationError` for arguments that violate
     these rules.
     """
+@overload
+def map_elementwise(scalar_fn: Any, args: Tensor, pack: Any = 1) -> Tensor:
+    """Apply a function of scalars to each element of the tiles `args`, broadcast together.
+
+    `scalar_fn` is a `@tile.jit` function or a builtin. It may contain arithmetic, `tl.where` and
+    `if`, but no memory accesses and no loops. It returns one scalar, or a tuple for a tuple of
+    tiles. With `pack`, a power of two, it takes and returns `pack` elements of each tile in a row:
+    those of the first tile come first. Which elements share a call is not defined. Raises
+    `CompilationError` for anything else.
+    """
+@overload
+def map_elementwise(scalar_fn: Any, args: float, pack: Any = 1) -> Any: ...
 @overload
 def max(
     input: Tensor,
@@ -1474,4 +1499,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -9,7 +9,7 @@ from tile.errors import CompilationError, StaticAssertionError
 from tile.ir.builder import Builder
 from tile.ir.ops import debug as ops
 from tile.language.core.builtin import builtin
-from tile.language.core.promotion import broadcast_together, to_tensor
+from tile.language.core.promotion import Operand, broadcast_together, common_shape, to_tensor
 from tile.language.core.static_args import compile_time, compile_time_bool, constant_value
 from tile.language.core.tensor import Tensor
 from tile.language.operators import truth
@@ -39,6 +39,18 @@ def static_print(
     stream.write(sep.join(str(v) for v in printed) + end)
     if flush:
         stream.flush()
+
+
+@builtin
+def expect_zero(build: Builder, x: Operand, mask: Operand) -> Tensor:
+    """Return `x`, of which the program expects that it is zero where `mask` is true.
+
+    This is a note to readers and other compilers; it has no effect.
+    """
+    expected = truth(build, mask, "the mask of tl.expect_zero")
+    value = to_tensor(build, x, "the input of tl.expect_zero")
+    common_shape(value.shape, expected.shape)
+    return value
 
 
 @builtin

@@ -72,6 +72,16 @@ def sort(build: Builder, x: Tensor, dim: Any = None, descending: bool = False) -
 
 
 @builtin
+def bitonic_merge(build: Builder, x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
+    """Sort a bitonic sequence along axis `dim` (None: the last), ascending or descending.
+
+    The elements rise and then fall, or are a rotation of such a sequence. NaN is the greatest
+    element. The result is that of `tl.sort`.
+    """
+    return _sorted(build, "tl.bitonic_merge", x, dim, descending, None)
+
+
+@builtin
 def topk(build: Builder, x: Tensor, k: Any, dim: Any = None, descending: bool = True) -> Tensor:
     """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 

@@ -95,7 +95,7 @@ def _caches(*modifiers: CacheModifier) -> dict[str, CacheModifier]:
     return {"": CacheModifier.NONE, **{f".{modifier}": modifier for modifier in modifiers}}
 
 
-LOAD_CACHES = _caches(CacheModifier.CA, CacheModifier.CG, CacheModifier.CV)
+LOAD_CACHES = _caches(CacheModifier.CA, CacheModifier.CG, CacheModifier.CS, CacheModifier.CV)
 STORE_CACHES = _caches(CacheModifier.WB, CacheModifier.CG, CacheModifier.CS, CacheModifier.WT)
 EVICTIONS = {
     "": Eviction.NONE,
@@ -125,8 +125,10 @@ def load(
     element type. Where the mask is false, nothing is read: the element is that of `other`, or
     undefined without it. A block pointer (`tl.make_block_ptr`) takes `boundary_check` instead, the
     axes along which indices may be out of bounds; there the element is 0, or NaN with
-    `padding_option="nan"`. `cache_modifier` is "", ".ca", ".cg" or ".cv", and `eviction_policy` "",
-    "evict_first" or "evict_last". They are hints: async copies to shared memory keep those that the
+    `padding_option="nan"`.
+
+    `cache_modifier` is "", ".ca", ".cg", ".cs" or ".cv", and `eviction_policy` "", "evict_first" or
+    "evict_last". They are hints: async copies to shared memory keep those that the
     target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
     `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
     scalar, for `other` without `mask`, and for a mask that is not boolean.

@@ -277,7 +277,7 @@ def reduce(build: Builder, input: Any, axis: Any, combine_fn: Any, keep_dims: bo
     """
     tiles = _tiles("tl.reduce", input)
     flattened = [to_reduce(build, "tl.reduce", x, axis) for x in tiles]
-    region = _region(build, "tl.reduce", tiles, combine_fn)
+    region = combine_region(build, "tl.reduce", tiles, combine_fn)
     values = [x.value for x, _ in flattened]
     op = build.op(ops.reduce_region, *values, regions=[region], axis=flattened[0][1])
     pairs = zip(op.results, tiles, strict=True)
@@ -300,7 +300,7 @@ def associative_scan(
     tiles = _tiles(name, input)
     along = axis_from_right(axis, len(tiles[0].shape), name)
     backwards = compile_time_bool(reverse, f"the reverse of {name}")
-    region = _region(build, name, tiles, combine_fn)
+    region = combine_region(build, name, tiles, combine_fn)
     values = [x.value for x in tiles]
     op = build.op(ops.scan_region, *values, regions=[region], axis=along, reverse=backwards)
     results = tuple(map(Tensor, op.results))
@@ -322,7 +322,7 @@ def _tiles(name: str, input: Any) -> list[Tensor]:
     return tiles
 
 
-def _region(build: Builder, name: str, tiles: Sequence[Tensor], combine_fn: Any) -> Block:
+def combine_region(build: Builder, name: str, tiles: Sequence[Tensor], combine_fn: Any) -> Block:
     """Return the region that calls the function on two groups of scalars."""
     if not isinstance(combine_fn, Builtin | Bound | Callback):
         raise CompilationError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tile.errors import ArgumentTypeError, CompilationError, TileError
 from tile.frontend.python.calls import plain
+from tile.frontend.python.comprehensions import COMPREHENSIONS
 from tile.frontend.python.const_parameters import refuse_writes
 from tile.frontend.python.debug_info import emit_return_step, emit_step
 from tile.frontend.python.expressions import EXPRESSIONS
@@ -47,7 +48,7 @@ from tile.language.descriptor import build_descriptor
 from tile.location import Loc
 from tile.short_repr import short_repr
 
-RULES = Rules(EXPRESSIONS, STATEMENTS, body)
+RULES = Rules({**EXPRESSIONS, **COMPREHENSIONS}, STATEMENTS, body)
 
 
 LONGEST_NAME = 80

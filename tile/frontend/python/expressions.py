@@ -320,7 +320,8 @@ CONVERSIONS: Mapping[int, Callable[[object], str]] = {
     ord("a"): ascii,
 }
 COMPREHENSION = (
-    "comprehensions are not supported in a kernel; write a loop, or the elements one by one"
+    "comprehensions of sets and dictionaries are not supported in a kernel; use a tuple, as in "
+    "tuple(f(x) for x in xs)"
 )
 
 REFUSED: Mapping[type[ast.expr], str] = {
@@ -332,7 +333,7 @@ REFUSED: Mapping[type[ast.expr], str] = {
     ast.Starred: "`*` is supported only among the arguments of a call and the items of a tuple",
     ast.Yield: "`yield` is not supported in a kernel; store results with tl.store",
     ast.YieldFrom: "`yield from` is not supported in a kernel; store results with tl.store",
-    **dict.fromkeys((ast.DictComp, ast.GeneratorExp, ast.ListComp, ast.SetComp), COMPREHENSION),
+    **dict.fromkeys((ast.DictComp, ast.SetComp), COMPREHENSION),
 }
 EXPRESSIONS: Mapping[type[ast.expr], Expression] = {
     ast.Attribute: attribute,

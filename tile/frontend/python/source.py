@@ -71,12 +71,20 @@ class Source:
         return Loc(self.file, node.lineno + self.shift, column, end, function)
 
     def assigned_in(self, node: ast.For | ast.While | ast.FunctionDef) -> dict[str, ast.Name]:
-        """Return the names assigned inside a loop or function, each with its first assignment."""
+        """Return the names assigned inside a loop or function, each with its first assignment.
+
+        The names of comprehensions are not among them.
+        """
         names = self.assigned.get(node)
         if names is None:
             names = self.assigned[node] = {}
+            local: set[ast.AST] = set()
             for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                if isinstance(inner, ast.comprehension):
+                    local.update(ast.walk(inner.target))
+                elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    if inner in local:
+                        continue
                     first = names.setdefault(inner.id, inner)
                     if (inner.lineno, inner.col_offset) < (first.lineno, first.col_offset):
                         names[inner.id] = inner
