@@ -129,5 +129,5 @@ def test_a_kernel_has_the_signature_of_its_function() -> None:
     kernel = tile.jit(add)
     assert inspect.signature(kernel) == inspect.signature(add)
     assert "P.args" not in str(inspect.signature(type(kernel).__call__))
-    with pytest.raises(AttributeError, match="'JITFunction' object has no attribute 'signature'"):
-        kernel.signature
+    with pytest.raises(AttributeError, match="'JITFunction' object has no attribute 'no_such'"):
+        kernel.no_such
