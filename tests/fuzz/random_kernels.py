@@ -18,6 +18,7 @@ from tile.errors import OutOfResourcesError, UnsupportedError
 from tile.ir.builder import Builder
 from tile.ir.core import Module
 from tile.ir.ops import arith
+from tile.ir.types import addresses_memory
 
 SIZES: dict[str, Sizes] = {"small": SMALL, "large": LARGE}
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
@@ -83,8 +84,13 @@ def resolved(target: str) -> Target:
 
 
 def exact(module: Module) -> Module:
-    """A copy with quotients that are rounded to nearest, as the interpreter's are."""
+    """A copy with quotients that are rounded to nearest, as the interpreter's are.
+
+    Its arrays do not overlap, and it says so: then loads can be invariant.
+    """
     copy = module.clone()
+    for value, argument in zip(copy.kernel.args, copy.kernel.arguments, strict=True):
+        argument.noalias = addresses_memory(value.type)
     for op in list(copy.walk()):
         if op.defn is arith.div and op.result.type.element.is_floating():
             op.replace_by([Builder.before(op)(arith.div_rn, *op.inputs)])

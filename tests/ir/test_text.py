@@ -291,16 +291,17 @@ def test_an_operation_without_location_has_its_place_in_the_text() -> None:
 
 def test_functions_keep_their_attributes() -> None:
     text = (
-        "func noinline @f(%x: ptr<f32> {divisible = 16}, %n: i32) -> (i32, ptr<f32>) {\n"
+        "func noinline @f(%x: ptr<f32> {divisible = 16, readonly}, %n: i32) -> (i32, ptr<f32>) {\n"
         "  return %n, %x\n"
         "}\n"
         "\n"
-        "kernel @k() {\n"
+        "kernel @k(%x: ptr<f32> {readonly, noalias}, %y: ptr<i32> {noalias}) {\n"
         "  return\n"
         "}\n"
     )
     module = parse_module(text)
     assert print_module(module) == text
+    assert print_module(module.clone()) == text
     assert module["f"].noinline
     assert not module["f"].kernel
     assert [a.divisible for a in module["f"].arguments] == [16, 1]
@@ -334,7 +335,19 @@ WRONG = [
     ("func @f(%x: tile<8>) {\n}", "expected extents such as 8x16x, found `8`", 1, "8>"),
     ("func @f(%x: tile<3xf32>) {\n}", "tile extents are powers of two, and 3 is not", 1, "tile"),
     ("func @f(%x: i32 {divisible = 0}) {\n}", "`divisible` is positive, not 0", 1, "0"),
-    ("func @f(%x: i32 {even = 2}) {\n}", "expected `divisible`, found `even`", 1, "even"),
+    (
+        "func @f(%x: i32 {even = 2}) {\n}",
+        "a parameter has no attribute `even`; it has divisible, readonly,",
+        1,
+        "even",
+    ),
+    ("func @f(%x: ptr<f32> {8}) {\n}", "expected an attribute of a parameter, found `8`", 1, "8"),
+    (
+        "func @f(%x: ptr<f32> {readonly,\nreadonly}) {\n}",
+        "`readonly` is stated twice",
+        2,
+        "readonly",
+    ),
     ("func @f() {\n  return\n}\nfunc @f() {\n  return\n}", "@f is defined twice", 4, "func"),
     ("func @f(%x: i32, %x: i32) {\n  return\n}", "%x is defined twice", 1, "%x: i32)"),
     ("func @f() {\n  return\n", "expected an operation, found `end of text`", 3, ""),

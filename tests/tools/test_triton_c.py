@@ -27,7 +27,7 @@ kernel void f(float* x) {
 def test_opt_prints_the_ir_of_all_kernels_with_given_and_first_tunables(capsys):
     assert main(["opt", str(FOLDER / "matmul_nt.tc"), "-D", "TM=64", "-p", "TILE"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("kernel @matmul_nt(%a: ptr<f32>, %b: ptr<f32>, %c: ptr<f32>, %M: i32")
+    assert printed.startswith("kernel @matmul_nt(%a: ptr<f32> {readonly}, %b: ptr<f32> {readonly},")
     assert "tile<64x16xf32>" in printed and "tile<32x16xf32>" in printed
 
 

@@ -23,7 +23,7 @@ from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Effect, Function, Module, Operation, Value
 from tile.ir.ops import arith, control, memory
-from tile.ir.types import Descriptor, Pointer, Shared, Type
+from tile.ir.types import Pointer, Shared, Type, addresses_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _propagate_to_callees(
 
 def _aliasing_arguments(caller: Alias, call: Operation) -> list[PointsTo]:
     """Return, for each argument of a call, the positions of the pointers that may alias it."""
-    pointers = {i: caller.of(v) for i, v in enumerate(call.inputs) if _is_pointer(v.type)}
+    pointers = {i: caller.of(v) for i, v in enumerate(call.inputs) if addresses_memory(v.type)}
     named = {index: caller.with_aliases(fact) for index, fact in pointers.items()}
     return [
         PointsTo(frozenset(j for j in pointers if i in named and named[i].may_alias(pointers[j])))
@@ -188,11 +188,6 @@ def _leads_to_pointers(ty: Type) -> bool:
     return isinstance(element, Pointer) and isinstance(element.pointee, Pointer)
 
 
-def _is_pointer(ty: Type) -> bool:
-    """Return True if values of the type address memory: pointers, tiles of them, descriptors."""
-    return isinstance(ty, Descriptor) or isinstance(ty.element, Pointer)
-
-
 def _accessed(
     op: Operation, effect: Effect, facts: Mapping[Value, PointsTo], callees: Summaries
 ) -> PointsTo:
@@ -214,12 +209,12 @@ class _Alias(Forward[PointsTo]):
         self.callees = callees
 
     def argument(self, function: Function, index: int) -> PointsTo:
-        if not _is_pointer(function.args[index].type):
+        if not addresses_memory(function.args[index].type):
             return NOWHERE
         return PointsTo(frozenset({index}))
 
     def unknown(self, ty: Type) -> PointsTo:
-        return UNKNOWN if _is_pointer(ty) else NOWHERE
+        return UNKNOWN if addresses_memory(ty) else NOWHERE
 
     def join(self, x: PointsTo, y: PointsTo) -> PointsTo:
         return x | y
@@ -227,7 +222,7 @@ class _Alias(Forward[PointsTo]):
     def transfer(self, op: Operation) -> Sequence[PointsTo]:
         if op.defn is control.call:
             return self.call(op)
-        return [self.result(op) if _is_pointer(v.type) else NOWHERE for v in op.results]
+        return [self.result(op) if addresses_memory(v.type) else NOWHERE for v in op.results]
 
     def result(self, op: Operation) -> PointsTo:
         """Return the union over the pointer operands; loaded and cast pointers are unknown."""
@@ -241,7 +236,7 @@ class _Alias(Forward[PointsTo]):
     def sources(self, op: Operation) -> list[PointsTo]:
         if op.inputs and isinstance(op.inputs[0].type, Shared):
             return self.stored(op.inputs[0])
-        facts = [self.facts[value] for value in op.inputs if _is_pointer(value.type)]
+        facts = [self.facts[value] for value in op.inputs if addresses_memory(value.type)]
         return facts or [UNKNOWN]
 
     def stored(self, buffer: Value) -> list[PointsTo]:

@@ -176,11 +176,12 @@ class Artifact:
     """A compiled kernel: the text or bytes of every stage, by the stage's name, in order.
 
     `parameters` are those of the kernel's function, and `written` those through which it writes
-    memory. `launch_metadata` is further data for `Backend.load`, serializable as JSON, so that an
-    artifact can be cached on disk; `inputs` are the files, besides those of packages, that the
-    artifact depends on. `stops` is True if the kernel has a `breakpoint()`. `module` is the last
-    IR, for backends that run it, and `code` their translation of it, so that `Backend.load` need
-    not repeat it.
+    memory. Its code is wrong for a launch in which the array of a parameter in `noalias` overlaps
+    that of one in `written`. `launch_metadata` is further data for `Backend.load`, serializable as
+    JSON, so that an artifact can be cached on disk; `inputs` are the files, besides those of
+    packages, that the artifact depends on. `stops` is True if the kernel has a `breakpoint()`.
+    `module` is the last IR, for backends that run it, and `code` their translation of it, so that
+    `Backend.load` need not repeat it.
     """
 
     kernel: str
@@ -188,7 +189,8 @@ class Artifact:
     options: Options
     stages: dict[str, str | bytes]
     parameters: tuple[str, ...]
-    written: frozenset[str] = field(default_factory=frozenset)
+    written: frozenset[str] = frozenset()
+    noalias: frozenset[str] = frozenset()
     launch_metadata: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Path, ...] = ()
     stops: bool = False
@@ -281,13 +283,15 @@ class Timed(Protocol):
 class ExportedParameter(NamedTuple):
     """A parameter of an exported kernel: its name, type, and a divisor of its values.
 
-    `spelling` is the type as written in signatures.
+    `spelling` is the type as written in signatures. If `noalias`, the kernel accesses the memory
+    through no other pointer, unless it writes none of it.
     """
 
     name: str
     type: Scalar | Pointer
     divisible: int
     spelling: str
+    noalias: bool = False
 
 
 @runtime_checkable
@@ -365,6 +369,16 @@ class Requirement(NamedTuple):
     part: str
     lines: tuple[str, ...] = ()  # one line per item
     missing: str = ""
+
+
+@runtime_checkable
+class AliasSpecialized(Protocol):
+    """A backend that makes better code of launches whose arrays do not overlap.
+
+    Its artifacts say which of the assumptions they rely on (`Artifact.noalias`).
+    """
+
+    specializes_noalias: bool
 
 
 @runtime_checkable

@@ -21,8 +21,8 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 from tile.errors import IRError, TypeRuleError
 from tile.ir.types import Scalar, Type, without_layout
@@ -509,9 +509,20 @@ class Block:
 
 @dataclass
 class Argument:
-    """Attributes of a function's parameter besides its type."""
+    """Attributes of a function's parameter besides its type.
 
-    divisible: int = 1  # divides the value, or for a pointer its address in bytes
+    divisible: divides the value, or for a pointer its address in bytes.
+    readonly: a pointer through which, or through pointers derived from it, the function writes no
+        memory; nor do its callees.
+    noalias: a pointer to memory that, if any of it is written while the function runs, is accessed
+        through pointers derived from this parameter only.
+    """
+
+    divisible: int = 1
+    readonly: bool = False
+    noalias: bool = False
+
+    FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias")  # of pointers only
 
 
 class Function:
@@ -643,7 +654,7 @@ def clone_function(function: Function) -> Function:
         noinline=function.noinline,
         loc=function.loc,
     )
-    copy.arguments = [Argument(a.divisible) for a in function.arguments]
+    copy.arguments = [replace(argument) for argument in function.arguments]
     mapping = dict(zip(function.args, copy.args, strict=True))
     for op in function.body:
         copy.body.append(clone(op, mapping))

@@ -544,15 +544,29 @@ class _Parser:
         return function
 
     def argument(self) -> Argument:
-        if not self.accept("{"):
-            return Argument()
-        self.expect("divisible", "=")
+        """Parse the attributes of a parameter, as in `{divisible = 16, readonly}`."""
+        argument, seen = Argument(), set[str]()
+        for _ in self.until("}") if self.accept("{") else ():
+            token = self.expect_kind("word", "an attribute of a parameter")
+            if token.text in seen:
+                self.fail(f"`{token.text}` is stated twice", token)
+            seen.add(token.text)
+            if token.text in Argument.FLAGS:
+                setattr(argument, token.text, True)
+            elif token.text == "divisible":
+                self.expect("=")
+                argument.divisible = self.divisor()
+            else:
+                names = ", ".join(["divisible", *Argument.FLAGS])
+                self.fail(f"a parameter has no attribute `{token.text}`; it has {names}", token)
+        return argument
+
+    def divisor(self) -> int:
         token = self.token
         divisible = self.integer()
         if divisible < 1:
             self.fail(f"`divisible` is positive, not {divisible}", token)
-        self.expect("}")
-        return Argument(divisible)
+        return divisible
 
     def body(self, block: Block) -> None:
         """Parse `{ operations }`; names defined inside are not visible after it."""

@@ -1,12 +1,15 @@
 """Printer of IR text. Only functions, `for`, `while` and `if` have custom syntax.
 
-    kernel @add(%x: ptr<f32> {divisible = 16}, %n: i32) {
+    kernel @add(%x: ptr<f32> {divisible = 16, readonly}, %n: i32) {
       %pid = program_id {axis = 0} : i32
       %acc = for %i = %lo to %n step %c1 iter(%a = %zero) : f32 {
         yield %a
       } {num_stages = 3}
       return
     }
+
+Attributes of parameters are `divisible`, which divides the value or a pointer's address in bytes,
+and for pointers `readonly` and `noalias` (`Argument` in `tile/ir/core.py`).
 
 An operation prints its operands, then `{attributes}` that differ from their defaults, then
 `: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then
@@ -40,7 +43,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
+from tile.ir.core import Argument, Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
 from tile.location import Loc
 
@@ -186,8 +189,7 @@ class _Printer:
         """Return the text of a function before its body."""
         parameters = []
         for value, argument in zip(function.args, function.arguments, strict=True):
-            attribute = f" {{divisible = {argument.divisible}}}" if argument.divisible != 1 else ""
-            parameters.append(f"{self.name(value)}: {value.type}{attribute}")
+            parameters.append(f"{self.name(value)}: {value.type}{_argument(argument)}")
         results = f" -> ({_types(function.result_types)})" if function.result_types else ""
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
@@ -276,6 +278,13 @@ class _Printer:
         then, orelse = op.regions
         empty = orelse.last is None or (orelse.first is orelse.last and not orelse.last.inputs)
         return f"if {self.list(op.operands)}", {"": then} if empty else {"": then, "else": orelse}
+
+
+def _argument(argument: Argument) -> str:
+    """Return the attributes of a parameter that differ from their defaults, in braces."""
+    shown = [f"divisible = {argument.divisible}"] if argument.divisible != 1 else []
+    shown += [flag for flag in Argument.FLAGS if getattr(argument, flag)]
+    return f" {{{', '.join(shown)}}}" if shown else ""
 
 
 def _types(types: Iterable[Type]) -> str:

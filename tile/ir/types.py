@@ -530,6 +530,11 @@ class Descriptor(Type):
 MAX_NUMEL = 1 << 20
 
 
+def addresses_memory(ty: Type) -> bool:
+    """Return True if values of a type address memory: pointers, tiles of them, descriptors."""
+    return isinstance(ty, Descriptor) or isinstance(ty.element, Pointer)
+
+
 def is_power_of_two(n: int) -> bool:
     """Return True if `n` is 1, 2, 4 and so on."""
     return n > 0 and n & (n - 1) == 0

@@ -6,11 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tile.errors import TileError, TypeRuleError, VerificationError
-from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.core import Argument, Block, Function, Level, Module, Operation, Value
 from tile.ir.linker import refuse_unresolved
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
-from tile.ir.types import Descriptor, Fragment, Shared, Tile, Type, without_layout
+from tile.ir.types import (
+    Descriptor,
+    Fragment,
+    Shared,
+    Tile,
+    Type,
+    addresses_memory,
+    without_layout,
+)
 from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises
@@ -60,6 +68,10 @@ class _Verifier:
                     f"{value!r} is a descriptor; a kernel takes its components instead",
                     function.loc,
                 )
+        for value, argument in zip(function.args, function.arguments, strict=True):
+            flags = [flag for flag in Argument.FLAGS if getattr(argument, flag)]
+            if flags and not addresses_memory(value.type):
+                self.fail(f"{value!r} is {flags[0]}, which only a pointer is", function.loc)
         self.block(function.body, f"function {function}")
         last = function.body.last
         assert last is not None

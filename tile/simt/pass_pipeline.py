@@ -10,6 +10,7 @@ from tile.simt.lower import (
     decompose,
     distribute,
     guard_division,
+    infer_invariant_loads,
     legalize,
     reassociate_xor,
     rematerialize,
@@ -22,7 +23,7 @@ from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, sli
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms import pass_pipeline as tile_pipeline
 
-MEMORY = ("descriptors-to-pointers",)
+MEMORY = ("infer-readonly", "descriptors-to-pointers")
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
@@ -37,6 +38,7 @@ THREADS = (
     "xor-to-add",
     "cse",
     "dce",
+    "infer-invariant-loads",
 )
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
@@ -48,7 +50,7 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
     for an option that no pass has.
     """
     chosen = {"target": target, "keep_blocks": target.has_tma, "simd_width": target.simd_width}
-    chosen |= options
+    chosen |= {"invariant_loads": target.invariant_loads, **options}
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

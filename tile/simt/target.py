@@ -108,6 +108,8 @@ class SimtTarget:
     warp_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # Contiguous elements that one vector atomic addition covers, by element.
     vector_atomics: tuple[tuple[Scalar, int], ...] = ()
+    # Code for invariant loads is better where the load may run after a write.
+    invariant_loads: bool = False
     simd_width: int = 1  # SIMD width: adjacent lanes that one vector instruction executes
     banks: Banks = field(default=BANKS)
     # Not hashed: targets that differ by it alone are rare, and caches hash targets often.

@@ -20,6 +20,7 @@ from tile.transforms import (
     dce,
     descriptors_to_pointers,
     fold,
+    infer_readonly,
     inline,
     licm,
     print_analysis,

@@ -38,6 +38,7 @@ def copying(
     mask = ", %m" if masked else ""
     other = f", %m{other}" if masked else ""
     store_hints = hints.replace(", volatile = true", "").replace("cache = ca", "cache = wb")
+    store_hints = store_hints.replace(", invariant = true", "")
     return f"""
     kernel @copy(%x: ptr<{element}>, %o: ptr<{element}>, %n: i32) {{
       %i = layout_index {{layout = {layout(count)}}} : frag<{count}xi32>
@@ -112,6 +113,37 @@ def test_evictions_reach_both_caches(cache: str, first: str, eviction: str, mask
     middle = first.format(eviction)
     for kind in ("ld", "st"):
         assert ptx.count(f"{kind}.global.{middle}.L2::cache_hint.v4.b32") == 2
+
+
+INVARIANT = {  # hints of a load, and its spelling before sm_80 and from there on
+    "": ("ld.global.nc.v4.b32", "ld.global.nc.v4.b32"),
+    ", cache = cg": ("ld.global.cg.nc.v4.b32", "ld.global.cg.nc.v4.b32"),
+    ", eviction = evict_first": (
+        "ld.global.nc.L1::evict_first.v4.b32",
+        "ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32",
+    ),
+    ", cache = ca, eviction = evict_last": (
+        "ld.global.nc.L1::evict_last.v4.b32",
+        "ld.global.ca.nc.L2::cache_hint.v4.b32",
+    ),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("hints", INVARIANT)
+def test_invariant_loads_are_not_coherent(hints: str, masked: bool, arch: str) -> None:
+    ptx = check(copying(F32, 4, 4, masked, f"{hints}, invariant = true"), arch)
+    assert INVARIANT[hints][arch == "sm_90a"] in ptx
+    assert ptx.count(".nc") == 1
+
+
+@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+def test_invariant_loads_of_every_element(element: Scalar | Pointer) -> None:
+    for count, vector in ((1, 1), (4, 1), (8, min(8, 16 // element.itemsize))):
+        for masked in (False, True):
+            ptx = check(copying(element, count, vector, masked, ", invariant = true"), "sm_90a")
+            assert ptx.count("ld.global.nc") == count // vector
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

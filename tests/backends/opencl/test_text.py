@@ -348,3 +348,45 @@ def test_no_variable_hides_the_type_of_a_structure() -> None:
     variables = set(re.findall(r"\b(?:results\w*) (results\w*) = ", text))
     assert len(structures) == 2 and len(variables) >= 2
     assert structures.isdisjoint(variables)
+
+
+STREAM = """
+kernel @stream(%x: ptr<f32> {noalias}, %w: ptr<f32>, %y: ptr<f32> {noalias}, %n: i32, %c: i1) {
+  %zero = const {value = 0} : i32
+  %one = const {value = 1} : i32
+  for %i = %zero to %n step %one {
+    %p = addptr %x, %i {stride = 4} : ptr<f32>
+    %q = OTHER : ptr<f32>
+    %s = addptr %y, %i {stride = 4} : ptr<f32>
+    %a = load %p : f32
+    %b = load %q : f32
+    %d = mul %a, %b : f32
+    store %s, %d
+    yield
+  }
+  return
+}
+"""
+
+
+def test_pointers_of_invariant_loads_are_const_and_restrict() -> None:
+    source = emitted(STREAM.replace("OTHER", "addptr %w, %i {stride = 4}"))
+    assert "(const __global float *restrict x, __global float *w, __global float *y," in source
+    pointers = re.findall(r"^ *(.*__global float \*[pqs]) = (\w)", source, re.M)
+    assert pointers == [
+        ("const __global float *p", "x"),
+        ("__global float *q", "w"),
+        ("__global float *s", "y"),
+    ]
+
+
+def test_no_pointer_drops_const() -> None:
+    """A pointer that may point elsewhere, too, is not `const`, nor is what it is made of."""
+    source = emitted(STREAM.replace("OTHER", "select %c, %x, %w"))
+    assert "(__global float *restrict x, __global float *w, __global float *y," in source
+    assert "const" not in source
+
+
+def test_without_a_promise_nothing_is_restrict() -> None:
+    text = STREAM.replace("OTHER", "addptr %w, %i {stride = 4}").replace(" {noalias}", "")
+    assert "restrict" not in emitted(text)

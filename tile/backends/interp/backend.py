@@ -107,6 +107,7 @@ class InterpreterBackend:
             parameters=tiles.parameters,
             written=tiles.written,
             launch_metadata={STEPS: True} if steps else {},
+            noalias=_noalias(module),
             module=module,
             code=code,
         )
@@ -137,6 +138,13 @@ class InterpreterBackend:
             return kernel
         code = artifact.code or translate(artifact.module, RULES)  # not pickled
         return InterpretedKernel(code, artifact.options.checks)
+
+
+def _noalias(module: Module) -> frozenset[str]:
+    """Return the kernel's parameters that are declared not to alias: each launch is checked."""
+    kernel = module.kernel
+    pairs = zip(kernel.args, kernel.arguments, strict=True)
+    return frozenset(value.name for value, argument in pairs if argument.noalias)
 
 
 def _threads() -> Any:

@@ -47,6 +47,8 @@ def _remark(parameter: ExportedParameter) -> str:
     if parameter.divisible > 1:
         noun = "an address" if isinstance(parameter.type, Pointer) else "a number"
         parts.append(f"{noun} divisible by {parameter.divisible}")
+    if parameter.noalias:
+        parts.append("memory not written through another argument")
     return ", ".join(parts)
 
 

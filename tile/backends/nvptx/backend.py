@@ -51,6 +51,7 @@ class NvptxBackend:
 
     name = "nvptx"
     devices = frozenset({"cuda"})
+    specializes_noalias = True
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
         """Add an architecture to a target: that of the first array's device, else the current one.

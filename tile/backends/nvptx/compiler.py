@@ -31,6 +31,7 @@ from tile.ir.compilation_context import compilation
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
+from tile.simt.lower.infer_invariant_loads import invariant_parameters
 from tile.simt.pass_pipeline import lower
 from tile.transforms.pass_pipeline import optimize
 
@@ -173,6 +174,7 @@ def compile_module(
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
+        noalias=invariant_parameters(module.kernel),
         launch_metadata=emitted.metadata.data(),
         inputs=(libdevice(),) if emitted.libdevice_functions else (),
     )

@@ -136,4 +136,5 @@ def _simt(arch: Architecture) -> SimtTarget:
         has_stmatrix=arch.capability >= 90,
         warp_reductions=tuple(_warp_reductions(arch)),
         vector_atomics=_VECTOR_ATOMICS[arch.capability >= 90],
+        invariant_loads=True,
     )

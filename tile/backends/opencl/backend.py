@@ -33,6 +33,7 @@ class OpenclBackend:
 
     name = "opencl"
     devices: frozenset[str] = frozenset({"opencl"})
+    specializes_noalias = True
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
         """Return the target with its device as an index. A class of devices is returned unchanged.

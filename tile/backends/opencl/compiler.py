@@ -19,6 +19,7 @@ from tile.ir.ops import debug
 from tile.ir.printer import print_module
 from tile.ir.types import I1
 from tile.location import Loc
+from tile.simt.lower.infer_invariant_loads import invariant_parameters
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.pass_pipeline import lower
 from tile.transforms.pass_pipeline import optimize
@@ -92,7 +93,9 @@ def _parameter(builder: FunctionBuilder, function: Function, value: Value, name:
     ty = builder.carrier(value)
     if function.kernel and not ty.endswith("*"):
         ty = stored(value.type.element, builder.source.device.fp16)
-    return f"{ty}{name}" if ty.endswith("*") else f"{ty} {name}"
+    if ty.endswith("*"):
+        return f"{ty}restrict {name}" if value in builder.pointers.restrict else f"{ty}{name}"
+    return f"{ty} {name}"
 
 
 def _thread(source: Source) -> str:
@@ -188,5 +191,6 @@ def compile_module(module: Module, target: Target, options: Options, can: Capabi
         stages=stages,
         parameters=tiles.parameters,
         written=tiles.written,
+        noalias=invariant_parameters(module.kernel),
         launch_metadata=launch_metadata.data(),
     )

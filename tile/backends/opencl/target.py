@@ -78,6 +78,8 @@ class Capabilities:
     header_barriers: bool = False
     # Build a program that has a barrier in a branch without optimization.
     branch_barriers_unoptimized: bool = False
+    # Pointers of invariant loads are `const` and `restrict`.
+    invariant_loads: bool = True
     # Emit text of which LLVM does not make the instruction `fneg`.
     without_fneg: bool = False
     # Emit indices of SIMD lanes of which LLVM does not make the intrinsic `bitreverse`.
@@ -123,6 +125,7 @@ class Capabilities:
             vector_bits=self.vector_bits,
             simd_width=self.simd_width,
             banks=self.banks,
+            invariant_loads=self.invariant_loads,
         )
 
     @property

@@ -79,6 +79,8 @@ def _load(builder: FunctionBuilder, op: Operation, pointer: str) -> str:
     address = builder.new(f"inttoptr i64 {pointer} to ptr")
     kind = "load volatile" if op["volatile"] else "load"
     text = f"{kind} {memory_type(element)}, ptr {address}, align {element.itemsize}"
+    if op["invariant"]:
+        text += f", !invariant.load !{builder.module.empty_node()}"
     return from_memory(builder, element, [builder.new_unique(text)])[0]
 
 

@@ -88,6 +88,10 @@ class ModuleText:
         disable = self._node("no unroll", '!{!"llvm.loop.unroll.disable"}')
         return self.node(f"distinct !{{!{len(self._metadata)}, !{disable}}}")
 
+    def empty_node(self) -> int:
+        """Return the node without contents, which `invariant.load` names."""
+        return self._node("empty", "!{}")
+
     def node(self, text: str) -> int:
         """Add a metadata node, and return its number."""
         self._metadata.append(text)

@@ -174,15 +174,21 @@ def load(
     cache: CacheModifier = CacheModifier.NONE,
     eviction: Eviction = Eviction.NONE,
     volatile: bool = False,
+    invariant: bool = False,
     vector: int = 1,
 ) -> Type:
     """Load from global memory.
 
     Where the mask is false, nothing is read and the element is that of `other`, or undefined. A
     fragment is loaded in vectors of `vector` consecutive registers, which are contiguous in memory,
-    aligned to the vector's size, and share one mask.
+    aligned to the vector's size, and share one mask. Nothing writes what an `invariant` load reads
+    while the kernel runs.
     """
     _vector("load", ptr, vector)
+    require(
+        not (volatile and invariant),
+        "load is volatile or invariant, not both: a volatile one may observe other writes",
+    )
     result = with_element(ptr, pointee("load", ptr))
     _masked("load", ptr, mask)
     require(

@@ -2,6 +2,9 @@
 
 Loads and stores have predicates instead of branches. Atomics are inline PTX: LLVM's own lose order
 and scope. Where nobody uses the old value, `red` takes the place of `atom`.
+
+Invariant loads are `ld.global.nc`, which the PTX ISA allows for memory that is read-only while the
+kernel runs: ptxas may move them above stores and barriers.
 """
 
 from __future__ import annotations
@@ -48,8 +51,10 @@ def load(builder: FunctionBuilder, op: Operation) -> None:
     for first in range(0, len(pointers), width):
         mask, pointer = masks[first], pointers[first]
         fallback = None if other is None else other[first : first + width]
-        if mask == "true" and hints == _PLAIN:
-            results += plain_load(builder, element, global_pointer(builder, pointer), width)
+        if mask == "true" and hints in _PLAIN:
+            address = global_pointer(builder, pointer)
+            invariant = op["invariant"]
+            results += plain_load(builder, element, address, width, invariant=invariant)
         else:
             results += _ptx_load(builder, element, pointer, width, hints, mask, fallback)
     builder.set(op, results)
@@ -63,7 +68,7 @@ class _Hints:
     policy: str = ""
 
 
-_PLAIN = _Hints()
+_PLAIN = (_Hints(), _Hints(".global.nc"))  # the accesses that LLVM has itself
 
 
 def _hints(builder: FunctionBuilder, op: Operation, supported: set[CacheModifier]) -> _Hints:
@@ -73,12 +78,14 @@ def _hints(builder: FunctionBuilder, op: Operation, supported: set[CacheModifier
     """
     if op.attributes.get("volatile"):
         return _Hints(".volatile.global")
-    cache, eviction = op["cache"] in supported, op["eviction"]
+    nc = ".nc" if op.attributes.get("invariant") else ""
+    modifier = f".{op['cache']}" if op["cache"] in supported else ""
+    eviction = op["eviction"]
     if eviction is Eviction.NONE:
-        return _Hints(f".global.{op['cache']}") if cache else _PLAIN
+        return _Hints(f".global{modifier}{nc}")
     if builder.module.arch.capability < 80:
-        return _Hints(f".global.L1::{eviction}")
-    l1 = f".{op['cache']}" if cache else f".L1::{eviction}"
+        return _Hints(f".global{nc}.L1::{eviction}")
+    l1 = f"{modifier}{nc}" if modifier else f"{nc}.L1::{eviction}"
     return _Hints(f".global{l1}.L2::cache_hint", cache_policy(builder, eviction))
 
 
@@ -103,12 +110,15 @@ def plain_load(
     pointer: str,
     count: int,
     space: str = GLOBAL,
+    *,
+    invariant: bool = False,
 ) -> Registers:
     """Load contiguous elements, aligned to their total size, by one instruction."""
     ty = memory_type(element)
     loaded_type = ty if count == 1 else f"<{count} x {ty}>"
     align = element.bytes_of(count)
-    value = builder.new_unique(f"load {loaded_type}, {space} {pointer}, align {align}")
+    suffix = f", !invariant.load !{builder.module.empty_node()}" if invariant else ""
+    value = builder.new_unique(f"load {loaded_type}, {space} {pointer}, align {align}{suffix}")
     return from_memory(builder, element, elements(builder, ty, value, count))
 
 
@@ -191,7 +201,7 @@ def store(builder: FunctionBuilder, op: Operation) -> None:
     for first in range(0, len(pointers), width):
         mask = masks[first]
         stored, pointer = values[first : first + width], pointers[first]
-        if mask == "true" and hints == _PLAIN:
+        if mask == "true" and hints in _PLAIN:
             plain_store(builder, element, global_pointer(builder, pointer), stored)
         else:
             kind, policy = f"st{hints.kind}", hints.policy

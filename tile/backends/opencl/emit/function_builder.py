@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from tile.backends.opencl.emit.constant_pointers import constant_pointers
 from tile.backends.opencl.emit.module import FOR_EACH, Line, Names, Source
 from tile.backends.opencl.emit.register_arrays import (
     ArraySelection,
@@ -45,6 +46,7 @@ class FunctionBuilder:
         self.values: dict[Value, Registers] = {}
         self.depth = 1
         self._declaring = 0  # the lines so far that only declare variables
+        self.pointers = constant_pointers(function)
         self.tuning = source.device.tuning
         self._selection = ArraySelection(
             most_unrolled(function, source.device), self.tuning.recomputed_ops
@@ -69,7 +71,8 @@ class FunctionBuilder:
 
     def carrier(self, value: Value) -> str:
         """Return the C type of each register of a value."""
-        return self.source.carrier(value.type.element)
+        const = "const " if value in self.pointers.const else ""
+        return const + self.source.carrier(value.type.element)
 
     def use(self, name: str) -> str:
         """Add a helper function to the program; return its name."""
