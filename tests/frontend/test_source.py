@@ -13,6 +13,7 @@ from tests.frontend.building import INTS, PTR, module_of, refusal, text_of
 from tile.errors import ArgumentTypeError, CompilationError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
+from tile.ir.core import Argument
 from tile.ir.types import F32, I32, Pointer, Tile
 
 
@@ -204,10 +205,11 @@ def test_tuples_of_arguments_are_flattened_and_claims_are_preserved():
     module = compiled(
         {"xs": (I32, (I32, "text")), "n": I32, "out": INTS},
         {"SIZE": 4},
-        divisible={"out": 16, "xs.1.0": 8},
+        attributes={"out": Argument(16, noalias=True), "xs.1.0": Argument(8)},
     )
     assert [value.name for value in module.kernel.args] == ["xs.0", "xs.1.0", "n", "out"]
     assert [a.divisible for a in module.kernel.arguments] == [1, 8, 1, 16]
+    assert [a.noalias for a in module.kernel.arguments] == [False, False, False, True]
     assert (module.kernel.kernel, module.kernel.result_types) == (True, ())
 
 

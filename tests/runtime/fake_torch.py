@@ -45,6 +45,17 @@ class Tensor:
     def detach(self) -> Tensor:
         return self
 
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
     def stride(self) -> tuple[int, ...]:
         return tuple(step // self.array.itemsize for step in self.array.strides)
 

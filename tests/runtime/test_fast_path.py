@@ -27,6 +27,8 @@ class Noting:
     name = "nvptx"
     devices = frozenset({"cuda"})
 
+    specializes_noalias = False  # set by tests of kernels that rely on arrays not overlapping
+
     def __init__(self) -> None:
         self.launches: list[Any] = []  # ordinary ones: grid and arguments
         self.repeats: list[Any] = []  # grid and values
@@ -496,3 +498,75 @@ def test_descriptors_of_other_arrays_are_no_repeats(noting: Noting) -> None:
             tile.TensorDescriptor.from_tensor(array, (4, 8)), descriptor_of(8, 32), 3, BLOCK=32
         )
     assert noting.repeats == []
+
+
+# -- kernels with two versions, for arrays that overlap and for those that do not
+
+
+def overlapping(kind: str) -> list[Tensor]:
+    """Return x, y and out of 64 floats, of which x or y overlaps out."""
+    x, y, out = three()
+    array = aligned(256)
+    if kind == "same":
+        return [out, y, out]
+    if kind == "x ends in out":
+        return [Tensor(array[:64]), y, Tensor(array[60:124])]
+    if kind == "out ends in y":
+        return [x, Tensor(array[60:124]), Tensor(array[:64])]
+    assert kind == "out between the rows of x"
+    return [Tensor(array.reshape(4, 64)[:, :16]), y, Tensor(array[64:128])]
+
+
+@pytest.mark.parametrize(
+    "kind", ["same", "x ends in out", "out ends in y", "out between the rows of x"]
+)
+def test_arrays_that_overlap_get_the_other_version(noting: Noting, kind: str) -> None:
+    noting.specializes_noalias = True
+    kernel, disjoint, sharing = new_launcher(), three(), overlapping(kind)
+    first = kernel[1,](*disjoint, 100, BLOCK=32)
+    second = kernel[1,](*sharing, 100, BLOCK=32)
+    assert first is not second
+    assert (len(noting.launches), noting.repeats) == (2, [])
+    assert [first.signature[n] for n in ("x_ptr", "y_ptr", "out_ptr")] == ["*fp32:16:noalias"] * 3
+    assert [second.signature[n] for n in ("x_ptr", "y_ptr", "out_ptr")] == ["*fp32:16"] * 3
+    calls = [disjoint, sharing, sharing, disjoint]
+    kernels = [kernel[1,](*arrays, 100, BLOCK=32) for arrays in calls]
+    assert kernels == [first, second, second, first]
+    assert len(noting.launches) == 2
+    assert [values[:3] for _, values in noting.repeats] == [addresses(arrays) for arrays in calls]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        lambda x, y, out: (x, x, out),  # which the kernel only reads
+        lambda x, y, out: (Tensor(out.array[:0]), y, Tensor(out.array[4:])),
+        lambda x, y, out: (Tensor(x.array[:32]), y, Tensor(x.array[32:])),
+    ],
+)
+def test_arrays_that_do_not_overlap(noting: Noting, arrays: Any) -> None:
+    noting.specializes_noalias = True
+    kernel = new_launcher()
+    first = kernel[1,](*three(), 100, BLOCK=32)
+    assert kernel[1,](*arrays(*three()), 100, BLOCK=32) is first
+    assert len(noting.repeats) == 1
+
+
+def test_an_overlapping_launch_first(noting: Noting) -> None:
+    noting.specializes_noalias = True
+    kernel, disjoint, sharing = new_launcher(), three(), overlapping("same")
+    second = kernel[1,](*sharing, 100, BLOCK=32)
+    first = kernel[1,](*disjoint, 100, BLOCK=32)
+    assert first is not second
+    assert len(noting.launches) == 2
+    assert kernel[1,](*sharing, 100, BLOCK=32) is second
+    assert kernel[1,](*disjoint, 100, BLOCK=32) is first
+    assert len(noting.repeats) == 2
+
+
+def test_a_backend_that_does_not_rely_on_it_has_one_version(noting: Noting) -> None:
+    kernel = new_launcher()
+    first = kernel[1,](*three(), 100, BLOCK=32)
+    assert kernel[1,](*overlapping("same"), 100, BLOCK=32) is first
+    assert (len(kernel.cache), len(noting.repeats)) == (1, 1)
+    assert first.signature["x_ptr"] == "*fp32:16"

@@ -27,6 +27,8 @@ POINTERS = st.recursive(st.sampled_from(ALL), lambda inner: inner.map(Pointer), 
         ("i32:16", ParameterType(I32, 16)),
         ("i32:1", ParameterType(I32, one=True)),
         (" * bf16 : 16", ParameterType(Pointer(BF16), 16)),
+        ("*fp32:noalias", ParameterType(Pointer(F32), noalias=True)),
+        ("*fp32:16:noalias", ParameterType(Pointer(F32), 16, noalias=True)),
         ("u64", ParameterType(U64)),
         ("u1", ParameterType(I1)),
         ("*bool", ParameterType(Pointer(I1))),
@@ -37,11 +39,12 @@ def test_reads_types(text: str, expected: ParameterType) -> None:
     assert parse_signature_type(text) == expected
 
 
-@given(POINTERS, st.sampled_from([1, 16]))
-def test_prints_what_it_reads(ty, divisible) -> None:
+@given(POINTERS, st.sampled_from([1, 16]), st.booleans())
+def test_prints_what_it_reads(ty, divisible, noalias) -> None:
     if divisible > 1 and not isinstance(ty, Pointer) and ty not in INTEGERS:
         divisible = 1
-    specialized = ParameterType(ty, divisible)
+    noalias = noalias and isinstance(ty, Pointer)
+    specialized = ParameterType(ty, divisible, noalias=noalias)
     assert parse_signature_type(str(specialized)) == specialized
     assert parse_type(spell_type(ty)) == ty
 
@@ -73,6 +76,10 @@ def test_every_synonym_names_a_type_of_its_own_width() -> None:
         ("fp32:1", ["only an integer can be known to be 1"]),
         ("*fp32:1", ["only an integer can be known to be 1", "*fp32"]),
         ("i1:16", ["only an integer"]),
+        ("i32:noalias", ["last noalias for a pointer", "not 'noalias'"]),
+        ("*fp32:noalias:16", ["last noalias", "not '16'"]),
+        ("*fp32:noalias:noalias", ["not 'noalias'"]),
+        ("i32:16:1", ["not '1'"]),
     ],
 )
 def test_refuses_values(text: str, words: list[str]) -> None:

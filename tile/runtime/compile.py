@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile import backends
 from tile._lazy import lazy_import
-from tile.backends.base import Options, Target
+from tile.backends.base import AliasSpecialized, Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError
 from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
 from tile.ir.types import Padding, Scalar
@@ -23,7 +23,15 @@ from tile.runtime.binding import quoted, unknown_names
 from tile.runtime.interface import KernelInterface
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import ParameterType, parse_signature_type, parse_type, spell_type
-from tile.runtime.specialize import Constant, Leaf, constant, descriptor_leaf, spell_leaf
+from tile.runtime.specialize import (
+    Constant,
+    Leaf,
+    constant,
+    descriptor_leaf,
+    keep_noalias,
+    spell_leaf,
+    with_noalias,
+)
 from tile.runtime.target_selection import DEFAULT, qualified_target
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
@@ -41,15 +49,21 @@ def build(
     options: Options,
     *,
     name: str = "",
+    guarded: bool = False,
 ) -> CompiledKernel:
     """Compile `function` as a kernel, or load it from the disk cache.
 
     leaves: the specialization of each parameter, in order.
     target: a resolved target.
+    guarded: each launch checks whether arrays overlap (`CompiledKernel.overlap`). Then, if the
+        backend makes use of it, all pointers are `noalias`, and stay so where the kernel relies on
+        it.
 
     Raises `CompilationError` for an invalid function, and `BackendError`.
     """
     backend = backends.get(target.backend)
+    if guarded and isinstance(backend, AliasSpecialized) and backend.specializes_noalias:
+        leaves = {n: with_noalias(leaf) for n, leaf in leaves.items()}
     key = kernel_cache.key(function, leaves, backend, target, options)
     artifact = None if key is None else kernel_cache.load_kernel(key)
     if artifact is None:
@@ -58,6 +72,8 @@ def build(
         # backend ignores it.
         if key is not None and not artifact.stops:
             kernel_cache.store_kernel(key, artifact)
+    if guarded:
+        leaves = keep_noalias(leaves, artifact.parameters, artifact.noalias)
     return CompiledKernel(
         artifact,
         backend,

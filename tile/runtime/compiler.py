@@ -14,6 +14,7 @@ from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import item_names
 from tile.ir.compilation_context import compilation
+from tile.ir.core import Argument
 from tile.ir.debug_info import DebugSteps
 from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.ops.debug import breakpoint_
@@ -41,7 +42,7 @@ def compile_kernel(
     """
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
-    divisible = dict(pair for n, leaf in leaves.items() for pair in _divisible(n, leaf))
+    parameters = dict(pair for n, leaf in leaves.items() for pair in _parameter_types(n, leaf))
     spelled = spell_specialized(function.name, leaves)
     if config.print_after:
         lowering()  # declares all passes
@@ -54,7 +55,7 @@ def compile_kernel(
 
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
-        module = compile_function(function, types, constants, divisible, steps)
+        module = compile_function(function, types, constants, _attributes(parameters), steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:
             with compilation(function.name, describe):
@@ -72,10 +73,14 @@ def _type(leaf: Leaf) -> Any:
     return retuple(leaf, list(map(_type, leaf))) if isinstance(leaf, tuple) else leaf.value
 
 
-def _divisible(name: str, leaf: Leaf) -> Iterator[tuple[str, int]]:
-    """Yield the known divisor of each IR parameter, by its name in the IR."""
+def _parameter_types(name: str, leaf: Leaf) -> Iterator[tuple[str, ParameterType]]:
+    """Yield the type and properties of each IR parameter, by its name in the IR."""
     if isinstance(leaf, ParameterType):
-        yield name, leaf.divisible
+        yield name, leaf
     elif isinstance(leaf, tuple):
         for item, part in zip(item_names(leaf), leaf, strict=True):
-            yield from _divisible(f"{name}.{item}", part)
+            yield from _parameter_types(f"{name}.{item}", part)
+
+
+def _attributes(types: Mapping[str, ParameterType]) -> dict[str, Argument]:
+    return {n: Argument(ty.divisible, noalias=ty.noalias) for n, ty in types.items()}

@@ -13,10 +13,12 @@ the function is
                 ...
                 entry = table.get((backend() if own(None) is None else scoped(), checks(),
                                    a0.dtype, a0.get_device(), ..., BLOCK, <alignment>))
+                if entry is not None and entry.choose is not None:
+                    entry = entry.choose((a0, a1, a2), (p0, p1, p2))
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, kernel, constants = entry
+                repeat, kernel, constants, choose = entry
                 <the grid's extents x, y, z>
                 if repeat(x, y, z, p0, p1, p2, a3):
                     return kernel
@@ -30,7 +32,8 @@ defaults exist only so that it accepts any call. It leaves everything else to `s
 launch with a key, arguments of other types, hooks, errors, and launches with launch callbacks or
 inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
 (`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
-of an entry has passed all checks of an ordinary launch.
+of an entry has passed all checks of an ordinary launch. A kernel that is wrong for arrays that
+overlap has two versions, and its entry chooses between them by the arrays' address ranges.
 
 Arguments passed by name keep their names in the generated source. All other names begin with `~` in
 the templates here, which `Writer.text` replaces by enough underscores to make them unique.
@@ -43,7 +46,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tile.backends.base import FastLaunch
+from tile.backends.base import FastLaunch, footprint
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.ir.types import F32, F64, Kind, Pointer, Scalar
@@ -76,11 +79,11 @@ def ~launch(~grid, {defaults}):
         if {guard}:
             try:
                 {indented_reads}
-                ~entry = ~table.get({key})
+                ~entry = ~table.get({key}){choose}
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~kernel, ~constants = ~entry
+                ~repeat, ~kernel, ~constants, ~choose = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
@@ -104,6 +107,12 @@ def ~launch(~grid, {defaults}):
 """
 
 
+# With two or more arrays, which may overlap.
+_CHOOSE = """
+                if ~entry is not None and ~entry[3] is not None:
+                    ~entry = ~entry[3]({tensors}, {addresses})"""
+
+
 class Writer:
     """Generates the functions of a plan for calls with given positional and named arguments.
 
@@ -120,6 +129,7 @@ class Writer:
         self.parameters: list[int] = []
         self._values: list[str] = []
         self._addresses: list[str] = []
+        self._tensors: dict[int, str] = {}  # by parameter, in the order of their addresses
         self._reads: list[str] = []
         self._checks: list[str] = []  # after the reads, only where an entry is added
         self._parts: list[str] = []
@@ -134,7 +144,7 @@ class Writer:
         if isinstance(annotated, Scalar):
             return self._number(word, kind, annotated)
         if kind is TensorDescriptor:
-            self._descriptor(word, len(value.shape))
+            self._descriptor(word, index, len(value.shape))
             return True
         if kind is int:
             self._parts.append(
@@ -145,6 +155,7 @@ class Writer:
             address = f"~p{len(self._addresses)}"
             self._reads.append(f"{address} = {word}.data_ptr()")
             self._addresses.append(address)
+            self._tensors[index] = word
             self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
             word = address
         elif kind not in (float, bool):
@@ -169,7 +180,7 @@ class Writer:
         self._values.append(word)
         return True
 
-    def _descriptor(self, word: str, rank: int) -> None:
+    def _descriptor(self, word: str, index: int, rank: int) -> None:
         """Add a descriptor: its base is a runtime value, and all its other fields are in the key.
 
         Unpacking fails for a descriptor of another rank, which is left to the slow path.
@@ -179,6 +190,7 @@ class Writer:
         self._reads += [f"{base} = {word}.base", f"{address} = {base}.data_ptr()"]
         self._checks.append(f"if not ~plain(type({base})): raise TypeError")
         self._addresses.append(address)
+        self._tensors[index] = base
         self._parts += [f"type({base})", f"{base}.dtype", f"{base}.{self._device}"]
         self._parts += [f"{base}.shape", f"{base}.stride()", f"{word}.padding"]
         for name, letter in (("shape", "n"), ("strides", "s"), ("block_shape", "k")):
@@ -204,6 +216,7 @@ class Writer:
             defaults=self._signature(" = ~absent"),
             reads="\n        ".join([*self._reads, *self._checks]) or "pass",
             key=self._key(),
+            choose=self._choose(),
             guard=" and ".join([*kinds, *state, *(["~current()"] if watching else [])]),
             indented_reads="\n                ".join(self._reads) or "pass",
             constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
@@ -231,6 +244,17 @@ class Writer:
         rest, more = (["*~rest"], ["**~more"]) if default else (["*"] if named else [], [])
         return ", ".join([*some, *(["/"] if some or default else []), *rest, *named, *more])
 
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """The indices of the parameters that take tensors, or descriptors with them as bases."""
+        return tuple(self._tensors)
+
+    def _choose(self) -> str:
+        if len(self._tensors) < 2:
+            return ""
+        tensors, addresses = _tuple([*self._tensors.values()]), _tuple(self._addresses)
+        return _CHOOSE.format(tensors=tensors, addresses=addresses)
+
     def _key(self) -> str:
         """Return the source of the key; usually one test shows that all addresses are aligned."""
         parts = ["~backend() if ~own(None) is None else ~scoped()", "~checks()", *self._parts]
@@ -256,11 +280,43 @@ UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 class FastPathEntry(NamedTuple):
-    """The fast launch for one key; `constants` are the constants and options, by name."""
+    """The fast launch for one key; `constants` are the constants and options, by name.
+
+    choose: replaces the entry by another, or by None, for the tensors of a launch and their
+        addresses.
+    """
 
     repeat: FastLaunch
     kernel: CompiledKernel
     constants: dict[str, Any]
+    choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
+
+
+class OverlapEntries:
+    """The entries of one key for tensors that do not overlap, and for those that may.
+
+    `pairs` are positions of tensors whose overlap matters.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self.pairs = pairs
+        self.versions: dict[bool, FastPathEntry | None] = {}  # by: the tensors may overlap
+
+    def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
+        """Return the entry for tensors at these addresses; only the lower one's extent matters."""
+        for one, other in self.pairs:
+            distance = addresses[other] - addresses[one]
+            lower = tensors[one] if distance >= 0 else tensors[other]
+            extent = lower.nbytes if lower.is_contiguous() else _extent(lower)
+            if -extent < distance < extent:
+                return self.versions.get(True)
+        return self.versions.get(False)
+
+
+def _extent(tensor: Any) -> int:
+    """Return the bytes from a tensor's first element to the end of its last one."""
+    elements = footprint(tensor.shape, tensor.stride(), 1)[1]
+    return elements * int(tensor.itemsize)
 
 
 class LaunchPlan(NamedTuple):
@@ -272,7 +328,9 @@ class LaunchPlan(NamedTuple):
     key: the key of arguments, or None if they have none, such as tensors without plain memory.
     launch: `launch(grid, *args, **kwargs)` launches.
     parameters: the indices of the kernel's parameters whose values are passed to the backend.
+    tensors: the indices of those that take tensors, or descriptors with them as bases.
     passed: the names of the parameters that calls pass.
+    overlaps: by key, the entries of kernels with two versions.
     """
 
     table: dict[Any, FastPathEntry | None]
@@ -280,7 +338,28 @@ class LaunchPlan(NamedTuple):
     key: Callable[..., Any]
     launch: Callable[..., CompiledKernel]
     parameters: tuple[int, ...]
+    tensors: tuple[int, ...]
     passed: frozenset[str]
+    overlaps: dict[Any, OverlapEntries]
+
+    def lacks(self, key: Any, *, overlapping: bool) -> bool:
+        """Return True if there is no entry yet for launches with a key, with such tensors."""
+        entries = self.overlaps.get(key)
+        return key not in self.table if entries is None else overlapping not in entries.versions
+
+    def add(self, key: Any, entry: FastPathEntry | None, guarded: CompiledKernel) -> None:
+        """Add the entry for launches with a key; None for launches without a fast path.
+
+        guarded: the kernel for tensors that do not overlap. The entry's may be another one.
+        """
+        pairs = guarded.disjoint_parameters
+        if entry is not None and pairs:
+            positions = {parameter: at for at, parameter in enumerate(self.tensors)}
+            new = OverlapEntries([(positions[x], positions[y]) for x, y in pairs])
+            entries = self.overlaps.setdefault(key, new)
+            entries.versions[entry.kernel is not guarded] = entry
+            entry = entry._replace(choose=entries.choose)
+        self.table[key] = entry
 
 
 def shape_of(args: Arguments, kwargs: Options) -> Shape:
@@ -339,7 +418,16 @@ def build_launch_plan(
     names |= {"unreadable": UNREADABLE, "trim": trim}
     names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
     key, launch = _compile_functions(writer, names, watching=current is not None)
-    return LaunchPlan(table, alive, key, launch, tuple(writer.parameters), frozenset(writer.passed))
+    return LaunchPlan(
+        table,
+        alive,
+        key,
+        launch,
+        tuple(writer.parameters),
+        writer.tensors,
+        frozenset(writer.passed),
+        {},
+    )
 
 
 class _CheckedError(RuntimeError):

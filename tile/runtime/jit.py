@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
 
 from tile.backends.base import Options, Target
 from tile.errors import ArgumentTypeError, NoGridError
@@ -44,6 +44,7 @@ from tile.short_repr import short_repr
 from tile.tracebacks import public_function, trim
 
 RUN_ARGUMENTS = ("grid", "warmup")
+OVERLAPPING = "overlapping"  # the last part of the key of a kernel for arrays that may overlap
 
 Hook = Callable[..., object]
 CacheKey = tuple[Key, ...]
@@ -63,6 +64,21 @@ class JitOptions:
     debug: bool | None = None
     noinline: bool | None = None
     runtime_constexprs: bool = False  # see `DeviceFunction`
+
+
+class _Call(NamedTuple):
+    """The adapted arguments of a call, and what else selects its kernels.
+
+    key: all of it, as the key of a kernel for arrays that do not overlap.
+    warmup: the call launches nothing.
+    """
+
+    target: Target
+    options: dict[str, Any]
+    adapted: list[Any]
+    key: CacheKey
+    keys: list[Key]
+    warmup: bool
 
 
 class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
@@ -339,21 +355,26 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
 
     def _launch_directly(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values, options = self._binder.bind(args, kwargs)
-        kernel, adapted = self._compiled(values, options)
+        kernel, call = self._compiled(values, options)
         if kernel is None:
             return kernel
         if callable(grid):
             grid = grid(self._meta(values, options))
         extents = normalize_grid(grid)
-        arguments = kernel.prepare(adapted)
+        arguments = kernel.prepare(call.adapted)
+        guarded = kernel
+        if guarded.overlap(arguments) is not None:
+            kernel = self._version(call, guarded=False)
+            if kernel is None:
+                return kernel
+            kernel.refuse_overlap(arguments)  # of a parameter that is declared not to
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         kernel.execute(extents, arguments, values)
-        if 0 in extents:  # nothing was launched
-            return kernel
-        plan = self._plan(args, kwargs)
+        plan = None if 0 in extents else self._plan(args, kwargs)  # 0: nothing was launched
         key = None if plan is None else plan.key(*args, **kwargs)
-        if plan is not None and key is not None and key not in plan.table:
+        other = kernel is not guarded
+        if plan is not None and key is not None and plan.lacks(key, overlapping=other):
             repeat = kernel.bind(plan.parameters, arguments)
             meta = self._meta(values, options).items()
             constants = {name: value for name, value in meta if name not in plan.passed}
@@ -361,7 +382,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             # Another thread may have invalidated the kernel meanwhile; it clears the cache before
             # it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
-                plan.table[key] = entry
+                plan.add(key, entry, guarded)
                 self._latest = shape_of(args, kwargs), plan.launch
         return kernel
 
@@ -416,8 +437,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
 
     def _compiled(
         self, values: list[Any], options: dict[str, Any], *, warmup: bool = False
-    ) -> tuple[Any, list[Any]]:
-        """Return the kernel for these arguments, and the adapted arguments.
+    ) -> tuple[Any, _Call]:
+        """Return the kernel for these arguments if they do not overlap, and the adapted arguments.
 
         The kernel is None if a callback of compilations wants none. Constants in `values` are
         unwrapped in place.
@@ -431,6 +452,15 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             self._drop_plans()
         target = self._target(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
+        call = _Call(target, options, adapted, key, keys, warmup)
+        return self._version(call, guarded=True), call
+
+    def _version(self, call: _Call, *, guarded: bool) -> Any:
+        """Return the kernel for a call whose arrays do not overlap, or for one where they may.
+
+        guarded: the kernel may rely on no overlap (`CompiledKernel.overlap`).
+        """
+        key = call.key if guarded else (*call.key, OVERLAPPING)
         try:
             kernel = self.cache.get(key)
         except Exception as error:  # raised by `__eq__` or `__hash__` of constants and options
@@ -438,10 +468,10 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
                 f"constants or options of {self.name}() cannot be used: {error}"
             ) from error
         if kernel is None:
-            kernel = self._compile(target, options, adapted, keys, warmup=warmup)
+            kernel = self._compile(call, guarded=guarded)
             if kernel is not None:
                 self.cache[key] = kernel
-        return kernel, adapted
+        return kernel
 
     def _target(self, adapted: list[Any]) -> Target:
         """Return the target of a launch with these adapted arguments."""
@@ -486,24 +516,17 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             types[name] = key if isinstance(key, str) else spell_leaf(leaf_of(value, key))
         return types
 
-    def _compile(
-        self,
-        target: Target,
-        options: dict[str, Any],
-        adapted: list[Any],
-        keys: list[Key],
-        *,
-        warmup: bool,
-    ) -> CompiledKernel | None:
+    def _compile(self, call: _Call, *, guarded: bool) -> CompiledKernel | None:
         leaves = {
             p.name: Constant(value) if p.is_constexpr else leaf_of(value, key)
-            for p, value, key in zip(self.parameters, adapted, keys, strict=True)
+            for p, value, key in zip(self.parameters, call.adapted, call.keys, strict=True)
         }
-        chosen = Options.of({"debug": bool(self.debug), **options})
-        event = CompileEvent(self, leaves, target, chosen, warmup)
+        chosen = Options.of({"debug": bool(self.debug), **call.options})
+        event = CompileEvent(self, leaves, call.target, chosen, call.warmup)
         if compilation_refused(event):
             return None
-        kernel = build(self, leaves, target, chosen, name=self._name_for(leaves))
+        name = self._name_for(leaves)
+        kernel = build(self, leaves, call.target, chosen, name=name, guarded=guarded)
         compilation_done(event, kernel)
         return kernel
 

@@ -30,6 +30,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.language.core.constexpr import constexpr
 from tile.language.core.tensor import DescriptorParts
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
+from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.binding import (
     OPTION_DEFAULTS,
     assignments,
@@ -108,6 +109,14 @@ class CompiledKernel:
             if inner in artifact.written
         ]
         self._written = [(i, argument.label) for i, argument in written]
+        self._disjoint = [
+            (i, j)
+            for i, inner in enumerate(artifact.parameters)
+            if inner in artifact.noalias
+            for j, _ in written
+            if i != j
+        ]
+        self._labels = [argument.label for argument in every]
         parameters = list(leaves)
         self.written = frozenset(parameters[argument.parameter] for _, argument in written)
 
@@ -267,9 +276,11 @@ class CompiledKernel:
 
     def _checked(self, values: Mapping[str, Any]) -> list[Any]:
         leaves = self.leaves.items()
-        return self.prepare(
+        arguments = self.prepare(
             [fit(values[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
         )
+        self.refuse_overlap(arguments)
+        return arguments
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = [name for name in self.leaves if name not in self.constants]
@@ -315,6 +326,32 @@ class CompiledKernel:
                     f"argument {label!r} of {self.name}() is read-only, and the kernel writes to it"
                 )
         return arguments
+
+    @property
+    def disjoint_parameters(self) -> list[tuple[int, int]]:
+        """The indices of parameters whose arrays must not overlap, in pairs."""
+        return [(self._plan[one][0], self._plan[written][0]) for one, written in self._disjoint]
+
+    def overlap(self, arguments: Sequence[Any]) -> tuple[str, str] | None:
+        """Return the labels of two launch arguments that must not overlap and may, if there are.
+
+        The kernel relies on the first one's memory not being written; it writes the second one's.
+        """
+        for one, written in self._disjoint:
+            if may_overlap(arguments[one], arguments[written]):
+                return self._labels[one], self._labels[written]
+        return None
+
+    def refuse_overlap(self, arguments: Sequence[Any]) -> None:
+        """Raise `ArgumentValueError` for launch arguments that must not overlap and may."""
+        labels = self.overlap(arguments)
+        if labels is not None:
+            one, written = labels
+            raise ArgumentValueError(
+                f"argument {one!r} of {self.name}() is noalias (in C, restrict), and its memory "
+                f"overlaps that of {written!r}, which the kernel writes",
+                notes=["pass arrays that do not overlap, or drop the promise"],
+            )
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:

@@ -131,6 +131,7 @@ def load_kernel(name: str) -> Artifact | None:
         },
         parameters=tuple(facts["parameters"]),
         written=frozenset(facts["written"]),
+        noalias=frozenset(facts["noalias"]),
         launch_metadata=facts["launch_metadata"],
         inputs=tuple(map(Path, facts["inputs"])),
     )
@@ -148,6 +149,7 @@ def store_kernel(name: str, artifact: Artifact) -> None:
         "stages": {stage: isinstance(text, str) for stage, text in artifact.stages.items()},
         "parameters": artifact.parameters,
         "written": sorted(artifact.written),
+        "noalias": sorted(artifact.noalias),
         "launch_metadata": dict(artifact.launch_metadata),
         "inputs": {str(path): _current_stamp(path) for path in artifact.inputs},
     }

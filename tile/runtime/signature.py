@@ -1,9 +1,10 @@
-"""Parameter types as text: Triton's names, with a property of the value after a colon.
+"""Parameter types as text: Triton's names, with properties of the value after colons.
 
     fp32   i32   u8   bf16   fp8e4nv   i1        scalars
     *fp32   **fp32                               pointers
     i32:16   *fp32:16                            divisible by 16 (a pointer: its address)
     i32:1                                        known to be 1
+    *fp32:noalias   *fp32:16:noalias             if written, accessed through no other pointer
 
 A launch specializes its arguments to such texts and `tile.compile` takes them, so both give the
 same compiled kernel.
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import Any
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
 from tile.short_repr import short_repr
 
 DIVISOR = 16
+NOALIAS = "noalias"
 
 # Accepted synonyms; types are printed with the scalar's alias.
 SYNONYMS: dict[str, str] = {
@@ -38,15 +41,20 @@ SYNONYMS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ParameterType:
-    """The type of a runtime argument and properties of its value: a divisor, or being 1."""
+    """The type of a runtime argument and properties of its value: a divisor, or being 1.
+
+    noalias: the array that a pointer points to does not overlap an array that the kernel writes;
+        if the kernel writes the array itself, it overlaps no other.
+    """
 
     type: Scalar | Pointer
     divisible: int = 1
     one: bool = False
+    noalias: bool = False
 
     def __str__(self) -> str:
         hint = ":1" if self.one else f":{self.divisible}" if self.divisible > 1 else ""
-        return spell_type(self.type) + hint
+        return spell_type(self.type) + hint + (f":{NOALIAS}" if self.noalias else "")
 
 
 def spell_type(ty: Scalar | Pointer) -> str:
@@ -64,21 +72,26 @@ def parse_signature_type(text: str) -> ParameterType:
         raise ArgumentTypeError(
             f"a type in a signature is text such as '*fp32', not {short_repr(text)}"
         )
-    spelling, colon, hint = text.replace(" ", "").partition(":")
+    spelling, *hints = text.replace(" ", "").split(":")
     ty = parse_type(spelling)
-    if not colon:
-        return ParameterType(ty)
-    if hint == "1":
-        _require_integer(ty, text, "known to be 1")
-        return ParameterType(ty, one=True)
-    if hint == str(DIVISOR):
-        if not isinstance(ty, Pointer):
-            _require_integer(ty, text, f"divisible by {DIVISOR}")
-        return ParameterType(ty, DIVISOR)
-    raise ArgumentValueError(
-        f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, or 1 "
-        f"for a value that is 1, not {short_repr(hint)}"
-    )
+    properties: dict[str, Any] = {}
+    for hint in hints:
+        if hint == "1" and len(hints) == 1:
+            _require_integer(ty, text, "known to be 1")
+            properties["one"] = True
+        elif hint == str(DIVISOR) and not properties:
+            if not isinstance(ty, Pointer):
+                _require_integer(ty, text, f"divisible by {DIVISOR}")
+            properties["divisible"] = DIVISOR
+        elif hint == NOALIAS and isinstance(ty, Pointer) and NOALIAS not in properties:
+            properties[NOALIAS] = True
+        else:
+            raise ArgumentValueError(
+                f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, "
+                f"1 for a value that is 1, or last {NOALIAS} for a pointer to memory that is not "
+                f"written through another one, not {short_repr(hint)}"
+            )
+    return ParameterType(ty, **properties)
 
 
 def parse_type(spelling: str) -> Scalar | Pointer:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -282,6 +282,37 @@ def leaf_of(value: Any, key: Key) -> Leaf:
         leaves: tuple[Leaf, ...] = retuple(value, parts)
         return leaves
     return Constant(value.value if isinstance(value, constexpr) else value)
+
+
+def with_noalias(leaf: Leaf) -> Leaf:
+    """Return a leaf whose pointers are `noalias`; descriptors stay as they are."""
+    if isinstance(leaf, ParameterType) and isinstance(leaf.type, Pointer):
+        return replace(leaf, noalias=True)
+    if isinstance(leaf, tuple) and not isinstance(leaf, DescriptorParts):
+        leaves: tuple[Leaf, ...] = retuple(leaf, list(map(with_noalias, leaf)))
+        return leaves
+    return leaf
+
+
+def keep_noalias(
+    leaves: Mapping[str, Leaf], parameters: Sequence[str], relied: Collection[str]
+) -> dict[str, Leaf]:
+    """Return leaves that are `noalias` only where a kernel relies on it.
+
+    parameters: the names of the kernel's IR parameters, which `relied` has some of.
+    """
+    names = iter(parameters)
+
+    def keep(leaf: Leaf) -> Leaf:
+        if isinstance(leaf, ParameterType):
+            relies = next(names) in relied
+            return replace(leaf, noalias=leaf.noalias and relies)
+        if isinstance(leaf, tuple):
+            items: tuple[Leaf, ...] = retuple(leaf, list(map(keep, leaf)))
+            return items
+        return leaf
+
+    return {name: keep(leaf) for name, leaf in leaves.items()}
 
 
 def spell_leaf(leaf: Leaf) -> Any:

@@ -123,7 +123,7 @@ def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
 def _parameters(name: str, leaf: Leaf) -> Iterator[ExportedParameter]:
     """Yield a parameter's launch arguments: one; none for a constant; several for a tuple."""
     if isinstance(leaf, ParameterType):
-        yield ExportedParameter(name, leaf.type, leaf.divisible, str(leaf))
+        yield ExportedParameter(name, leaf.type, leaf.divisible, str(leaf), leaf.noalias)
     elif isinstance(leaf, tuple):
         for index, element in enumerate(leaf):
             yield from _parameters(f"{name}_{index}", element)

@@ -14,6 +14,7 @@ import tile
 import tile.language as tl
 from tile import triton_c
 from tile.frontend.python.code_generator import compile_function
+from tile.ir.core import Argument
 from tile.ir.types import F32, I32, Pointer
 from tile.transforms.pass_pipeline import optimize
 
@@ -23,8 +24,9 @@ TILES = {"TM": 32, "TN": 16, "TK": 8}
 
 
 def optimized(function, types, constants):
-    """The optimized IR of a kernel, without names of values and the kernel's own."""
+    """The optimized IR of a kernel, without names, and without promises of its parameters."""
     module = compile_function(function, types, constants)
+    module.kernel.arguments = [Argument(a.divisible) for a in module.kernel.arguments]
     module.kernel.name = "kernel"
     for op in module.walk():
         for value in [*op.results, *(arg for region in op.regions for arg in region.args)]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ from tile.frontend.python.value_trees import (
     transform,
 )
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Module
+from tile.ir.core import Argument, Function, Module
 from tile.ir.debug_info import DebugSteps
 from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
@@ -58,7 +59,7 @@ def compile_function(
     function: DeviceFunction,
     arg_types: Mapping[str, Any],
     constexprs: Mapping[str, Any],
-    divisible: Mapping[str, int] | None = None,
+    attributes: Mapping[str, Argument] | None = None,
     steps: DebugSteps = DebugSteps.NEVER,
 ) -> Module:
     """Compile a kernel for argument types to a module with it and the functions it calls.
@@ -68,7 +69,7 @@ def compile_function(
         become IR parameters `name.0`, `name.1`, and those of named tuples `name.field`.
     constexprs: the values of compile-time parameters. A parameter in neither mapping has its
         default.
-    divisible: a known divisor of the value of IR parameters, by name.
+    attributes: what is known of the values of IR parameters, by name.
     steps: which kernels get debug steps.
 
     Raises `CompilationError` with a location for an invalid program, and `ArgumentTypeError` for
@@ -84,9 +85,26 @@ def compile_function(
     except RecursionError as error:
         raise nesting_error(function.loc) from error
     refuse_writes(session.module, session.constant)
-    for value, argument in zip(ir.args, ir.arguments, strict=True):
-        argument.divisible = (divisible or {}).get(value.name, 1)
+    _set_attributes(ir, attributes or {}, session.constant[ir.name], function)
     return session.module
+
+
+def _set_attributes(
+    kernel: Function,
+    attributes: Mapping[str, Argument],
+    constant: Collection[int],
+    function: DeviceFunction,
+) -> None:
+    """Set what is known of a kernel's parameters from its arguments and its declaration."""
+    promised = {parameter.name for parameter in function.parameters if parameter.is_noalias}
+    for index, value in enumerate(kernel.args):
+        argument = attributes.get(value.name, Argument())
+        owner = value.name.partition(".")[0]
+        kernel.arguments[index] = replace(
+            argument,
+            readonly=argument.readonly or index in constant,
+            noalias=argument.noalias or owner in promised,
+        )
 
 
 def has_breakpoint(module: Module) -> bool:

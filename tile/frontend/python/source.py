@@ -26,7 +26,11 @@ ABSENT = object()  # the value of a name that is not bound
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a jitted function; `default` is `REQUIRED` if it has none."""
+    """One parameter of a jitted function; `default` is `REQUIRED` if it has none.
+
+    is_const: the function writes nothing through it, or it is refused.
+    is_noalias: launches pass arrays of which those that are written overlap no other.
+    """
 
     name: str
     annotation: Any
@@ -34,6 +38,7 @@ class Parameter:
     is_constexpr: bool
     kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     is_const: bool = False
+    is_noalias: bool = False
 
     @property
     def required(self) -> bool:

@@ -17,6 +17,8 @@ from tile.frontend.triton_c.unit import Function, Unit
 from tile.frontend.triton_c.unit import Parameter as Declared
 from tile.location import Loc
 
+RESTRICT = {"restrict", "__restrict__", "__restrict"}  # spellings of C99 and of compilers
+
 
 class TritonCFunction(DeviceFunction):
     """A function of a Triton-C file.
@@ -60,9 +62,15 @@ class TritonCFunction(DeviceFunction):
 
 
 def _declared(parameter: Declared) -> Parameter:
-    const = bool(parameter.type.qualifiers & {"const", "read_only", "__constant__"})
-    is_const = const and bool(parameter.type.pointers)
-    return Parameter(parameter.name, parameter.type.dtype, REQUIRED, False, is_const=is_const)
+    qualifiers = parameter.type.qualifiers if parameter.type.pointers else frozenset()
+    return Parameter(
+        parameter.name,
+        parameter.type.dtype,
+        REQUIRED,
+        is_constexpr=False,
+        is_const=bool(qualifiers & {"const", "read_only", "__constant__"}),
+        is_noalias=bool(qualifiers & RESTRICT),
+    )
 
 
 def python_function(
