@@ -524,6 +524,15 @@ class Argument:
 
     FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias")  # of pointers only
 
+    def __str__(self) -> str:
+        """Return the attributes that differ from their defaults, as in ` {divisible = 16}`."""
+        shown = [
+            spec.name if value is True else f"{spec.name} = {value}"
+            for spec in fields(self)
+            if (value := getattr(self, spec.name)) != spec.default
+        ]
+        return f" {{{', '.join(shown)}}}" if shown else ""
+
 
 class Function:
     """A function: a kernel that a grid of programs runs, or a device function."""
@@ -556,7 +565,7 @@ class Function:
     def signature(self) -> Signature:
         return Signature(
             tuple(value.type for value in self.args),
-            tuple(map(_spelled, self.arguments)),
+            tuple(map(str, self.arguments)),
             self.result_types,
         )
 
@@ -582,16 +591,6 @@ class Signature:
         )
         results = f" -> ({', '.join(map(str, self.results))})" if self.results else ""
         return f"({parameters}){results}"
-
-
-def _spelled(argument: Argument) -> str:
-    """Return the attributes that differ from their defaults, as in ` {divisible = 16}`, or ""."""
-    shown = [
-        spec.name if value is True else f"{spec.name} = {value}"
-        for spec in fields(argument)
-        if (value := getattr(argument, spec.name)) != spec.default
-    ]
-    return f" {{{', '.join(shown)}}}" if shown else ""
 
 
 class Module:

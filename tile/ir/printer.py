@@ -43,7 +43,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from tile.ir.core import Argument, Block, Function, Module, Operation, Symbol, Value
+from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
 from tile.location import Loc
 
@@ -189,7 +189,7 @@ class _Printer:
         """Return the text of a function before its body."""
         parameters = []
         for value, argument in zip(function.args, function.arguments, strict=True):
-            parameters.append(f"{self.name(value)}: {value.type}{_argument(argument)}")
+            parameters.append(f"{self.name(value)}: {value.type}{argument}")
         results = f" -> ({_types(function.result_types)})" if function.result_types else ""
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
@@ -278,13 +278,6 @@ class _Printer:
         then, orelse = op.regions
         empty = orelse.last is None or (orelse.first is orelse.last and not orelse.last.inputs)
         return f"if {self.list(op.operands)}", {"": then} if empty else {"": then, "else": orelse}
-
-
-def _argument(argument: Argument) -> str:
-    """Return the attributes of a parameter that differ from their defaults, in braces."""
-    shown = [f"divisible = {argument.divisible}"] if argument.divisible != 1 else []
-    shown += [flag for flag in Argument.FLAGS if getattr(argument, flag)]
-    return f" {{{', '.join(shown)}}}" if shown else ""
 
 
 def _types(types: Iterable[Type]) -> str:
