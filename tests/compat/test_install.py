@@ -39,6 +39,13 @@ def test_every_module_is_imported_by_its_name(triton, name) -> None:
         getattr(module, public)
 
 
+@pytest.mark.parametrize("name", ["triton", "triton.knobs", "triton.language", "triton._utils"])
+def test_imports_of_the_sources_are_no_names(triton, name) -> None:
+    assert not {"Any", "annotations", "Path", "UnsupportedError"} & set(
+        dir(importlib.import_module(name))
+    )
+
+
 def test_uninstall_removes_everything() -> None:
     before = dict(os.environ)
     installation = tile.compat.install_as_triton()

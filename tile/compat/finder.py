@@ -49,7 +49,7 @@ class ViewNames(LazyNames):
         """Return the module among those shown that has a public name, or an empty string."""
         if name.startswith("__"):
             return ""
-        return next((one for one in self._view.shows if hasattr(_imported(one), name)), "")
+        return next((one for one in self._view.shows if _has(one, name)), "")
 
     def _resolve(self, name: str) -> Any:
         module, _, attribute = self.sources[name].partition(":")
@@ -64,7 +64,7 @@ class ViewNames(LazyNames):
             name
             for source in self._view.shows
             for name in dir(_imported(source))
-            if not name.startswith("_")
+            if not name.startswith("_") and _has(source, name)
         }
         return sorted({*super().names(), *shown})
 
@@ -77,6 +77,13 @@ def _imported(module: str) -> ModuleType | None:
         if error.name is None or not module.startswith(error.name):
             raise
         return None
+
+
+def _has(module: str, name: str) -> bool:
+    """Return True if a module has a name; what modules of this package import does not count."""
+    imported = _imported(module)
+    own = module.startswith(f"{__package__}.")
+    return hasattr(imported, name) and (not own or name in getattr(imported, "__all__", ()))
 
 
 class _Distribution(importlib.metadata.Distribution):

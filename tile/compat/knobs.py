@@ -18,6 +18,31 @@ from tile.cache.disk_cache import cache_folder
 from tile.compat.hooks import Chain, CompilationListener, Listener, Single, connect
 from tile.config import read_environment, triton_flag, write_environment
 
+__all__ = [
+    "amd",
+    "amd_knobs",
+    "autotuning",
+    "autotuning_knobs",
+    "base_knobs",
+    "build",
+    "build_knobs",
+    "cache",
+    "cache_knobs",
+    "compilation",
+    "compilation_knobs",
+    "language",
+    "language_knobs",
+    "nvidia",
+    "nvidia_knobs",
+    "proton",
+    "proton_knobs",
+    "redis",
+    "redis_knobs",
+    "refresh_knobs",
+    "runtime",
+    "runtime_knobs",
+]
+
 T = TypeVar("T")
 
 EFFECTS = {

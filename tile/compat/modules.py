@@ -91,8 +91,7 @@ MODULES: Mapping[str, View] = {
     "triton.errors": View("The base of all errors.", _errors("TritonError")),
     "triton._utils": View(
         "Helpers of nested tuples and types.",
-        _of("tile.compat.language", "canonicalize_dtype find_paths_if get_iterable_path")
-        | _of("tile.compat.language", "set_iterable_path validate_block_shape"),
+        shows=("tile.compat.nested",),
     ),
     # -- the runtime
     "triton.runtime": View(
@@ -201,21 +200,14 @@ MODULES: Mapping[str, View] = {
     # -- the language
     "triton.language": View(
         "The language of kernels.",
-        {
-            **_of("tile.language.core.tensor", "tensor"),
-            **_of("tile.compat.language", "must_use_result TRITON_MAX_TENSOR_NUMEL"),
-        },
-        shows=("tile.language",),
+        _of("tile.language.core.tensor", "tensor"),
+        shows=("tile.language", "tile.compat.language"),
         package=True,
     ),
     "triton.language.core": View(
         "The language of kernels.",
-        {
-            **_of("tile.compat.language", "must_use_result _unwrap_if_constexpr get_int_dtype"),
-            **_of("tile.compat.language", "TRITON_MAX_TENSOR_NUMEL CONSTEXPR_0"),
-            **_of("tile.language.core.tensor", "tensor"),
-        },
-        shows=("tile.language", "tile.language.core"),
+        _of("tile.language.core.tensor", "tensor"),
+        shows=("tile.language", "tile.language.core", "tile.compat.language"),
     ),
     "triton.language.standard": View(
         "Functions of the language that are made of others.",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tile.compat.driver import driver
-from tile.compat.language import canonicalize_dtype
+from tile.compat.nested import canonicalize_dtype
 from tile.errors import ArgumentValueError
 from tile.runtime.autotuning.do_bench import do_bench
 
