@@ -202,76 +202,34 @@ class _Expansion:
         stride = self.of(op).stride(op["axis"])
         op.result.replace_by(build.constant(1, op.result.type) if stride is None else stride)
 
-    def load(self, op: Operation, build: Builder) -> None:
-        start = op.inputs[1:]
-        self.read(op, build, self.block_indices(op, build, start), start)
-
-    def gather(self, op: Operation, build: Builder) -> None:
-        self.read(op, build, self.rows(op, build))
-
-    def read(
-        self,
-        op: Operation,
-        build: Builder,
-        indices: Sequence[AxisIndices],
-        start: Sequence[Value] = (),
-    ) -> None:
-        """Insert a load; `start` is the index of a block's first element."""
+    def access(self, op: Operation, build: Builder) -> None:
+        """Replace an access of a block or of rows by one through pointers."""
         components = self.of(op)
-        pointers, mask = address(build, components, indices, op.result.type.shape)
-        pointers = self.annotate(build, pointers, components, start)
-        padding = 0 if components.type.padding is Padding.ZERO else math.nan
-        other = build.constant(padding, op.result.type)
-        op.result.replace_by(build(memory.load, pointers, mask, other))
-
-    def annotate(
-        self, build: Builder, pointers: Value, components: Components, start: Sequence[Value]
-    ) -> Value:
-        """Annotate pointers with their descriptor block, if requested and known at launch."""
-        if not self.keep_blocks or not start or None in map(launch_value, components.values):
-            return pointers
-        return build(descriptor.descriptor_pointers, pointers, *components.values, *start)
-
-    def store(self, op: Operation, build: Builder) -> None:
-        start = op.inputs[2:]
-        self.write(op, build, self.block_indices(op, build, start), start)
-
-    def scatter(self, op: Operation, build: Builder) -> None:
-        self.write(op, build, self.rows(op, build))
-
-    def write(
-        self,
-        op: Operation,
-        build: Builder,
-        indices: Sequence[AxisIndices],
-        start: Sequence[Value] = (),
-    ) -> None:
-        """Insert a store; `start` is as for `read`."""
-        components = self.of(op)
-        pointers, mask = address(build, components, indices, op["value"].type.shape)
-        pointers = self.annotate(build, pointers, components, start)
-        build.op(memory.store, pointers, op["value"], mask)
-
-    def atomic(self, op: Operation, build: Builder) -> None:
-        indices = self.block_indices(op, build, op.inputs[2:])
-        pointers, mask = address(build, self.of(op), indices, op["value"].type.shape)
-        build.op(
-            memory.atomic_rmw, pointers, op["value"], mask, kind=op["kind"], order=Order.RELAXED
-        )
+        dims = components.type.dims
+        if op.defn in (descriptor.descriptor_gather, descriptor.descriptor_scatter):
+            indices = [AxisIndices(None, op["rows"]), axis_indices(build, op["column"], dims[1])]
+        else:
+            start = op.inputs[-len(dims) :]
+            indices = [axis_indices(build, at, n) for at, n in zip(start, dims, strict=True)]
+        accessed = op.result if op.results else op["value"]
+        pointers, mask = address(build, components, indices, accessed.type.shape)
+        kept = op.defn in (descriptor.descriptor_load, descriptor.descriptor_store)
+        if self.keep_blocks and kept and None not in map(launch_value, components.values):
+            pointers = build(descriptor.descriptor_pointers, pointers, *components.values, *start)
+        if op.results:
+            padding = 0 if components.type.padding is Padding.ZERO else math.nan
+            other = build.constant(padding, op.result.type)
+            op.result.replace_by(build(memory.load, pointers, mask, other))
+        elif op.defn is descriptor.descriptor_reduce:
+            build.op(
+                memory.atomic_rmw, pointers, op["value"], mask, kind=op["kind"], order=Order.RELAXED
+            )
+        else:
+            build.op(memory.store, pointers, op["value"], mask)
 
     def of(self, op: Operation) -> Components:
         """Return the components of the descriptor on which an operation works."""
         return self.components[op["desc"]]
-
-    def block_indices(
-        self, op: Operation, build: Builder, offsets: Sequence[Value]
-    ) -> list[AxisIndices]:
-        dims = self.of(op).type.dims
-        return [axis_indices(build, start, n) for start, n in zip(offsets, dims, strict=True)]
-
-    def rows(self, op: Operation, build: Builder) -> list[AxisIndices]:
-        columns = self.of(op).type.dims[1]
-        return [AxisIndices(None, op["rows"]), axis_indices(build, op["column"], columns)]
 
 
 def _with_hints(build: Builder, components: Components) -> Components:
@@ -326,9 +284,14 @@ _RULES: dict[object, Callable[[_Expansion, Operation, Builder], None]] = {
     descriptor.make_tensor_descriptor: _Expansion.make,
     descriptor.descriptor_shape: _Expansion.extent,
     descriptor.descriptor_stride: _Expansion.stride,
-    descriptor.descriptor_load: _Expansion.load,
-    descriptor.descriptor_store: _Expansion.store,
-    descriptor.descriptor_reduce: _Expansion.atomic,
-    descriptor.descriptor_gather: _Expansion.gather,
-    descriptor.descriptor_scatter: _Expansion.scatter,
+    **dict.fromkeys(
+        (
+            descriptor.descriptor_load,
+            descriptor.descriptor_store,
+            descriptor.descriptor_reduce,
+            descriptor.descriptor_gather,
+            descriptor.descriptor_scatter,
+        ),
+        _Expansion.access,
+    ),
 }
