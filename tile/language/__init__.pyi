@@ -299,6 +299,18 @@ class Tensor(_Value):
         Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
         the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
         """
+    def atomic_load(
+        self,
+        mask: Tensor | float | None = None,
+        sem: str | None = None,
+        scope: str | None = None,
+    ) -> Tensor:
+        """Read the element at `pointer` atomically, or a tile of them through a tile of pointers.
+
+        Elements are 32 or 64 bits wide. Where the mask is false, nothing is read and the result is
+        undefined. `sem` is "acquire" (the default) or "relaxed"; for `scope` see `tl.atomic_add`. The
+        memory must be writable, as it is written with its own value.
+        """
     def atomic_max(
         self,
         val: Tensor | float,
@@ -323,6 +335,18 @@ class Tensor(_Value):
         scope: str | None = None,
     ) -> Tensor:
         """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    def atomic_store(
+        self,
+        val: Tensor | float,
+        mask: Tensor | float | None = None,
+        sem: str | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Write `val` at `pointer` atomically, or a tile through a tile of pointers.
+
+        Elements are 32 or 64 bits wide; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
+        (the default) or "relaxed"; for `scope` see `tl.atomic_add`.
+        """
     def atomic_xchg(
         self,
         val: Tensor | float,
@@ -822,6 +846,18 @@ def atomic_cas(
     Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
     the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
     """
+def atomic_load(
+    pointer: Tensor,
+    mask: Tensor | float | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> Tensor:
+    """Read the element at `pointer` atomically, or a tile of them through a tile of pointers.
+
+    Elements are 32 or 64 bits wide. Where the mask is false, nothing is read and the result is
+    undefined. `sem` is "acquire" (the default) or "relaxed"; for `scope` see `tl.atomic_add`. The
+    memory must be writable, as it is written with its own value.
+    """
 def atomic_max(
     pointer: Tensor,
     val: Tensor | float,
@@ -846,6 +882,18 @@ def atomic_or(
     scope: str | None = None,
 ) -> Tensor:
     """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+def atomic_store(
+    pointer: Tensor,
+    val: Tensor | float,
+    mask: Tensor | float | None = None,
+    sem: str | None = None,
+    scope: str | None = None,
+) -> None:
+    """Write `val` at `pointer` atomically, or a tile through a tile of pointers.
+
+    Elements are 32 or 64 bits wide; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
+    (the default) or "relaxed"; for `scope` see `tl.atomic_add`.
+    """
 def atomic_xchg(
     pointer: Tensor,
     val: Tensor | float,
@@ -1499,4 +1547,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -9,6 +9,7 @@ from tile.ir.builder import Builder
 from tile.ir.ops import descriptor as ops
 from tile.ir.types import Descriptor
 from tile.language import (
+    atomic_access,
     block_pointer,
     creation,
     descriptor,
@@ -25,6 +26,7 @@ from tile.language.core.tensor import BlockPointer, Tensor
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
+    atomic_access,
     block_pointer,
     creation,
     descriptor,
