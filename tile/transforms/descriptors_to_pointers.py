@@ -213,8 +213,8 @@ class _Expansion:
             indices = [axis_indices(build, at, n) for at, n in zip(start, dims, strict=True)]
         accessed = op.result if op.results else op["value"]
         pointers, mask = address(build, components, indices, accessed.type.shape)
-        kept = op.defn in (descriptor.descriptor_load, descriptor.descriptor_store)
-        if self.keep_blocks and kept and None not in map(launch_value, components.values):
+        block = op.defn in (descriptor.descriptor_load, descriptor.descriptor_store)
+        if self.keep_blocks and block and None not in map(launch_value, components.values):
             pointers = build(descriptor.descriptor_pointers, pointers, *components.values, *start)
         if op.results:
             padding = 0 if components.type.padding is Padding.ZERO else math.nan
