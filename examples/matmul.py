@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from report import Report, positive
+from report import Report, positive, sum_error
 
 import tile
 import tile.language as tl
@@ -108,8 +108,8 @@ def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[A
     b_by_columns = np.asfortranarray(b)
     expected = a.astype(np.float64) @ b.astype(np.float64)
     activated = np.where(expected >= 0, expected, 0.01 * expected)
-    # One rounding to `dtype`, and a few ulp of float32 in the accumulation.
-    allowed = float(np.abs(expected).max() * (np.finfo(dtype).eps / 2 + 4 * 2.0**-23))
+    rounding = np.abs(expected).max() * np.finfo(dtype).eps / 2
+    allowed = float(rounding) + sum_error(expected, k)
 
     name = np.dtype(dtype).name
     report.measure(name, lambda: {"C": matmul(a, b)}, {"C": expected}, allowed)

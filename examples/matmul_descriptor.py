@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from report import Report, positive
+from report import Report, positive, sum_error
 
 import tile
 import tile.language as tl
@@ -86,8 +86,8 @@ def check(report: Report, sizes: tuple[int, int, int], dtype: type[np.floating[A
     a = matrix(rng.standard_normal((m, k)), dtype)
     b = matrix(rng.standard_normal((k, n)), dtype)
     expected = a.astype(np.float64) @ b.astype(np.float64)
-    # One rounding to `dtype`, and a few ulp of float32 in the accumulation.
-    allowed = float(np.abs(expected).max() * (np.finfo(dtype).eps / 2 + 4 * 2.0**-23))
+    rounding = np.abs(expected).max() * np.finfo(dtype).eps / 2
+    allowed = float(rounding) + sum_error(expected, k)
     report.measure(np.dtype(dtype).name, lambda: {"C": matmul(a, b)}, {"C": expected}, allowed)
 
 

@@ -7,6 +7,7 @@ float64, and exits with the status that `finish` returns.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,14 @@ import numpy as np
 Results = Mapping[str, Any]
 
 HEADER = f"{'':<34}{'first call':>12}{'repeat':>11}   {'result':<8}{'max error':>10}{'allowed':>10}"
+
+
+def sum_error(expected: np.ndarray, terms: int) -> float:
+    """Return the absolute error to allow sums of `terms` products in float32.
+
+    Each addition rounds a partial sum, so that the errors are a random walk.
+    """
+    return float(np.abs(expected).max() * (2 + math.sqrt(terms) / 4) * np.finfo(np.float32).eps)
 
 
 class Report:

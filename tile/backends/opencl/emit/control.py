@@ -193,9 +193,21 @@ def _branch(
     enter = builder.names.new("enter")
     builder.open(f"for (bool {enter} = {condition};; {enter} = false)")
     builder.barrier()
-    builder.line(f"if (!{enter}) break;")
+    _exit_unless(builder, enter)
     _emit_branch(builder, region, results, names)
     builder.close()
+
+
+def _exit_unless(builder: FunctionBuilder, condition: str) -> None:
+    """Emit the exit test of a loop that has a barrier before it.
+
+    PoCL 3.0 takes a branch that begins a block after such a test to be uniform, and lets the first
+    work-item decide, as for a masked store whose operands LLVM has hoisted. A volatile store cannot
+    be hoisted; the barrier keeps it out of loops over work-items that LLVM may vectorize.
+    """
+    builder.line(f"if (!{condition}) break;")
+    builder.line(f"volatile int {builder.names.new('not_uniform')} = 0;")
+    builder.barrier()
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
@@ -212,7 +224,7 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
     if _separates(builder, op):
         builder.open(f"for ({header.start};; {header.increment})")
         builder.barrier()
-        builder.line(f"if (!({header.test})) break;")
+        _exit_unless(builder, f"({header.test})")
     else:
         builder.open(f"for ({header.start}; {header.test}; {header.increment})")
     if ty.bits >= 32:
@@ -297,7 +309,11 @@ def while_(builder: FunctionBuilder, op: Operation) -> None:
     if _separates(builder, op):
         builder.barrier()
     builder.emit(test)
-    builder.line(f"if (!{builder.scalar(ending(test).inputs[0])}) break;")
+    condition = builder.scalar(ending(test).inputs[0])
+    if _separates(builder, op):
+        _exit_unless(builder, condition)
+    else:
+        builder.line(f"if (!{condition}) break;")
     add_side_effect(builder, op)
     builder.emit(region)
     _move(builder, region.args, names, ending(region).inputs)
