@@ -20,7 +20,7 @@ HEADER = f"{'':<34}{'first call':>12}{'repeat':>11}   {'result':<8}{'max error':
 
 
 def sum_error(expected: np.ndarray, terms: int) -> float:
-    """Return the absolute error to allow sums of `terms` products in float32.
+    """Return the absolute error to allow sums of `terms` elements in float32.
 
     Each addition rounds a partial sum, so that the errors are a random walk.
     """
