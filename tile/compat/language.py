@@ -11,14 +11,10 @@ from tile.language.core.constexpr import constexpr
 
 __all__ = [
     "CONSTEXPR_0",
-    "TRITON_MAX_TENSOR_NUMEL",
     "_unwrap_if_constexpr",
     "get_int_dtype",
     "must_use_result",
 ]
-
-TRITON_MAX_TENSOR_NUMEL = 1 << 20
-"""The most elements of a tile in Triton; `tile` has no such limit."""
 
 
 CONSTEXPR_0 = constexpr(0)

@@ -99,7 +99,6 @@ DIFFERENT: Mapping[str, str] = {
     "set_allocator": "the allocator is never called: no kernel needs scratch memory",
     "do_bench_cudagraph": "launches are timed one by one",
     "cuda_graph_without_gc": "launches are timed one by one",
-    "TRITON_MAX_TENSOR_NUMEL": "tiles may have more elements",
     "backends": "the names are `nvidia` and `cpu`",
     **dict.fromkeys(
         ("triton.knobs.nvidia", "triton.knobs.amd", "triton.knobs.proton", "triton.knobs.redis"),
