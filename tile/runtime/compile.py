@@ -56,7 +56,7 @@ def build(
     leaves: the specialization of each parameter, in order.
     target: a resolved target.
     guarded: each launch checks whether arrays overlap (`CompiledKernel.overlap`). Then, if the
-        backend makes use of it, all pointers are `noalias`, and stay so where the kernel relies on
+        backend gains by it, all pointers are `noalias`, and stay so where the kernel relies on
         it.
 
     Raises `CompilationError` for an invalid function, and `BackendError`.

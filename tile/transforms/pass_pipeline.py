@@ -50,8 +50,8 @@ class OptimizedModule:
     written: frozenset[str]
 
 
-def optimize(module: Module, passes: Sequence[Pass] = TILE) -> OptimizedModule:
-    """Run passes over a TILE module, in place: by default all that are machine-independent.
+def optimize(module: Module, passes: Sequence[Pass] | None = None) -> OptimizedModule:
+    """Run passes over a TILE module, in place: those of `TILE` if None.
 
     Raises `LinkError` if it calls a function that it only declares.
     """
@@ -59,7 +59,7 @@ def optimize(module: Module, passes: Sequence[Pass] = TILE) -> OptimizedModule:
     refuse_unresolved(module)
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
-    run_pipeline(module, passes)
+    run_pipeline(module, TILE if passes is None else passes)
     verify(module)
     stages["tile-optimized"] = print_module(module)
     return OptimizedModule(stages, parameters, written_arguments(module, module.kernel))

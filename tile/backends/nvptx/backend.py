@@ -51,7 +51,8 @@ class NvptxBackend:
 
     name = "nvptx"
     devices = frozenset({"cuda"})
-    specializes_noalias = True
+    # Loads by `ld.global.nc` gained nothing on an H200 (notes/fast-path.md).
+    specializes_noalias = False
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
         """Add an architecture to a target: that of the first array's device, else the current one.
