@@ -117,8 +117,8 @@ def test_an_index_with_reversed_bits_is_right(
     ]
 
 
-# In the first two, a bitwise not was wrong; the third and the last one ended the process. Loads of
-# the one before the last were moved over a barrier. The others have a value live across a barrier: a negation, by a quotient by -1
+# In the first two, a bitwise not was wrong; the third and 308529 ended the process. Loads of 200181
+# were moved over a barrier, those of the last two over a call of a function with one. The others have a value live across a barrier: a negation, by a quotient by -1
 # in the second of them, or the reversal of two bits of a lane.
 WRONG = [
     (60626, "large"),
@@ -132,6 +132,8 @@ WRONG = [
     (119422, "large"),
     (200181, "large"),
     (308529, "large"),
+    (422086, "large"),
+    (425949, "small"),
 ]
 
 
