@@ -101,7 +101,7 @@ def _number(key: str, default: int) -> Knob[int]:
     return Knob(key, int, lambda: default)
 
 
-class base_knobs:  # noqa: N801 - Triton's name
+class base_knobs:
     """A group of knobs."""
 
     @property
@@ -139,7 +139,7 @@ class base_knobs:  # noqa: N801 - Triton's name
                 write_environment(key, text)
 
 
-class build_knobs(base_knobs):  # noqa: N801
+class build_knobs(base_knobs):
     """The compiler of launchers, of which `tile` has none."""
 
     cc = _text("CC")
@@ -153,7 +153,7 @@ class build_knobs(base_knobs):  # noqa: N801
         return {path for path in (self.cudacrt_path, self.cudart_path) if path is not None}
 
 
-class redis_knobs(base_knobs):  # noqa: N801
+class redis_knobs(base_knobs):
     """The server of a remote cache, of which `tile` has none."""
 
     key_format = _text("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
@@ -166,7 +166,7 @@ def _triton_folder(name: str) -> str:
     return str(Path(root) / ".triton" / name)
 
 
-class cache_knobs(base_knobs):  # noqa: N801
+class cache_knobs(base_knobs):
     """Folders of caches and dumps."""
 
     home_dir = Knob("TRITON_HOME", str, lambda: str(Path.home()))
@@ -181,7 +181,7 @@ class cache_knobs(base_knobs):  # noqa: N801
         return str(Path(self.home_dir) / ".triton" / dirname)
 
 
-class compilation_knobs(base_knobs):  # noqa: N801
+class compilation_knobs(base_knobs):
     """Compilation; `listener` is called after each."""
 
     override = _flag("TRITON_KERNEL_OVERRIDE")
@@ -198,7 +198,7 @@ class compilation_knobs(base_knobs):  # noqa: N801
     listener = CompilationListener()
 
 
-class autotuning_knobs(base_knobs):  # noqa: N801
+class autotuning_knobs(base_knobs):
     """Autotuning; `listener` is called after each choice of a configuration."""
 
     cache = _flag("TRITON_CACHE_AUTOTUNING")
@@ -206,7 +206,7 @@ class autotuning_knobs(base_knobs):  # noqa: N801
     listener = Listener()
 
 
-class runtime_knobs(base_knobs):  # noqa: N801
+class runtime_knobs(base_knobs):
     """Launches and their hooks.
 
     launch_enter_hook, launch_exit_hook: called around each launch with a `LazyDict` of metadata.
@@ -235,13 +235,13 @@ class runtime_knobs(base_knobs):  # noqa: N801
         connect(self)
 
 
-class language_knobs(base_knobs):  # noqa: N801
+class language_knobs(base_knobs):
     """Defaults of launch options."""
 
     default_fp_fusion = _flag("TRITON_DEFAULT_FP_FUSION", True)
 
 
-class nvidia_knobs(base_knobs):  # noqa: N801
+class nvidia_knobs(base_knobs):
     """The tools of the NVIDIA backend; `tile` finds its own by `CUDA_PATH`."""
 
     cuobjdump = _text("TRITON_CUOBJDUMP_PATH")
@@ -257,7 +257,7 @@ class nvidia_knobs(base_knobs):  # noqa: N801
     libcuda_path = _text("TRITON_LIBCUDA_PATH")
 
 
-class amd_knobs(base_knobs):  # noqa: N801
+class amd_knobs(base_knobs):
     """The AMD backend, which `tile` does not have."""
 
     use_buffer_ops = _flag("AMDGCN_USE_BUFFER_OPS", True)
@@ -270,7 +270,7 @@ class amd_knobs(base_knobs):  # noqa: N801
     scalarize_packed_fops = _flag("AMDGCN_SCALARIZE_PACKED_FOPS")
 
 
-class proton_knobs(base_knobs):  # noqa: N801
+class proton_knobs(base_knobs):
     """The profiler Proton, which `tile` does not have."""
 
     disable = _flag("TRITON_PROTON_DISABLE")
