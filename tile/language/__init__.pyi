@@ -422,7 +422,7 @@ class Tensor(_Value):
     def erf(self) -> Tensor:
         """The error function."""
     def exp(self) -> Tensor:
-        """The exponential function, e to the power `x`."""
+        """The exponential function, e to the power `x`. Subnormal results may be flushed to zero."""
     def exp2(self) -> Tensor:
         """2 to the power `x`. Subnormal results may be flushed to zero."""
     def expand_dims(self, axis: Any) -> Tensor:
@@ -1026,17 +1026,18 @@ def dot(
     some machines truncate instead of rounding.
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
-    of the magnitudes of all its products. For 8-bit floats, some machines (sm_90a) are twice as
-    fast if partial sums have only 13 bits of mantissa. `max_num_imprecise_acc` is the number of
-    products that may be accumulated so: from K on, one dot is, and its result is added to `acc` in
-    float32; from 2^30 on, all dots of a loop accumulate so. Without it, or with 0, none does.
+    of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of
+    mantissa, with which some machines (sm_90a) are three times as fast. `max_num_imprecise_acc` is
+    the number of products that may be accumulated so: from 2^30 on (the default, as Triton's on
+    these machines), all dots of a loop accumulate so; from K on, one dot does, and its result is
+    added to `acc` in float32; with 0, none does: all sums are in float32.
 
     Raises `CompilationError` or `TypeRuleError` if types or shapes do not match.
     """
 def erf(x: Tensor | float) -> Tensor:
     """The error function."""
 def exp(x: Tensor | float) -> Tensor:
-    """The exponential function, e to the power `x`."""
+    """The exponential function, e to the power `x`. Subnormal results may be flushed to zero."""
 def exp2(x: Tensor | float) -> Tensor:
     """2 to the power `x`. Subnormal results may be flushed to zero."""
 def expand_dims(input: Tensor | float, axis: Any) -> Tensor:

@@ -53,7 +53,7 @@ def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
 
 @member
 def exp(build: Builder, x: Operand) -> Tensor:
-    """The exponential function, e to the power `x`."""
+    """The exponential function, e to the power `x`. Subnormal results may be flushed to zero."""
     return _real(build, ops.exp, x)
 
 

@@ -26,13 +26,19 @@ def declare(name: str, doc: str, f32: Unary, f64: Unary | None = None, **propert
     return elementwise(__name__, name, 1, doc, accepts=REALS, semantics=apply, **properties)
 
 
-exp = declare("exp", "e to the power `x`.", np.exp, ulp=2, domain=(-80, 80))
+exp = declare(
+    "exp",
+    "e to the power `x`. A result below the least normal number may be zero.",
+    np.exp,
+    ulp=2,
+    domain=(-87, 88),
+)
 exp2 = declare(
     "exp2",
     "2 to the power `x`. A result below the least normal number may be zero.",
     np.exp2,
     ulp=2,
-    domain=(-120, 120),
+    domain=(-126, 127),
 )
 log = declare("log", "The natural logarithm.", np.log, ulp=3, domain=(1e-30, 1e30))
 log2 = declare("log2", "The logarithm to base 2.", np.log2, ulp=3, domain=(1e-30, 1e30))

@@ -3,11 +3,11 @@
 An f32 function becomes one approximate instruction where that is accurate enough; a test compares
 the bound of the instruction with the declaration. `exp2` takes the form that flushes subnormal
 results to zero, as the language allows: the other form costs three more instructions, which scale
-argument and result. Everything else calls libdevice, which is within 2 units in the last place;
-`extern_elementwise` calls it by the names of its functions. The
-other approximate instructions are too inaccurate for the language: the PTX ISA bounds only the
-absolute error of lg2.approx, sin.approx and cos.approx, which near a zero is any number of units in
-the last place, and tanh.approx is accurate to 11 bits.
+argument and result. `exp` corrects that instruction (`EXPONENTIAL`). Everything else calls
+libdevice, which is within 2 units in the last place; `extern_elementwise` calls it by the names of
+its functions. The other approximate instructions are too inaccurate for the language: the PTX ISA
+bounds only the absolute error of lg2.approx, sin.approx and cos.approx, which near a zero is any
+number of units in the last place, and tanh.approx is accurate to 11 bits.
 """
 
 from __future__ import annotations
@@ -44,6 +44,30 @@ INSTRUCTIONS: dict[OpDef, Instruction] = {
     math.rsqrt: Instruction("rsqrt.approx.f32", 2),
 }
 
+# e to the power x in 6 instructions. 2^t for t = x * log2(e) rounded is off by up to 60 units in
+# the last place, as t has few bits after the binary point. The exact value is 2^t * e^d for the
+# residual d = x - t * ln(2), which is at most 7e-6, so that 1 + d is e^d in f32. ln(2) has two
+# terms: the first alone would leave 5 units for |x| = 88.
+# log2(e) and t are rounded toward zero, so d >= 0 for x > 0: where 2^t is infinite, the sum is not
+# infinity - infinity. The minimum replaces d by 1 where x is infinite and d therefore a NaN.
+# libdevice's expf takes 8 instructions; x * log2(e) and ex2.approx.f32, as in Triton, take 5.
+EXPONENTIAL = (
+    "mul.rz.f32 t, $1, 0f3FB8AA3B;",
+    "fma.rn.f32 d, t, 0fBF317218, $1;",
+    "fma.rn.f32 d, t, 0f3102E308, d;",
+    "min.f32 d, d, 0f3F800000;",
+    "ex2.approx.ftz.f32 t, t;",
+    "fma.rn.f32 $0, t, d, t;",
+)
+
+
+def exponential(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit `exp`: f32 by a power of 2 and its correction, f64 by libdevice."""
+    if element_of(op) is not F32:
+        return real(builder, op)
+    text = f"{{ .reg .f32 t, d; {' '.join(EXPONENTIAL)} }}"
+    return each(builder, op, lambda x: assemble(builder, text, ["float"], [("float", x)])[0])
+
 
 def real(builder: FunctionBuilder, op: Operation) -> None:
     """Emit one instruction, an intrinsic, or a call of libdevice."""
@@ -75,9 +99,9 @@ def extern_elementwise(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
     extern.extern_elementwise: extern_elementwise,
+    math.exp: exponential,
     **dict.fromkeys(
         (
-            math.exp,
             math.exp2,
             math.log,
             math.log2,
