@@ -228,7 +228,7 @@ class Kind:
     tolerance: float
     depths: tuple[tuple[int, int], ...] = ((64, 4), (128, 3))
     precision: str | None = None
-    imprecise: Callable[[ModuleType], int | None] = lambda kernels: None
+    imprecise: int | None = None
 
 
 def by_torch_tf32(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -255,13 +255,11 @@ KINDS = {
         name: Kind(torch.int8, torch.int32, "int32", columns, torch._int_mm, 0.0)
         for name, columns in (("int8", False), ("int8, B by columns", True))
     },
-    "fp8, imprecise sums": Kind(
-        *F8, partial(by_torch_fp8, fast=True), 1e-2, imprecise=lambda kernels: kernels.IMPRECISE
-    ),
+    "fp8, imprecise sums": Kind(*F8, partial(by_torch_fp8, fast=True), 1e-2),
     "fp8, imprecise sums of 128": Kind(
-        *F8, partial(by_torch_fp8, fast=False), 1e-2, ((128, 3), (128, 4)), imprecise=lambda _: 128
+        *F8, partial(by_torch_fp8, fast=False), 1e-2, ((128, 3), (128, 4)), imprecise=128
     ),
-    "fp8": Kind(*F8, partial(by_torch_fp8, fast=False), 1e-2, imprecise=lambda _: 0),
+    "fp8": Kind(*F8, partial(by_torch_fp8, fast=False), 1e-2, imprecise=0),
 }  # fmt: skip
 
 
@@ -283,7 +281,7 @@ def matmul_of_kind(kind: Kind, n: int, name: str) -> Case:
             "SUMS": getattr(kernels.tl, kind.sums),
             "B_BY_COLUMNS": kind.by_columns,
             "PRECISION": kind.precision,
-            "IMPRECISE": kind.imprecise(kernels),
+            "IMPRECISE": kind.imprecise,
         }
         return lambda: kernels.matmul_kernel[grid](a, b, out, n, n, n, **constants, **tiles)
 

@@ -20,8 +20,6 @@ else:
 __all__ = ["TensorDescriptor"]
 
 jit = compiler.jit
-# The constant that allows imprecise sums of 8-bit floats, which is Triton's default.
-IMPRECISE = None if os.environ.get("TILE_PEER") == "triton" else 1 << 30
 
 
 @jit

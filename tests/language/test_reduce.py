@@ -224,6 +224,25 @@ def test_the_accumulator_decides_the_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("element", "options", "limit"),
+    [
+        ("f8e4m3", {}, " {max_num_imprecise_acc = 1073741824}"),
+        ("f8e5m2", {"max_num_imprecise_acc": 0}, ""),
+        ("f8e5m2", {"max_num_imprecise_acc": 32}, " {max_num_imprecise_acc = 32}"),
+        ("f16", {}, ""),
+    ],
+)
+def test_dots_of_8_bit_floats_may_be_imprecise(
+    element: str, options: dict[str, Any], limit: str
+) -> None:
+    sketch = Sketch(f"tile<4x8x{element}>", "tile<8x2xf8e4m3>", "tile<4x2xf32>")
+    if element == "f16":
+        sketch = Sketch("tile<4x8xf16>", "tile<8x2xf16>", "tile<4x2xf32>")
+    tl.dot.emit(sketch.build, *sketch.args, **options)
+    assert sketch.text() == [f"%v = dot %a, %b, %c{limit} : tile<4x2xf32>"]
+
+
+@pytest.mark.parametrize(
     ("options", "precision"),
     [
         ({}, ""),

@@ -7,7 +7,7 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import dot as ops
-from tile.ir.ops.dot import ACCUMULATORS, Precision
+from tile.ir.ops.dot import ACCUMULATORS, UNLIMITED, Precision
 from tile.ir.types import F32, Scalar, Tile, with_shape
 from tile.language.core.builtin import builtin
 from tile.language.core.dtypes import spelled
@@ -44,10 +44,11 @@ def dot(
     some machines truncate instead of rounding.
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
-    of the magnitudes of all its products. For 8-bit floats, some machines (sm_90a) are twice as
-    fast if partial sums have only 13 bits of mantissa. `max_num_imprecise_acc` is the number of
-    products that may be accumulated so: from K on, one dot is, and its result is added to `acc` in
-    float32; from 2^30 on, all dots of a loop accumulate so. Without it, or with 0, none does.
+    of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of
+    mantissa, with which some machines (sm_90a) are three times as fast. `max_num_imprecise_acc` is
+    the number of products that may be accumulated so: from 2^30 on (the default, as Triton's on
+    these machines), all dots of a loop accumulate so; from K on, one dot does, and its result is
+    added to `acc` in float32; with 0, none does: all sums are in float32.
 
     Raises `CompilationError` or `TypeRuleError` if types or shapes do not match.
     """
@@ -59,7 +60,7 @@ def dot(
     start = acc if acc is not None else _zero(build, input, other, out_dtype)
     if not isinstance(start, Tensor):
         raise CompilationError(f"the acc of tl.dot is a tile, not {describe(start)}")
-    imprecise = 0
+    imprecise = UNLIMITED if input.dtype.is_fp8() and other.dtype.is_fp8() else 0
     if max_num_imprecise_acc is not None:
         imprecise = compile_time_int(max_num_imprecise_acc, "the max_num_imprecise_acc of tl.dot")
     result = build(

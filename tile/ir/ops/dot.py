@@ -46,6 +46,9 @@ ACCUMULATORS: dict[Scalar, tuple[Scalar, ...]] = {
     **dict.fromkeys(FP8, (F32, F16)),
 }
 
+# From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
+UNLIMITED = 1 << 30
+
 
 @op(
     traits={Trait.DOT},

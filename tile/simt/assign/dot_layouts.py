@@ -16,9 +16,9 @@ from functools import lru_cache
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
-from tile.ir.ops.dot import Precision
+from tile.ir.ops.dot import UNLIMITED, Precision
 from tile.ir.types import F16, F32, Scalar
-from tile.simt.hopper.wgmma_layouts import UNLIMITED, is_imprecise, wgmma_instruction
+from tile.simt.hopper.wgmma_layouts import is_imprecise, wgmma_instruction
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import (

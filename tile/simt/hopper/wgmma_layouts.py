@@ -102,9 +102,6 @@ _ROWS, _COLUMNS = 64, 256  # of an instruction, at most
 _WORD, _VECTOR = 32, 128  # bits per thread of one load across, and of one store along k
 _BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
 
-# From this value on, `max_num_imprecise_acc` of a dot does not limit imprecise accumulation.
-UNLIMITED = 1 << 30
-
 cached_matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
 
 
