@@ -402,6 +402,16 @@ EXPRESSIONS = [
         "tile extents are powers of two, and 3 is not; the nearest are",
     ),
     (
+        "x = tl.arange(0, 4)[a]",
+        "tl.arange(0, 4)[a]",
+        "an index into a tile must be known when the kernel is compiled",
+    ),
+    (
+        "x = tl.arange(0, 8)[1:6]",
+        "tl.arange(0, 8)[1:6]",
+        "this slice has 5 elements of axis 0 of tile<8xi32>",
+    ),
+    (
         "x = tl.arange(0, 4) + tl.arange(0, 8)",
         "tl.arange(0, 4) + tl.arange(0, 8)",
         "shapes [4] and [8] cannot be broadcast",

@@ -362,14 +362,16 @@ def test_a_scalar_takes_new_axes_too() -> None:
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (
-            0,
-            "a tile is indexed with `:`, `...` and None only, which add axes; to take "
-            "elements of tile<4xf32>",
-        ),
-        (slice(0, 2), "a tile is indexed with `:`"),
         ((slice(None), slice(None)), "too many indices for a value of type tile<4xf32>"),
         ((Ellipsis, None, Ellipsis), "too many indices"),
+        (4, "index 4 is outside axis 0 of tile<4xf32>; its indices are -4 to 3"),
+        (-5, "index -5 is outside axis 0"),
+        (slice(0, 3), "this slice has 3 elements of axis 0 of tile<4xf32>, and tile extents are"),
+        (slice(2, 2), "this slice has 0 elements"),
+        (slice(None, None, 0), "the step of a slice of a tile cannot be 0"),
+        (1.5, "an index into a tile must be an integer, not 1.5"),
+        ("a", "an index into a tile must be an integer"),
+        (slice(0.5), "a bound of a slice must be an integer"),
     ],
 )
 def test_other_subscripts_of_a_tile_are_refused(index: Any, message: str) -> None:

@@ -54,6 +54,7 @@ def arithmetic(x_ptr, out_ptr: tl.const, n: tl.int32, scale: tl.float32, BLOCK: 
     assert_type(2.0 * x, tl.Tensor)
     assert_type(-x / 3, tl.Tensor)
     assert_type(x[:, None], tl.Tensor)
+    assert_type(x[0, 1::2], tl.Tensor)
     assert_type(abs(x), tl.Tensor)
     x += x[None, :] * x[:, None] - (1 - x) // 2 % 3
     x = x << 1 ^ 7 if pid > 3 else x

@@ -21,6 +21,16 @@ parameters and defaults.
   ignored: a Python integer is an `int32`, or else the first of `int64` and `uint64` that can hold
   it; a Python or NumPy float is a `float32`; a NumPy integer keeps its type; an array is a pointer.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
+- A tile is indexed as in NumPy, by compile-time integers and slices, `None` and `...`: `x[3]`,
+  `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice has a power of two of elements. One
+  that keeps a quarter of the elements or more costs nothing if each thread holds elements of all
+  such parts, as it does of two or four loaded columns, and otherwise one conversion of the layout.
+  Elements, rows and other small parts are a reduction. `x[8:24]`, whose start is no multiple of its
+  length, goes through shared memory.
+- Extents that are no power of two are rounded up and masked: `at = tl.arange(0, 128)`, then
+  `tl.load(p + at, mask=at < 100, other=0)`. Sums need zeros past the end and maxima the least
+  number; results of sorts, scans and `tl.softmax` depend on what is there as well. No function
+  masks by itself.
 - Kernels can read globals that are `tl.constexpr(...)` objects, functions, modules or types.
 - `/` of integers returns a float. `//` and `%` truncate towards zero, as in C: `-7 // 2` is -3 and
   `-7 % 2` is -1. Between compile-time numbers they follow Python. `>>` of a signed integer is an

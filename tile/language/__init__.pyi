@@ -25,7 +25,7 @@ random = _random  # not in `__all__`, so an import under this name would be priv
 MYPY = False  # mypy assumes that it is true
 
 _T = TypeVar("_T")
-_Index: TypeAlias = slice | EllipsisType | None
+_Index: TypeAlias = int | slice | EllipsisType | None
 
 # A parameter annotated with `constexpr` or an element type accepts any argument and any default,
 # and is itself accepted everywhere. For pyright these types are protocols without members, derived
@@ -574,10 +574,12 @@ class Tensor(_Value):
         NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
         is not defined.
         """
-    def split(self) -> tuple[Tensor, Tensor]:
-        """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
+    def split(self) -> tuple[Tensor, ...]:
+        """Split a tile along the last axis into as many tiles as it has elements, at least two.
 
-        Raises `CompilationError` for another extent.
+        A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
+        `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
+        Raises `CompilationError` if the last axis has extent 1.
         """
     def sqrt(self) -> Tensor:
         """The square root."""
@@ -777,7 +779,9 @@ def arange(start: Any, end: Any) -> Tensor:
     """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
     Both must be compile-time values and `end - start` must be a power of two. Raises
-    `CompilationError` or `TypeRuleError` otherwise.
+    `CompilationError` or `TypeRuleError` otherwise. For another number of elements, take the next
+    power of two and mask the rest: `at = tl.arange(0, 128)` and
+    `tl.load(pointer + at, mask=at < 100, other=0)`.
     """
 def argmax(
     input: Tensor,
@@ -1425,10 +1429,12 @@ def sort(x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
     NaN sorts as greater than every number. The sort is not stable, and the order of the two zeros
     is not defined.
     """
-def split(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
+def split(a: Tensor) -> tuple[Tensor, ...]:
+    """Split a tile along the last axis into as many tiles as it has elements, at least two.
 
-    Raises `CompilationError` for another extent.
+    A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
+    `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
+    Raises `CompilationError` if the last axis has extent 1.
     """
 def sqrt(x: Tensor | float) -> Tensor:
     """The square root."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.errors import CompilationError
+from tile.errors import CompilationError, TypeRuleError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
 from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import Pointer, Scalar, with_shape
+from tile.ir.types import Pointer, Scalar, is_power_of_two, with_shape
 from tile.language.core.builtin import builtin, member
 from tile.language.core.dtypes import spelled
 from tile.language.core.promotion import (
@@ -36,11 +36,22 @@ def arange(build: Builder, start: Any, end: Any) -> Tensor:
     """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
     Both must be compile-time values and `end - start` must be a power of two. Raises
-    `CompilationError` or `TypeRuleError` otherwise.
+    `CompilationError` or `TypeRuleError` otherwise. For another number of elements, take the next
+    power of two and mask the rest: `at = tl.arange(0, 128)` and
+    `tl.load(pointer + at, mask=at < 100, other=0)`.
     """
     low = compile_time_int(start, "the start of tl.arange")
     high = compile_time_int(end, "the end of tl.arange")
-    return Tensor(build(shapes.arange, start=low, end=high))
+    try:
+        return Tensor(build(shapes.arange, start=low, end=high))
+    except TypeRuleError as error:
+        if high > low and not is_power_of_two(high - low):
+            over = low + (1 << (high - low).bit_length())
+            error.notes.append(
+                f"take more and mask the rest: at = tl.arange({low}, {over}), with "
+                f"mask=at < {high} in loads and stores and tl.where(at < {high}, x, 0) in sums"
+            )
+        raise
 
 
 @builtin

@@ -40,6 +40,7 @@ from tile.language.core.static_args import (
 )
 from tile.language.core.tensor import Tensor
 from tile.language.shape import expand_dims
+from tile.language.slices import positions_of, take
 from tile.short_repr import short_repr
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -183,30 +184,34 @@ def truth(build: Builder, x: Any, subject: str) -> Tensor:
 
 
 def subscript(build: Builder, x: Any, index: Any) -> Any:
-    """Return `x[index]`: an element of a compile-time tuple, or a tile with new axes.
+    """Return `x[index]`: an item of a compile-time object, or a part of a tile.
 
-    A tile takes `:`, `None` and `...`: each `None` inserts an axis of extent 1. Raises
-    `CompilationError` for anything else.
+    A tile takes compile-time integers and slices (`tile.language.slices`), `None`, which inserts an
+    axis of extent 1, and `...`. Raises `CompilationError` for anything else.
     """
     if not isinstance(x, Tensor):
         return _python_subscript(x, index)
     items = list(index) if isinstance(index, tuple) else [index]
     named = sum(item is not None and item is not Ellipsis for item in items)
-    if named > len(x.shape) or items.count(Ellipsis) > 1:
-        raise CompilationError(f"too many indices for a value of type {x.type}")
-    if Ellipsis not in items:
-        items.append(Ellipsis)
-    rest = len(x.shape) - named
-    axis = 0
-    for item in items:
+    ellipses = sum(item is Ellipsis for item in items)
+    if named > len(x.shape) or ellipses > 1:
+        hint = "; tl.load(pointer + index) reads memory" if _is_pointer(x) and not x.shape else ""
+        raise CompilationError(f"too many indices for a value of type {x.type}{hint}")
+    where = next((at for at, item in enumerate(items) if item is Ellipsis), len(items))
+    items[where : where + 1] = [slice(None)] * (len(x.shape) - named)
+    return _part(build, x, items)
+
+
+def _part(build: Builder, x: Tensor, items: list[Any]) -> Tensor:
+    """Return `x[items]` with an index or a slice for each axis, and `None` for new axes."""
+    selecting = [item for item in items if item is not None]
+    positions = [positions_of(x, axis, item) for axis, item in enumerate(selecting)]
+    x = take(build, x, positions)
+    each = iter(positions)
+    remaining = [item for item in items if item is None or not next(each).dropped]
+    for axis, item in enumerate(remaining):
         if item is None:
             x = expand_dims.emit(build, x, axis)
-        elif item is not Ellipsis and item != slice(None):
-            raise CompilationError(
-                "a tile is indexed with `:`, `...` and None only, which add axes; to take elements "
-                f"of {x.type}, load them or reduce tl.where(...) over the axis"
-            )
-        axis += rest if item is Ellipsis else 1
     return x
 
 

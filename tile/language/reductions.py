@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
-from tile.ir.ops import arith, control
+from tile.ir.ops import control
 from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
-from tile.ir.types import BF16, F32, I32, SCALARS, U32, U64, Pointer, Scalar
+from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
 from tile.language.core.builtin import Bound, Builtin, Callback, member
 from tile.language.core.dtypes import spelled
 from tile.language.core.promotion import (
@@ -30,6 +30,7 @@ from tile.language.core.static_args import axis_from_right, compile_time_bool
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.shape import expand_dims, ravel, tile_of
+from tile.language.slices import select_last
 
 
 @member
@@ -129,15 +130,7 @@ def item_(build: Builder, input: Operand) -> Tensor:
         raise CompilationError(f"item takes a tile of one element, not {x.type}")
     if not x.shape:
         return x
-    element, bits = x.dtype, x
-    if isinstance(element, Pointer):
-        bits = convert(build, x, U64)
-    elif element.is_floating():
-        bits = Tensor(build(arith.bitcast, x.value, to=SCALARS[f"u{element.bits}"]))
-    scalar = _reduced(build, "item", bits, None, False, ReduceKind.OR)
-    if element == bits.dtype:
-        return scalar
-    return Tensor(build(arith.bitcast, scalar.value, to=element))
+    return Tensor(select_last(build, ravel.emit(build, x).value, 0))
 
 
 @member

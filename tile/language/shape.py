@@ -19,6 +19,7 @@ from tile.language.core.promotion import (
 )
 from tile.language.core.static_args import axis_from_right, compile_time_int, compile_time_shape_of
 from tile.language.core.tensor import Tensor
+from tile.language.slices import split_last
 
 
 @member
@@ -182,19 +183,20 @@ def join(build: Builder, a: Operand, b: Operand) -> Tensor:
 
 
 @member
-def split(build: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Split a tile along the last axis, whose extent must be 2; the inverse of `tl.join`.
+def split(build: Builder, a: Tensor) -> tuple[Tensor, ...]:
+    """Split a tile along the last axis into as many tiles as it has elements, at least two.
 
-    Raises `CompilationError` for another extent.
+    A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
+    `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
+    Raises `CompilationError` if the last axis has extent 1.
     """
     x = tile_of("tl.split", a)
-    if x.shape[-1] != 2:
+    if x.shape[-1] == 1:
         raise CompilationError(
-            f"tl.split takes a tile whose last axis has extent 2, not {x.type}; tl.reshape can "
-            f"make one"
+            f"tl.split takes a tile whose last axis has extent 2 or more, not {x.type}; tl.reshape "
+            f"can make one"
         )
-    first, second = build.op(ops.split, x.value).results
-    return Tensor(first), Tensor(second)
+    return tuple(map(Tensor, split_last(build, x.value)))
 
 
 @builtin

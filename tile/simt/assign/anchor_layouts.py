@@ -76,10 +76,18 @@ class _Preferences:
                 self.prefer(value, layout, depth)
         elif op.defn in CONTROL_FLOW_OPS:
             self.carrying(op, depth)
+        elif op.defn is shape.split:
+            self.split(op, depth)
         elif is_flexible(op) and op.result in self.preferred:
             layout = operand_layout(op, self.preferred[op.result][0])
             for value in op.operands:
                 self.prefer(value, layout, depth)
+
+    def split(self, op: Operation, depth: int) -> None:
+        """Prefer pairs in two registers. A chain of splits then converts its tile once."""
+        for value in op.results:
+            if value in self.preferred:
+                self.prefer(op.inputs[0], joined_layout(self.preferred[value][0]), depth)
 
     def carrying(self, op: Operation, depth: int) -> None:
         groups = list(carried_tiles(op))
