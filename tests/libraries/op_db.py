@@ -1,0 +1,245 @@
+"""Compares torch's operators, run by kernels on `tile`, with torch's own; a program.
+
+    tile triton -m tests.libraries.op_db inductor --ops 200 --ptx
+    tile triton -m tests.libraries.op_db flag_gems --minutes 5
+
+`inductor` runs each operator of torch's `op_db` through `torch.compile`, whose kernels are compiled
+by `tile`; `--ptx` compiles each of them for sm_90a too. `flag_gems` replaces torch's operators with
+those of that library. The operators come in an order that is always the same, each with the first
+sample of its inputs in float32. An operator that starts no kernel does not count, nor does one of
+random results. Prints what was not right, and the counts; fails if there was any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+import triton
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten
+from triton.backends.compiler import GPUTarget
+
+HOPPER = GPUTarget("cuda", 90, 32)
+RTOL, ATOL = 1e-4, 1e-5  # sums of floats come in another order
+# Uninitialized results, for which any value is right.
+UNINITIALIZED = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+)
+Function = Callable[..., Any]
+
+
+class Outcome(Enum):
+    """How an operator did."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    ERROR = "errors"
+    NO_KERNEL = "without a kernel"
+    LEFT_OUT = "left out"
+
+
+@dataclass
+class Compilations:
+    """The compilations of kernels, as the arguments of `triton.compile`, and the launches."""
+
+    sources: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    launches: int = 0
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Note what is compiled by `triton.compile`, and what is launched."""
+        compile_kernel = triton.compile
+
+        def compile_and_note(source: Any, *args: Any, **options: Any) -> Any:
+            self.sources.append((source, options.get("options") or {}))
+            return compile_kernel(source, *args, **options)
+
+        triton.compile = compile_and_note
+        triton.knobs.runtime.launch_enter_hook.add(self.count)
+        try:
+            yield
+        finally:
+            triton.compile = compile_kernel
+            triton.knobs.runtime.launch_enter_hook.remove(self.count)
+
+    def count(self, metadata: Any) -> None:
+        """Count a launch."""
+        self.launches += 1
+
+
+@contextlib.contextmanager
+def by_inductor(function: Function) -> Iterator[Function]:
+    """Give a function compiled by TorchInductor, whose kernels are written in Triton."""
+    torch._dynamo.reset()
+    with torch._inductor.config.patch(
+        cpu_backend="triton", compile_threads=1, fx_graph_cache=False, force_disable_caches=True
+    ):
+        yield torch.compile(function)
+
+
+@contextlib.contextmanager
+def by_flag_gems(function: Function) -> Iterator[Function]:
+    """Give a function whose operators of torch are those of FlagGems."""
+    import flag_gems
+
+    with flag_gems.use_gems():
+        yield function
+
+
+WAYS = {"inductor": by_inductor, "flag_gems": by_flag_gems}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of an operator, the reason if it is not right, and how its kernels assembled."""
+
+    outcome: Outcome
+    reason: str = ""
+    ptx: Counter[str] = field(default_factory=Counter)
+
+
+def first_sample(op: Any) -> tuple[Function, tuple[Any, ...]] | None:
+    """Return an operator as a function of its tensors, and the tensors; None if it takes none."""
+    sample = next(iter(op.sample_inputs("cpu", torch.float32, requires_grad=False)), None)
+    if sample is None:
+        return None
+    arguments = (sample.input, *sample.args)
+    return (lambda *args: op.op(*args, **sample.kwargs)), arguments
+
+
+def copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments with tensors of their own, as some operators write them."""
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
+
+
+def tensors(value: Any) -> list[Any]:
+    """Return the leaves of a result."""
+    return tree_flatten(value)[0]
+
+
+def same(actual: Any, expected: Any) -> bool:
+    """Return True if results are equal, up to the rounding of sums."""
+    try:
+        torch.testing.assert_close(
+            tensors(actual), tensors(expected), rtol=RTOL, atol=ATOL, equal_nan=True
+        )
+    except AssertionError:
+        return False
+    return True
+
+
+def judge(op: Any, way: str, ptx: bool) -> Result:
+    """Run an operator's first sample both ways."""
+    torch.manual_seed(0)
+    if op.name in UNINITIALIZED or (drawn := first_sample(op)) is None:
+        return Result(Outcome.LEFT_OUT)
+    function, arguments = drawn
+    try:
+        expected = function(*copied(arguments))
+        deterministic = same(function(*copied(arguments)), expected)
+    except Exception:  # noqa: BLE001 - torch itself refuses some on this machine
+        return Result(Outcome.LEFT_OUT)
+    if not deterministic:
+        return Result(Outcome.LEFT_OUT)
+    kernels = Compilations()
+    try:
+        with kernels.recorded(), WAYS[way](function) as replaced:
+            actual = replaced(*copied(arguments))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        return Result(Outcome.ERROR, summary(error))
+    if not (kernels.sources or kernels.launches):
+        return Result(Outcome.NO_KERNEL)
+    if not same(actual, expected):
+        return Result(Outcome.WRONG, "the results differ")
+    return compiled_for_hopper(kernels) if ptx else Result(Outcome.RIGHT)
+
+
+def compiled_for_hopper(kernels: Compilations) -> Result:
+    """Compile the kernels of an operator for sm_90a."""
+    counts: Counter[str] = Counter()
+    for source, options in kernels.sources:
+        try:
+            counts["PTX"] += ".entry" in triton.compile(source, HOPPER, options).asm["ptx"]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            return Result(Outcome.ERROR, f"sm_90a: {summary(error)}", counts)
+    return Result(Outcome.RIGHT, "", counts)
+
+
+def summary(error: BaseException) -> str:
+    """Return the innermost cause's type and first line."""
+    text = str(error) or type(error).__name__
+    lines = [line for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
+
+
+def operators(seed: int) -> list[Any]:
+    """Return the operators that take float32, in an order by the seed."""
+    chosen = [op for op in op_db if torch.float32 in op.dtypes]
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
+    """Judge operators until enough have counted or the time is over."""
+    outcomes: Counter[Outcome] = Counter()
+    ptx: Counter[str] = Counter()
+    end = time.monotonic() + 60 * options.minutes
+    for op in operators(options.seed):
+        if options.only and op.name not in options.only:
+            continue
+        counted = sum(outcomes[o] for o in (Outcome.RIGHT, Outcome.WRONG, Outcome.ERROR))
+        if counted == options.ops or time.monotonic() > end:
+            break
+        result = judge(op, options.way, options.ptx)
+        outcomes[result.outcome] += 1
+        ptx += result.ptx
+        if result.reason:
+            print(f"{op.formatted_name}: {result.outcome.value}: {result.reason}", flush=True)
+        elif options.verbose:
+            print(f"{op.formatted_name}: {result.outcome.value}", flush=True)
+    return outcomes, ptx
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--ops", type=int, default=10_000, help="operators that start a kernel")
+    parser.add_argument("--minutes", type=float, default=1000.0, help="no new operator after these")
+    parser.add_argument("--seed", type=int, default=0, help="the order of the operators")
+    parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
+    parser.add_argument("--only", nargs="*", default=(), help="names of operators")
+    parser.add_argument("--verbose", action="store_true", help="name the others too")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the program, and return its exit status."""
+    options = arguments()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    outcomes, ptx = sweep(options)
+    if ptx:
+        print(f"{ptx['PTX']} kernels compiled to PTX for sm_90a")
+    bad = outcomes[Outcome.WRONG] + outcomes[Outcome.ERROR]
+    for outcome in (Outcome.NO_KERNEL, Outcome.LEFT_OUT):
+        print(f"{outcomes[outcome]} {outcome.value}")
+    # The form that the steps of CI sum up.
+    print(f"{outcomes[Outcome.RIGHT]} passed, {bad} failed")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
