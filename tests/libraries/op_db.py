@@ -41,7 +41,7 @@ Function = Callable[..., Any]
 
 
 class Outcome(Enum):
-    """How an operator did."""
+    """The outcome of an operator."""
 
     RIGHT = "right"
     WRONG = "wrong"
