@@ -27,6 +27,7 @@ ALLOWED = {
     "ArrivalError": "the old name of an error, for users' code",
     "MAX_FACTOR": "a factor of a product of numbers",
     "ProductInFlightError": "the old name of an error, for users' code",
+    "N_ROUNDS_DEFAULT": "Triton's name: rounds of the Philox cipher",
     "ROUNDS": "rounds of the Philox cipher",
     "cuda_home": "CUDA_HOME, NVIDIA's environment variable",
     "home_dir": "Triton's name",

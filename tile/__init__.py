@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tile import testing
     from tile.diagnostics.sanitize import sanitize
     from tile.diagnostics.trace import trace
+    from tile.frontend.python.aggregates import aggregate, aggregate_replace
     from tile.runtime.autotuning.autotuner import Autotuner, autotune
     from tile.runtime.autotuning.configs import Config
     from tile.runtime.autotuning.heuristics import Heuristics, heuristics
@@ -46,6 +47,7 @@ else:
             "testing": "tile.testing",
             "sanitize": "tile.diagnostics.sanitize",
             "trace": "tile.diagnostics.trace",
+            **dict.fromkeys(("aggregate", "aggregate_replace"), "tile.frontend.python.aggregates"),
             **dict.fromkeys(("Autotuner", "autotune"), f"{_TUNING}.autotuner"),
             **dict.fromkeys(("Heuristics", "heuristics"), f"{_TUNING}.heuristics"),
             "Config": f"{_TUNING}.configs",
@@ -67,6 +69,8 @@ __all__ = [
     "PointerArray",
     "TensorDescriptor",
     "TileError",
+    "aggregate",
+    "aggregate_replace",
     "autotune",
     "backend",
     "cdiv",

@@ -258,3 +258,33 @@ def test_tuples_come_back_as_tuples():
         tl.store(out, alone)
 
     assert F32 in {op.results[0].type for op in module_of(kernel, PTR, PTR).walk() if op.results}
+
+
+@DeviceFunction
+def as_tile(x):
+    return x + tl.zeros((1,), tl.int1)
+
+
+@DeviceFunction
+def is_float(x):
+    return as_tile(x).dtype.is_floating()
+
+
+@DeviceFunction
+def greatest(a, b):
+    above = a > b
+    if is_float(a):
+        above |= a != a
+    as_tile(b)
+    return tl.where(above, a, b)
+
+
+def test_operations_that_nothing_uses_are_dropped():
+    def kernel(out, x):
+        tl.store(out, tl.reduce(tl.load(x + tl.arange(0, 8)), 0, greatest))
+
+    text = text_of(kernel, PTR, PTR)
+    region = text[text.index("reduce_region") :]
+    assert "call" in region and "as_tile" not in region.partition("func")[0]
+    called = text[text.index("func @greatest") :].partition("\n}")[0]
+    assert "call" not in called and "splat" not in called

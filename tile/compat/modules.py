@@ -84,7 +84,8 @@ MODULES: Mapping[str, View] = {
             **_ASYNC,
             **_errors("CompilationError InterpreterError OutOfResources TritonError"),
             **_of("tile.compat.compiler", "compile"),
-            **_of("tile.compat.language", "must_use_result aggregate"),
+            **_of("tile.compat.language", "must_use_result"),
+            **_of("tile", "aggregate"),
         },
         package=True,
     ),
@@ -200,21 +201,32 @@ MODULES: Mapping[str, View] = {
     # -- the language
     "triton.language": View(
         "The language of kernels.",
-        _of("tile.language.core.tensor", "tensor"),
+        _of("tile.language.core.tensor", "tensor") | _of("tile", "aggregate_replace"),
         shows=("tile.language", "tile.compat.language"),
         package=True,
     ),
     "triton.language.core": View(
         "The language of kernels.",
-        _of("tile.language.core.tensor", "tensor"),
+        {
+            **_of("tile.language.core.tensor", "tensor"),
+            **_of("tile", "aggregate_replace"),
+            **_of("tile.compat.language", "builtin"),
+            "_aggregate": "tile:aggregate",
+            "item": "tile.language.reductions:item_",
+        },
         shows=("tile.language", "tile.language.core", "tile.compat.language"),
     ),
     "triton.language.standard": View(
         "Functions of the language that are made of others.",
+        _of("tile.compat.language", "_log2"),
         shows=("tile.language", "tile.language.standard"),
     ),
     "triton.language.math": View("Mathematical functions.", shows=("tile.language.math",)),
-    "triton.language.random": View("Random numbers.", shows=("tile.language.random",)),
+    "triton.language.random": View(
+        "Random numbers.",
+        _of("tile.compat.language", "N_ROUNDS_DEFAULT"),
+        shows=("tile.language.random",),
+    ),
     "triton.language.target_info": View(
         "The target, at compile time.",
         _of(

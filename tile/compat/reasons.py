@@ -57,8 +57,8 @@ INTERNAL: Mapping[str, str] = {
 }
 
 _INTERNAL_OF_THE_LANGUAGE = """
-    TRITON_BUILTIN base_type base_value binary_op_type_legalization builtin_max
-    builtin_min check_bit_width dispatch is_builtin is_negative_zero slice_type
+    base_type base_value binary_op_type_legalization builtin_max
+    builtin_min check_bit_width dispatch is_negative_zero slice_type
     tensor_descriptor_base tensor_descriptor_base_type tensor_descriptor_type tuple_type
 """
 
@@ -94,7 +94,6 @@ DIFFERENT: Mapping[str, str] = {
     "IRSource": "it raises: `tile` compiles functions, not MLIR or PTX",
     "compile": "it takes functions, not files of MLIR or PTX",
     "make_backend": "the stages of compilation cannot be replaced",
-    "aggregate": "it raises: kernels take tuples and named tuples",
     "must_use_result": "unused results are not reported",
     "set_allocator": "the allocator is never called: no kernel needs scratch memory",
     "do_bench_cudagraph": "launches are timed one by one",

@@ -20,6 +20,10 @@ parameters and defaults.
   is an error. `p: tl.const` is a pointer that the kernel only reads through. Other annotations are
   ignored: a Python integer is an `int32`, or else the first of `int64` and `uint64` that can hold
   it; a Python or NumPy float is a `float32`; a NumPy integer keeps its type; an array is a pointer.
+- Values can be grouped: in tuples, in named tuples, and in classes decorated with `tile.aggregate`,
+  whose annotations are fields and whose `@tile.jit` functions are methods. Groups may be assigned,
+  loop-carried, passed to kernels and functions, and returned. `p.x = 3` binds `p` to a group with
+  another value of its field `x`; other names of the earlier group keep that.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - A tile is indexed as in NumPy, by compile-time integers and slices, `None` and `...`: `x[3]`,
   `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice has a power of two of elements. One

@@ -140,5 +140,5 @@ def libdevice_function(name: str, module: str) -> Builtin[..., Any]:
     function.__doc__ = "\n".join(f"{symbol.name}: {symbol.signature}" for symbol in symbols)
     declared: Builtin[..., Any] = Builtin(function)
     declared.name = f"extra.libdevice.{name}"  # apart from tl.exp, also in keys of caches
-    declared.__signature__ = signature
+    declared.signature = signature
     return declared

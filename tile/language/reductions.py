@@ -16,6 +16,7 @@ from tile.ir.ops import control
 from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
+from tile.ir.unused import erase_unused
 from tile.language.core.builtin import Bound, Builtin, Callback, member
 from tile.language.core.dtypes import spelled
 from tile.language.core.promotion import (
@@ -327,7 +328,8 @@ def combine_region(build: Builder, name: str, tiles: Sequence[Tensor], combine_f
     with build.into(block):
         returned = combine_fn.emit(build, *map(Tensor, block.args))
         build.op(control.yield_, *_group(build, name, combine_fn, returned, elements))
-    functions = combine_fn.functions if isinstance(combine_fn, Callback) else None
+    functions = combine_fn.functions if isinstance(combine_fn, Callback) else {}
+    erase_unused(block, functions)
     offender = ops.first_illegal_op(block, functions)
     if offender is not None:
         loc = offender.loc

@@ -75,7 +75,7 @@ def language_page() -> Iterator[str]:
 
 
 def _parameters(function: Builtin[..., Any], skip: int = 0) -> str:
-    parameters = list(function.__signature__.parameters.values())[skip:]
+    parameters = list(function.signature.parameters.values())[skip:]
     return ", ".join(map(_parameter, parameters))
 
 

@@ -185,7 +185,7 @@ def libdevice_stub_page() -> Iterator[str]:
     """Yield the lines of the stub of `tl.extra.libdevice`."""
     yield template("libdevice_stub.txt")
     for name in sorted(vars(libdevice)["__all__"]):
-        parameters = getattr(libdevice, name).__signature__.parameters
+        parameters = getattr(libdevice, name).signature.parameters
         operands = tuple(Parameter(operand, RENAMED["Operand"]) for operand in parameters)
         signature = Signature(operands, "Tensor")
         yield from _function(name, [signature], getattr(libdevice, name).__doc__)
@@ -246,7 +246,7 @@ def _tensor() -> Iterator[str]:
     yield from _operators()
     yield from _properties((*PROPERTIES, "T"), TENSOR_PROPERTIES)
     for name, function in sorted(MEMBERS.items()):
-        receiver, *_ = function.__signature__.parameters
+        receiver, *_ = function.signature.parameters
         methods = [s for s in signatures(function) if _takes_tensor(s, receiver)]
         unbound = [Signature(s.parameters[1:], _of_tensor(s.returns)) for s in methods]
         yield from _methods(name, unbound, function.__doc__)
@@ -297,16 +297,14 @@ def _properties(names: Iterable[str], types: dict[str, str]) -> Iterator[str]:
 
 def signatures(function: Builtin[..., Any]) -> list[Signature]:
     """Return a function's overloads: one, unless the result type depends on the arguments."""
-    whole = _signature(function.__signature__)
+    whole = _signature(function.signature)
     if function.name in LIKE_INPUT:
         return [whole.with_annotation("input", "_T", "_T")]
     if any(p.name == "return_indices" for p in whole.parameters):
         return _with_indices(whole)
     if whole.returns != "Any":
         return [whole]
-    operands = [
-        p.name for p in function.__signature__.parameters.values() if p.annotation in OPERANDS
-    ]
+    operands = [p.name for p in function.signature.parameters.values() if p.annotation in OPERANDS]
     overloads = [whole.with_annotation(name, "Tensor", "Tensor") for name in operands]
     numbers = whole
     for name in operands:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tile.errors import CompilationError, stamp
+from tile.errors import ArgumentTypeError, CompilationError, stamp
+from tile.frontend.python.aggregates import Aggregate, aggregate_replace
+from tile.frontend.python.calls import with_tensors
 from tile.frontend.python.expressions import operate
 from tile.frontend.python.lowering_context import Binding, Lowering
 from tile.frontend.python.source import is_constexpr_annotation
@@ -33,8 +35,26 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
             "elements cannot be assigned; make a new tile with tl.where, or write to memory with "
             "tl.store",
         )
+    elif isinstance(target, ast.Attribute):
+        assign_field(low, target, value)
     else:
         low.fail(target, "cannot assign to this; only names and tuples of names take values")
+
+
+def assign_field(low: Lowering, target: ast.Attribute, value: object) -> None:
+    """Bind the name in `name.field` to the aggregate with another value of the field."""
+    owner = low.expression(target.value)
+    if not isinstance(owner, Aggregate):
+        low.fail(
+            target,
+            f"cannot assign to this, an attribute of {describe(owner)}; only names, tuples of "
+            "names and fields of aggregates take values",
+        )
+    try:
+        changed = aggregate_replace(owner, **{target.attr: value})
+    except ArgumentTypeError as error:
+        low.fail(target, error.message)
+    assign(low, target.value, with_tensors(low, changed), weak=True)
 
 
 def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
@@ -55,10 +75,14 @@ def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: boo
 def augmented(low: Lowering, node: ast.AugAssign) -> None:
     """Compile `x += value`."""
     target = node.target
-    if not isinstance(target, ast.Name):
+    if isinstance(target, ast.Name):
+        read: ast.expr = ast.Name(target.id, ast.Load())
+    elif isinstance(target, ast.Attribute):
+        read = ast.Attribute(target.value, target.attr, ast.Load())
+    else:
         assign(low, target, None)
         return
-    before = low.expression(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+    before = low.expression(ast.copy_location(read, target))
     value = low.expression(node.value)
     assign(low, target, operate(low, node, node.op, before, value))
 

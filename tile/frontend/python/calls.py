@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile.errors import CompilationError, TileError
+from tile.errors import ArgumentTypeError, CompilationError, TileError
+from tile.frontend.python.aggregates import (
+    Aggregate,
+    AggregateType,
+    Method,
+    operator_method,
+    takes_semantic,
+)
 from tile.frontend.python.constexpr_function import StaticFunction
-from tile.frontend.python.global_names import STATIC_BUILTINS, is_callable_now
+from tile.frontend.python.global_names import (
+    STATIC_BUILTINS,
+    TEXTUAL,
+    is_callable_now,
+    is_emitting,
+)
 from tile.frontend.python.lowering_context import Lowering
 from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter, spell_parameters
-from tile.frontend.python.value_trees import compile_time_only, describe, leaves, rebuild, transform
+from tile.frontend.python.value_trees import (
+    compile_time_only,
+    describe,
+    is_number,
+    leaves,
+    like,
+    rebuild,
+    transform,
+)
 from tile.ir.builder import Builder
 from tile.ir.core import Symbol
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.language import python_builtins
-from tile.language.core.builtin import Bound, Builtin, Callback, suggestion
+from tile.language.core import promotion
+from tile.language.core.builtin import SEMANTIC, Bound, Builtin, Callback, suggestion
 from tile.language.core.constexpr import constexpr, constexpr_type
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
@@ -41,8 +63,24 @@ def call(low: Lowering, node: ast.Call) -> object:
             )
         kwargs[keyword.arg] = low.expression(keyword.value)
     low.at(node)
+    return call_value(low, node, function, args, kwargs)
+
+
+def call_value(
+    low: Lowering, node: ast.expr | ast.stmt, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> object:
+    """Call any object with evaluated arguments, at the location of `node`."""
+    if isinstance(function, Aggregate):
+        function = operator_method(function, "__call__") or function
+    if isinstance(function, Method):
+        args = [*function.receivers, *args]
+        function = function.function
+        if not isinstance(function, DeviceFunction | StaticFunction):
+            return call_python(low, node, function, args, kwargs)
     if isinstance(function, DeviceFunction):
         return call_device(low, node, function, args, kwargs)
+    if isinstance(function, AggregateType) or is_emitting(function):
+        return call_python(low, node, function, args, kwargs)
     if isinstance(function, Builtin | Bound):
         args = [builtin_argument(low, node, arg) for arg in args]
         kwargs = {name: builtin_argument(low, node, arg) for name, arg in kwargs.items()}
@@ -52,7 +90,7 @@ def call(low: Lowering, node: ast.Call) -> object:
 class JittedCallback(Callback):
     """A jitted function passed as an argument to a builtin, such as the combiner of `tl.reduce`."""
 
-    def __init__(self, low: Lowering, node: ast.Call, function: DeviceFunction) -> None:
+    def __init__(self, low: Lowering, node: ast.expr | ast.stmt, function: DeviceFunction) -> None:
         self.low = low
         self.node = node
         self.function = function
@@ -69,9 +107,59 @@ class JittedCallback(Callback):
         return repr(self.function)
 
 
-def builtin_argument(low: Lowering, node: ast.Call, argument: object) -> object:
+def builtin_argument(low: Lowering, node: ast.expr | ast.stmt, argument: object) -> object:
     """Return an argument of a builtin, with a jitted function wrapped as a callback."""
     return JittedCallback(low, node, argument) if isinstance(argument, DeviceFunction) else argument
+
+
+@dataclass(frozen=True)
+class KernelEmitter:
+    """The `_semantic` of a Python function that the compiler calls."""
+
+    low: Lowering
+    node: ast.expr | ast.stmt
+
+    def emit(self, function: Builtin[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Emit a call of a builtin at the insertion point, and return its result."""
+        low, node = self.low, self.node
+        plain_args = [builtin_argument(low, node, plain(arg)) for arg in args]
+        named = {name: builtin_argument(low, node, plain(v)) for name, v in kwargs.items()}
+        return function.emit(low.build, *plain_args, **named)
+
+
+def call_python(
+    low: Lowering, node: ast.expr | ast.stmt, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> object:
+    """Call a Python function that takes runtime values, or the class of an aggregate.
+
+    Compile-time numbers and texts are passed as `tl.constexpr`, and what emits operations as
+    `_semantic`, if the function has that parameter.
+    """
+    args = [transform(arg, as_constexpr) for arg in args]
+    kwargs = {name: transform(value, as_constexpr) for name, value in kwargs.items()}
+    if takes_semantic(function):
+        kwargs[SEMANTIC] = KernelEmitter(low, node)
+    try:
+        return with_tensors(low, evaluate(function, args, kwargs, static=False))
+    except ArgumentTypeError as error:
+        raise CompilationError(error.message, notes=error.notes) from error
+
+
+def as_constexpr(leaf: object) -> object:
+    """Return a number, text, slice or None as `tl.constexpr`, and anything else unchanged."""
+    return constexpr(leaf) if leaf is None or isinstance(leaf, (*TEXTUAL, slice)) else leaf
+
+
+def with_tensors(low: Lowering, value: object) -> object:
+    """Return a value in which numbers in the `tl.tensor` fields of aggregates are runtime ones."""
+    if not isinstance(value, tuple):
+        return value
+    items = [with_tensors(low, item) for item in value]
+    if isinstance(value, Aggregate):
+        for index, field in enumerate(type(value)._definition.fields.values()):
+            if field.is_tensor and is_number(items[index]):
+                items[index] = promotion.to_tensor(low.build, items[index])
+    return like(value, items)
 
 
 def unpack_starred(low: Lowering, nodes: Sequence[ast.expr]) -> Iterator[object]:
@@ -93,7 +181,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
         callee = PYTHON_BUILTINS.get(function)
         if callee is None:
             static = function not in STATIC_BUILTINS  # those also take tuples of runtime values
-            return evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, static=static)
+            result = evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, static=static)
+            return with_tensors(low, result)
     if isinstance(callee, Builtin | Bound):
         return callee.emit(low.build, *args, **kwargs)
     if isinstance(callee, StaticFunction):
@@ -125,7 +214,12 @@ def evaluate(function: Any, args: list[Any], kwargs: dict[str, Any], *, static: 
 
 
 def plain(value: Any) -> Any:
-    """Return a Python value without `tl.constexpr` and NumPy scalar wrappers."""
+    """Return a Python value without `tl.constexpr` and NumPy scalar wrappers.
+
+    The constant fields of aggregates stay wrapped, so that loops do not make them runtime values.
+    """
+    if isinstance(value, Aggregate):
+        return like(value, [item if isinstance(item, constexpr) else plain(item) for item in value])
     if isinstance(value, tuple):
         return transform(value, plain)
     if isinstance(value, constexpr):
@@ -150,7 +244,7 @@ def not_callable(function: object) -> CompilationError:
 
 def call_device(
     low: Lowering,
-    node: ast.Call,
+    node: ast.expr | ast.stmt,
     function: DeviceFunction,
     args: Sequence[object],
     kwargs: Mapping[str, object],

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from tile.errors import ArgumentTypeError, CompilationError, TileError
+from tile.frontend.python.aggregates import with_constants
 from tile.frontend.python.calls import plain
 from tile.frontend.python.comprehensions import COMPREHENSIONS
 from tile.frontend.python.const_parameters import refuse_writes
@@ -43,6 +44,7 @@ from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
 from tile.ir.types import Pointer, Scalar, Type
+from tile.ir.unused import erase_unused
 from tile.language.core.builtin import suggestion
 from tile.language.core.tensor import DescriptorParts, Tensor
 from tile.language.descriptor import build_descriptor
@@ -198,6 +200,8 @@ class ModuleSession:
     ) -> Specialization:
         name = self.free_name(f"{ir_name(function.name)}__{mangle(arguments)}")
         ir, result = self.compile(function, name, arguments, kernel=False)
+        if not ir.result_types:  # it may be called for the type of a value only
+            erase_unused(ir.body, self.module.functions)
         if ir.body.first is ir.body.last and not ir.result_types:
             del self.module.functions[name]  # it does nothing at run time
             name = ""
@@ -264,7 +268,7 @@ def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Fu
 
     scope: Scope = {}
     for name, argument in arguments.items():
-        value = transform(argument, argument_value)
+        value = with_constants(transform(argument, argument_value))
         name_leaves(value, name)
         scope[name] = Binding(value, source.loc(nodes_by_name[name], function.name))
     return scope

@@ -15,6 +15,12 @@ from typing import Any
 
 from tile._lazy import LazyNames
 from tile.errors import CompilationError, TileError
+from tile.frontend.python.aggregates import (
+    Aggregate,
+    AggregateType,
+    aggregate_member,
+    operator_method,
+)
 from tile.frontend.python.branches import emit_if
 from tile.frontend.python.calls import call, unpack_starred
 from tile.frontend.python.global_names import lookup, member
@@ -28,6 +34,7 @@ from tile.frontend.python.lowering_context import (
     refused,
     undefined,
 )
+from tile.frontend.python.overloads import SUBSCRIPT, binary_method, call_method, unary_method
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import MismatchError, Phis, describe, leaves, resolve, same
 from tile.ir.ops import arith
@@ -156,6 +163,9 @@ def operate(
     low: Lowering, node: ast.expr | ast.stmt, op: ast.operator, a: object, b: object
 ) -> object:
     """Emit `a op b` at the location of `node`."""
+    overload = binary_method(op, a, b)
+    if overload is not None:
+        return call_method(low, node, *overload)
     low.at(node)
     return operators.binary(low.build, SYMBOLS[type(op)], a, b)
 
@@ -163,6 +173,9 @@ def operate(
 def unary(low: Lowering, node: ast.UnaryOp) -> object:
     """Compile a unary operator."""
     operand = low.expression(node.operand)
+    method = unary_method(node.op, operand)
+    if method is not None:
+        return call_method(low, node, method)
     low.at(node)
     return operators.unary(low.build, SYMBOLS[type(node.op)], operand)
 
@@ -173,8 +186,13 @@ def compare(low: Lowering, node: ast.Compare) -> object:
     result: object = True
     for op, operand in zip(node.ops, node.comparators, strict=True):
         right = low.expression(operand)
+        overload = binary_method(op, left, right)
         low.at(node)
-        holds = compare_two(low, op, left, right)
+        holds = (
+            compare_two(low, op, left, right)
+            if overload is None
+            else call_method(low, node, *overload)
+        )
         result = operators.logical(low.build, "and", result, holds)
         if not isinstance(result, Tensor) and not static_truth(result, "a comparison"):
             break
@@ -250,6 +268,8 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
         low.at(node)
         return tensor_attribute(low.build, owner, node.attr)
     try:
+        if isinstance(owner, Aggregate | AggregateType):
+            return aggregate_member(owner, node.attr)
         return member(owner, node.attr)
     except TileError:
         raise
@@ -270,6 +290,9 @@ def subscript(low: Lowering, node: ast.Subscript) -> object:
     if isinstance(owner, DeviceFunction):
         low.fail(node, f"a kernel launches no kernels; to call `{owner.name}`, leave the grid out")
     index = low.expression(node.slice)
+    method = operator_method(owner, SUBSCRIPT)
+    if method is not None:
+        return call_method(low, node, method, index)
     low.at(node)
     return operators.subscript(low.build, owner, index)
 

@@ -11,13 +11,14 @@ import marshal
 import sys
 import tokenize
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tile._lazy import is_lazy_reexport
+from tile.frontend.python.aggregates import AggregateType
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import ABSENT, DeviceFunction, cell_contents, names_read
 from tile.ir.types import Type
@@ -196,7 +197,10 @@ class _Walk:
         self.seen[value] = len(self.seen)
         if issubclass(value, enum.Enum):
             words = [f"{one.name} = {self.spell(one.value)}" for one in value]
-            plain = vars(_PlainEnum)
+            plain: Mapping[str, Any] = vars(_PlainEnum)
+        elif isinstance(value, AggregateType):
+            words = list(self.aggregate(value))
+            plain = value._definition.members
         elif issubclass(value, tuple) and hasattr(value, "_fields"):
             words = [self.spell(getattr(value, of)) for of in ("_fields", "_field_defaults")]
             plain = vars(_PlainTuple)
@@ -206,6 +210,14 @@ class _Walk:
         own = {name for name, member in vars(value).items() if _is_code(member)}
         self.inexact |= not own <= plain.keys()
         return f"class {name}: {', '.join(words)}"
+
+    def aggregate(self, value: AggregateType) -> Iterator[str]:
+        """Yield the text of the fields, methods and defaults of a class of aggregates."""
+        for name, described in value._definition.fields.items():
+            yield f"{name}: {self.spell(described.annotation)}"
+        for table in (value._definition.members, value._definition.defaults):
+            for name, member in table.items():
+                yield f"{name} = {self.spell(getattr(member, '__func__', member))}"
 
 
 _EXACT = (Builtin, Type, str, bool, int, complex, bytes, types.NoneType, np.dtype)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import CompilationError
+from tile.frontend.python.aggregates import aggregate_replace
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import DeviceFunction, is_constexpr_annotation
 from tile.frontend.python.value_trees import compile_time_only
@@ -88,6 +89,7 @@ STATIC_BUILTINS: dict[Any, Callable[..., object]] = {
     math.comb: _bounded(math.comb, lambda n, k: min(k, abs(n - k)) * n.bit_length()),
     math.factorial: _bounded(math.factorial, lambda n: n * n.bit_length()),
     math.perm: _bounded(math.perm, lambda n, k=None: (n if k is None else k) * n.bit_length()),
+    aggregate_replace: aggregate_replace,
     block_type: _static(block_type),
     builtins.slice: slice,
     dtype: _static(dtype),
@@ -121,7 +123,7 @@ def admit(value: Any, name: str) -> Any:
     """Return a captured value as the kernel sees it, or raise `CompilationError` if it may not."""
     if isinstance(value, constexpr):
         return bounded(value.value)
-    if isinstance(value, OBJECTS) or is_callable_now(value):
+    if isinstance(value, OBJECTS) or is_callable_now(value) or is_emitting(value):
         return value
     if isinstance(value, type) and (
         value.__module__.startswith("tile.") or issubclass(value, enum.Enum | tuple)
@@ -130,6 +132,17 @@ def admit(value: Any, name: str) -> Any:
     if isinstance(value, tuple):
         return tuple(admit(item, f"{name}[{index}]") for index, item in enumerate(value))
     raise CompilationError(_refusal(value, name))
+
+
+EMITTING = "__triton_builtin__"  # an attribute that libraries set
+
+
+def is_emitting(value: Any) -> bool:
+    """Return True for a Python function that takes runtime values and emits operations itself.
+
+    Libraries set an attribute of such functions, as `triton.language.core.builtin` does.
+    """
+    return isinstance(value, types.FunctionType) and getattr(value, EMITTING, False) is True
 
 
 def is_callable_now(value: Any) -> bool:

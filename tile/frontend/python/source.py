@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tile.errors import ArgumentTypeError, CompilationError
+from tile.language.core.tensor import Tensor
 from tile.location import Loc
 from tile.pickling import PickledByName
 from tile.short_repr import short_repr
@@ -87,13 +88,23 @@ class Source:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.comprehension):
                     local.update(ast.walk(inner.target))
-                elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                    if inner in local:
-                        continue
-                    first = names.setdefault(inner.id, inner)
-                    if (inner.lineno, inner.col_offset) < (first.lineno, first.col_offset):
-                        names[inner.id] = inner
+                elif (name := assigned_name(inner)) is not None and name not in local:
+                    first = names.setdefault(name.id, name)
+                    if (name.lineno, name.col_offset) < (first.lineno, first.col_offset):
+                        names[name.id] = name
         return names
+
+
+def assigned_name(node: ast.AST) -> ast.Name | None:
+    """Return the name that a target assigns, or None for any other node.
+
+    The target `a.b.c` assigns `a`: fields of aggregates are parts of the value.
+    """
+    if not isinstance(getattr(node, "ctx", None), ast.Store):
+        return None
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
 
 
 class DeviceFunction(PickledByName):
@@ -108,6 +119,8 @@ class DeviceFunction(PickledByName):
     runtime_constexprs = False
     """True if names and parameters annotated `tl.constexpr` also take runtime values, as in Triton,
     where kernels call the function."""
+    method_of = ""
+    """The name of the aggregate that the function is a method of."""
 
     def __init__(self, fn: Callable[..., Any], *, noinline: bool = False) -> None:
         if not isinstance(fn, types.FunctionType):
@@ -161,7 +174,7 @@ class DeviceFunction(PickledByName):
     @cached_property
     def source(self) -> Source:
         """The function's text and AST. Raises `CompilationError` if there is no usable source."""
-        return read_source(self.fn)
+        return read_source(self.fn, method=bool(self.method_of))
 
     @cached_property
     def loc(self) -> Loc:
@@ -224,6 +237,13 @@ def is_constexpr_annotation(annotation: Any) -> bool:
     return isinstance(annotation, type) and annotation.__name__ == "constexpr"
 
 
+def is_tensor_annotation(annotation: Any) -> bool:
+    """Return True if an annotation is `tl.tensor`, the class or its name as text."""
+    if isinstance(annotation, str):
+        return annotation.strip("\"' ").rpartition(".")[2] in ("tensor", "Tensor")
+    return isinstance(annotation, type) and issubclass(annotation, Tensor)
+
+
 def is_const_annotation(annotation: Any) -> bool:
     """Return True for `tl.const`, the class or its name, and for text such as `const *fp32`."""
     if isinstance(annotation, str):
@@ -232,9 +252,12 @@ def is_const_annotation(annotation: Any) -> bool:
     return isinstance(annotation, type) and annotation.__name__ == "const"
 
 
-def read_source(fn: types.FunctionType) -> Source:
-    """Return the source of a function with its AST, or raise `CompilationError`."""
-    _refuse_kind(fn)
+def read_source(fn: types.FunctionType, *, method: bool = False) -> Source:
+    """Return the source of a function with its AST, or raise `CompilationError`.
+
+    method: it is a method of an aggregate.
+    """
+    _refuse_kind(fn, method)
     try:
         lines, first = _source_lines(fn)
         text = "".join(lines)
@@ -296,7 +319,7 @@ def _matches(node: ast.FunctionDef, code: types.CodeType) -> bool:
     )
 
 
-def _refuse_kind(fn: types.FunctionType) -> None:
+def _refuse_kind(fn: types.FunctionType, method: bool) -> None:
     loc = Loc(fn.__code__.co_filename, fn.__code__.co_firstlineno)
     if fn.__code__.co_name == "<lambda>":
         raise CompilationError("a lambda cannot be compiled; write a function with `def`", loc=loc)
@@ -308,10 +331,12 @@ def _refuse_kind(fn: types.FunctionType) -> None:
         )
     parameters = fn.__code__.co_varnames[: fn.__code__.co_argcount]
     outer = fn.__qualname__.rpartition(".")[0]
-    if parameters[:1] in (("self",), ("cls",)) and outer and not outer.endswith("<locals>"):
+    in_class = bool(outer) and not outer.endswith("<locals>")
+    if parameters[:1] in (("self",), ("cls",)) and in_class and not method:
         raise CompilationError(
             f"`{fn.__qualname__}` is a method, which cannot be compiled; move it out of the "
-            f"class, or make it a static method without `{parameters[0]}`",
+            f"class, make it a static method without `{parameters[0]}`, or decorate the class with "
+            "@tile.aggregate",
             loc=loc,
         )
 

@@ -72,8 +72,8 @@ def like(pattern: tuple[Any, ...], items: Sequence[object]) -> object:
     """Return a tuple of the same class as `pattern`, possibly a named tuple, with other items."""
     if type(pattern) is tuple:
         return tuple(items)
-    make: Callable[..., object] = type(pattern)
-    return make(*items)
+    make: Callable[[Sequence[object]], object] = getattr(type(pattern), "_make", type(pattern))
+    return make(items)
 
 
 def name_leaves(value: object, name: str) -> None:

@@ -15,9 +15,9 @@ import difflib
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from tile.errors import CompilationError
 from tile.pickling import PickledByName
@@ -31,6 +31,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Emitter(Protocol):
+    """The `_semantic` of a Python function that the compiler calls for a kernel.
+
+    The function passes it on to the builtins that it calls: `tl.exp(x, _semantic=_semantic)`.
+    """
+
+    def emit(self, function: Builtin[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Emit a call of a builtin at the insertion point, and return its result."""
+
+
+SEMANTIC = "_semantic"
+SEMANTIC_PARAMETER = inspect.Parameter(SEMANTIC, inspect.Parameter.KEYWORD_ONLY, default=None)
+
+
 class Builtin(PickledByName, Generic[P, R]):
     """A function of the language, callable only while a kernel is compiled."""
 
@@ -40,13 +54,19 @@ class Builtin(PickledByName, Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __getattr__(self, name: str) -> Any:
-        """Return `__signature__`, computed on first access: a hundred would slow the import."""
+        """Return `__signature__`, which has `_semantic` besides the parameters of kernels."""
         if name != "__signature__":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        parameters = [*self.signature.parameters.values(), SEMANTIC_PARAMETER]
+        self.__signature__ = self.signature.replace(parameters=parameters)
+        return self.__signature__
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature in kernels, computed on first access: a hundred would slow the import."""
         whole = inspect.signature(self.function)
         _, *parameters = whole.parameters.values()
-        self.__signature__ = whole.replace(parameters=parameters)
-        return self.__signature__
+        return whole.replace(parameters=parameters)
 
     def __get__(self, instance: object, owner: type | None = None) -> Builtin[P, R]:
         """Return the function itself; `help` shows signatures of objects with this method."""
@@ -65,8 +85,13 @@ class Builtin(PickledByName, Generic[P, R]):
             raise
 
     @public_function
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise `CompilationError`: a builtin can only be called inside a kernel."""
+    def __call__(self, *args: Any, _semantic: Emitter | None = None, **kwargs: Any) -> Any:
+        """Emit the operations by the emitter `_semantic` of a function that the compiler calls.
+
+        Raises `CompilationError` without one: a builtin can only be called inside a kernel.
+        """
+        if _semantic is not None:
+            return _semantic.emit(self, args, kwargs)
         raise CompilationError(
             f"tl.{self.name} can only be called inside a kernel (a @tile.jit function)"
         )
@@ -74,9 +99,9 @@ class Builtin(PickledByName, Generic[P, R]):
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise `CompilationError` if the arguments do not bind to the parameters."""
         try:
-            self.__signature__.bind(*args, **kwargs)
+            self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            parameters = self.__signature__.parameters
+            parameters = self.signature.parameters
             hints = [suggestion(name, parameters) for name in kwargs if name not in parameters]
             raise CompilationError(
                 f"tl.{self.name}: {error}{''.join(hints)}", notes=[f"it is {self.spelling}"]
@@ -85,7 +110,7 @@ class Builtin(PickledByName, Generic[P, R]):
     @property
     def spelling(self) -> str:
         """The name and parameters as text, without annotations."""
-        plain = [p.replace(annotation=p.empty) for p in self.__signature__.parameters.values()]
+        plain = [p.replace(annotation=p.empty) for p in self.signature.parameters.values()]
         return f"tl.{self.name}{inspect.Signature(plain)}"
 
     def __repr__(self) -> str:

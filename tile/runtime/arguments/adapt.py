@@ -99,7 +99,8 @@ def adapt(value: Any, label: str) -> Any:
 
 def retuple(pattern: tuple[Any, ...], items: Sequence[Any]) -> Any:
     """Return a tuple of other items, of the same class if `pattern` is a named tuple."""
-    return type(pattern)(*items) if hasattr(pattern, "_fields") else tuple(items)
+    make: Callable[[Sequence[Any]], Any] = getattr(type(pattern), "_make", tuple)
+    return make(items)
 
 
 Adapter = Callable[[Any, str], Any]
