@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from tile.backends.interp import rules
+from tile.backends.interp.atomic_updates import update_in_order
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import update
@@ -81,7 +81,7 @@ def store(op: Operation) -> Run:
 @rule(descriptor.descriptor_reduce)
 def atomic(op: Operation) -> Run:
     ty, axes = _type(op), _axes_of(op)
-    apply = partial(rules.update_in_order, kind=op["kind"])
+    apply = partial(update_in_order, kind=op["kind"])
 
     def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
         address, mask = _block_addresses(ty, desc, axes(offsets), ty.dims)
