@@ -39,6 +39,7 @@ from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
 from tile.ir.semantics.libdevice import Symbol
 from tile.ir.semantics.libdevice import functions as libdevice_functions
+from tile.ir.types import FLOATS
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
@@ -72,6 +73,29 @@ def language_page() -> Iterator[str]:
         if function not in declared:
             yield f"### `desc.{name}({_parameters(function, skip=1)})`\n"
             yield f"{inspect.getdoc(function)}\n"
+    yield from _accuracy()
+
+
+def _accuracy() -> Iterator[str]:
+    """Yield the section with the errors that declarations of operations state."""
+    yield "## accuracy\n"
+    yield template("accuracy.md")
+    yield "| function | error | for operands in |"
+    yield "| --- | --- | --- |"
+    for defn in (d for d in OPS if d.elementwise and d.accepts and set(d.accepts) & set(FLOATS)):
+        if defn.ulp:
+            interval = f"{defn.domain[0]:g} to {defn.domain[1]:g}" if defn.domain else ""
+            yield f"| {_spelling(defn)} | {defn.ulp:g} ulp | {interval} |"
+
+
+_OPERATORS = {"div": "/", "rem": "%"}
+
+
+def _spelling(defn: OpDef) -> str:
+    """Return an operation as kernels write it."""
+    if defn.name in _OPERATORS:
+        return f"`x {_OPERATORS[defn.name]} y`"
+    return f"`tl.{defn.name}`"
 
 
 def _parameters(function: Builtin[..., Any], skip: int = 0) -> str:
