@@ -1,4 +1,4 @@
-"""Atomic loads and stores, and the order that they give to other accesses."""
+"""Atomic loads, stores and polls, and the order that they give to other accesses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import tile.language as tl
 from tests.conformance.running import Device
 from tests.conformance.values import random_array
 from tests.frontend.building import module_of, refusal
-from tile.ir.types import F32, F64, I32, I64, U32, Pointer, Scalar
+from tile.errors import UnsupportedError
+from tile.ir import semantics
+from tile.ir.types import ALL, F32, I8, I16, I32, I64, U8, U16, Pointer, Scalar
+from tile.language.extra import cuda
 
 
 def copy(x, y, n):
@@ -17,7 +20,7 @@ def copy(x, y, n):
     tl.atomic_store(y + at, tl.atomic_load(x + at, at < n, "relaxed"), mask=at < n)
 
 
-@pytest.mark.parametrize("element", [I32, U32, I64, F32, F64], ids=str)
+@pytest.mark.parametrize("element", ALL, ids=str)
 def test_every_bit_is_copied_where_the_mask_is_true(device: Device, element: Scalar) -> None:
     x = random_array(np.random.default_rng(0), element, 64)
     y, before = np.zeros_like(x), x.copy()
@@ -40,6 +43,92 @@ def test_a_store_is_seen_by_the_program_that_waits_for_it(device: Device) -> Non
     data, flag, out = (np.zeros(1, np.int32) for _ in range(3))
     device.run(module_of(hand_over, *[Pointer(I32)] * 3), (2, 1, 1), [data, flag, out])
     assert out[0] == 7
+
+
+def wait(data, flags, out):
+    at = tl.arange(0, 8)
+    if tl.program_id(0) == 0:
+        tl.store(data + at, at * at)
+        tl.debug_barrier()
+        tl.atomic_store(flags + at, at + 1)
+    else:
+        ready = tl.atomic_poll(flags + at, at + 1)
+        tl.debug_barrier()
+        tl.store(out + at, tl.where(ready, tl.load(data + at, volatile=True), -1))
+        one = flags.atomic_poll(1, "relaxed", "cta")
+        tl.store(out + 8, one.to(tl.int32))
+
+
+@pytest.mark.parametrize("element", [I8, U8, I16, U16, I32, I64], ids=str)
+def test_a_poll_waits_for_every_element(device: Device, element: Scalar) -> None:
+    data, out = np.zeros(8, np.int32), np.zeros(9, np.int32)
+    flags = np.zeros(8, semantics.numpy_dtype(element))
+    module = module_of(wait, Pointer(I32), Pointer(element), Pointer(I32))
+    device.run(module, (2, 1, 1), [data, flags, out])
+    assert out.tolist() == [k * k for k in range(8)] + [1]
+
+
+def wait_in_time(flags, out, budget):
+    at = tl.arange(0, 4)
+    start = cuda.globaltimer()
+    seen = tl.atomic_poll(flags + at, 1, timeout_ns=budget)
+    spent = cuda.globaltimer() - start
+    tl.store(out + at, seen.to(tl.int32))
+    tl.store(out + 4, (spent >= budget).to(tl.int32))
+    tl.store(out + 5, cuda.smid() >= 0)
+
+
+@pytest.mark.parametrize("budget", [0, 200_000])
+def test_a_poll_ends_when_its_time_is_over(device: Device, budget: int) -> None:
+    flags, out = np.array([1, 0, 1, 2], np.int32), np.full(6, -1, np.int32)
+    module = module_of(wait_in_time, Pointer(I32), Pointer(I32), I64)
+    try:
+        device.run(module, (2, 1, 1), [flags, out, np.int64(budget)])
+    except UnsupportedError as error:
+        if device.target.startswith("interp"):
+            raise
+        pytest.skip(error.message)
+    assert out.tolist() == [1, 0, 1, 0, 1, 1]
+
+
+def busy_wait(out, budget):
+    start = cuda.globaltimer()
+    while cuda.globaltimer() - start < budget:
+        pass
+    tl.store(out, cuda.globaltimer() - start >= budget)
+
+
+def test_a_loop_may_wait_for_the_time_alone(device: Device) -> None:
+    out = np.zeros(1, np.int32)
+    try:
+        device.run(module_of(busy_wait, Pointer(I32), I64), (1, 1, 1), [out, np.int64(3_000_000)])
+    except UnsupportedError as error:
+        if device.target.startswith("interp"):
+            raise
+        pytest.skip(error.message)
+    assert out[0] == 1
+
+
+def test_polls_that_are_refused() -> None:
+    def floats(x):
+        tl.atomic_poll(x, 1)
+
+    def negative(x):
+        tl.atomic_poll(x, 1, timeout_ns=-1)
+
+    def tile(x):
+        tl.atomic_poll(x, 1, timeout_ns=tl.arange(0, 4))
+
+    def release(x):
+        tl.atomic_poll(x, 1, sem="release")
+
+    for kernel, element, message in (
+        (floats, F32, "tl.atomic_poll takes pointers to integers, not ptr<f32>"),
+        (negative, I32, "the timeout_ns of tl.atomic_poll is not negative; it is -1"),
+        (tile, I32, "the timeout_ns of tl.atomic_poll is a scalar integer, not tile<4xi32>"),
+        (release, I32, 'the sem of tl.atomic_poll is one of "acquire", "relaxed", not'),
+    ):
+        assert refusal(kernel, Pointer(element)).message.startswith(message)
 
 
 def test_orders_that_are_refused() -> None:

@@ -225,13 +225,13 @@ REFUSED: list[tuple[Any, tuple[str, ...], dict[str, Any], str]] = [
     ),
     (
         tl.atomic_max,
-        ("ptr<f16>", "f16"),
+        ("ptr<f8e5m2>", "f8e5m2"),
         {},
-        "atomic max is not defined on f16; it takes i32, u32, i64",
+        "atomic max is not defined on f8e5m2; it takes i8, i16, i32",
     ),
     (tl.atomic_and, ("ptr<f32>", "f32"), {}, "atomic and is not defined on f32"),
-    (tl.atomic_add, ("ptr<i16>", "i16"), {}, "atomic add is not defined on i16"),
-    (tl.atomic_cas, ("ptr<i8>", "i8", "i8"), {}, "atomic_cas is not defined on i8"),
+    (tl.atomic_add, ("ptr<i1>", "i1"), {}, "atomic add is not defined on i1"),
+    (tl.atomic_cas, ("ptr<i1>", "i1", "i1"), {}, "atomic_cas is not defined on i1"),
 ]
 
 

@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from tile.ir.core import Block, Effect, Operation, Value
 from tile.ir.effects import accesses_global
-from tile.ir.ops import control, debug
+from tile.ir.ops import control, debug, program
 from tile.ir.types import Shared
 
 T = TypeVar("T")
@@ -40,7 +40,8 @@ class ExitSlice:
     """Positions of carried values, and operations that read memory; see the module docstring.
 
     `exact` is True if the addresses and contents of all accesses of the loop follow from their
-    operands and results, and it calls no function.
+    operands and results, and it calls no function. `timed` is True if the end of the loop depends
+    on the time, so that the same state may end in one iteration and not in another.
     """
 
     carried: tuple[int, ...]
@@ -48,6 +49,7 @@ class ExitSlice:
     stored_carried: tuple[int, ...]
     stored_reads: frozenset[Operation]
     exact: bool
+    timed: bool = False
 
     def state(self, carried: Sequence[T]) -> dict[int, T]:
         """Return the carried values that belong to the slice, by position."""
@@ -78,6 +80,7 @@ def exit_slice(loop: Operation) -> ExitSlice:
         tuple(sorted(walk.carried)),
         frozenset(walk.reads),
         all(map(accesses_global, accesses)),
+        timed=any(op.defn is program.global_timer for op in walk.ops),
     )
 
 

@@ -133,6 +133,7 @@ RULES: dict[OpDef, Rule] = {
     arith.bitcast: _first,
     arith.hint: _first,
     math_ops.abs_: _plain(interval.magnitude),
+    program.multiprocessor_id: lambda op, _: Interval(0, MOST_PROGRAMS - 1),
     program.program_id: lambda op, _: Interval(0, MOST_PROGRAMS - 1),
     program.num_programs: lambda op, _: Interval(1, MOST_PROGRAMS),
     shape.arange: lambda op, _: Interval(op["start"], op["end"] - 1),

@@ -30,7 +30,16 @@ class Variation(enum.Enum):
 
 
 # The operations whose results differ between programs.
-SOURCES = frozenset({program.program_id, memory.atomic_rmw, memory.atomic_cas, control.call})
+SOURCES = frozenset(
+    {
+        program.program_id,
+        program.multiprocessor_id,
+        program.global_timer,
+        memory.atomic_rmw,
+        memory.atomic_cas,
+        control.call,
+    }
+)
 
 
 def uniformity(function: Function) -> dict[Value, Variation]:

@@ -272,7 +272,7 @@ class Tensor(_Value):
     ) -> Tensor:
         """Add `val` to memory atomically, and return the old value.
 
-        Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
+        Elements are integers of 8 to 64 bits or floats of 16 to 64 bits.
         `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
         Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
         order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
@@ -286,7 +286,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+        """Write memory `& val` (integers); see `tl.atomic_add`."""
     def atomic_cas(
         self,
         cmp: Tensor | float,
@@ -296,8 +296,8 @@ class Tensor(_Value):
     ) -> Tensor:
         """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-        Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
-        the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
+        `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
+        elements, `sem` and `scope` see `tl.atomic_add`.
         """
     def atomic_load(
         self,
@@ -307,7 +307,7 @@ class Tensor(_Value):
     ) -> Tensor:
         """Read the element at `pointer` atomically, or a tile of them through a tile of pointers.
 
-        Elements are 32 or 64 bits wide. Where the mask is false, nothing is read and the result is
+        Elements are numbers or booleans. Where the mask is false, nothing is read and the result is
         undefined. `sem` is "acquire" (the default) or "relaxed"; for `scope` see `tl.atomic_add`. The
         memory must be writable, as it is written with its own value.
         """
@@ -318,7 +318,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+        """Write the greater of memory and `val`; see `tl.atomic_add`."""
     def atomic_min(
         self,
         val: Tensor | float,
@@ -326,7 +326,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+        """Write the lesser of memory and `val`; see `tl.atomic_add`."""
     def atomic_or(
         self,
         val: Tensor | float,
@@ -334,7 +334,25 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+        """Write memory `| val` (integers); see `tl.atomic_add`."""
+    def atomic_poll(
+        self,
+        expected_value: Tensor | float,
+        sem: str | None = None,
+        scope: str | None = None,
+        timeout_ns: Tensor | float | None = None,
+    ) -> Tensor:
+        """Wait until the integer at `pointer`, or each of a tile of pointers, equals `expected_value`.
+
+        `expected_value` is cast to the element type and broadcast to the shape of `pointer`. Each
+        element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
+        is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
+        and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
+        least once. Raises `CompilationError` for elements that are no integers and for a negative
+        `timeout_ns`.
+
+            ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
+        """
     def atomic_store(
         self,
         val: Tensor | float,
@@ -344,7 +362,7 @@ class Tensor(_Value):
     ) -> None:
         """Write `val` at `pointer` atomically, or a tile through a tile of pointers.
 
-        Elements are 32 or 64 bits wide; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
+        Elements are numbers or booleans; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
         (the default) or "relaxed"; for `scope` see `tl.atomic_add`.
         """
     def atomic_xchg(
@@ -354,7 +372,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
+        """Write `val` and return the old value; see `tl.atomic_add`."""
     def atomic_xor(
         self,
         val: Tensor | float,
@@ -362,7 +380,7 @@ class Tensor(_Value):
         sem: str | None = None,
         scope: str | None = None,
     ) -> Tensor:
-        """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+        """Write memory `^ val` (integers); see `tl.atomic_add`."""
     def broadcast_to(self, *shape: Any) -> Tensor:
         """Broadcast `input` to `shape`, one tuple or several ints.
 
@@ -823,7 +841,7 @@ def atomic_add(
 ) -> Tensor:
     """Add `val` to memory atomically, and return the old value.
 
-    Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
+    Elements are integers of 8 to 64 bits or floats of 16 to 64 bits.
     `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
     Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
     order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
@@ -837,7 +855,7 @@ def atomic_and(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    """Write memory `& val` (integers); see `tl.atomic_add`."""
 def atomic_cas(
     pointer: Tensor,
     cmp: Tensor | float,
@@ -847,8 +865,8 @@ def atomic_cas(
 ) -> Tensor:
     """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-    Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
-    the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
+    `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
+    elements, `sem` and `scope` see `tl.atomic_add`.
     """
 def atomic_load(
     pointer: Tensor,
@@ -858,7 +876,7 @@ def atomic_load(
 ) -> Tensor:
     """Read the element at `pointer` atomically, or a tile of them through a tile of pointers.
 
-    Elements are 32 or 64 bits wide. Where the mask is false, nothing is read and the result is
+    Elements are numbers or booleans. Where the mask is false, nothing is read and the result is
     undefined. `sem` is "acquire" (the default) or "relaxed"; for `scope` see `tl.atomic_add`. The
     memory must be writable, as it is written with its own value.
     """
@@ -869,7 +887,7 @@ def atomic_max(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+    """Write the greater of memory and `val`; see `tl.atomic_add`."""
 def atomic_min(
     pointer: Tensor,
     val: Tensor | float,
@@ -877,7 +895,7 @@ def atomic_min(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."""
+    """Write the lesser of memory and `val`; see `tl.atomic_add`."""
 def atomic_or(
     pointer: Tensor,
     val: Tensor | float,
@@ -885,7 +903,25 @@ def atomic_or(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    """Write memory `| val` (integers); see `tl.atomic_add`."""
+def atomic_poll(
+    pointer: Tensor,
+    expected_value: Tensor | float,
+    sem: str | None = None,
+    scope: str | None = None,
+    timeout_ns: Tensor | float | None = None,
+) -> Tensor:
+    """Wait until the integer at `pointer`, or each of a tile of pointers, equals `expected_value`.
+
+    `expected_value` is cast to the element type and broadcast to the shape of `pointer`. Each
+    element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
+    is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
+    and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
+    least once. Raises `CompilationError` for elements that are no integers and for a negative
+    `timeout_ns`.
+
+        ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
+    """
 def atomic_store(
     pointer: Tensor,
     val: Tensor | float,
@@ -895,7 +931,7 @@ def atomic_store(
 ) -> None:
     """Write `val` at `pointer` atomically, or a tile through a tile of pointers.
 
-    Elements are 32 or 64 bits wide; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
+    Elements are numbers or booleans; `val` and `mask` are as in `tl.atomic_add`. `sem` is "release"
     (the default) or "relaxed"; for `scope` see `tl.atomic_add`.
     """
 def atomic_xchg(
@@ -905,7 +941,7 @@ def atomic_xchg(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."""
+    """Write `val` and return the old value; see `tl.atomic_add`."""
 def atomic_xor(
     pointer: Tensor,
     val: Tensor | float,
@@ -913,7 +949,7 @@ def atomic_xor(
     sem: str | None = None,
     scope: str | None = None,
 ) -> Tensor:
-    """Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."""
+    """Write memory `^ val` (integers); see `tl.atomic_add`."""
 def bitonic_merge(x: Tensor, dim: Any = None, descending: bool = False) -> Tensor:
     """Sort a bitonic sequence along axis `dim` (None: the last), ascending or descending.
 
@@ -1554,4 +1590,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -251,7 +251,7 @@ atomic_add = _atomic(
     RMWKind.ADD,
     """Add `val` to memory atomically, and return the old value.
 
-    Elements are int32, uint32, int64, uint64 or floats of 16 to 64 bits.
+    Elements are integers of 8 to 64 bits or floats of 16 to 64 bits.
     `val` and `mask` are broadcast to the shape of `pointer` and `val` is cast to its element type.
     Where the mask is false, memory is not changed and the result is undefined. `sem` is the memory
     order: "relaxed", "acquire", "release" or "acq_rel" (the default). `scope` is the set of threads
@@ -259,24 +259,12 @@ atomic_add = _atomic(
     `CompilationError` or `TypeRuleError` for other arguments.
     """,
 )
-atomic_max = _atomic(
-    RMWKind.MAX, "Write the greater of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."
-)
-atomic_min = _atomic(
-    RMWKind.MIN, "Write the lesser of memory and `val` (32 or 64 bits wide); see `tl.atomic_add`."
-)
-atomic_and = _atomic(
-    RMWKind.AND, "Write memory `& val` (integers of 32 or 64 bits); see `tl.atomic_add`."
-)
-atomic_or = _atomic(
-    RMWKind.OR, "Write memory `| val` (integers of 32 or 64 bits); see `tl.atomic_add`."
-)
-atomic_xor = _atomic(
-    RMWKind.XOR, "Write memory `^ val` (integers of 32 or 64 bits); see `tl.atomic_add`."
-)
-atomic_xchg = _atomic(
-    RMWKind.XCHG, "Write `val` (32 or 64 bits wide) and return the old value; see `tl.atomic_add`."
-)
+atomic_max = _atomic(RMWKind.MAX, "Write the greater of memory and `val`; see `tl.atomic_add`.")
+atomic_min = _atomic(RMWKind.MIN, "Write the lesser of memory and `val`; see `tl.atomic_add`.")
+atomic_and = _atomic(RMWKind.AND, "Write memory `& val` (integers); see `tl.atomic_add`.")
+atomic_or = _atomic(RMWKind.OR, "Write memory `| val` (integers); see `tl.atomic_add`.")
+atomic_xor = _atomic(RMWKind.XOR, "Write memory `^ val` (integers); see `tl.atomic_add`.")
+atomic_xchg = _atomic(RMWKind.XCHG, "Write `val` and return the old value; see `tl.atomic_add`.")
 
 
 @member
@@ -290,8 +278,8 @@ def atomic_cas(
 ) -> Tensor:
     """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-    Elements are 32 or 64 bits wide. `cmp` and `val` are cast to the element type and broadcast to
-    the shape of `pointer`; for `sem` and `scope` see `tl.atomic_add`.
+    `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
+    elements, `sem` and `scope` see `tl.atomic_add`.
     """
     name = "tl.atomic_cas"
     operands = write_operands(build, name, pointer, None, cmp=cmp, val=val)

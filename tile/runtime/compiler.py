@@ -19,6 +19,7 @@ from tile.ir.debug_info import DebugSteps
 from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.ops.debug import breakpoint_
 from tile.ir.passes import refuse_unknown
+from tile.language.core.compile_options import num_warps
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_specialized
@@ -55,7 +56,8 @@ def compile_kernel(
 
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
-        module = compile_function(function, types, constants, _attributes(parameters), steps)
+        with num_warps.scope(options.num_warps):
+            module = compile_function(function, types, constants, _attributes(parameters), steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:
             with compilation(function.name, describe):

@@ -301,8 +301,11 @@ class Executor:
 
         Each iteration of a loop that reads memory is compared with the previous one, as most spin
         loops change nothing at all. Longer cycles are detected every `check_interval` iterations,
-        by comparison with checkpoints at doubling distances (Brent's algorithm).
+        by comparison with checkpoints at doubling distances (Brent's algorithm). A loop whose end
+        depends on the time repeats no state.
         """
+        if exits.timed:
+            return None
         memory, polls = batch.launch.memory, bool(exits.reads)
         wait = None
         if polls and memory.version == loop.version and _same_state(loop.entry_state, next_values):

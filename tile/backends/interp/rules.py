@@ -6,6 +6,7 @@ A rule returns, for an operation, what its instruction runs.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -50,6 +51,16 @@ def num_programs(op: Operation) -> Run:
         return np.full(1, batch.launch.grid[axis], np.int32)
 
     return run
+
+
+@rule(program.multiprocessor_id)
+def multiprocessor_id(op: Operation) -> Run:
+    return lambda batch: np.zeros(1, np.int32)
+
+
+@rule(program.global_timer)
+def global_timer(op: Operation) -> Run:
+    return lambda batch: np.full(1, time.monotonic_ns())
 
 
 @rule(memory.load)

@@ -10,16 +10,9 @@ import numpy as np
 from tile.ir.core import Effect, Trait
 from tile.ir.declare import op
 from tile.ir.types import (
-    BF16,
-    F16,
-    F32,
-    F64,
+    FLOATS,
     I1,
-    I32,
-    I64,
     INTEGERS,
-    U32,
-    U64,
     Fragment,
     Pointer,
     Scalar,
@@ -87,17 +80,19 @@ class RMWKind(enum.StrEnum):
     XCHG = "xchg"
 
 
-# The elements on which each kind is defined.
+# The elements on which each kind is defined. Few targets have atomics of 8 and 16 bits; the others
+# compare and swap the word that contains the element.
+_NUMBERS = (*INTEGERS, *FLOATS)
 RMW_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
-    RMWKind.ADD: (I32, U32, I64, U64, F16, BF16, F32, F64),
-    RMWKind.MAX: (I32, U32, I64, U64, F32, F64),
-    RMWKind.MIN: (I32, U32, I64, U64, F32, F64),
-    RMWKind.AND: (I32, U32, I64, U64),
-    RMWKind.OR: (I32, U32, I64, U64),
-    RMWKind.XOR: (I32, U32, I64, U64),
-    RMWKind.XCHG: (I32, U32, I64, U64, F32, F64),
+    RMWKind.ADD: _NUMBERS,
+    RMWKind.MAX: _NUMBERS,
+    RMWKind.MIN: _NUMBERS,
+    RMWKind.AND: INTEGERS,
+    RMWKind.OR: INTEGERS,
+    RMWKind.XOR: INTEGERS,
+    RMWKind.XCHG: _NUMBERS,
 }
-CAS_ELEMENTS = (I32, U32, I64, U64, F32, F64)
+CAS_ELEMENTS = _NUMBERS
 
 
 def _names(types: tuple[Scalar, ...]) -> str:

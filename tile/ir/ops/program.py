@@ -1,10 +1,10 @@
-"""The position of a program in its grid."""
+"""The position of a program in its grid and on the device, and the time."""
 
 from __future__ import annotations
 
 from tile.ir.core import Effect
 from tile.ir.declare import op
-from tile.ir.types import I32, Type, require
+from tile.ir.types import I32, I64, Type, require
 
 MAX_AXES = 3
 
@@ -25,3 +25,22 @@ def num_programs(*, axis: int) -> Type:
     """The extent of the grid along an axis."""
     _axis(axis)
     return I32
+
+
+@op(effect=Effect.NONE, examples=("%r = multiprocessor_id : i32",))
+def multiprocessor_id() -> Type:
+    """The number of the multiprocessor that runs this program; 0 on a device without numbers.
+
+    It is `%smid` of the PTX ISA. The interpreter has one multiprocessor.
+    """
+    return I32
+
+
+@op(effect=Effect.SYNC, examples=("%r = global_timer : i64",))
+def global_timer() -> Type:
+    """The nanoseconds of a clock that all programs of a device share.
+
+    It is `%globaltimer` of the PTX ISA, and the host's monotonic clock on the interpreter. It never
+    goes back, and its resolution is the device's. Accesses of memory stay on their side of it.
+    """
+    return I64

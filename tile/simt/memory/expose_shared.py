@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 
 from tile.analysis.alias import module_aliases
 from tile.ir.core import Block, Level, Module, OpDef, Operation
-from tile.ir.ops import control, memory, reduce, shape
+from tile.ir.ops import control, memory, program, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape
 from tile.simt import ops
@@ -98,11 +98,11 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     """Replace operations that go through shared memory by buffers, stores and loads.
 
     These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
-    shuffles would take longer; such a `butterfly`; and an atomic operation whose result is used by
-    more threads than the one that executes it. wgmma operands become buffers, too
-    (`wgmma_operands`), and stores through descriptors become TMA stores where the target has them
-    (`tma_store`). A program has `num_warps` warps. A tile that would take more than half of the
-    shared memory is converted in slices where possible.
+    shuffles would take longer; such a `butterfly`; an atomic operation whose result is used by more
+    threads than the one that executes it; and the time, which all threads take from one of them.
+    wgmma operands become buffers, too (`wgmma_operands`), and stores through descriptors become TMA
+    stores where the target has them (`tma_store`). A program has `num_warps` warps. A tile that
+    would take more than half of the shared memory is converted in slices where possible.
 
         %b = convert_layout %a : ...              %m = local_alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
@@ -273,7 +273,7 @@ def _one(target: SimtTarget, num_warps: int) -> LinearLayout:
 
 
 def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
-    """Broadcast the result from the thread that executes the atomic to the threads that use it."""
+    """Broadcast the result from the thread that executes the operation to those that use it."""
     result, users = op.result, list(op.result.uses)
     element, is_tile = result.type.element, isinstance(result.type, Tile)
     layout = layout_of(result) if is_tile else one
@@ -310,4 +310,5 @@ _EXPOSE: dict[OpDef, Callable[[Operation, SimtTarget, LinearLayout], None]] = {
     ops.layout.butterfly: _exchange,
     memory.atomic_rmw: _atomic,
     memory.atomic_cas: _atomic,
+    program.global_timer: _atomic,
 }

@@ -13,6 +13,7 @@ add, in files of the same names, and:
     shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
     stage_counters             stages of multi-buffers
+    atomics                    atomic operations in PTX
     debug                      prints and assertions
 """
 
@@ -23,6 +24,7 @@ from dataclasses import replace
 
 from tile.backends.nvptx.emit import (
     arith,
+    atomics,
     control,
     convert,
     debug,
@@ -42,6 +44,7 @@ from tile.simt.target import EmittedOps, SimtTarget
 
 _FAMILIES = (
     arith,
+    atomics,
     control,
     convert,
     debug,

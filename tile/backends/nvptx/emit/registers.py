@@ -28,6 +28,17 @@ def num_programs(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, [special(builder, f"nctaid.{_AXES[op['axis']]}")])
 
 
+def multiprocessor_id(builder: FunctionBuilder, op: Operation) -> None:
+    """The number of the multiprocessor, which is the same for all threads of a CTA."""
+    builder.set(op, [special(builder, "smid")])
+
+
+def global_timer(builder: FunctionBuilder, op: Operation) -> None:
+    """Read the timer at this place, neither earlier nor from an earlier value."""
+    text = "mov.u64 $0, %globaltimer;"
+    builder.set(op, assemble(builder, text, ["i64"], [], memory=True))
+
+
 def special(builder: FunctionBuilder, name: str) -> str:
     """Return a special register."""
     return builder.call(f"@llvm.nvvm.read.ptx.sreg.{name}", "i32")
@@ -82,6 +93,8 @@ def layout_index(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
     program.program_id: program_id,
+    program.multiprocessor_id: multiprocessor_id,
+    program.global_timer: global_timer,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
     ops.thread.opaque: opaque,

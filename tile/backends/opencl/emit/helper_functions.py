@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tile.backends.opencl.emit import atomic_functions
 from tile.backends.opencl.emit.libdevice_functions import TABLES, table_text, texts
 from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
 from tile.ir.ops.reduce import ReduceKind
@@ -218,47 +219,8 @@ for _kind, _bits in (("float", 32), ("double", 64)):
 }}
 """)
 
-for _text in texts():
+for _text in (*texts(), *atomic_functions.texts()):
     _ENTRIES |= functions(_text.strip("\n"))
-
-# -- atomic operations by compare-and-swap
-
-for _float, _int, _prefix, _bits in (
-    ("float", "uint", "atomic", 32),
-    ("double", "ulong", "atom", 64),
-):
-    for _which, _combined in (
-        ("add", f"as_{_float}(before) + value"),
-        ("min", f"fmin(as_{_float}(before), value)"),
-        ("max", f"fmax(as_{_float}(before), value)"),
-    ):
-        _read = "atomic_or(word, 0u)" if _bits == 32 else "atom_cmpxchg(word, 0UL, 0UL)"
-        _ENTRIES |= functions(f"""
-{_float} atomic_{_which}_f{_bits}(volatile __global {_float} *p, {_float} value) {{
-  volatile __global {_int} *word = (volatile __global {_int} *)p;
-  {_int} seen = {_read}, before;
-  do {{
-    before = seen;
-    seen = {_prefix}_cmpxchg(word, before, as_{_int}({_combined}));
-  }} while (seen != before);
-  return as_{_float}(before);
-}}
-""")
-for _name in ("f16", "bf16"):
-    _ENTRIES |= functions(f"""
-ushort atomic_add_{_name}(volatile __global void *p, ushort value) {{
-  volatile __global uint *word = (volatile __global uint *)((size_t)p & ~(size_t)3);
-  uint shift = (uint)((size_t)p & 2) * 8;
-  uint seen = atomic_or(word, 0u), before;
-  do {{
-    before = seen;
-    float sum = {_name}_to_f32((ushort)(before >> shift)) + {_name}_to_f32(value);
-    uint rest = before & ~(0xffffu << shift);
-    seen = atomic_cmpxchg(word, before, rest | (uint)f32_to_{_name}(sum) << shift);
-  }} while (seen != before);
-  return (ushort)(before >> shift);
-}}
-""")
 
 
 def _shuffle(name: str, lane: str, mode: str) -> dict[str, Entry]:
@@ -350,11 +312,26 @@ float sqrt_rn_f32(float x) {
   return result;
 }"""
 
+# The clock and the number of the multiprocessor.
+_SPECIAL_REGISTERS = """
+ulong global_timer(void) {
+  ulong result;
+  __asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(result) : : "memory");
+  return result;
+}
+
+uint multiprocessor_id(void) {
+  uint result;
+  __asm__("mov.u32 %0, %%smid;" : "=r"(result));
+  return result;
+}"""
+
 ASSEMBLY: dict[str, Entry] = (
     _shuffle("lane_shuffle", "lane", "idx")
     | _shuffle("lane_shuffle_xor", "mask", "bfly")
     | _reductions()
     | functions(_ROUNDED, ROUNDING)
+    | functions(_SPECIAL_REGISTERS, ROUNDING)
     | _copies()
 )
 """The helper functions in inline PTX by name."""

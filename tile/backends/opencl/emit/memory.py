@@ -262,18 +262,49 @@ def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a compare-and-swap, which compares bits."""
     element = op.inputs[1].type.element
     _check(builder, element)
-    ty, bits = builder.source.carrier(element), unsigned(element.bits)
     name = _function(element, "cmpxchg")
 
     def swap(pointer: str, expected: str, value: str) -> str:
         if is_integer(element):
             arguments = ", ".join(_argument(element, x) for x in (expected, value))
             return f"{name}({_volatile(builder, element, pointer)}, {arguments})"
+        bits = unsigned(element.bits)
         word = f"(volatile __global {bits} *){pointer}"
-        text = f"{name}({word}, as_{bits}({expected}), as_{bits}({value}))"
-        return f"as_{ty}({text})"
+        arguments = f"{_bits(builder, element, expected)}, {_bits(builder, element, value)}"
+        return _number(builder, element, f"{name}({word}, {arguments})")
 
+    if element.bits < 32:
+        swap = _narrow(builder, element, "cmpxchg")
     _each(builder, op, element, 3, swap)
+
+
+def _narrow(builder: FunctionBuilder, element: Element, kind: str) -> Callable[..., str]:
+    """Return the call of a helper that swaps the word around elements of 8 or 16 bits."""
+    name = builder.use(f"atomic_{kind}_{element}")
+
+    def call(pointer: str, *values: str) -> str:
+        arguments = ", ".join(_bits(builder, element, x) for x in values)
+        return _number(builder, element, f"{name}({pointer}, {arguments})")
+
+    return call
+
+
+def _is_float(builder: FunctionBuilder, element: Element) -> bool:
+    """Return True if the carrier of an element is a float."""
+    return not is_integer(element) and not is_bits(element, builder.source.device.fp16)
+
+
+def _bits(builder: FunctionBuilder, element: Element, x: str) -> str:
+    """Return an element as an unsigned integer with its bits."""
+    if not _is_float(builder, element):
+        return x if is_bits(element, builder.source.device.fp16) else _argument(element, x)
+    x = f"(half){x}" if element is F16 else x
+    return f"as_{unsigned(element.bits)}({x})"
+
+
+def _number(builder: FunctionBuilder, element: Element, x: str) -> str:
+    """Return an element from an unsigned integer with its bits."""
+    return f"as_{builder.source.carrier(element)}({x})" if _is_float(builder, element) else x
 
 
 def _each(
@@ -312,19 +343,17 @@ def _fence(builder: FunctionBuilder, order: str) -> None:
         builder.line("mem_fence(CLK_GLOBAL_MEM_FENCE);")
 
 
-def _combine(
-    builder: FunctionBuilder, element: Element, kind: RMWKind
-) -> Callable[[str, str], str]:
-    ty, bits = builder.source.carrier(element), unsigned(element.bits)
+def _combine(builder: FunctionBuilder, element: Element, kind: RMWKind) -> Callable[..., str]:
+    if element.bits < 32:
+        return _narrow(builder, element, kind.value)
     if is_integer(element):
         name = _function(element, kind.value)
         return lambda p, x: f"{name}({_volatile(builder, element, p)}, {_argument(element, x)})"
     if kind is RMWKind.XCHG:
+        ty, bits = builder.source.carrier(element), unsigned(element.bits)
         name = _function(element, "xchg")
         return lambda p, x: f"as_{ty}({name}((volatile __global {bits} *){p}, as_{bits}({x})))"
     name = builder.use(f"atomic_{_FLOAT[kind]}_{element}")
-    if element is F16 and not is_bits(F16, builder.source.device.fp16):
-        return lambda p, x: f"as_half({name}({p}, as_ushort((half){x})))"
     return lambda p, x: f"{name}({p}, {x})"
 
 

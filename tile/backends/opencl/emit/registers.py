@@ -15,6 +15,7 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.backends.opencl.emit.types import count_of
 from tile.codegen.unroll_fragments import image_bits, overlap, register_offsets, thread_images
+from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
 from tile.ir.types import Fragment, is_power_of_two
@@ -37,6 +38,22 @@ def program_id(builder: FunctionBuilder, op: Operation) -> None:
 def num_programs(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the number of work-groups along an axis."""
     builder.let(op, [f"get_num_groups({op['axis']})"])
+
+
+def multiprocessor_id(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit the multiprocessor's number; only PTX has one."""
+    has_ptx = builder.source.device.assembly > 0
+    builder.let(op, [f"{builder.use('multiprocessor_id')}()" if has_ptx else "0"])
+
+
+def global_timer(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a read of the clock, which OpenCL C lacks. Raises `UnsupportedError` without PTX."""
+    if not builder.source.device.assembly:
+        raise UnsupportedError(
+            f"device {builder.source.device.name!r} has no clock that kernels can read; NVIDIA's "
+            "devices and the interpreter have one"
+        )
+    builder.let(op, [f"{builder.use('global_timer')}()"], pure=False)
 
 
 def thread_id(builder: FunctionBuilder, op: Operation) -> None:
@@ -250,6 +267,8 @@ RULES: dict[OpDef, Rule] = {
     ops.thread.frag_shuffle: pick,
     ops.thread.frag_extract: element,
     program.program_id: program_id,
+    program.multiprocessor_id: multiprocessor_id,
+    program.global_timer: global_timer,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
     ops.thread.frag_gather: frag_gather,

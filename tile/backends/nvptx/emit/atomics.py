@@ -1,0 +1,317 @@
+"""Emit atomic operations on global memory.
+
+They are inline PTX: LLVM's own lose order and scope. Where nobody uses the old value, `red` takes
+the place of `atom`. What the architecture has no instruction for is a loop around compare-and-swap
+(PTX ISA, `atom`): most operations on fewer than 32 bits, and the minima and maxima of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.backends.nvptx.emit.inline_asm import assemble, braces
+from tile.backends.nvptx.emit.memory import from_register, global_pointer, in_register
+from tile.backends.nvptx.emit.narrow_floats import narrow, wide
+from tile.backends.nvptx.emit.vectors import pack
+from tile.codegen.llvm.function_builder import Registers, Rule
+from tile.codegen.llvm.types import llvm_type, number_of
+from tile.ir.core import OpDef, Operation
+from tile.ir.ops import memory
+from tile.ir.ops.memory import Order, RMWKind, Scope
+from tile.ir.types import BF16, F16, F32, F64, Scalar
+
+_ATOMIC_REGISTER = {"half": "i16", "bfloat": "i16"}
+_FLOAT_SUM = {F16: "noftz.f16", BF16: "noftz.bf16", F32: "f32", F64: "f64"}
+_BITWISE = {RMWKind.AND: "and", RMWKind.OR: "or", RMWKind.XOR: "xor", RMWKind.XCHG: "exch"}
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """The form in which the instructions of an atomic operation are emitted."""
+
+    kind: str  # `atom`, or `red`, which has no result
+    order: Order
+    scope: Scope
+
+    def name(self, suffix: str) -> str:
+        return f"{self.kind}.{self.order}.{self.scope}.global.{suffix}"
+
+
+@contextmanager
+def _ordered(
+    builder: FunctionBuilder, op: Operation, count: int, width: int = 1
+) -> Iterator[_Instruction]:
+    """Order the accesses around an operation of `count` instructions on vectors of `width`.
+
+    A single instruction carries the order itself. Several are put between fences, since each of
+    them would otherwise wait for all earlier accesses. `red` cannot acquire, and only `red` takes
+    vectors.
+    """
+    order, scope = op["order"], op["scope"]
+    kind = "atom" if op.result.uses or order.acquires else "red"
+    carries_order = count == 1 and (kind == "red" or width == 1)
+    if carries_order or order is Order.RELAXED:
+        yield _Instruction(kind, order, scope)
+        return
+    fence = f"fence.acq_rel.{scope};"
+    if order.releases:
+        assemble(builder, fence, [], [], memory=True)
+    yield _Instruction("atom" if op.result.uses else "red", Order.RELAXED, scope)
+    if order.acquires:
+        assemble(builder, fence, [], [], memory=True)
+
+
+def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit one instruction where there is one, else a loop around compare-and-swap."""
+    element, kind = number_of(op.result.type), op["kind"]
+    pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
+    masks = builder.masks(op, len(pointers))
+    suffix = _suffix(builder, kind, element)
+    width = 1 if op.result.uses else op["vector"]
+    results: Registers = []
+    with _ordered(builder, op, len(pointers) // width, width) as form:
+        for first in range(0, len(pointers), width):
+            pointer, mask = pointers[first], masks[first]
+            operands = values[first : first + width]
+            if suffix is None:
+                combine = partial(_combined, builder, kind, element, y=operands[0])
+                results.append(compare_and_swap(builder, element, form, pointer, combine, mask))
+            elif width > 1:
+                _vector(builder, form, suffix, element, pointer, operands, mask)
+            else:
+                results.append(_scalar(builder, op, form, suffix, pointer, operands, mask))
+    if op.result.uses:
+        builder.set(op, results)
+
+
+def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
+    """Compare the bits, and swap: by one instruction, except for elements of 8 bits."""
+    element = number_of(op.result.type)
+    pointers, expected, values = (builder.of(value) for value in op.inputs[:3])
+    masks = builder.masks(op, len(pointers))
+    suffix = f"cas.b{element.bits}"
+    results: Registers = []
+    with _ordered(builder, op, len(pointers)) as form:
+        form = replace(form, kind="atom")
+        for pointer, old, new, mask in zip(pointers, expected, values, masks, strict=True):
+            if element.bits == 8:
+                combine = partial(_replaced, builder, expected=old, new=new)
+                result = compare_and_swap(builder, element, form, pointer, combine, mask)
+            else:
+                result = _scalar(builder, op, form, suffix, pointer, [old, new], mask)
+            results.append(result)
+    builder.set(op, results)
+
+
+def _replaced(builder: FunctionBuilder, x: str, *, expected: str, new: str) -> str:
+    """Return what compare-and-swap writes where memory holds `x`, an integer of 8 bits."""
+    return builder.new(f"select i1 {builder.new(f'icmp eq i8 {x}, {expected}')}, i8 {new}, i8 {x}")
+
+
+def _suffix(builder: FunctionBuilder, kind: RMWKind, element: Scalar) -> str | None:
+    """Return the end of the instruction's name; None where there is no such instruction."""
+    if kind is RMWKind.ADD and element.is_floating():
+        if element is BF16 and builder.module.arch.capability < 90:
+            return None
+        return f"add.{_FLOAT_SUM[element]}"
+    if element.bits < 32:
+        return None
+    if kind in _BITWISE:
+        return f"{_BITWISE[kind]}.b{element.bits}"
+    if element.is_floating():
+        return None
+    if kind is RMWKind.ADD:
+        return f"add.u{element.bits}"
+    return f"{kind}.{'s' if element.is_int_signed() else 'u'}{element.bits}"
+
+
+def _vector(
+    builder: FunctionBuilder,
+    form: _Instruction,
+    suffix: str,
+    element: Scalar,
+    pointer: str,
+    values: Registers,
+    mask: str,
+) -> None:
+    """Emit one `red` for contiguous elements: pairs of 16 bits, and up to four 32-bit registers."""
+    assert form.kind == "red"
+    packed = pack(builder, element, values)
+    *prefix, ty = suffix.split(".")
+    pairs = "x2" if element.bits == 16 else ""
+    width = [f"v{len(packed)}"] if len(packed) > 1 else []
+    name = ".".join([*prefix, *width, ty + pairs])
+    text = f"{form.name(name)} [$0], {braces(1, len(packed))};"
+    assemble(builder, text, [], [("i64", pointer), *packed], guard=mask, memory=True)
+
+
+def _scalar(
+    builder: FunctionBuilder,
+    op: Operation,
+    form: _Instruction,
+    suffix: str,
+    pointer: str,
+    values: Registers,
+    mask: str,
+) -> str:
+    ty = llvm_type(op.result.type.element)
+    if suffix.startswith(("cas", "exch")) and ty in _INTEGER_OF:  # the bits of a float
+        as_bits = _INTEGER_OF[ty]
+        values = [builder.new(f"bitcast {ty} {value} to {as_bits}") for value in values]
+        old = _emit(builder, form, suffix, pointer, as_bits, values, mask)
+        return builder.new(f"bitcast {as_bits} {old} to {ty}") if old else ""
+    register_type = _ATOMIC_REGISTER.get(ty, ty)
+    values = [in_register(builder, (ty, value)) for value in values]
+    old = _emit(builder, form, suffix, pointer, register_type, values, mask)
+    return from_register(builder, ty, old) if old else ""
+
+
+_INTEGER_OF = {"float": "i32", "double": "i64"}
+
+
+def _emit(
+    builder: FunctionBuilder,
+    form: _Instruction,
+    suffix: str,
+    pointer: str,
+    ty: str,
+    values: Registers,
+    mask: str,
+) -> str:
+    """Emit one instruction, and return the old value; an empty name for a `red`."""
+    if form.kind == "red" and suffix.startswith("exch"):  # no `red` exchanges
+        form = replace(form, kind="atom")
+    results = [ty] if form.kind == "atom" else []
+    at = len(results)
+    sources = ", ".join([f"${number}" for number in range(at + 1, at + 1 + len(values))])
+    destination = "$0, " if results else ""
+    text = f"{form.name(suffix)} {destination}[${at}], {sources};"
+    operands = [("i64", pointer), *[(ty, value) for value in values]]
+    registers = assemble(builder, text, results, operands, guard=mask, memory=True)
+    return registers[0] if registers else ""
+
+
+# -- by compare-and-swap
+
+
+@dataclass(frozen=True)
+class _Word:
+    """The word of memory that is swapped, and the place of an element in it.
+
+    The word is the element itself, or the aligned 32 bits that contain it, for elements of 8 bits:
+    no instruction compares and swaps those. `shift` is the element's position there, as an i32.
+    """
+
+    ty: str
+    pointer: str
+    shift: str = ""
+
+    def element(self, builder: FunctionBuilder, word: str) -> str:
+        """Return the bits of the element, from those of the word."""
+        if not self.shift:
+            return word
+        return builder.new(f"trunc i32 {builder.new(f'lshr i32 {word}, {self.shift}')} to i8")
+
+    def with_element(self, builder: FunctionBuilder, word: str, bits: str) -> str:
+        """Return the word with other bits in the place of the element."""
+        if not self.shift:
+            return bits
+        own = builder.new(f"xor i32 {builder.new(f'shl i32 255, {self.shift}')}, -1")
+        rest = builder.new(f"and i32 {word}, {own}")
+        moved = builder.new(f"shl i32 {builder.new(f'zext i8 {bits} to i32')}, {self.shift}")
+        return builder.new(f"or i32 {rest}, {moved}")
+
+
+def _word_of(builder: FunctionBuilder, element: Scalar, pointer: str) -> _Word:
+    if element.bits > 8:
+        return _Word(f"i{element.bits}", pointer)
+    byte = builder.new(f"trunc i64 {builder.new(f'and i64 {pointer}, 3')} to i32")
+    start = builder.new(f"and i64 {pointer}, -4")
+    return _Word("i32", start, builder.new(f"shl i32 {byte}, 3"))
+
+
+def compare_and_swap(
+    builder: FunctionBuilder,
+    element: Scalar,
+    form: _Instruction,
+    pointer: str,
+    combine: Callable[[str], str],
+    mask: str,
+) -> str:
+    """Load, combine and compare-and-swap until no other thread wrote in between.
+
+    Return the old value. Elements of 8 bits are swapped with the word that contains them:
+
+      br mask, first, done
+    first:
+      start = load
+    again:
+      expected = phi start, old
+      old = cas expected, combine(expected)
+      br old == expected, done, again
+    done:
+      result = phi 0, old
+    """
+    ty, bits = llvm_type(element), f"i{element.bits}"
+    word = _word_of(builder, element, pointer)
+    before = builder.block
+    first, again, done = (builder.label(name) for name in ("first", "again", "done"))
+    builder.branch(mask, first, done)
+    builder.start_block(first)
+    with builder.dominance_scope():
+        address, size = global_pointer(builder, word.pointer), int(word.ty[1:]) // 8
+        start = builder.new_unique(
+            f"load atomic {word.ty}, ptr addrspace(1) {address} monotonic, align {size}"
+        )
+        builder.jump(again)
+        builder.start_block(again)
+        old = builder.name()
+        expected = builder.phi(word.ty, [(start, first), (old, again)])
+        number = _cast_bits(builder, bits, ty, word.element(builder, expected))
+        combined = _cast_bits(builder, ty, bits, combine(number))
+        new = word.with_element(builder, expected, combined)
+        swap = replace(form, kind="atom")
+        suffix = f"cas.b{word.ty[1:]}"
+        swapped = _emit(builder, swap, suffix, word.pointer, word.ty, [expected, new], "true")
+        builder.do(f"{old} = bitcast {word.ty} {swapped} to {word.ty}")
+        builder.branch(builder.new(f"icmp eq {word.ty} {old}, {expected}"), done, again)
+    builder.start_block(done)
+    result = builder.phi(word.ty, [("0", before), (old, again)])
+    return _cast_bits(builder, bits, ty, word.element(builder, result))
+
+
+def _cast_bits(builder: FunctionBuilder, source: str, target: str, x: str) -> str:
+    return x if source == target else builder.new(f"bitcast {source} {x} to {target}")
+
+
+_LLVM_OPS = {RMWKind.ADD: "add", RMWKind.AND: "and", RMWKind.OR: "or", RMWKind.XOR: "xor"}
+
+
+def _combined(builder: FunctionBuilder, kind: RMWKind, element: Scalar, x: str, *, y: str) -> str:
+    if kind is RMWKind.XCHG:
+        return y
+    ty = llvm_type(element)
+    if element.is_int():
+        if kind in _LLVM_OPS:
+            return builder.new(f"{_LLVM_OPS[kind]} {ty} {x}, {y}")
+        name = f"@llvm.{'s' if element.is_int_signed() else 'u'}{kind}.{ty}"
+        return builder.call(name, ty, (ty, x), (ty, y))
+    wide_ty, name = ("double", "f64") if element is F64 else ("float", "f32")
+    numbers = [wide(builder, element, number) for number in (x, y)]
+    if kind is RMWKind.ADD:
+        result = builder.new(f"fadd {wide_ty} {numbers[0]}, {numbers[1]}")
+    else:
+        result = builder.call(
+            f"@llvm.{kind}num.{name}", wide_ty, *((wide_ty, number) for number in numbers)
+        )
+    return narrow(builder, element, result)
+
+
+RULES: dict[OpDef, Rule] = {
+    memory.atomic_rmw: atomic_rmw,
+    memory.atomic_cas: atomic_cas,
+}
