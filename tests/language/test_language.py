@@ -385,7 +385,7 @@ def test_types() -> None:
     assert not isinstance(tl.float32, tl.block_type)
     assert tl.tensor is Tensor
     types = {name: ty for name in tl.__all__ if isinstance(ty := getattr(tl, name), tl.dtype)}
-    assert len(types.keys() - {"void"}) == 16
+    assert len(types.keys() - {"void"}) == 19
     for name, ty in types.items():
         alias = {"float": "fp", "bfloat": "bf", "uint": "u", "int": "i"}
         if not isinstance(ty, Scalar):
@@ -395,6 +395,11 @@ def test_types() -> None:
         if prefix in alias:
             assert ty.alias == alias[prefix] + name[len(prefix) :]
     assert [tl.float8e4nv.alias, tl.float8e5.alias] == ["fp8e4nv", "fp8e5"]
+    emulated = (tl.float8e4b15, tl.float8e4b8, tl.float8e5b16)
+    assert [ty.alias for ty in emulated] == ["fp8e4b15", "fp8e4b8", "fp8e5b16"]
+    assert [(ty.fp_mantissa_width, ty.exponent_bias) for ty in emulated] == [
+        (3, 15), (3, 8), (2, 16),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

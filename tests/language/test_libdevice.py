@@ -129,6 +129,17 @@ def test_dependent_launches() -> None:
         tl.extra.cuda.gdc_wait()
 
 
+@pytest.mark.parametrize("name", ["convert_custom_float8_sm70", "convert_custom_float8_sm80"])
+def test_casts_of_float8e4b15(name: str) -> None:
+    cast = getattr(tl.extra.cuda, name)
+    sketch = Sketch("tile<4xf8e4m3b15>", "f32", "bf16")
+    codes, number, other = sketch.args
+    assert cast.emit(sketch.build, codes, tl.float16).dtype is tl.float16
+    assert cast.emit(sketch.build, number, tl.float8e4b15, "rtz").dtype is tl.float8e4b15
+    with pytest.raises(CompilationError, match=rf"{name} casts between tl.float8e4b15 and"):
+        cast.emit(sketch.build, other, tl.float8e4b15)
+
+
 def test_functions_are_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(libdevice.j0)) is libdevice.j0
     assert copy.deepcopy(libdevice.j0) is libdevice.j0

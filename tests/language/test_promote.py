@@ -9,7 +9,7 @@ import pytest
 
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
-from tile.ir.types import SCALARS, Scalar
+from tile.ir.types import EMULATED_FP8, SCALARS, Scalar
 from tile.language import operators
 from tile.language.core import promotion
 
@@ -47,7 +47,7 @@ REFUSALS = {
 
 
 def test_the_table_is_complete() -> None:
-    assert set(NAMES) == set(SCALARS)
+    assert {*NAMES, *(ty.ir_name for ty in EMULATED_FP8)} == set(SCALARS)
     assert set(TABLE) == set(PAIRS)
 
 
@@ -60,6 +60,15 @@ def met(left: str, right: str, *, dividing: bool = False) -> str:
             if message in error.message:
                 return what
         raise
+
+
+@pytest.mark.parametrize("emulated", EMULATED_FP8, ids=str)
+def test_an_emulated_float_promotes_like_other_8_bit_floats(emulated: Scalar) -> None:
+    name = emulated.ir_name
+    assert met(name, name) == name
+    for other in NAMES:
+        like = "f16" if other == "f8e4m3" else TABLE["f8e4m3", other]
+        assert met(name, other) == met(other, name) == like
 
 
 def divided(left: str, right: str) -> str:

@@ -13,7 +13,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir import semantics
-from tile.ir.types import DTYPES, SCALARS
+from tile.ir.types import ALL, DTYPES, SCALARS
 from tile.language.core.builtin import MEMBERS
 
 SUMMED = {
@@ -320,7 +320,7 @@ def test_a_truth_value_is_demanded_at_compile_time() -> None:
         tl.sum.emit(sketch.build, x, keep_dims=c)
 
 
-@pytest.mark.parametrize("ty", [*SCALARS], ids=str)
+@pytest.mark.parametrize("ty", [ty.ir_name for ty in ALL])
 def test_the_only_element_of_a_tile(ty: str) -> None:
     for shape in ("1", "1x1"):
         sketch = Sketch(f"tile<{shape}x{ty}>")

@@ -16,6 +16,9 @@ class FloatFormat(NamedTuple):
 FLOAT_FORMATS: dict[str, FloatFormat] = {
     "fp8e4nv": FloatFormat(3, 7),
     "fp8e5": FloatFormat(2, 15),
+    "fp8e4b15": FloatFormat(3, 15),
+    "fp8e4b8": FloatFormat(3, 8),
+    "fp8e5b16": FloatFormat(2, 16),
     "fp16": FloatFormat(10, 15),
     "bf16": FloatFormat(7, 127),
     "fp32": FloatFormat(23, 127),

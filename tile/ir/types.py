@@ -558,6 +558,9 @@ I8, I16, I32, I64 = (_integer(bits, True) for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (_integer(bits, False) for bits in (8, 16, 32, 64))
 F8E4M3 = Scalar("f8e4m3", Kind.FLOAT, 8, True, "fp8e4nv")
 F8E5M2 = Scalar("f8e5m2", Kind.FLOAT, 8, True, "fp8e5")
+F8E4M3B15 = Scalar("f8e4m3b15", Kind.FLOAT, 8, True, "fp8e4b15")
+F8E4M3FNUZ = Scalar("f8e4m3fnuz", Kind.FLOAT, 8, True, "fp8e4b8")
+F8E5M2FNUZ = Scalar("f8e5m2fnuz", Kind.FLOAT, 8, True, "fp8e5b16")
 F16 = Scalar("f16", Kind.FLOAT, 16, True, "fp16")
 BF16 = Scalar("bf16", Kind.FLOAT, 16, True, "bf16")
 F32 = Scalar("f32", Kind.FLOAT, 32, True, "fp32")
@@ -568,10 +571,13 @@ UNSIGNED = (U8, U16, U32, U64)
 INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = (F16, BF16, F32, F64)
 NARROW_FLOATS = (F16, BF16)  # floats of less than 32 bits that have arithmetic
-FP8 = (F8E4M3, F8E5M2)
-ALL = (I1, *INTEGERS, *FP8, *FLOATS)
-SCALARS: dict[str, Scalar] = {ty.ir_name: ty for ty in ALL}
-ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in ALL}
+FP8 = (F8E4M3, F8E5M2)  # the 8-bit floats that machines convert and multiply
+EMULATED_FP8 = (F8E4M3B15, F8E4M3FNUZ, F8E5M2FNUZ)  # those that integer operations convert
+ALL_FP8 = (*FP8, *EMULATED_FP8)
+ALL = (I1, *INTEGERS, *FP8, *FLOATS)  # the types that machines have
+# Operations that accept `ALL` accept the emulated types as well.
+SCALARS: dict[str, Scalar] = {ty.ir_name: ty for ty in (*ALL, *EMULATED_FP8)}
+ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in SCALARS.values()}
 
 
 def _scalar(name: str) -> Scalar:
@@ -641,12 +647,17 @@ DTYPES: dict[str, Dtype] = {
     "u64": np.dtype(np.uint64),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    # NumPy and ml_dtypes lack this format. The dtype names it and holds its bits; NumPy computes
+    # nothing on it, so that no number is taken for another.
+    "f8e4m3b15": np.dtype([("f8e4m3b15", "V1")]),
+    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
 }
-SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[ty.ir_name]: ty for ty in ALL}
+SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[name]: ty for name, ty in SCALARS.items()}
 ADDRESS = np.dtype(np.int64)
 
 

@@ -75,8 +75,8 @@ from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
 _OTHERS = {
     "core.dtypes": (
         "TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const dtype float16 float32 float64 "
-        "float8e4nv float8e5 int1 int8 int16 int32 int64 pi32_t pointer_type uint8 uint16 uint32 "
-        "uint64 void"
+        "float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int8 int16 int32 int64 pi32_t "
+        "pointer_type uint8 uint16 uint32 uint64 void"
     ),
     "core.constexpr": "constexpr_type",
     "python_builtins": "PYTHON_BUILTINS condition range static_range",

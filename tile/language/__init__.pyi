@@ -161,8 +161,11 @@ class bfloat16(Any, Protocol, metaclass=dtype): ...
 class float16(Any, Protocol, metaclass=dtype): ...
 class float32(Any, Protocol, metaclass=dtype): ...
 class float64(Any, Protocol, metaclass=dtype): ...
+class float8e4b15(Any, Protocol, metaclass=dtype): ...
+class float8e4b8(Any, Protocol, metaclass=dtype): ...
 class float8e4nv(Any, Protocol, metaclass=dtype): ...
 class float8e5(Any, Protocol, metaclass=dtype): ...
+class float8e5b16(Any, Protocol, metaclass=dtype): ...
 class int1(Any, Protocol, metaclass=dtype): ...
 class int8(Any, Protocol, metaclass=dtype): ...
 class int16(Any, Protocol, metaclass=dtype): ...
@@ -397,9 +400,14 @@ class Tensor(_Value):
 
         A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
         ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
-        the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
-        give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
-        saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+        the largest finite number (448 in float8e4nv, 57344 in float8e5 and float8e5b16, 240 in
+        float8e4b8), where PyTorch and ml_dtypes give NaN or infinity; NaN stays NaN. As in Triton,
+        float8e4b15 saturates at 1.75, one step below its largest number, its ties are rounded away from
+        zero, and NaN, which it lacks, becomes 1.75. No machine has float8e4b15, float8e4b8 and
+        float8e5b16: their casts take 5 to 30 integer instructions. Casts from float to integer
+        truncate towards zero and saturate, and NaN becomes 0. Casts between integers wrap; nonzero
+        values become true.
+
         `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
         pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
         conversions.
@@ -974,9 +982,14 @@ def cast(
 
     A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
     ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
-    the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
-    give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
-    saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+    the largest finite number (448 in float8e4nv, 57344 in float8e5 and float8e5b16, 240 in
+    float8e4b8), where PyTorch and ml_dtypes give NaN or infinity; NaN stays NaN. As in Triton,
+    float8e4b15 saturates at 1.75, one step below its largest number, its ties are rounded away from
+    zero, and NaN, which it lacks, becomes 1.75. No machine has float8e4b15, float8e4b8 and
+    float8e5b16: their casts take 5 to 30 integer instructions. Casts from float to integer
+    truncate towards zero and saturate, and NaN becomes 0. Casts between integers wrap; nonzero
+    values become true.
+
     `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
     pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
     conversions.
@@ -1056,9 +1069,10 @@ def dot(
 
     `input` has shape MxK and `other` KxN, or with a batch axis in front, BxMxK and BxKxN. Both have
     one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
-    different 8-bit floats may be mixed). The result has the type of `acc`. Without `acc`, it
-    accumulates from zero, in int32 for integers, float64 for float64 and otherwise `out_dtype`,
-    which is float32 (the default), or for float16 and 8-bit floats also float16.
+    different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5 are multiplied as
+    they are; the others become float16 first, which is exact. The result has the type of `acc`.
+    Without `acc`, it starts from zero, in int32 for integers, float64 for float64 and otherwise
+    `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
@@ -1073,6 +1087,44 @@ def dot(
     added to `acc` in float32; with 0, none does: all sums are in float32.
 
     Raises `CompilationError` or `TypeRuleError` if types or shapes do not match.
+    """
+def dot_scaled(
+    lhs: Tensor,
+    lhs_scale: Tensor | None,
+    lhs_format: str,
+    rhs: Tensor,
+    rhs_scale: Tensor | None,
+    rhs_format: str,
+    acc: Tensor | None = None,
+    fast_math: bool = False,
+    lhs_k_pack: bool = True,
+    rhs_k_pack: bool = True,
+    out_dtype: Any = float32,
+) -> Tensor:
+    """The dot of block-scaled tiles `lhs @ rhs`, accumulated onto `acc` if given.
+
+    `lhs` has shape MxK and `rhs` KxN, or with a batch axis in front. Formats are "e2m1", "e4m3",
+    "e5m2", "bf16" and "fp16". Elements have the type of their format, or are its bits as
+    `tl.uint8` or `tl.uint16`. Those of "e2m1" are pairs in a `tl.uint8`, the first in the low four
+    bits: pairs along K, so that this axis is half as long, or along M or N if `lhs_k_pack` or
+    `rhs_k_pack` is false.
+
+    `lhs_scale` has shape MxG and `rhs_scale` NxG. Scales of `tl.uint8` are powers of two (e8m0:
+    2^(s - 127), and NaN for 255), one for each 32 elements along K; scales of `tl.float8e4nv` are
+    numbers, one for each 16. None is a scale of 1. Without NaN among the scales, `fast_math` saves
+    two instructions a scale.
+
+    The result and `acc` have type `out_dtype`: float32, or float16 or bfloat16, to which the sum
+    is rounded.
+
+    No machine's instruction is used for scales: elements times scales are multiplied by `tl.dot`,
+    in float16 if a format is "fp16", else in bfloat16, and summed in float32. An element of 8 bits
+    or less times its scale is exact in bfloat16 unless it is beyond 2^127 or below 2^-126; others
+    are rounded. Two operands of 8-bit floats without scales are multiplied as they are.
+
+    Raises `CompilationError` for other formats, types and shapes.
+
+        acc = tl.dot_scaled(a, a_scale, "e2m1", b, b_scale, "e4m3", acc)
     """
 def erf(x: Tensor | float) -> Tensor:
     """The error function."""
@@ -1590,4 +1642,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4nv', 'float8e5', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

@@ -31,6 +31,7 @@ MODULES = {
     "reductions": (
         "argmax argmin associative_scan cumprod cumsum max min reduce reduce_or sum xor_sum"
     ),
+    "scaled_dot": "dot_scaled",
     "selection": "clamp maximum minimum where",
     "shape": (
         "broadcast broadcast_to cat expand_dims flip interleave join permute ravel reshape split "

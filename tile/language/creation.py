@@ -103,9 +103,14 @@ def cast(
 
     A cast to a narrower float rounds to nearest even, or as `fp_downcast_rounding` specifies
     ("rtne", "rtz"). Casts to 8-bit floats saturate: larger magnitudes, including infinity, become
-    the largest finite number (448 in float8e4nv, 57344 in float8e5), where PyTorch and ml_dtypes
-    give NaN or infinity; NaN stays NaN. Casts from float to integer truncate towards zero and
-    saturate, and NaN becomes 0. Casts between integers wrap; nonzero values become true.
+    the largest finite number (448 in float8e4nv, 57344 in float8e5 and float8e5b16, 240 in
+    float8e4b8), where PyTorch and ml_dtypes give NaN or infinity; NaN stays NaN. As in Triton,
+    float8e4b15 saturates at 1.75, one step below its largest number, its ties are rounded away from
+    zero, and NaN, which it lacks, becomes 1.75. No machine has float8e4b15, float8e4b8 and
+    float8e5b16: their casts take 5 to 30 integer instructions. Casts from float to integer
+    truncate towards zero and saturate, and NaN becomes 0. Casts between integers wrap; nonzero
+    values become true.
+
     `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
     pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
     conversions.

@@ -7,9 +7,17 @@ from typing import Any
 
 from tile.errors import CompilationError, StaticAssertionError
 from tile.ir.builder import Builder
+from tile.ir.core import Value
 from tile.ir.ops import debug as ops
+from tile.ir.types import EMULATED_FP8, F32
 from tile.language.core.builtin import builtin
-from tile.language.core.promotion import Operand, broadcast_together, common_shape, to_tensor
+from tile.language.core.promotion import (
+    Operand,
+    broadcast_together,
+    common_shape,
+    convert,
+    to_tensor,
+)
 from tile.language.core.static_args import compile_time, compile_time_bool, constant_value
 from tile.language.core.tensor import Tensor
 from tile.language.operators import truth
@@ -59,9 +67,15 @@ def device_print(build: Builder, prefix: Any, *args: Any, hex: bool = False) -> 
     text = compile_time(prefix, "the prefix of tl.device_print")
     if not isinstance(text, str):
         raise CompilationError(f"the prefix of tl.device_print is a text, not {short_repr(text)}")
-    values = [to_tensor(build, arg, "an argument of tl.device_print").value for arg in args]
+    values = [_printed(build, arg) for arg in args]
     base = compile_time_bool(hex, "the hex of tl.device_print")
     build.op(ops.device_print, *values, prefix=text, hex=base)
+
+
+def _printed(build: Builder, x: Operand) -> Value:
+    """Return a value as it is printed: an emulated float as the f32 that equals it."""
+    printed = to_tensor(build, x, "an argument of tl.device_print")
+    return (convert(build, printed, F32) if printed.dtype in EMULATED_FP8 else printed).value
 
 
 @builtin

@@ -8,10 +8,10 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import dot as ops
 from tile.ir.ops.dot import ACCUMULATORS, UNLIMITED, Precision
-from tile.ir.types import F32, Scalar, Tile, with_shape
+from tile.ir.types import EMULATED_FP8, F16, F32, Scalar, Tile, with_shape
 from tile.language.core.builtin import builtin
 from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import constant, describe
+from tile.language.core.promotion import constant, convert, describe
 from tile.language.core.static_args import choice, compile_time, compile_time_bool, compile_time_int
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
@@ -34,9 +34,10 @@ def dot(
 
     `input` has shape MxK and `other` KxN, or with a batch axis in front, BxMxK and BxKxN. Both have
     one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
-    different 8-bit floats may be mixed). The result has the type of `acc`. Without `acc`, it
-    accumulates from zero, in int32 for integers, float64 for float64 and otherwise `out_dtype`,
-    which is float32 (the default), or for float16 and 8-bit floats also float16.
+    different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5 are multiplied as
+    they are; the others become float16 first, which is exact. The result has the type of `acc`.
+    Without `acc`, it starts from zero, in int32 for integers, float64 for float64 and otherwise
+    `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
@@ -56,6 +57,7 @@ def dot(
     for operand, x in operands:
         if not isinstance(x, Tensor) or not x.shape:
             raise CompilationError(f"the {operand} of tl.dot is a tile, not {describe(x)}")
+    input, other = _multiplied(build, input, other)
     precision = _precision(input_precision, allow_tf32)
     start = acc if acc is not None else _zero(build, input, other, out_dtype)
     if not isinstance(start, Tensor):
@@ -72,6 +74,15 @@ def dot(
         max_num_imprecise_acc=imprecise,
     )
     return Tensor(result)
+
+
+def _multiplied(build: Builder, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the operands in types that machines multiply: emulated floats as f16."""
+    both = (a, b)
+    if not any(x.dtype in EMULATED_FP8 for x in both):
+        return both
+    x, y = (convert(build, x, F16) if x.dtype.is_fp8() else x for x in both)
+    return x, y
 
 
 def _zero(build: Builder, a: Tensor, b: Tensor, out_dtype: Any) -> Tensor:

@@ -34,6 +34,9 @@ SYNONYMS: dict[str, str] = {
     "float64": "fp64",
     "float8e4nv": "fp8e4nv",
     "float8e5": "fp8e5",
+    "float8e4b15": "fp8e4b15",
+    "float8e4b8": "fp8e4b8",
+    "float8e5b16": "fp8e5b16",
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }

@@ -244,13 +244,20 @@ def _array(
     dtype = semantics.numpy_dtype(element)
     if fill is not None:
         try:
-            return np.full(shape, float(fill)).astype(dtype)
+            filled = np.full(shape, float(fill))
         except ValueError:
             raise ArgumentValueError(f"{name} is filled with a number, not {fill!r}") from None
+        return _floats(filled, element) if element.is_floating() else filled.astype(dtype)
     if element.is_floating():
-        return random.standard_normal(shape).astype(dtype)
+        return _floats(random.standard_normal(shape), element)
     return (
         random.integers(0, 2 if element.is_bool() else 100, math.prod(shape))
         .reshape(shape)
         .astype(dtype)
     )
+
+
+def _floats(values: Any, element: Scalar) -> Any:
+    """Return f64 numbers rounded to the elements of a float type."""
+    with semantics.quiet():
+        return semantics.cast(values, element)

@@ -39,7 +39,7 @@ from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
 from tile.ir.semantics.libdevice import Symbol
 from tile.ir.semantics.libdevice import functions as libdevice_functions
-from tile.ir.types import FLOATS
+from tile.ir.types import ALL, FLOATS, SCALARS
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
@@ -149,7 +149,8 @@ def properties(defn: OpDef) -> Iterator[str]:
     if defn.levels != ALL_LEVELS:
         yield "levels: " + ", ".join(level.value for level in Level if level in defn.levels)
     if defn.accepts:
-        yield "elements: " + ", ".join(ty.ir_name for ty in defn.accepts)
+        types = SCALARS.values() if defn.accepts == ALL else defn.accepts
+        yield "elements: " + ", ".join(ty.ir_name for ty in types)
     if defn.effect:
         yield "effect: " + ", ".join(flag.name.lower() for flag in defn.effect if flag.name)
     if defn.ulp:

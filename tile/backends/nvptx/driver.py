@@ -18,6 +18,7 @@ from typing import Any
 from tile.backends.base import DeviceMemory
 from tile.backends.nvptx.architectures import has_clusters, native
 from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
+from tile.ir.types import ALL_FP8
 
 try:
     from cuda.bindings import driver as cuda
@@ -469,7 +470,9 @@ MAP_ELEMENTS = {
     "f32": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4),
     "i16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
     "u16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
-    **dict.fromkeys(("i8", "u8", "f8e4m3", "f8e5m2"), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)),
+    **dict.fromkeys(
+        ("i8", "u8", *(ty.ir_name for ty in ALL_FP8)), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)
+    ),
 }
 _SWIZZLES = {
     32: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,

@@ -11,11 +11,11 @@ import numpy as np
 
 from tile.ir.semantics.cast import MANY, same, through_f32, widen
 from tile.ir.semantics.dtype_tables import (
+    ALL_FP8,
     BITS,
     BOOL,
     F32,
     F64,
-    FP8,
     INTEGERS,
     NARROW_FLOATS,
     SIGNED,
@@ -285,7 +285,7 @@ _CMP: Choices[ByDtype[Binary]] = Choices(
             "cmp",
             {
                 **each((BOOL, *INTEGERS, F32, F64), function),
-                **each((*NARROW_FLOATS, *FP8), _widened(function)),
+                **each((*NARROW_FLOATS, *ALL_FP8), _widened(function)),
             },
         )
         for kind, function in _FUNCTIONS.items()

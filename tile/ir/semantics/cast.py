@@ -9,6 +9,11 @@
 This is what PTX's `cvt` does (to fp8: `cvt.rn.satfinite`). Callers hold `quiet()` around these
 functions.
 
+The fnuz formats of fp8 have one NaN, 0x80, and no negative zero. f8e4m3b15 has the exponents of
+f16, and neither NaN nor infinity. As in Triton, whose format it is, casts to it round to nearest,
+with ties away from zero, and saturate at 1.75, one step below its largest number; a NaN becomes
+1.75.
+
 Operations on 8- and 16-bit floats are computed in f32: `widen` converts the operands, `narrow` the
 result. f32 has at least twice the significand bits of these formats plus two, so an operation in
 f32 that is rounded again has the same bits as a single rounding (S. Figueroa, "When is double
@@ -24,14 +29,15 @@ from typing import Any
 import numpy as np
 
 from tile.ir.semantics.dtype_tables import (
+    ALL_FP8,
     BF16,
     BITS,
     BOOL,
+    EMULATED_FP8,
     F16,
     F32,
     F64,
     FLOATS,
-    FP8,
     INTEGERS,
     NARROW_FLOATS,
     Binary,
@@ -40,6 +46,7 @@ from tile.ir.semantics.dtype_tables import (
     quiet,
 )
 from tile.ir.types import (
+    DTYPES,
     I64,
     SCALARS,
     U64,
@@ -53,7 +60,10 @@ from tile.ir.types import (
 )
 from tile.short_repr import short_repr
 
-_LARGEST = dict(zip(FP8, (448.0, 57344.0), strict=True))
+_LARGEST = dict(zip(ALL_FP8, (448.0, 57344.0, 1.75, 240.0, 57344.0), strict=True))
+E4M3B15 = DTYPES["f8e4m3b15"]
+FNUZ = (DTYPES["f8e4m3fnuz"], DTYPES["f8e5m2fnuz"])
+_SIGN = np.uint8(0x80)
 HALF = np.uint32(16)
 LOW_HALF = np.uint32(0xFFFF)
 MANY = 1 << 13  # elements from which several integer SIMD passes beat one scalar loop of NumPy
@@ -115,14 +125,30 @@ def _narrow_fp8(dtype: Dtype, x: Array) -> Array:
 def _fp8_of_bf16(dtype: Dtype) -> Array:
     limit = F32.type(_LARGEST[dtype])
     values = np.arange(1 << 16, dtype=np.uint16).view(BF16).astype(F32)
+    if dtype == E4M3B15:
+        return _e4m3b15_of(values)
     with quiet():
         clipped: Array = np.minimum(np.maximum(values, -limit), limit)
         return clipped.astype(dtype).view(np.uint8)
 
 
+def _e4m3b15_of(values: Array) -> Array:
+    """Return the bits of f8e4m3b15 for f32 values: the nearest magnitude of 0 to 1.75."""
+    magnitudes = _fp8_values(E4M3B15)[:0x7F]
+    ties = (magnitudes[:-1] + magnitudes[1:]) / 2
+    rounded = np.searchsorted(ties, np.abs(values), side="right")  # a NaN sorts as the largest
+    sign = np.where(np.signbit(values) & ~np.isnan(values), _SIGN, np.uint8(0))
+    return rounded.astype(np.uint8) | sign
+
+
 @functools.cache
 def _fp8_values(dtype: Dtype) -> Array:
-    return np.arange(1 << 8, dtype=np.uint8).view(dtype).astype(F32)
+    codes = np.arange(1 << 8, dtype=np.uint8)
+    if dtype != E4M3B15:
+        return codes.view(dtype).astype(F32)
+    sign, magnitude = codes & _SIGN, (codes & ~_SIGN).astype(np.uint16)
+    values = (magnitude << 7).view(F16).astype(F32)  # f16 has the same exponents, and 7 more bits
+    return np.where(sign, -values, values)
 
 
 def _widen_fp8(x: Array) -> Array:
@@ -146,19 +172,19 @@ def _widen_f16(x: Array) -> Array:
 
 _WIDEN: ByDtype[Unary] = ByDtype(
     "widening to f32",
-    {F16: _widen_f16, BF16: lambda x: x.astype(F32), **dict.fromkeys(FP8, _widen_fp8)},
+    {F16: _widen_f16, BF16: lambda x: x.astype(F32), **dict.fromkeys(ALL_FP8, _widen_fp8)},
 )
 _NARROW: ByDtype[Unary] = ByDtype(
     "narrowing from f32",
     {
         F16: lambda x: x.astype(F16),
         BF16: lambda x: x.astype(BF16),
-        **{dtype: functools.partial(_narrow_fp8, dtype) for dtype in FP8},
+        **{dtype: functools.partial(_narrow_fp8, dtype) for dtype in ALL_FP8},
     },
 )
 
 
-NARROW = (*NARROW_FLOATS, *FP8)
+NARROW = (*NARROW_FLOATS, *ALL_FP8)
 COUNTED = (BOOL, *INTEGERS)
 EXACT_IN_F32 = (F32, *NARROW, *(dtype for dtype in COUNTED if dtype.itemsize <= 2))
 
@@ -249,7 +275,9 @@ def same(x: Array) -> Array:
 
 
 def _nonzero(x: Array) -> Array:
-    if x.dtype in NARROW:
+    if x.dtype in EMULATED_FP8:
+        x = widen(x)
+    elif x.dtype in NARROW:
         x = x.view(BITS[x.dtype.itemsize]) << 1  # drop the sign
     result: Array = np.not_equal(x, 0)
     return result
@@ -294,7 +322,7 @@ def _to_integer(wide: Dtype, to: Dtype) -> Unary:
 
 
 def _to_float(wide: Dtype, to: Dtype) -> Unary:
-    if wide == F64 and (to == BF16 or to in FP8):
+    if wide == F64 and (to == BF16 or to in ALL_FP8):
         return lambda x: narrow(round_to_odd_f32(x), to)
     if to in NARROW and wide == F32:
         return lambda x: narrow(x, to)
@@ -302,7 +330,7 @@ def _to_float(wide: Dtype, to: Dtype) -> Unary:
 
 
 def _towards_zero(source: Dtype, to: Dtype) -> Unary:
-    floats = (*FLOATS, *FP8)
+    floats = (*FLOATS, *ALL_FP8)
     narrower = source in floats and to in floats and to.itemsize < source.itemsize
     require(
         narrower,
@@ -316,6 +344,9 @@ def _towards_zero(source: Dtype, to: Dtype) -> Unary:
         back = _to_wide(result, F64 if to == F32 else F32)
         rounded_up = np.abs(back) > np.abs(_to_wide(x, F64 if source == F64 else F32))
         # One step down in magnitude, which also turns infinity into the largest finite value.
-        return (result.view(bits) - rounded_up).view(to)
+        stepped = result.view(bits) - rounded_up
+        if to in FNUZ:
+            stepped[(stepped == _SIGN) & rounded_up] = 0  # of negative numbers: there is no -0
+        return stepped.view(to)
 
     return apply

@@ -21,6 +21,8 @@ SIGNED = tuple(DTYPES[ty.ir_name] for ty in types.SIGNED)
 UNSIGNED = tuple(DTYPES[ty.ir_name] for ty in types.UNSIGNED)
 INTEGERS = SIGNED + UNSIGNED
 FP8 = tuple(DTYPES[ty.ir_name] for ty in types.FP8)
+EMULATED_FP8 = tuple(DTYPES[ty.ir_name] for ty in types.EMULATED_FP8)
+ALL_FP8 = FP8 + EMULATED_FP8
 F16, BF16, F32, F64 = FLOATS = tuple(DTYPES[ty.ir_name] for ty in types.FLOATS)
 NARROW_FLOATS = tuple(DTYPES[ty.ir_name] for ty in types.NARROW_FLOATS)
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from tile.errors import CompilationError
 from tile.ir.dtype_members import NamedType
 from tile.ir.types import (
-    ALL,
     BF16,
     F8E4M3,
+    F8E4M3B15,
+    F8E4M3FNUZ,
     F8E5M2,
+    F8E5M2FNUZ,
     F16,
     F32,
     F64,
@@ -22,6 +24,7 @@ from tile.ir.types import (
     I32,
     I64,
     MAX_NUMEL,
+    SCALARS,
     U8,
     U16,
     U32,
@@ -41,6 +44,7 @@ uint8, uint16, uint32, uint64 = U8, U16, U32, U64
 float16, float32, float64 = F16, F32, F64
 bfloat16 = BF16
 float8e4nv, float8e5 = F8E4M3, F8E5M2
+float8e4b15, float8e4b8, float8e5b16 = F8E4M3B15, F8E4M3FNUZ, F8E5M2FNUZ
 pi32_t = Pointer(I32)
 
 TRITON_MAX_TENSOR_NUMEL = MAX_NUMEL
@@ -53,6 +57,9 @@ NAMES: dict[Scalar, str] = {
     BF16: "bfloat16",
     F8E4M3: "float8e4nv",
     F8E5M2: "float8e5",
+    F8E4M3B15: "float8e4b15",
+    F8E4M3FNUZ: "float8e4b8",
+    F8E5M2FNUZ: "float8e5b16",
 }
 
 
@@ -95,6 +102,9 @@ class _TypeConstructor(type):
         return isinstance(instance, cls.kind)
 
 
+_TYPES = tuple(SCALARS.values())
+
+
 class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spelling
     """The type of a value or of an element, `x.type` or `x.dtype`; `tl.dtype("fp32")` by name.
 
@@ -103,10 +113,10 @@ class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spel
     """
 
     kind = Type
-    SINT_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_int_signed()]
-    UINT_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_int() and not ty.is_int_signed()]
-    FP_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_floating()]
-    STANDARD_FP_TYPES: ClassVar = [ty.name for ty in ALL if ty.is_standard_floating()]
+    SINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int_signed()]
+    UINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int() and not ty.is_int_signed()]
+    FP_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_floating()]
+    STANDARD_FP_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_standard_floating()]
     OTHER_TYPES: ClassVar = ["void"]
 
     @staticmethod
@@ -123,7 +133,7 @@ class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spel
         return _BY_NAME[name]
 
 
-_BY_NAME: dict[str, Scalar] = {ty.name: ty for ty in ALL}
+_BY_NAME: dict[str, Scalar] = {ty.name: ty for ty in _TYPES}
 
 
 class block_type(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spelling

@@ -22,7 +22,7 @@ from tile.ir.types import SCALAR_OF_DTYPE, Pointer, Scalar, numpy_dtype
 Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]
 
-NAMES = ", ".join(dtype.name for dtype in SCALAR_OF_DTYPE)
+NAMES = ", ".join(dtype.name for dtype in SCALAR_OF_DTYPE if dtype.names is None)
 
 
 def element_type(dtype: DType, label: str) -> Scalar:

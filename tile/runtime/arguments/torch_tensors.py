@@ -16,6 +16,8 @@ BITS: dict[str, tuple[str, DType]] = {
     "bfloat16": ("int16", np.dtype(ml_dtypes.bfloat16)),
     "float8_e4m3fn": ("uint8", np.dtype(ml_dtypes.float8_e4m3fn)),
     "float8_e5m2": ("uint8", np.dtype(ml_dtypes.float8_e5m2)),
+    "float8_e4m3fnuz": ("uint8", np.dtype(ml_dtypes.float8_e4m3fnuz)),
+    "float8_e5m2fnuz": ("uint8", np.dtype(ml_dtypes.float8_e5m2fnuz)),
 }
 
 

@@ -10,6 +10,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar, with_element
+from tile.simt.lower.fp8_casts import expand_cast, is_emulated
 from tile.simt.target import GENERIC, SimtTarget
 
 
@@ -18,11 +19,11 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Replace operations that the target's emitter has no rule for (`SimtTarget.ops`).
 
     An operation without a rule is expanded (`EXPANSIONS`), or left for the emitter to refuse at the
-    user's line. One whose rule does not take the narrow floats of its operands is computed in f32,
-    and its result rounded. A sum, product, or quotient of narrow floats computed so equals the
-    correctly rounded one, since f32 has more than twice their significand bits (Figueroa, "When is
-    double rounding innocuous?", 1995); `fma` is within its permitted error of one unit in the last
-    place.
+    user's line. Casts of 8-bit floats that no machine has become integer operations. An operation
+    whose rule does not take the narrow floats of its operands is computed in f32, and its result
+    rounded. A sum, product, or quotient of narrow floats computed so equals the correctly rounded
+    one, since f32 has more than twice their significand bits (Figueroa, "When is double rounding
+    innocuous?", 1995); `fma` is within its permitted error of one unit in the last place.
 
         %z = add %x, %y : frag<8xbf16>    %a = cast %x {to = f32} : frag<8xf32>
                                           %b = cast %y {to = f32} : frag<8xf32>
@@ -31,7 +32,10 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """
     for op in list(module.walk()):
         expand = EXPANSIONS.get(op.defn)
-        if expand is not None and not target.ops.has(op.defn):
+        if is_emulated(op):
+            op.replace_by([expand_cast(Builder.before(op), op)])
+            op.erase()
+        elif expand is not None and not target.ops.has(op.defn):
             op.replace_by([expand(Builder.before(op), op)])
             op.erase()
     for op in list(module.walk()):

@@ -1,5 +1,8 @@
 """Functions of the language for NVIDIA GPUs.
 
+`convert_custom_float8_sm70` and `convert_custom_float8_sm80` cast to and from `float8e4b15`, as
+`x.to(dtype)` does on any device.
+
 `gdc_wait` and `gdc_launch_dependents` order kernels whose launches overlap (programmatic dependent
 launch). `tile` launches a kernel when the one before it in the stream is complete, in which case
 the PTX ISA defines both as doing nothing; so they emit nothing.
@@ -9,14 +12,23 @@ The other functions work on every backend, as far as it has what they return.
 
 from __future__ import annotations
 
+from typing import Any
+
+from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import program
+from tile.ir.types import F8E4M3B15, F16, F32
 from tile.language.core import compile_options
 from tile.language.core.builtin import builtin
+from tile.language.core.dtypes import spelled
+from tile.language.core.promotion import Operand, convert, to_tensor
 from tile.language.core.tensor import Tensor
+from tile.language.creation import element_type
 from tile.language.extra import libdevice
 
 __all__ = [
+    "convert_custom_float8_sm70",
+    "convert_custom_float8_sm80",
     "gdc_launch_dependents",
     "gdc_wait",
     "globaltimer",
@@ -71,5 +83,45 @@ def num_threads(build: Builder) -> int:
     return _WARP * compile_options.num_warps()
 
 
-for _function in (gdc_wait, gdc_launch_dependents, globaltimer, smid, num_warps, num_threads):
+@builtin
+def convert_custom_float8_sm70(
+    build: Builder, arg: Operand, dst_ty: Any, fp_downcast_rounding: str | None = None
+) -> Tensor:
+    """Cast `arg` from `float8e4b15` to float16 or float32, or from these to `float8e4b15`.
+
+    Ties are rounded away from zero, whatever `fp_downcast_rounding` is. Raises `CompilationError`
+    for other types.
+    """
+    return _custom_float8(build, arg, dst_ty, "tl.extra.cuda.convert_custom_float8_sm70")
+
+
+@builtin
+def convert_custom_float8_sm80(
+    build: Builder, arg: Operand, dst_ty: Any, fp_downcast_rounding: str | None = None
+) -> Tensor:
+    """The same as `convert_custom_float8_sm70`."""
+    return _custom_float8(build, arg, dst_ty, "tl.extra.cuda.convert_custom_float8_sm80")
+
+
+def _custom_float8(build: Builder, arg: Operand, dst_ty: Any, name: str) -> Tensor:
+    x, to = to_tensor(build, arg, f"the input of {name}"), element_type(dst_ty, name)
+    types = {x.dtype, to}
+    if F8E4M3B15 not in types or not types & {F16, F32}:
+        raise CompilationError(
+            f"{name} casts between tl.float8e4b15 and tl.float16 or tl.float32, not "
+            f"{spelled(x.dtype)} to {spelled(to)}"
+        )
+    return convert(build, x, to)
+
+
+for _function in (
+    convert_custom_float8_sm70,
+    convert_custom_float8_sm80,
+    gdc_wait,
+    gdc_launch_dependents,
+    globaltimer,
+    smid,
+    num_warps,
+    num_threads,
+):
     _function.name = f"extra.cuda.{_function.name}"

@@ -1,0 +1,117 @@
+"""Casts of the emulated 8-bit floats, as `legalize` expands them, against their semantics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.evaluate import Array, evaluate
+from tile.ir import semantics
+from tile.ir.ops import arith
+from tile.ir.parser import parse_module
+from tile.ir.types import (
+    ALL,
+    EMULATED_FP8,
+    F8E4M3FNUZ,
+    F32,
+    F64,
+    FLOATS,
+    I1,
+    INTEGERS,
+    Scalar,
+    numpy_dtype,
+    scalar_of,
+)
+from tile.simt.lower.legalize import legalize
+
+
+def expanded(x: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -> Array:
+    """Return the cast of an array, computed by what `legalize` makes of it."""
+    size = 1 << (len(x) - 1).bit_length()
+    module = parse_module(
+        f"func @f(%x: tile<{size}x{source}>) -> (tile<{size}x{to}>) {{\n"
+        f"  %y = cast %x {{to = {to}, rounding = {rounding}}} : tile<{size}x{to}>\n"
+        "  return %y\n}"
+    )
+    legalize(module)
+    (function,) = module
+    for op in function.body:
+        types = {value.type.element for value in (*op.inputs, *op.results)}
+        assert op.defn is not arith.cast or not types & set(EMULATED_FP8)
+    padded = np.zeros(size, x.dtype)
+    padded[: len(x)] = x
+    (result,) = evaluate(function, padded)
+    return result[: len(x)]
+
+
+def assert_same_bits(actual: Array, expected: Array) -> None:
+    """Equal bits, but for the NaNs of other formats than those of the module under test."""
+    assert actual.dtype == expected.dtype
+    bits = f"u{actual.itemsize}"
+    wrong = actual.view(bits) != expected.view(bits)
+    if scalar_of(actual.dtype) not in EMULATED_FP8:
+        wrong &= (actual == actual) | (expected == expected)
+    assert not wrong.any(), (np.flatnonzero(wrong)[:5], actual[wrong][:5], expected[wrong][:5])
+
+
+def every(element: Scalar) -> Array:
+    return np.arange(256, dtype=np.uint8).view(numpy_dtype(element))
+
+
+def edges(to: Scalar, wide: Scalar) -> Array:
+    """Numbers of the format, the ties between them, what is next to both, and what is beyond."""
+    with semantics.quiet():
+        numbers = semantics.cast(every(to), F64)
+    numbers = np.unique(np.abs(numbers[np.isfinite(numbers)]))
+    middle = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2, numbers[-1:] * 1.0625])
+    dtype = numpy_dtype(wide)
+    exact = middle.astype(dtype)
+    sides = [np.nextafter(exact, dtype.type(bound)) for bound in (-np.inf, np.inf)]
+    special = [np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-40, 1e5, 3e-5]
+    with semantics.quiet():
+        positive = np.concatenate([exact, *sides, np.array(special, dtype)])
+    return np.concatenate([positive, -positive])
+
+
+@pytest.mark.parametrize("to", ALL, ids=str)
+@pytest.mark.parametrize("source", EMULATED_FP8, ids=str)
+def test_casts_of_all_values(source: Scalar, to: Scalar) -> None:
+    x = every(source)
+    with semantics.quiet():
+        expected = semantics.cast(x, to)
+    assert_same_bits(expanded(x, source, to), expected)
+
+
+@pytest.mark.parametrize("rounding", ["rtne", "rtz"])
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+@pytest.mark.parametrize("to", EMULATED_FP8, ids=str)
+def test_casts_of_floats(to: Scalar, source: Scalar, rounding: str) -> None:
+    if source.bits == 16:
+        x = np.arange(1 << 16, dtype=np.uint16).view(numpy_dtype(source))
+    else:
+        bits = np.random.default_rng(3).integers(0, 256, 1 << 16, np.uint8)
+        random = bits.view(numpy_dtype(source))
+        x = np.concatenate([edges(to, source), random])
+    with semantics.quiet():
+        expected = semantics.cast(x, to, rounding)
+    assert_same_bits(expanded(x, source, to, rounding), expected)
+
+
+@pytest.mark.parametrize("source", [I1, *INTEGERS], ids=str)
+@pytest.mark.parametrize("to", EMULATED_FP8, ids=str)
+def test_casts_of_integers(to: Scalar, source: Scalar) -> None:
+    with semantics.quiet():
+        whole = semantics.cast(edges(to, F64), source)
+    ends = [source.min_value, source.max_value] if source is not I1 else [False, True]
+    x = np.concatenate([whole, whole + 1, np.array(ends, numpy_dtype(source))])
+    x = x.astype(numpy_dtype(source))
+    with semantics.quiet():
+        expected = semantics.cast(x, to)
+    assert_same_bits(expanded(x, source, to), expected)
+
+
+def test_fnuz_has_no_negative_zero() -> None:
+    x = np.array([-0.0, -1e-9, -(2.0**-11)], np.float32)
+    for rounding in ("rtne", "rtz"):
+        codes = expanded(x, F32, F8E4M3FNUZ, rounding).view(np.uint8)
+        assert codes.tolist() == [0, 0, 0]
