@@ -23,6 +23,7 @@ from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Effect, Function, Module, Operation, Value
 from tile.ir.ops import arith, control, memory
+from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import Pointer, Shared, Type, addresses_memory
 
 
@@ -191,6 +192,9 @@ def _leads_to_pointers(ty: Type) -> bool:
 def _accessed(
     op: Operation, effect: Effect, facts: Mapping[Value, PointsTo], callees: Summaries
 ) -> PointsTo:
+    if op.defn is inline_asm and op["volatile"]:  # may access what its operands lead to
+        pointers = (facts[value] for value in op.inputs if addresses_memory(value.type))
+        return reduce(PointsTo.__or__, pointers, UNKNOWN)
     if effect not in op.defn.effect:
         return NOWHERE
     if op.defn is control.call:

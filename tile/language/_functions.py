@@ -12,6 +12,7 @@ MODULES = {
     "elementwise": "map_elementwise",
     "extern": "extern_elementwise",
     "indexing": "bitonic_merge gather histogram sort topk",
+    "inline_asm": "inline_asm_elementwise",
     "linalg": "dot",
     "math": (
         "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn tanh "

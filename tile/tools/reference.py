@@ -51,7 +51,7 @@ from tile.tools.stub import (
     stub_page,
     template,
 )
-from tile.transforms.pass_pipeline import TILE
+from tile.transforms.pass_pipeline import INLINE_ASM, TILE
 
 VERSIONS = ("3.6", "3.8", "3.9")  # of Triton, whose names the page compares
 DIFFERENT, ABSENT = State.DIFFERENT, State.ABSENT
@@ -165,7 +165,7 @@ def properties(defn: OpDef) -> Iterator[str]:
 def passes_page() -> Iterator[str]:
     """Yield the lines of the page on passes: the pipelines' passes in order, then the others."""
     yield template("passes.md")
-    tile = [item.defn for item in TILE]
+    tile = [INLINE_ASM, *(item.defn for item in TILE)]
     sections = {
         "On tiles": list(dict.fromkeys(tile)),
         "From tiles to threads": [PASSES[name] for name in LOWER],

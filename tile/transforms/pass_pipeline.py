@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tile.analysis.alias import written_arguments
 from tile.ir.core import Module
 from tile.ir.linker import refuse_unresolved
-from tile.ir.passes import Pass, parse_pipeline, run_pipeline
+from tile.ir.passes import PASSES, Pass, parse_pipeline, run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.transforms import (
@@ -19,6 +19,7 @@ from tile.transforms import (
     cse,
     dce,
     descriptors_to_pointers,
+    expand_inline_asm,
     fold,
     infer_readonly,
     inline,
@@ -35,6 +36,8 @@ TILE: tuple[Pass, ...] = tuple(
         "strip-debug-info,inline,dce,warn-spin-loops,canonicalize,cse,licm,canonicalize,cse,dce"
     )
 )
+# The pass before them, which depends on whether the backend executes PTX.
+INLINE_ASM = PASSES["expand-inline-asm"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,20 @@ class OptimizedModule:
     written: frozenset[str]
 
 
-def optimize(module: Module, passes: Sequence[Pass] | None = None) -> OptimizedModule:
+def optimize(
+    module: Module, passes: Sequence[Pass] | None = None, *, ptx: bool = False
+) -> OptimizedModule:
     """Run passes over a TILE module, in place: those of `TILE` if None.
 
-    Raises `LinkError` if it calls a function that it only declares.
+    `ptx`: the backend executes inline PTX; for others it is expanded first, always. Raises
+    `LinkError` if the module calls a function that it only declares.
     """
     verify(module)
     refuse_unresolved(module)
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
-    run_pipeline(module, TILE if passes is None else passes)
+    inline_asm = Pass(INLINE_ASM, {"ptx": ptx})
+    run_pipeline(module, (inline_asm, *(TILE if passes is None else passes)))
     verify(module)
     stages["tile-optimized"] = print_module(module)
     return OptimizedModule(stages, parameters, written_arguments(module, module.kernel))

@@ -87,7 +87,8 @@ class InterpreterBackend:
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Optimize a module, lower it if the target is a GPU, and translate it to code.
 
-        TILE IR needs only the machine-independent passes, and no pass changes a module with steps.
+        TILE IR needs only the machine-independent passes, and a module with steps none but the
+        expansion of inline PTX.
         """
         steps = target.arch == STEPS or any(op.defn is debug_step for op in module.kernel.body)
         threads = bool(target.arch) and not steps

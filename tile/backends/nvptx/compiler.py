@@ -157,7 +157,7 @@ def compile_module(
     Without `use_tma` the kernel takes no tensor maps.
     """
     arch = architecture(target.arch)
-    tiles = optimize(module)
+    tiles = optimize(module, ptx=True)
     stages = tiles.stages
     simt = lowering_target(arch)
     if not use_tma:

@@ -18,6 +18,7 @@ from tile.ir import semantics
 from tile.ir.core import Block, Function, Operation, Trait
 from tile.ir.declare import op
 from tile.ir.ops import arith, control
+from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.ops.shape import along, without
 from tile.ir.types import (
     ALL,
@@ -127,6 +128,7 @@ _ALLOWED = frozenset(
         arith.const,
         arith.poison,
         arith.hint,
+        inline_asm,
         control.if_,
         control.call,
         control.yield_,
@@ -150,7 +152,8 @@ def _intruders(
 ) -> Iterator[Operation]:
     for inner in block.walk():
         on_scalars = all(value.type.rank == 0 for value in inner.results)
-        if not (on_scalars and (inner.defn.elementwise or inner.defn in _ALLOWED)):
+        pure = not inner.attributes.get("volatile")
+        if not (on_scalars and pure and (inner.defn.elementwise or inner.defn in _ALLOWED)):
             yield inner
         elif inner.defn is control.call and inner["callee"] in functions.keys() - seen:
             seen.add(inner["callee"])

@@ -7,6 +7,7 @@ The rules that hold for any target of LLVM are in `tile/codegen/llvm`. Here is w
 add, in files of the same names, and:
 
     inline_asm                 inline PTX, for what LLVM has no instruction for
+    inline_ptx                 the inline PTX of kernels
     narrow_floats              8-bit and 16-bit floats
     vectors                    narrow elements in 32-bit registers
     shuffle                    shuffles within a warp
@@ -28,6 +29,7 @@ from tile.backends.nvptx.emit import (
     control,
     convert,
     debug,
+    inline_ptx,
     math,
     memory,
     mma,
@@ -48,6 +50,7 @@ _FAMILIES = (
     control,
     convert,
     debug,
+    inline_ptx,
     math,
     memory,
     mma,

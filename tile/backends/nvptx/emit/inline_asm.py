@@ -8,7 +8,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.codegen.llvm.function_builder import Registers
 
 # Constraints of inline PTX by LLVM type; there is none for 8 bits.
-_CONSTRAINTS = {
+CONSTRAINTS = {
     "i1": "b",
     "i16": "h",
     "i32": "r",
@@ -51,15 +51,15 @@ def assemble(
         # entry, and does not allocate it to anything else until then.
         initial = ["zeroinitializer"] * len(results)
     output = "=&" if early_clobber else "="
-    constraints = [output + _CONSTRAINTS[ty] for ty in results]
-    constraints += [_CONSTRAINTS[ty] for ty, _ in operands]
+    constraints = [output + CONSTRAINTS[ty] for ty in results]
+    constraints += [CONSTRAINTS[ty] for ty, _ in operands]
     arguments = [f"{ty} {value}" for ty, value in operands]
     if initial:
         constraints += [str(number) for number in range(len(results))]
         arguments += [f"{ty} {value}" for ty, value in zip(results, initial, strict=True)]
     if memory:
         constraints.append("~{memory}")
-    ty = _result_type(results)
+    ty = result_type(results)
     effect = " sideeffect" if memory else ""
     tail = " convergent" if convergent else ""
     asm = f'asm{effect} "{text}", "{",".join(constraints)}"'
@@ -73,7 +73,8 @@ def assemble(
     return [builder.new(f"extractvalue {ty} {result}, {i}") for i in range(len(results))]
 
 
-def _result_type(results: Sequence[str]) -> str:
+def result_type(results: Sequence[str]) -> str:
+    """Return the type of a call with results of these types."""
     if len(results) < 2:
         return results[0] if results else "void"
     return "{ " + ", ".join(results) + " }"

@@ -13,6 +13,7 @@ from functools import lru_cache
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, debug, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
+from tile.ir.ops.inline_asm import inline_asm
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, register_bits, sums
 from tile.simt.layouts.dims import REGISTER
@@ -140,6 +141,7 @@ RULES: dict[OpDef, Rule] = {
     arith.hint: forward_operand,
     descriptor.descriptor_pointers: forward_operand,
     debug.assume: erase,
+    inline_asm: Context.clone,
     memory.addptr: Context.clone,
     ops.wgmma.wgmma_wait: Context.clone,
     shape.splat: splat,

@@ -1,0 +1,203 @@
+"""Inline PTX: NVIDIA's GPUs execute it, other backends expand it to operations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.conformance import ptx_floats, ptx_integers
+from tests.conformance.ptx_kernels import kernel
+from tests.conformance.running import Device, assert_close
+from tests.frontend.building import module_of
+from tile.ir.types import F16, F32, I8, I32, U8, U32, Pointer
+
+BATCH = 12  # instructions in a kernel
+
+
+@pytest.mark.parametrize("family", ptx_integers.GROUPS)
+def test_integers(device: Device, family: str) -> None:
+    """Integer instructions agree with Python's integers."""
+    every = ptx_integers.GROUPS[family]
+    for first in range(0, len(every), BATCH):
+        cases = every[first : first + BATCH]
+        inputs, results, expected = ptx_integers.arrays(cases)
+        device.run(kernel(cases), (1, 1, 1), [*inputs, *results])
+        for case, result, right in zip(cases, results, expected, strict=True):
+            np.testing.assert_array_equal(result, right, err_msg=case.opcode)
+
+
+@pytest.mark.parametrize("family", ptx_floats.GROUPS)
+def test_floats(device: Device, family: str) -> None:
+    """Float instructions agree with NumPy."""
+    every = ptx_floats.GROUPS[family]
+    for first in range(0, len(every), BATCH):
+        cases = every[first : first + BATCH]
+        inputs, results, expected = ptx_floats.arrays(cases)
+        device.run(kernel(cases), (1, 1, 1), [*inputs, *results])
+        for case, result, right in zip(cases, results, expected, strict=True):
+            if case.packed is not None and case.result == "b32":
+                result, right = _halves(case, result), _halves(case, right)
+            assert_close(result, right, case.ulp, case.opcode)
+
+
+def _halves(case: ptx_floats.Case, packed: ptx_floats.Array) -> ptx_floats.Array:
+    """The floats in a register, of which a NaN is like another."""
+    narrow = case.packed if np.dtype(case.packed).itemsize == 2 else np.float16
+    halves: ptx_floats.Array = packed.view(narrow)
+    return halves
+
+
+# -- the function of the language
+
+
+@tile.jit
+def statements(x_ptr, y_ptr, z_ptr):
+    i = tl.arange(0, 64)
+    y, z = tl.inline_asm_elementwise(
+        """{
+            .reg .pred p, q;            // a comment
+            .reg .b32 t<2>;
+            setp.gt.and.s32 p|q, $2, $3, 1;
+            sub.s32 t0, $2, $3;         /* another
+                                           one */
+            {
+                .reg .b16 t0, hi;       // not the t0 outside
+                mov.b32 {t0, hi}, $2;
+                mov.b32 t1, {hi, t0};
+            }
+            mov.u32 $1, -7;
+            selp.b32 $0, t0, 0xFFFFFFFF, p;
+            @q prmt.b32 $1, t1, t1, 0x0123U;
+            @!q mov.b32 $1, 0f3F800000;
+        }""",
+        "=r,=r,r,r",
+        [tl.load(x_ptr + i), 10],
+        (tl.int32, tl.uint32),
+        is_pure=True,
+        pack=1,
+    )
+    tl.store(y_ptr + i, y)
+    tl.store(z_ptr + i, z)
+
+
+def test_statements(device: Device) -> None:
+    """Predicates, scopes, vectors, immediates and comments."""
+    x = np.arange(-20, 44, dtype=np.int32) * 65537
+    y, z = np.zeros_like(x), np.zeros(64, np.uint32)
+    module = module_of(statements, Pointer(I32), Pointer(I32), Pointer(U32))
+    device.run(module, (1, 1, 1), [x, y, z])
+    np.testing.assert_array_equal(y, np.where(x > 10, x - 10, -1))
+    turned = (x.view(np.uint32) >> 16 | x.view(np.uint32) << 16).byteswap()
+    np.testing.assert_array_equal(z, np.where(x > 10, 0x3F800000, turned))
+
+
+@tile.jit
+def bytes_and_floats(x_ptr, y_ptr, z_ptr, N: tl.constexpr, PACK: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    if PACK == 4:
+        y, z = tl.inline_asm_elementwise(
+            """{
+                .reg .b8 t<4>;
+                mov.b32 {t0, t1, t2, t3}, $5;
+                cvt.rn.f32.s8 $1, t0;
+                cvt.rn.f32.s8 $2, t1;
+                cvt.rn.f32.s8 $3, t2;
+                cvt.rn.f32.s8 $4, t3;
+                vadd4.u32.u32.u32 $0, $5, 0x01010101, 0;
+            }""",
+            "=r,=r,=r,=r,=r,r",
+            (x,),
+            [tl.uint8, tl.float32],
+            True,
+            PACK,
+        )
+    else:
+        y, z = tl.inline_asm_elementwise(
+            "add.s32 $0, $2, 1; cvt.rn.f32.s32 $1, $2;",
+            "=r,=f,r",
+            (x,),
+            [tl.uint8, tl.float32],
+            True,
+            PACK,
+        )
+    tl.store(y_ptr + i, y)
+    tl.store(z_ptr + i, z)
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 1024])
+@pytest.mark.parametrize("pack", [1, 4])
+def test_narrow_elements(device: Device, count: int, pack: int) -> None:
+    """Bytes are extended by their sign to a register, or share it."""
+    x = np.arange(count, dtype=np.int8)[::-1].copy()
+    y, z = np.zeros(count, np.uint8), np.zeros(count, np.float32)
+    types = (Pointer(I8), Pointer(U8), Pointer(F32))
+    module = module_of(bytes_and_floats, *types, N=count, PACK=pack)
+    device.run(module, (1, 1, 1), [x, y, z])
+    np.testing.assert_array_equal(y, (x.view(np.uint8) + np.uint8(1)))
+    np.testing.assert_array_equal(z, x.astype(np.float32))
+
+
+@tile.jit
+def broadcasts(x_ptr, y_ptr, n):
+    rows, columns = tl.arange(0, 8), tl.arange(0, 16)
+    x = tl.load(x_ptr + columns)
+    y = tl.inline_asm_elementwise(
+        "fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", [x, rows[:, None].to(tl.float16), x], tl.float16, True, 2
+    )  # fmt: skip
+    offset = tl.inline_asm_elementwise("mad.lo.s32 $0, $1, 2, $1;", "=r,r", [n], tl.int32, True, 1)
+    tl.store(y_ptr + rows[:, None] * 16 + columns + offset, y)
+
+
+def test_operands_are_broadcast(device: Device) -> None:
+    x, y = np.arange(16).astype(np.float16), np.zeros((8, 16), np.float16)
+    device.run(
+        module_of(broadcasts, Pointer(F16), Pointer(F16), I32), (1, 1, 1), [x, y, np.int32(0)]
+    )
+    np.testing.assert_array_equal(y, x * np.arange(8)[:, None] + x)
+
+
+@tile.jit
+def opposite(x, y):
+    return y - x, x > y
+
+
+@tile.jit
+def referred(x_ptr, y_ptr):
+    i = tl.arange(0, 32)
+    y, z = tl.inline_asm_elementwise(
+        "{ .reg .pred p; sub.s32 $0, $3, $2; setp.gt.s32 p, $2, $3; selp.s32 $1, 1, 0, p; }",
+        "=r,=r,r,r",
+        [tl.load(x_ptr + i), 3],
+        (tl.int32, tl.int32),
+        is_pure=False,
+        pack=1,
+        reference=opposite,
+    )
+    tl.store(y_ptr + i, y * 2 + z)
+
+
+def test_references(device: Device) -> None:
+    """Backends that do not execute the text use the reference."""
+    x, y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+    device.run(module_of(referred, Pointer(I32), Pointer(I32)), (1, 1, 1), [x, y])
+    np.testing.assert_array_equal(y, (3 - x) * 2 + (x > 3))
+
+
+@tile.jit
+def greatest(a, b):
+    return tl.inline_asm_elementwise("max.s32 $0, $1, $2;", "=r,r,r", [a, b], tl.int32, True, 1)
+
+
+@tile.jit
+def combines(x_ptr, y_ptr):
+    i = tl.arange(0, 128)
+    tl.store(y_ptr, tl.reduce(tl.load(x_ptr + i), 0, greatest))
+
+
+def test_combine_functions(device: Device) -> None:
+    x, y = np.random.default_rng(0).integers(-99, 99, 128).astype(np.int32), np.zeros(1, np.int32)
+    device.run(module_of(combines, Pointer(I32), Pointer(I32)), (1, 1, 1), [x, y])
+    assert y[0] == x.max()

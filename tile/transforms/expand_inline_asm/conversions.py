@@ -1,0 +1,98 @@
+"""The conversion of one element by `cvt` (PTX ISA 8.5, 9.7.9.21)."""
+
+from __future__ import annotations
+
+from tile.ir.ops import math
+from tile.ir.ops.arith import Rounding
+from tile.ir.types import BF16, F16, F32, F64, U32, Scalar
+from tile.transforms.expand_inline_asm.expression import Expression
+from tile.transforms.expand_inline_asm.floats import DIRECTED, flushed, saturated
+from tile.transforms.expand_inline_asm.rules import Opcode
+
+_TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
+_TO_FLOAT = ("rn", "rz", "rm", "rp", "rna")
+MODIFIERS = frozenset((*_TO_INTEGER, *_TO_FLOAT, "ftz", "sat", "satfinite", "relu"))
+_LARGEST = {F16: 65504.0, BF16: 2.0**127 * (2 - 2.0**-7)}
+# The names of integers in libdevice's conversions with a rounding mode.
+_SOURCES = {"i32": "int", "u32": "uint", "i64": "ll", "u64": "ull"}
+
+
+def convert(op: Opcode, x: Expression, to: Scalar, *, tf32: bool = False) -> Expression | None:
+    """Return `x` converted as the opcode says; None for a conversion that PTX does not have."""
+    if op.has("ftz") and x.element is F32:
+        x = flushed(x)
+    if x.is_float and not to.is_floating():
+        return rounded_to_integral(op, x).cast(to)
+    if not x.is_float:
+        return _of_integer(op, x, to)
+    result = _to_tf32(op, x) if tf32 else _between_floats(op, x, to)
+    return None if result is None else _limited(op, result)
+
+
+def rounded_to_integral(op: Opcode, x: Expression) -> Expression:
+    """Return `x` rounded to an integral number in its own type, as the opcode says."""
+    mode = op.one_of(_TO_INTEGER)
+    if not mode:
+        return x
+    if x.bits < 32:
+        return rounded_to_integral(op, x.cast(F32)).cast(x.element)
+    suffix = "f" if x.element is F32 else ""
+    if mode == "rni":
+        return x.call(f"rint{suffix}")
+    if mode == "rzi":
+        return x.call(f"trunc{suffix}")
+    return x.apply(math.floor if mode == "rmi" else math.ceil)
+
+
+def _of_integer(op: Opcode, x: Expression, to: Scalar) -> Expression | None:
+    if not to.is_floating():
+        if op.has("sat"):
+            low = max(to.min_value, x.element.min_value)
+            x = x.maximum(low).minimum(min(to.max_value, x.element.max_value))
+        return x.cast(to)
+    mode = op.one_of(DIRECTED)
+    exact = x.bits < to.bits and to in (F32, F64)
+    if not mode or exact:
+        return _limited(op, x.cast(to))
+    source = _SOURCES.get(x.element.ir_name)
+    if source is None or to not in (F32, F64):
+        return None
+    return _limited(op, x.call(f"{source}2{'float' if to is F32 else 'double'}_{DIRECTED[mode]}"))
+
+
+def _between_floats(op: Opcode, x: Expression, to: Scalar) -> Expression | None:
+    x = rounded_to_integral(op, x)
+    mode = op.one_of(DIRECTED)
+    if to.bits >= x.bits or not mode:
+        return x.cast(to)
+    if mode == "rz":
+        return x.cast(to, Rounding.RTZ)
+    return x.call(f"double2float_{DIRECTED[mode]}") if to is F32 else None
+
+
+def _to_tf32(op: Opcode, x: Expression) -> Expression:
+    """Return an f32 with 10 bits of significand, to nearest: `rna` away from zero, `rn` to even."""
+    bits = x.view(U32)
+    half = bits.constant(0x1000) if op.has("rna") else ((bits >> 13) & 1) + 0xFFF
+    rounded = (bits + half) & ~0x1FFF
+    special = (bits & 0x7F800000).equals(0x7F800000)
+    return special.select(bits, rounded).view(F32)
+
+
+def _limited(op: Opcode, x: Expression) -> Expression:
+    """Apply the modifiers on a float result; 8-bit floats are finite in any case."""
+    if op.has("sat"):
+        x = saturated(x)
+    if op.has("satfinite") and x.element in _LARGEST:
+        largest = _LARGEST[x.element]
+        x = x.maximum(-largest, propagate_nan=True).minimum(largest, propagate_nan=True)
+    if op.has("relu"):
+        x = _positive(x)
+    return x
+
+
+def _positive(x: Expression) -> Expression:
+    """Replace negative numbers by zero, also in 8-bit floats, which have no arithmetic."""
+    if x.bits == 8:
+        return x.cast(F32).maximum(0.0, propagate_nan=True).cast(x.element)
+    return x.maximum(0.0, propagate_nan=True)

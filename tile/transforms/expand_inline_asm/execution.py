@@ -1,0 +1,244 @@
+"""Execute the statements of inline PTX on expressions: the rules of `RULES`, `mov` and `cvt`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from tile.errors import CompilationError
+from tile.ir.types import I1, Scalar
+from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
+from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
+from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
+from tile.transforms.expand_inline_asm.lookup import lop3
+from tile.transforms.expand_inline_asm.registers import RegisterFile
+from tile.transforms.expand_inline_asm.rules import (
+    Opcode,
+    PtxType,
+    Rule,
+    RuleTable,
+    element_named,
+    split_opcode,
+    table,
+    unsupported,
+)
+from tile.transforms.expand_inline_asm.syntax import (
+    Declaration,
+    Group,
+    Immediate,
+    Instruction,
+    Name,
+    Operand,
+    Scope,
+    Statement,
+)
+
+RULES: RuleTable = table(
+    chain(integers.RULES, lookup.RULES, floats.RULES, comparisons.RULES, video.RULES)
+)
+
+
+def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
+    """Execute statements in order. Raises `CompilationError` for one that has no rule."""
+    for statement in statements:
+        if isinstance(statement, Declaration):
+            registers.declare(statement.type, statement.names)
+        elif isinstance(statement, Instruction):
+            opcode = split_opcode(statement.opcode)
+            CUSTOM.get(opcode.base, _by_rule)(registers, opcode, statement)
+        elif statement is Scope.BEGIN:
+            registers.scopes.append({})
+        elif len(registers.scopes) == 1:
+            raise CompilationError("the asm has a `}` without `{`")
+        else:
+            registers.scopes.pop()
+    if len(registers.scopes) > 1:
+        raise CompilationError("the asm has a `{` without `}`")
+
+
+def _by_rule(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Execute an instruction by its rule in the table."""
+    rule = _rule(opcode, instruction)
+    to, *sources = _operands(instruction, 1 + len(rule.sources))
+    element = replace(opcode, names=tuple(name.removesuffix("x2") for name in opcode.names))
+    lanes = opcode.types[0].lanes
+    columns = [
+        _read(registers, source, element_named(name, element), lanes, instruction)
+        for name, source in zip(rule.sources, sources, strict=True)
+    ]
+    results = [rule.compute(element, *operands) for operands in zip(*columns, strict=True)]
+    guard = _guard(registers, instruction)
+    if isinstance(to, Group) and not to.braces:
+        _write_pair(registers, to, results[0], _complement(registers, opcode, instruction), guard)
+        return
+    result = results[0] if lanes == 1 else joined(results)
+    registers.write(_name(to, instruction), result, instruction, guard)
+
+
+def _rule(opcode: Opcode, instruction: Instruction) -> Rule:
+    candidates = RULES.get((opcode.base, opcode.names[0]), ()) if opcode.names else ()
+    for rule in candidates:
+        if rule.takes(opcode):
+            return rule
+    raise unsupported(instruction)
+
+
+def _operands(instruction: Instruction, count: int) -> Sequence[Operand]:
+    if len(instruction.operands) != count:
+        raise instruction.refusal(
+            f"it takes {count} operands, the result included, not {len(instruction.operands)}"
+        )
+    return instruction.operands
+
+
+def _read(
+    registers: RegisterFile, operand: Operand, element: Scalar, lanes: int, user: Instruction
+) -> list[Expression]:
+    """Return the elements that an operand has in its register."""
+    if isinstance(operand, Group):
+        raise user.refusal("it takes no vector")
+    if lanes == 1:
+        return [registers.read(operand, element, user)]
+    whole = registers.read(operand, unsigned(element.bits * lanes), user)
+    return fields(whole, element, lanes)
+
+
+def fields(whole: Expression, element: Scalar, lanes: int) -> list[Expression]:
+    """Return the elements in an unsigned integer; the first is in the lowest bits."""
+    narrow = unsigned(element.bits)
+    shifted = [whole >> (at * element.bits) if at else whole for at in range(lanes)]
+    return [x.cast(narrow).view(element) for x in shifted]
+
+
+def joined(elements: Sequence[Expression]) -> Expression:
+    """Return an unsigned integer with these elements; the inverse of `fields`."""
+    bits = elements[0].bits
+    to = unsigned(bits * len(elements))
+    wide = [x.unsigned().cast(to) for x in elements]
+    return total([x << (at * bits) if at else x for at, x in enumerate(wide)])
+
+
+def _guard(registers: RegisterFile, instruction: Instruction) -> Expression | None:
+    if instruction.guard is None:
+        return None
+    return registers.read(instruction.guard, I1, instruction)
+
+
+def _name(operand: Operand, instruction: Instruction) -> Name:
+    if not isinstance(operand, Name) or operand.negated:
+        raise instruction.refusal("its first operand is no register")
+    return operand
+
+
+def _complement(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> Expression:
+    """Return the second result of `setp`: its comparison negated before it is combined."""
+    plain = replace(
+        opcode, modifiers=tuple(m for m in opcode.modifiers if m not in comparisons.COMBINATIONS)
+    )
+    element = opcode.types[0].element
+    x, y = (
+        _read(registers, operand, element, 1, instruction)[0]
+        for operand in instruction.operands[1:3]
+    )
+    holds = ~comparisons.compare(plain, x, y)
+    if len(instruction.operands) == 3:
+        return holds
+    (other,) = _read(registers, instruction.operands[3], I1, 1, instruction)
+    return holds.apply(comparisons.COMBINATIONS[opcode.one_of(comparisons.COMBINATIONS)], other)
+
+
+def _write_pair(
+    registers: RegisterFile,
+    to: Group,
+    first: Expression,
+    second: Expression,
+    guard: Expression | None,
+) -> None:
+    user = Instruction("setp", (), None, 0, "setp")
+    for name, value in zip(to.members, (first, second), strict=True):
+        registers.write(_name(name, user), value, user, guard)
+
+
+# -- mov, cvt and lop3
+
+
+def _mov(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Copy a register, or join or split one as a vector."""
+    if len(opcode.names) != 1 or opcode.modifiers:
+        raise unsupported(instruction)
+    to, source = _operands(instruction, 2)
+    whole = opcode.types[0].element
+    guard = _guard(registers, instruction)
+    if isinstance(source, Group):
+        part = _part(whole, source, instruction)
+        value = joined([registers.read(x, part, instruction) for x in source.members])
+    else:
+        value = registers.read(source, whole, instruction)
+    if not isinstance(to, Group):
+        registers.write(_name(to, instruction), value, instruction, guard)
+        return
+    part = _part(whole, to, instruction)
+    for name, field in zip(
+        to.members, fields(value.unsigned(), part, len(to.members)), strict=True
+    ):
+        registers.write(_name(name, instruction), field, instruction, guard)
+
+
+def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
+    bits, remainder = divmod(whole.bits, len(group.members))
+    if remainder or bits not in (8, 16, 32):
+        raise instruction.refusal(f"{whole.bits} bits are no {len(group.members)} registers")
+    return unsigned(bits)
+
+
+def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Convert one element, or two into both halves of a register."""
+    if len(opcode.names) != 2 or not MODIFIERS.issuperset(opcode.modifiers):
+        raise unsupported(instruction)
+    to, source = opcode.types
+    packs = to.lanes == 2 and source.lanes == 1
+    target, *operands = _operands(instruction, 3 if packs else 2)
+    values = _cvt_sources(registers, source, operands, instruction)
+    converted = [convert(opcode, x, to.element, tf32=opcode.names[0] == "tf32") for x in values]
+    results = [x for x in converted if x is not None]
+    if len(results) != to.lanes:
+        raise unsupported(instruction)
+    registers.write(
+        _name(target, instruction),
+        results[0] if to.lanes == 1 else joined(results),
+        instruction,
+        _guard(registers, instruction),
+        wider=True,
+    )
+
+
+def _cvt_sources(
+    registers: RegisterFile, source: PtxType, operands: Sequence[Operand], user: Instruction
+) -> list[Expression]:
+    """Return the elements to convert; of two operands, the second is the lower half's."""
+    element = source.element if source.lanes == 1 else unsigned(source.bits)
+    values = []
+    for operand in reversed(operands):
+        if isinstance(operand, Group):
+            raise user.refusal("it takes no vector")
+        values.append(registers.read(operand, element, user, wider=True))
+    return values if source.lanes == 1 else fields(values[0], source.element, source.lanes)
+
+
+def _lop3(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    if opcode.names != ("b32",) or opcode.modifiers:
+        raise unsupported(instruction)
+    to, *sources, truth_table = _operands(instruction, 5)
+    if not isinstance(truth_table, Immediate) or not isinstance(truth_table.value, int):
+        raise instruction.refusal("the last operand of lop3 is a number of 8 bits")
+    x, y, z = (_read(registers, x, unsigned(32), 1, instruction)[0] for x in sources)
+    result = lop3(x, y, z, truth_table.value & 0xFF)
+    registers.write(_name(to, instruction), result, instruction, _guard(registers, instruction))
+
+
+CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
+    "mov": _mov,
+    "cvt": _cvt,
+    "lop3": _lop3,
+}

@@ -1,0 +1,123 @@
+"""Registers of inline PTX: their names, widths and values while the text is expanded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tile.errors import CompilationError
+from tile.ir.types import I1, Scalar
+from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
+from tile.transforms.expand_inline_asm.syntax import Immediate, Instruction, Name
+
+# Widths of the types of `.reg`, in bits.
+_WIDTHS = {
+    **{f"{kind}{bits}": bits for kind in "bus" for bits in (8, 16, 32, 64)},
+    "f16": 16,
+    "f16x2": 32,
+    "f32": 32,
+    "f64": 64,
+    "pred": 1,
+}
+
+
+@dataclass
+class Register:
+    """A register and its value, None before the first write. A predicate has one bit."""
+
+    width: int
+    value: Expression | None = None
+
+
+class RegisterFile:
+    """The registers in scope. `like` is any value of the shape of all."""
+
+    def __init__(self, like: Expression, registers: dict[str, Register]) -> None:
+        self.like = like
+        self.scopes = [registers]
+
+    def declare(self, ty: str, names: tuple[str, ...]) -> None:
+        """Declare registers of a type. Raises `CompilationError` for an unknown type."""
+        if ty not in _WIDTHS:
+            raise CompilationError(
+                f"`.{ty}` is no type of a register; there are {', '.join(_WIDTHS)}"
+            )
+        self.scopes[-1].update({name: Register(_WIDTHS[ty]) for name in names})
+
+    def find(self, name: str, user: Instruction) -> Register:
+        """Return a register by its name. Raises `CompilationError` if there is none."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        if name.startswith("%"):
+            raise user.refusal(
+                f"`{name}` is not declared; special registers of threads exist on GPUs only"
+            )
+        raise user.refusal(f"`{name}` is not declared; declare it as in `.reg .b32 {name};`")
+
+    def read(
+        self, operand: Name | Immediate, element: Scalar, user: Instruction, *, wider: bool = False
+    ) -> Expression:
+        """Return an operand as an element. `wider`: take the low bits of a wider register.
+
+        Raises `CompilationError` for a register without value or of another width.
+        """
+        if isinstance(operand, Immediate):
+            return self.immediate(operand, element, user)
+        register = self.find(operand.text, user)
+        if register.value is None:
+            raise user.refusal(f"it reads `{operand.text}`, which has no value yet")
+        value = register.value
+        if register.width != element.bits:
+            if not wider or register.width < element.bits:
+                raise user.refusal(
+                    f"`{operand.text}` has {register.width} bits where the instruction takes "
+                    f"{element.bits}"
+                )
+            value = value.unsigned().cast(unsigned(element.bits))
+        value = value.view(element)
+        return ~value if operand.negated else value
+
+    def immediate(self, operand: Immediate, element: Scalar, user: Instruction) -> Expression:
+        """Return a number as an element. Raises `CompilationError` for a number of another kind."""
+        if element.is_floating():
+            if isinstance(operand.value, int) and not operand.width:
+                raise user.refusal(f"{operand.value} is no float; write {operand.value}.0")
+            return self.like.constant(operand.exact, element)
+        if operand.width == element.bits:
+            return self.like.constant(int(operand.value), element)
+        if isinstance(operand.value, float) or operand.width:
+            raise user.refusal(f"{operand.exact} is no integer of {element.bits} bits")
+        return self.like.constant(bool(operand.value) if element is I1 else operand.value, element)
+
+    def write(
+        self,
+        operand: Name,
+        value: Expression,
+        user: Instruction,
+        guard: Expression | None,
+        *,
+        wider: bool = False,
+    ) -> None:
+        """Set a register where the guard holds. `wider`: extend the value to a wider register.
+
+        Raises `CompilationError` for a register of another width.
+        """
+        if operand.text == "_":
+            return
+        register = self.find(operand.text, user)
+        if register.width != value.bits:
+            if not wider or register.width < value.bits:
+                raise user.refusal(
+                    f"`{operand.text}` has {register.width} bits where the instruction gives "
+                    f"{value.bits}"
+                )
+            value = extended(value, register.width)
+        if guard is not None and register.value is not None:
+            value = guard.select(value, register.value.view(value.element))
+        register.value = value
+
+
+def extended(value: Expression, width: int) -> Expression:
+    """Return the bits of a value in a wider integer: a signed integer is sign-extended."""
+    to = signed(width) if value.is_signed else unsigned(width)
+    return (value if not value.is_float else value.unsigned()).cast(to)

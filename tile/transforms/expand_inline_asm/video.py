@@ -1,0 +1,80 @@
+"""SIMD video instructions, such as `vadd4`, on fields of 8 or 16 bits (PTX ISA 8.5, 9.7.19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tile.ir.types import I64
+from tile.transforms.expand_inline_asm.expression import Expression, total
+from tile.transforms.expand_inline_asm.integers import clamp, field_of
+from tile.transforms.expand_inline_asm.rules import Compute, Opcode, rules
+
+
+def _average(x: Expression, y: Expression) -> Expression:
+    """Return (x + y + 1) / 2, rounded away from zero where the sum is negative."""
+    total_ = x + y
+    return (total_ + (total_ >= 0).select(x.constant(1), 0)) >> 1
+
+
+_LANE: dict[str, Callable[[Expression, Expression], Expression]] = {
+    "vadd": Expression.__add__,
+    "vsub": Expression.__sub__,
+    "vavrg": _average,
+    "vabsdiff": lambda x, y: x.maximum(y) - x.minimum(y),
+    "vmin": Expression.minimum,
+    "vmax": Expression.maximum,
+}
+
+
+def lanewise(lane: Callable[[Expression, Expression], Expression], bits: int) -> Compute:
+    """Return the instruction that applies `lane` to each pair of fields of `bits` bits.
+
+    With `add`, the results are added to the third operand; `sat` clamps each to its type.
+    """
+
+    def apply(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
+        is_signed = [name == "s32" for name in op.names]
+        results = []
+        for at in range(32 // bits):
+            pair = (
+                _field(x, at * bits, bits, is_signed=is_signed[1]),
+                _field(y, at * bits, bits, is_signed=is_signed[2]),
+            )
+            results.append(_fitted(op, lane(*pair), bits, is_signed=is_signed[0]))
+        if op.has("add"):
+            return total([z, *(result.cast(z.element) for result in results)])
+        mask = (1 << bits) - 1
+        fields = [
+            (result.cast(z.element) & mask) << (at * bits) for at, result in enumerate(results)
+        ]
+        return total(fields)
+
+    return apply
+
+
+def _field(x: Expression, position: int, bits: int, *, is_signed: bool) -> Expression:
+    """Return a field as i64, in which no result overflows."""
+    field = field_of(x, position, bits, is_signed=is_signed)
+    return (field.signed() if is_signed else field).cast(I64)
+
+
+def _fitted(op: Opcode, x: Expression, bits: int, *, is_signed: bool) -> Expression:
+    if not op.has("sat"):
+        return x
+    low = -(1 << (bits - 1)) if is_signed else 0
+    return clamp(x, low, low + (1 << bits) - 1)
+
+
+RULES = [
+    rule
+    for name, lane in _LANE.items()
+    for count in (2, 4)
+    for modifiers in ("", ".sat", ".add")
+    for rule in rules(
+        f"{name}{count}{modifiers}",
+        "u32 s32",
+        "u32: u32 u32 u32",
+        lanewise(lane, 32 // count),
+        type_count=3,
+    )
+]
