@@ -101,12 +101,14 @@ def bytes_and_floats(x_ptr, y_ptr, z_ptr, N: tl.constexpr, PACK: tl.constexpr):
         y, z = tl.inline_asm_elementwise(
             """{
                 .reg .b8 t<4>;
+                .reg .b32 ones;
                 mov.b32 {t0, t1, t2, t3}, $5;
                 cvt.rn.f32.s8 $1, t0;
                 cvt.rn.f32.s8 $2, t1;
                 cvt.rn.f32.s8 $3, t2;
                 cvt.rn.f32.s8 $4, t3;
-                vadd4.u32.u32.u32 $0, $5, 0x01010101, 0;
+                mov.u32 ones, 0x01010101;
+                vadd4.u32.u32.u32 $0, $5, ones, ones;
             }""",
             "=r,=r,=r,=r,=r,r",
             (x,),

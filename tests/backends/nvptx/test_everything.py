@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tests.conformance.test_effects as effects
+import tests.conformance.test_inline_asm as inline_asm
 import tile.language as tl
 from benchmarks import gpu_kernels
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
@@ -82,6 +83,10 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
     "while": effects.test_while_with_a_test_that_each_program_answers_for_itself,
     "calls": partial(effects.test_calls_under_a_condition, noinline=""),
     "kept calls": partial(effects.test_calls_under_a_condition, noinline="noinline "),
+    "inline PTX: statements": inline_asm.test_statements,
+    "inline PTX: bytes": partial(inline_asm.test_narrow_elements, count=1024, pack=4),
+    "inline PTX: operands": inline_asm.test_operands_are_broadcast,
+    "inline PTX: combine function": inline_asm.test_combine_functions,
     "cas": partial(effects.test_atomic_cas, element=F32),
     **{
         f"{kind} {element}": partial(
