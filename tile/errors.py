@@ -58,7 +58,30 @@ class UnsupportedSyntaxError(CompilationError):
 
 
 class OutOfResourcesError(CompilationError):
-    """The kernel needs more registers, shared memory or threads than the target has."""
+    """The kernel needs more registers, shared memory or threads than the target has.
+
+    `required` and `limit` are numbers of what `name` says, such as bytes of `"shared memory"`; None
+    and an empty text where the device does not tell. `OutOfResourcesError(required, limit, name)`
+    makes the message from them.
+    """
+
+    def __init__(
+        self,
+        message: str | int,
+        limit: int | None = None,
+        name: str = "",
+        *,
+        required: int | None = None,
+        loc: Loc | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        if isinstance(message, int):
+            required = message
+            message = f"out of resource: {name}, {required} are needed; the limit is {limit}"
+        super().__init__(message, loc=loc, notes=notes)
+        self.required = required
+        self.limit = limit
+        self.name = name
 
 
 class ArgumentError(TileError):

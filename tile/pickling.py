@@ -23,6 +23,9 @@ class PickledByName:
     """Base of objects that pickle by name; `copy` and `deepcopy` give the object itself."""
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Reduction:
+        nameless = self.nameless()
+        if nameless is not None:
+            return nameless
         path = _path(self)
         by_value = self.by_value()
         if by_value is not None and _for_cloudpickle() and (path is None or path[0] == "__main__"):
@@ -32,6 +35,10 @@ class PickledByName:
         if by_value is not None and by_value[0]:
             return by_value[1]
         raise pickle.PicklingError(_unnamed(self))
+
+    def nameless(self) -> Reduction | None:
+        """Return the reduction of an object that no name leads to any more, or None."""
+        return None
 
     def by_value(self) -> tuple[bool, Reduction] | None:
         """Return (portable, reduction) of an equal object, or None if there is no way to make one.

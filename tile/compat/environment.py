@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from tile.config import TRITON, read_environment, write_environment
@@ -29,7 +30,12 @@ def withdraw() -> None:
 
 
 def extend_path() -> None:
-    """Put the folder first on `PYTHONPATH`, for the processes that this one starts."""
+    """Put the folder first on `PYTHONPATH`, for the processes that this one starts.
+
+    It is on `sys.path` too, from which libraries make the path of their worker processes.
+    """
+    if str(FOLDER) not in sys.path:
+        sys.path.insert(0, str(FOLDER))
     folders = (read_environment("PYTHONPATH") or "").split(os.pathsep)
     rest = [folder for folder in folders if folder and folder != str(FOLDER)]
     write_environment("PYTHONPATH", os.pathsep.join([str(FOLDER), *rest]))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tile.ir.types import Scalar
 from tile.runtime.callbacks import (
     AUTOTUNE_LISTENERS,
     COMPILE_CALLBACKS,
@@ -220,9 +221,12 @@ def _description(event: CompileEvent) -> dict[str, Any]:
     key = f"{event.target} {types} {sorted(options.items())}"
     data = {
         "name": full_name,
-        "signature": {name: str(kind) for name, kind in signature.items()},
-        "constants": {".".join(map(str, path)): repr(value) for path, value in constants.items()},
-        "options": {name: repr(value) for name, value in options.items()},
+        "signature": signature,
+        "constants": {index: _stored(v) for (index,), v in constants.items() if _is_exact(v)},
+        "inexact": [
+            list(signature)[index] for (index,), v in constants.items() if not _is_exact(v)
+        ],
+        "options": {name: value for name, value in options.items() if value is not None},
         "target": str(event.target),
         "key": key,
     }
@@ -234,7 +238,7 @@ def _description(event: CompileEvent) -> dict[str, Any]:
         **options,
         "extern_libs": (),
         "configs": [{}],
-        "specialization_data": json.dumps(data),
+        "specialization_data": json.dumps(data, default=str),
         "is_warmup": event.warmup,
     }
     return {
@@ -245,3 +249,13 @@ def _description(event: CompileEvent) -> dict[str, Any]:
         "is_manual_warmup": event.warmup,
         "already_compiled": False,
     }
+
+
+def _is_exact(value: object) -> bool:
+    """Return True for a constant that JSON stores as it is, or a type of elements."""
+    return value is None or isinstance(value, bool | int | float | str | Scalar)
+
+
+def _stored(value: Any) -> Any:
+    """Return a constant for JSON; see `tile.runtime.compile.preloaded`."""
+    return {"dtype": value.alias} if isinstance(value, Scalar) else value

@@ -87,7 +87,6 @@ DIFFERENT: Mapping[str, str] = {
     "autotune": "arrays that the kernel writes are restored after each trial",
     "CompiledKernel": "launches are on the current stream; `asm` has the stages of `tile`, and "
     "`ttir`, `ttgir` and `llir` are its tile IR, thread IR and LLVM IR",
-    "OutOfResources": "it has a message and none of `required`, `limit` and `name`",
     "PTXASError": "it is an error of any backend",
     "InterpreterError": "it is a fault of a run on any backend",
     "AsyncCompileMode": "`warmup` in it compiles at once; functions passed to `submit` do not",

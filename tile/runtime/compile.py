@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import AliasSpecialized, Options, Target
-from tile.errors import ArgumentError, ArgumentTypeError
+from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
 from tile.ir.types import Padding, Scalar
 from tile.language.core.tensor import DescriptorParts
@@ -116,6 +117,34 @@ def compile(  # noqa: A001 - the public name is tile.compile
     parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
     resolved = backends.get(parsed.backend).resolve(parsed)
     return build(function, leaves, resolved, Options.of(options or {}))
+
+
+def preloaded(function: DeviceFunction, text: str) -> CompiledKernel:
+    """Compile a function for the types, constants, options and target in a text of JSON."""
+    data = json.loads(text)
+    own = f"{function.__module__}.{function.__qualname__}"
+    if data["name"] != own:
+        raise ArgumentValueError(f"the text describes a kernel of {data['name']}, not of {own}")
+    if data["inexact"]:
+        raise ArgumentValueError(
+            f"the text has no value for {quoted(data['inexact'])} of {own}: only numbers, texts, "
+            "types and None are stored"
+        )
+    names = [parameter.name for parameter in function.parameters]
+    constants = {names[int(path)]: _constant(v) for path, v in data["constants"].items()}
+    types = {n: _types(kind) for n, kind in data["signature"].items() if n not in constants}
+    options = Options.of(data["options"])
+    leaves = dict(_leaves(function, types, constants))
+    return build(function, leaves, Target.parse(data["target"]), options)
+
+
+def _constant(value: Any) -> Any:
+    """Return a constant from JSON, in which `{"dtype": "fp32"}` is a type."""
+    return parse_type(value["dtype"]) if isinstance(value, dict) else value
+
+
+def _types(kind: Any) -> Any:
+    return tuple(map(_types, kind)) if isinstance(kind, list) else kind
 
 
 def _check_mapping(name: str, value: object) -> None:

@@ -6,21 +6,33 @@ import collections
 import functools
 import inspect
 import linecache
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 
+from tile import backends
 from tile.backends.base import Options, Target
 from tile.errors import ArgumentTypeError, NoGridError
 from tile.frontend.python.fingerprint import portable_digest
-from tile.frontend.python.source import DeviceFunction
+from tile.frontend.python.source import DeviceFunction, source_of_text
 from tile.pickling import Reduction
 from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.adapt import DIRECT, adapt
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
-from tile.runtime.compile import build
+from tile.runtime.compile import build, preloaded
+from tile.runtime.described import description, restored
 from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
@@ -99,9 +111,13 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
                 f"{short_repr(settings.repr)}"
             )
         self._options = options
+        self.__globals__: Any = self.fn.__globals__
+        self._python_function: types.FunctionType | None = self.fn
+        self._description: dict[str, Any] = {}
+        self.own_src = ""
         self.runtime_constexprs = settings.runtime_constexprs
         self.version = settings.version
-        self.repr = settings.repr
+        self.repr: Callable[[Any], str] = settings.repr or functools.partial(_own_name, self.name)
         self.launch_metadata = settings.launch_metadata
         self.debug = settings.debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
@@ -115,6 +131,25 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         self._unaligned = self._chosen("do_not_specialize_on_alignment", settings)
         if self._unspecialized or self._unaligned:
             self._rules  # noqa: B018 - unknown names raise at the decorator
+
+    def nameless(self) -> Reduction | None:
+        """Return the recipe for what remains if a tool has cleared `fn`, or None.
+
+        See `tile.runtime.described`.
+        """
+        if vars(self)["fn"] is not None:
+            return None
+        return restored, (JITFunction, {**self._described(), "repr": self.repr})
+
+    def _described(self) -> dict[str, Any]:
+        """Return what a function without `fn` keeps."""
+        if self._python_function is None:  # it is from another process
+            return self._description
+        self.fn = self._python_function
+        try:
+            return description(self)
+        finally:
+            self.fn = None  # type: ignore[assignment]
 
     def by_value(self) -> tuple[bool, Reduction]:
         """Return the recipe to decorate the function again, with the text of its source file.
@@ -172,9 +207,19 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
     @property
     def src(self) -> str:
         """The text of the definition from `def` on, without decorators and indentation."""
+        if self.own_src:
+            return self.own_src
         lines = self.source.text.splitlines(keepends=True)
         start = next(i for i, line in enumerate(lines) if line.startswith("def "))
         return "".join(lines[start:])
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Compile another text, from `def` on, with the parameters and captures of the function."""
+        self.source = source_of_text(self.fn, new_src)
+        self.own_src = new_src
+        vars(self).pop("loc", None)
+        self.cache.clear()
+        self._drop_plans()
 
     @property
     def raw_src(self) -> list[str]:
@@ -203,6 +248,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         It does not depend on the place of the text: equal sources have equal keys. A captured value
         without an exact text makes the key valid in this process only.
         """
+        if vars(self)["fn"] is None:
+            return str(self._described()["cache_key"])
         return portable_digest(self) or f"{id(self):x}"
 
     @functools.cached_property
@@ -404,6 +451,34 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         """Return the names of the parameters through which a launch writes memory."""
         return self.warmup(*args, **kwargs).written
 
+    def create_binder(self) -> tuple[Any, ...]:
+        """Return the compiled kernels, an empty table, the target, its backend, and a binder.
+
+        `binder(*args, **kwargs)` returns the arguments of a launch by name, the type and key of
+        each, and the options.
+        """
+        target = target_of([])
+
+        def binder(*args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+            values, options = self._binder.bind(args, kwargs)
+            adapted, keys = self._specialize(values)
+            leaves = [
+                Constant(value) if is_constexpr else leaf_of(value, key)
+                for (is_constexpr, _), value, key in zip(self._rules, adapted, keys, strict=True)
+            ]
+            kinds = [(spell_leaf(leaf), key) for leaf, key in zip(leaves, keys, strict=True)]
+            return dict(zip(self.arg_names, values, strict=True)), kinds, options
+
+        return self.cache, {}, target, backends.get(target.backend), binder
+
+    def preload(self, specialization_data: str) -> CompiledKernel:
+        """Compile the kernel that a hook of compilations was told of, for the disk cache.
+
+        specialization_data: the text that the hook got. A launch then finds the kernel on disk.
+        Raises `ArgumentValueError` for a text of another function.
+        """
+        return preloaded(self, specialization_data)
+
     def add_pre_run_hook(self, hook: Hook) -> None:
         """Call `hook(*args, **kwargs)` before every launch, once its arguments are checked."""
         self.pre_run_hooks.append(hook)
@@ -531,8 +606,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         return kernel
 
     def _name_for(self, leaves: dict[str, Any]) -> str:
-        if self.repr is None:
-            return self.name
         constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         signature = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
         name = self.repr(SimpleNamespace(constants=constants, signature=signature))
@@ -541,6 +614,11 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
                 f"repr of {self.name}() returns the kernel's name, a text, not {short_repr(name)}"
             )
         return name
+
+
+def _own_name(name: str, specialization: object) -> str:
+    """Return the name of a kernel whose decorator gives no other."""
+    return name
 
 
 def _jitted(

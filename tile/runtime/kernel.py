@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class CompiledKernel:
         self.asm = Stages({"source": source, **artifact.stages})
         self.signature: dict[str, Any] = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
         self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
-        self._backend = backend
+        self._loader = _Loader(backend)
         self.leaves = dict(leaves)
         every = [
             argument
@@ -119,6 +120,10 @@ class CompiledKernel:
         self._labels = [argument.label for argument in every]
         parameters = list(leaves)
         self.written = frozenset(parameters[argument.parameter] for _, argument in written)
+
+    @property
+    def _backend(self) -> Backend:
+        return self._loader.backend
 
     @functools.cached_property
     def executable(self) -> Executable:
@@ -207,7 +212,12 @@ class CompiledKernel:
     module = function
 
     def _init_handles(self) -> None:
-        """Load the kernel."""
+        """Load the kernel.
+
+        A library that pickles the attributes one by one may have set `run` to None meanwhile.
+        """
+        if vars(self).get("run", self) is None:
+            del self.run  # of this object: the method stays
         _ = self.executable
 
     def __reduce__(self) -> tuple[Callable[..., CompiledKernel], tuple[Any, ...]]:
@@ -421,6 +431,20 @@ class CompiledKernel:
             fixed.update(range(len(every) + 1, len(every) + len(group)))
             every += group
         return executable.bind(every, fixed)
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """A backend, which is pickled by its name."""
+
+    backend: Backend
+
+    def __reduce__(self) -> tuple[Callable[[str], _Loader], tuple[str]]:
+        return _loader, (self.backend.name,)
+
+
+def _loader(name: str) -> _Loader:
+    return _Loader(backends.get(name))
 
 
 def _restored(

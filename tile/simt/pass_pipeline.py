@@ -73,6 +73,9 @@ def lower(module: Module, target: SimtTarget, **options: int) -> list[tuple[str,
             f"{module.kernel} is to have {threads} threads, {options['num_warps']} warps of "
             f"{target.warp_size}, and a program has at most {target.max_threads} on target "
             f"{target}; num_warps = {target.max_threads // target.warp_size} fits",
+            required=threads,
+            limit=target.max_threads,
+            name="threads",
             loc=module.kernel.loc,
         )
     manager = PassManager(lowering(target, **options))

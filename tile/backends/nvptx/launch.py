@@ -170,7 +170,10 @@ class LoadedKernel:
         if metadata.shared_bytes > device.shared_bytes:
             raise OutOfResourcesError(
                 f"`{self.name}` takes {metadata.shared_bytes} bytes of shared memory, and device "
-                f"{device.ordinal} has {device.shared_bytes} for a program"
+                f"{device.ordinal} has {device.shared_bytes} for a program",
+                required=metadata.shared_bytes,
+                limit=device.shared_bytes,
+                name="shared memory",
             )
         loaded = self._load_code(device)
         clusters = self._clusters(loaded, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import hashlib
 import inspect
 import linecache
 import textwrap
@@ -281,6 +282,24 @@ def read_source(fn: types.FunctionType, *, method: bool = False) -> Source:
     file = fn.__code__.co_filename
     shown_lines = ("if 1:\n",) * added + tuple(lines)
     return Source(file, textwrap.dedent(text), node, first - 1 - added, shown_lines)
+
+
+def source_of_text(fn: types.FunctionType, text: str) -> Source:
+    """Return the source of a text that stands for that of a function.
+
+    Error messages show its lines, which are entered in `linecache` under a name of their own.
+    Raises `CompilationError` for a text that does not define a function of the same parameters.
+    """
+    try:
+        node = ast.parse(text).body[0]
+    except (SyntaxError, IndexError) as error:
+        raise _unreadable(fn, f"the new text cannot be parsed: {error}") from error
+    if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
+        raise _unreadable(fn, "the new text does not define the same name and parameters")
+    file = f"<{fn.__qualname__} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    lines = text.splitlines(keepends=True)
+    linecache.cache[file] = (len(text), None, lines, file)
+    return Source(file, text, node, 0, tuple(lines))
 
 
 def _source_lines(fn: types.FunctionType) -> tuple[list[str], int]:

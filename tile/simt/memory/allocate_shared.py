@@ -313,6 +313,9 @@ def _refuse(function: Function, plan: Plan, base: int, target: SimtTarget) -> No
     raise OutOfResourcesError(
         f"{function} needs {plan.peak} bytes of shared memory, and a program has "
         f"{target.shared_bytes} on target {target}; {advice}",
+        required=plan.peak,
+        limit=target.shared_bytes,
+        name="shared memory",
         loc=_loc_of(max(live, key=lambda b: b.type.bytes).op.loc, function),
         notes=notes[:-1],
     )

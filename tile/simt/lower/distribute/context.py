@@ -249,6 +249,9 @@ def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError
     return OutOfResourcesError(
         f"{_describe(value)} takes {register_count(value)} registers of 32 bits in each thread; "
         f"{target} has {target.registers}, and {kind} may take up to {_limit(ctx, op)}; {advice}",
+        required=register_count(value),
+        limit=_limit(ctx, op),
+        name="registers",
         loc=op.loc,
         notes=[f"{_describe(v)}: {register_count(v)} registers a thread" for v in tiles],
     )
