@@ -253,3 +253,23 @@ def test_help_teaches(tmp_path: Path) -> None:
     assert "`--` is an undefined element" in said.answer("h values")
     assert "in batches" in said.answer("h programs-together")
     assert said.answer("h nope") == "*** no command or topic is called `nope`; `help` lists them"
+
+
+FORMATS = """
+@tile.jit
+def kernel(x_ptr, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr + i, mask=i < 2)
+    tl.store(o_ptr + i, x, mask=i < 2)
+
+x = np.array([0x38, 0xFF], np.uint8).view(numpy_dtype(tl.float8e4b15))
+kernel[(1,)](x, x.copy(), B=4)
+"""
+
+
+def test_floats_that_numpy_lacks_are_shown_as_numbers(tmp_path: Path) -> None:
+    text = "from tile.ir.types import numpy_dtype\n" + FORMATS
+    said = session(tmp_path, text, "b 11", "c", "p x", "p (x_ptr+1).load()", "p x * 2", "q")
+    assert said.answer("p x").splitlines()[1].split() == ["[0.00390625", "-1.875", "--", "--]"]
+    assert "-1.875" in said.answer("p (x_ptr+1).load()")
+    assert "-3.75" in said.answer("p x * 2")

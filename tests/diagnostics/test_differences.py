@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile.diagnostics.differential import differences
+from tile.ir.types import F8E4M3B15, numpy_dtype
 
 FLOATS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 
@@ -49,6 +50,14 @@ def test_what_is_not_finite_is_not_rounded(other: float) -> None:
     here, there = np.ones(2, np.float32), np.array([1, other], np.float32)
     (found,) = differences({"x": here}, {"x": there})
     assert not found.rounding
+
+
+def test_floats_that_numpy_lacks_are_compared_as_numbers() -> None:
+    """The codes 0x38 and 0x39 of float8e4b15 are 2^-8 and 9/8 of it."""
+    dtype = numpy_dtype(F8E4M3B15)
+    here, there = (np.array([code, 0x30], np.uint8).view(dtype) for code in (0x38, 0x39))
+    (found,) = differences({"x": here}, {"x": there})
+    assert (found.here, found.there, found.rounding) == ("0.00390625", "0.0043945312", True)
 
 
 def test_a_tolerance_takes_the_place_of_the_own_one() -> None:

@@ -22,7 +22,7 @@ from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Buffer, Mem
 from tile.debugger.source_files import display_path
 from tile.ir.core import Value
 from tile.ir.debug_info import Variable
-from tile.ir.semantics import numpy_dtype
+from tile.ir.semantics import numpy_dtype, printable
 from tile.ir.types import Pointer, Scalar, Type
 from tile.location import Loc
 
@@ -83,8 +83,8 @@ class Pointers:
         programs, active = np.atleast_1d(self.addresses)[None], np.atleast_1d(inside)[None]
         shape = programs.shape[1:]
         access = self.memory.resolve(programs, active, numpy_dtype(self.pointee), shape)
-        values = np.array(
-            np.broadcast_to(access.read(None, shape), programs.shape).reshape(self.shape)
+        values = printable(
+            np.array(np.broadcast_to(access.read(None, shape), programs.shape).reshape(self.shape))
         )
         if inside.all():
             return values
@@ -191,7 +191,7 @@ class Reader:
 
     def one(self, ty: Type, register: int) -> Any:
         """Return a scalar or a tile; undefined elements are masked."""
-        array = self.own(full(plain_value(self.held(register)), ty.shape))
+        array = printable(self.own(full(plain_value(self.held(register)), ty.shape)))
         element = ty.element
         if isinstance(element, Pointer):
             return Pointers(self.batch.launch.memory, array, element.pointee)

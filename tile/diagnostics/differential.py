@@ -97,34 +97,39 @@ def _difference(
 ) -> Difference | None:
     if baseline.shape != varied.shape or baseline.dtype != varied.dtype:
         return None  # another array: not the same launch
-    unequal = (baseline != varied) & ~((baseline != baseline) & (varied != varied))
+    here, there = semantics.printable(baseline), semantics.printable(varied)
+    unequal = (here != there) & ~((here != here) & (there != there))
     count = int(np.count_nonzero(unequal))
     if not count:
         return None
-    apart = unequal & ~_within_rounding(baseline, varied, tolerance)
+    apart, epsilon = unequal, _epsilon(baseline)
+    if epsilon is not None:
+        limit = epsilon if tolerance is None else tolerance
+        apart = unequal & ~_within_rounding(here, there, limit)
     first = np.argwhere(apart if apart.any() else unequal)[0]
     index = tuple(int(i) for i in first)
     return Difference(
         label,
         index,
-        str(baseline[index]),
-        str(varied[index]),
+        str(here[index]),
+        str(there[index]),
         count,
         int(np.count_nonzero(apart)),
         baseline.size,
     )
 
 
-def _within_rounding(
-    baseline: np.ndarray, varied: np.ndarray, tolerance: float | None
-) -> np.ndarray:
-    """Return the mask of elements that differ by no more than rounding; all False for integers."""
-    if not semantics.scalar_of(baseline.dtype).is_floating():
-        return np.zeros(baseline.shape, np.bool_)
-    if tolerance is None:
-        one, two = baseline.dtype.type(1), baseline.dtype.type(2)
-        epsilon = float(np.nextafter(one, two)) - 1
-        tolerance = epsilon * (_WIDE_EPSILONS if baseline.itemsize >= 4 else _NARROW_EPSILONS)
+def _epsilon(array: np.ndarray) -> float | None:
+    """Return the relative difference that rounding may make in floats; None for integers."""
+    element = semantics.scalar_of(array.dtype)
+    if not element.is_floating():
+        return None
+    epsilons = _WIDE_EPSILONS if array.itemsize >= 4 else _NARROW_EPSILONS
+    return float(2.0**-element.fp_mantissa_width * epsilons)
+
+
+def _within_rounding(baseline: np.ndarray, varied: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the mask of floats that differ by no more than `tolerance` times the largest."""
     a, b = baseline.astype(np.float64), varied.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     largest = np.abs(a[finite]).max(initial=0.0)

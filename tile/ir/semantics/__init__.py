@@ -30,7 +30,7 @@ from tile.ir.semantics.arith import (
     sub,
     xor,
 )
-from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, widen
+from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, printable, widen
 from tile.ir.semantics.dot import dot, round_to_tf32, truncate_mantissa
 from tile.ir.semantics.dtype_tables import quiet
 from tile.ir.semantics.math import elementwise, erf_f32, erf_f64, fma, rsqrt
@@ -82,6 +82,7 @@ __all__ = [
     "numpy_dtype",
     "or_",
     "permute",
+    "printable",
     "quiet",
     "reduce",
     "reduce_region",

@@ -74,6 +74,11 @@ def widen(x: Array) -> Array:
     return _WIDEN[x.dtype](x)
 
 
+def printable(x: Array) -> Array:
+    """Return `x` in a dtype on which NumPy computes and that it prints: f8e4m3b15 becomes f32."""
+    return widen(x) if x.dtype == E4M3B15 else x
+
+
 def narrow(x: Array, dtype: Dtype) -> Array:
     """Round f32 values to f16, bf16 or fp8, to nearest even; fp8 saturates, also infinities."""
     return _NARROW[dtype](x)
