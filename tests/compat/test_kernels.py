@@ -155,3 +155,19 @@ def test_objects_with_an_address() -> None:
         scale[1,](Buffer(x[:1]), np.ones(1), 5)
     with pytest.raises(TypeError, match="Buffer with an address and no `shape`"):
         scale[1,](Buffer(x, strided=False), np.ones(1), 5)
+
+
+def test_globals_are_those_of_the_function() -> None:
+    assert scale.__globals__ is globals()
+
+
+def cast_block(x_ptr, y_ptr, N: "tl.constexpr"):
+    x = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (N,), (0,))
+    y = tl.make_block_ptr(y_ptr, (N,), (1,), (0,), (N,), (0,))
+    tl.store(y, tl.load(x).to(y.type.element_ty))
+
+
+def test_a_type_of_tiles_stands_for_that_of_elements(triton) -> None:
+    x, y = np.arange(8, dtype=np.float32) + 0.75, np.zeros(8, np.int32)
+    triton.jit(cast_block)[1,](x, y, 8)
+    assert y.tolist() == list(range(8))

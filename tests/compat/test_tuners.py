@@ -149,6 +149,12 @@ def test_configurations_can_change() -> None:
     assert hash(config) == hash(tile.Config({"BLOCK": 4}, num_warps=8))
 
 
+def test_options_in_the_dict_have_no_effect(triton) -> None:
+    config = triton.Config({"BLOCK": 8, "num_warps": 8, "num_stages": 1}, num_stages=2)
+    assert config.kwargs == {"BLOCK": 8}
+    assert (config.num_warps, config.num_stages) == (4, 2)
+
+
 def test_pruning_everything_is_an_error_of_the_tuner(triton) -> None:
     from triton.runtime.errors import AutotunerError
 

@@ -1,7 +1,7 @@
 """Compares torch's operators, run by kernels on `tile`, with torch's own; a program.
 
     tile triton -m tests.libraries.op_db inductor --ops 200 --ptx
-    tile triton -m tests.libraries.op_db flag_gems --minutes 5
+    GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --minutes 5
 
 `inductor` runs each operator of torch's `op_db` through `torch.compile`, whose kernels are compiled
 by `tile`; `--ptx` compiles each of them for sm_90a too. `flag_gems` replaces torch's operators with
@@ -30,6 +30,8 @@ import triton
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 from triton.backends.compiler import GPUTarget
+
+from tests.libraries import flag_gems_on_cpu
 
 HOPPER = GPUTarget("cuda", 90, 32)
 RTOL, ATOL = 1e-4, 1e-5  # sums of floats come in another order
@@ -92,9 +94,7 @@ def by_inductor(function: Function) -> Iterator[Function]:
 @contextlib.contextmanager
 def by_flag_gems(function: Function) -> Iterator[Function]:
     """Give a function whose operators of torch are those of FlagGems."""
-    import flag_gems
-
-    with flag_gems.use_gems():
+    with flag_gems_on_cpu.operators():
         yield function
 
 
@@ -129,15 +129,15 @@ def tensors(value: Any) -> list[Any]:
     return tree_flatten(value)[0]
 
 
-def same(actual: Any, expected: Any) -> bool:
-    """Return True if results are equal, up to the rounding of sums."""
+def compare(actual: Any, expected: Any) -> str:
+    """Return how results differ by more than the rounding of sums, or an empty string."""
     try:
         torch.testing.assert_close(
             tensors(actual), tensors(expected), rtol=RTOL, atol=ATOL, equal_nan=True
         )
-    except AssertionError:
-        return False
-    return True
+    except AssertionError as error:
+        return " ".join(str(error).split())[:200]
+    return ""
 
 
 def judge(op: Any, way: str, ptx: bool) -> Result:
@@ -148,21 +148,22 @@ def judge(op: Any, way: str, ptx: bool) -> Result:
     function, arguments = drawn
     try:
         expected = function(*copied(arguments))
-        deterministic = same(function(*copied(arguments)), expected)
+        deterministic = not compare(function(*copied(arguments)), expected)
     except Exception:  # noqa: BLE001 - torch itself refuses some on this machine
         return Result(Outcome.LEFT_OUT)
     if not deterministic:
         return Result(Outcome.LEFT_OUT)
     kernels = Compilations()
+    copies = copied(arguments)
     try:
         with kernels.recorded(), WAYS[way](function) as replaced:
-            actual = replaced(*copied(arguments))
+            actual = replaced(*copies)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         return Result(Outcome.ERROR, summary(error))
     if not (kernels.sources or kernels.launches):
         return Result(Outcome.NO_KERNEL)
-    if not same(actual, expected):
-        return Result(Outcome.WRONG, "the results differ")
+    if difference := compare(actual, expected):
+        return Result(Outcome.WRONG, difference)
     return compiled_for_hopper(kernels) if ptx else Result(Outcome.RIGHT)
 
 

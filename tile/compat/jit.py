@@ -14,13 +14,28 @@ from tile.backends.base import Target
 from tile.compat import knobs
 from tile.runtime.arguments.adapt import MockArray, adapt
 from tile.runtime.autotuning.autotuner import Autotuner
+from tile.runtime.autotuning.configs import OPTION_FIELDS
+from tile.runtime.autotuning.configs import Config as StrictConfig
 from tile.runtime.autotuning.heuristics import Heuristics
 from tile.runtime.jit import JITFunction
 from tile.runtime.specialize import Rule, runtime_key
 from tile.runtime.target_selection import DEFAULT, qualified_target
-from tile.tracebacks import public_function
+from tile.tracebacks import public_class, public_function
 
 SELECTIONS = ("do_not_specialize", "do_not_specialize_on_alignment")
+
+
+@public_class
+class Config(StrictConfig):
+    """A configuration, as `tile.Config`; names of options in the dict have no effect, as in Triton.
+
+    `Config({"BLOCK": 64, "num_warps": 8})` has 4 warps, the default of the option itself.
+    """
+
+    def __post_init__(self) -> None:
+        if isinstance(self.kwargs, Mapping):
+            self.kwargs = {k: v for k, v in self.kwargs.items() if k not in OPTION_FIELDS}
+        super().__post_init__()
 
 
 class InterpretedFunction(JITFunction[..., Any]):

@@ -43,8 +43,8 @@ def _errors(names: str) -> dict[str, str]:
 
 
 _TUNING = {
-    **_of("tile.compat.jit", "autotune heuristics"),
-    **_of("tile", "Autotuner Config Heuristics"),
+    **_of("tile.compat.jit", "autotune heuristics Config"),
+    **_of("tile", "Autotuner Heuristics"),
 }
 _TENSORS = _of("tile.compat.tensors", "TensorWrapper reinterpret") | {
     "MockTensor": "tile:MockArray"

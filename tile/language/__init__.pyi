@@ -409,8 +409,9 @@ class Tensor(_Value):
         values become true.
 
         `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
-        pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
-        conversions.
+        pointers and to and from `tl.int64` and `tl.uint64`. A type of tiles, such as the `element_ty`
+        of a block pointer's type, stands for the type of their elements. Raises `CompilationError` for
+        other conversions.
         """
     @overload
     def cdiv(self, div: Tensor | float) -> Tensor:
@@ -991,8 +992,9 @@ def cast(
     values become true.
 
     `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
-    pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
-    conversions.
+    pointers and to and from `tl.int64` and `tl.uint64`. A type of tiles, such as the `element_ty`
+    of a block pointer's type, stands for the type of their elements. Raises `CompilationError` for
+    other conversions.
     """
 def cat(input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0) -> Tensor:
     """Concatenate `input` and `other` along axis `dim`, which is twice as long.

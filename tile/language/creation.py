@@ -9,7 +9,7 @@ from tile.ir.builder import Builder
 from tile.ir.ops import arith
 from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import Pointer, Scalar, is_power_of_two, with_shape
+from tile.ir.types import Pointer, Scalar, Tile, is_power_of_two, with_shape
 from tile.language.core.builtin import builtin, member
 from tile.language.core.dtypes import spelled
 from tile.language.core.promotion import (
@@ -112,8 +112,9 @@ def cast(
     values become true.
 
     `bitcast` reinterprets the bits instead, between types of equal width. Pointers convert to other
-    pointers and to and from `tl.int64` and `tl.uint64`. Raises `CompilationError` for other
-    conversions.
+    pointers and to and from `tl.int64` and `tl.uint64`. A type of tiles, such as the `element_ty`
+    of a block pointer's type, stands for the type of their elements. Raises `CompilationError` for
+    other conversions.
     """
     x = make_tensor(build, input, "the input of tl.cast")
     element = element_type(dtype, "tl.cast")
@@ -147,6 +148,8 @@ def to_(
 def element_type(dtype: Any, function: str) -> Scalar | Pointer:
     """Return the element type of a `dtype` argument, or raise `CompilationError`."""
     element = compile_time(dtype, f"the dtype of {function}")
+    if isinstance(element, Tile):
+        element = element.of
     if not isinstance(element, Scalar | Pointer):
         raise CompilationError(
             f"the dtype of {function} is a type such as tl.float32, not {describe(element)}"

@@ -133,6 +133,7 @@ class DeviceFunction(PickledByName):
         self.__qualname__ = fn.__qualname__
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
+        self.__globals__ = fn.__globals__
 
     if not TYPE_CHECKING:  # a type checker would accept any attribute
 
