@@ -203,3 +203,82 @@ def test_combine_functions(device: Device) -> None:
     x, y = np.random.default_rng(0).integers(-99, 99, 128).astype(np.int32), np.zeros(1, np.int32)
     device.run(module_of(combines, Pointer(I32), Pointer(I32)), (1, 1, 1), [x, y])
     assert y[0] == x.max()
+
+
+# -- what some GPUs lack
+
+
+@tile.jit
+def four_bits(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    packed = tl.inline_asm_elementwise(
+        """{
+            .reg .b8 pair, low;
+            cvt.rn.satfinite.e2m1x2.f32 pair, $1, 0f3F800000;
+            cvt.rn.satfinite.e2m1x2.f32 low, 0f40C00000, $1;
+            mov.b32 $0, {pair, low, pair, pair};
+        }""",
+        "=r, f",
+        [tl.load(x_ptr + i)],
+        tl.uint32,
+        True,
+        1,
+    )
+    tl.store(y_ptr + i, packed)
+    wide = tl.inline_asm_elementwise(
+        """{
+            .reg .b8 pair<4>;
+            mov.b32 {pair0, pair1, pair2, pair3}, $1;
+            cvt.rn.f16x2.e2m1x2 $0, pair0;
+        }""",
+        "=r,r",
+        [packed],
+        tl.uint32,
+        True,
+        1,
+    )
+    tl.store(z_ptr + i, wide)
+
+
+def test_floats_of_4_bits(device: Device) -> None:
+    """e2m1 has the numbers 0, 0.5, 1, 1.5, 2, 3, 4 and 6, to which ties go by even bits."""
+    if device.target.startswith("nvptx"):
+        pytest.skip("sm_100a has these conversions, sm_90a not")
+    numbers = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    middle = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
+    nearest = [0, 2, 2, 4, 4, 6, 6]
+    x = np.array([*numbers, *middle, 1e9], np.float32)
+    code = np.array([*range(8), *nearest, 7], np.uint32)
+    x, code = np.concatenate([x, -x]), np.concatenate([code, code + 8])
+    y, z = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    module = module_of(four_bits, Pointer(F32), Pointer(U32), Pointer(U32), N=32)
+    device.run(module, (1, 1, 1), [x, y, z])
+    pair = code << 4 | 2
+    np.testing.assert_array_equal(y, pair << 24 | pair << 16 | (7 << 4 | code) << 8 | pair)
+    halves = z.view(np.float16).reshape(32, 2)
+    np.testing.assert_array_equal(halves[:, 0], 1)
+    values = np.array(numbers, np.float16)[code & 7]
+    np.testing.assert_array_equal(halves[:, 1], np.where(code < 8, values, -values))
+
+
+@tile.jit
+def special_registers(x_ptr):
+    x, y, n = tl.inline_asm_elementwise(
+        "mov.u32 $0, %ctaid.x; mov.b32 $1, %ctaid.y; mov.u32 $2, %nctaid.x;",
+        "=r,=r,=r",
+        [],
+        (tl.int32, tl.uint32, tl.int32),
+        is_pure=True,
+        pack=1,
+    )
+    tl.inline_asm_elementwise("bar.sync 0;", "=r", [], tl.int32, is_pure=False, pack=1)
+    at = tl.arange(0, 4)
+    tile = tl.inline_asm_elementwise("", "=r,0", [x + at], tl.int32, is_pure=True, pack=1)
+    tl.store(x_ptr + (y.to(tl.int32) * n + x) * 4 + at, tile)
+
+
+def test_special_registers(device: Device) -> None:
+    """Programs know their place; text may be empty, or a barrier."""
+    x = np.zeros((2, 3, 4), np.int32)
+    device.run(module_of(special_registers, Pointer(I32)), (3, 2, 1), [x])
+    np.testing.assert_array_equal(x, np.arange(3)[:, None] + np.arange(4) + np.zeros((2, 1, 1)))

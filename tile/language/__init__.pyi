@@ -1217,8 +1217,8 @@ def inline_asm_elementwise(
     defined. Without `is_pure`, the text is executed as often as the program says.
 
     Backends other than NVIDIA's GPUs execute the common instructions on integers, floats and packed
-    floats, as the PTX ISA defines them. `reference`, a @tile.jit function of the arguments, returns
-    the results there instead; other instructions need it.
+    floats (docs/inline_ptx.md lists them), as the PTX ISA defines them. `reference`, a @tile.jit
+    function of the arguments, returns the results there instead; other instructions need it.
 
         popcount = tl.inline_asm_elementwise(
             "popc.b32 $0, $1;", "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1

@@ -11,6 +11,7 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
   tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
   tile reference libdevice      docs/libdevice.md: the functions of tl.extra.libdevice
+  tile reference inline-ptx     docs/inline_ptx.md: the PTX that every backend executes
   tile reference libdevice-stub tile/language/extra/libdevice.pyi: its stub
   tile reference --write        write each to its file in the source tree of this package
 """
@@ -51,6 +52,8 @@ from tile.tools.stub import (
     stub_page,
     template,
 )
+from tile.transforms.expand_inline_asm.comparisons import COMPARISONS
+from tile.transforms.expand_inline_asm.execution import RULES as PTX_RULES
 from tile.transforms.pass_pipeline import INLINE_ASM, TILE
 
 VERSIONS = ("3.6", "3.8", "3.9")  # of Triton, whose names the page compares
@@ -245,6 +248,28 @@ def libdevice_page() -> Iterator[str]:
             yield f"| `{name}` | {symbol.signature} | {error} | {interval} | `{symbol.name}` |"
 
 
+def inline_ptx_page() -> Iterator[str]:
+    """Yield the lines of the page on inline PTX: a row for each rule of an instruction."""
+    yield template("inline_ptx.md")
+    yield "| instruction | types | modifiers |"
+    yield "| --- | --- | --- |"
+    types: dict[tuple[str, str], list[str]] = {}
+    for (base, name), rules in PTX_RULES.items():
+        for rule in rules:
+            modifiers = [_family(base, modifier) for modifier in rule.required]
+            row = ".".join([base, *modifiers]), " ".join(sorted(rule.optional))
+            types.setdefault(row, []).append(name)
+    for (instruction, optional), names in sorted(types.items()):
+        yield f"| `{instruction}` | {' '.join(dict.fromkeys(names))} | {optional} |"
+
+
+def _family(base: str, modifier: str) -> str:
+    """Return the name that the page has for all comparisons, and for what combines them."""
+    if base not in ("set", "setp"):
+        return modifier
+    return "CMP" if modifier in COMPARISONS else "BOOL"
+
+
 def _error(symbol: Symbol) -> str:
     parts = [f"{symbol.ulp:.3g} ulp"] if symbol.ulp else []
     parts += [f"{symbol.absolute:.2g}"] if symbol.absolute else []
@@ -269,6 +294,7 @@ PAGES: dict[str, Page] = {
     "math-stub": Page("tile/language/_math.pyi", partial(module_stub_page, language_math)),
     "random-stub": Page("tile/language/_random.pyi", partial(module_stub_page, language_random)),
     "libdevice": Page("docs/libdevice.md", libdevice_page),
+    "inline-ptx": Page("docs/inline_ptx.md", inline_ptx_page),
     "libdevice-stub": Page("tile/language/extra/libdevice.pyi", libdevice_stub_page),
 }
 

@@ -5,7 +5,7 @@ registers      the registers of the text and their values
 groups         elements of tiles as registers, and back
 expression     expressions that build operations
 rules          tables of instructions: opcodes, types, signatures
-integers, lookup, floats, comparisons, video, conversions
+integers, lookup, floats, comparisons, video, conversions, minifloats
                the rules, by family
 execution      the execution of statements by these rules
 """
@@ -25,9 +25,9 @@ from tile.ir.ops.inline_asm import (
     registers_of,
 )
 from tile.ir.passes import module_pass
-from tile.ir.types import I32, Type
+from tile.ir.types import I1, I32, Type
 from tile.transforms.expand_inline_asm.execution import execute
-from tile.transforms.expand_inline_asm.expression import Expression
+from tile.transforms.expand_inline_asm.expression import Expression, unsigned
 from tile.transforms.expand_inline_asm.groups import from_register, merge, split, to_register
 from tile.transforms.expand_inline_asm.registers import Register, RegisterFile
 from tile.transforms.expand_inline_asm.syntax import parse
@@ -79,7 +79,8 @@ def _expanded(build: Builder, op: Operation) -> list[Value]:
     names = {f"${number}": register for number, register in enumerate(registers)}
     like = inputs[0] if inputs else Expression(build, build.constant(0, I32))
     execute(RegisterFile(like, names), parse(op["asm"]))
-    written = iter([_written(names, number) for number in range(len(width))])
+    is_used = any(value.uses for value in op.results)
+    written = iter([_written(names, number, like, used=is_used) for number in range(len(width))])
     results = []
     for result in op.results:
         ty = result.type
@@ -106,8 +107,13 @@ def _input_registers(build: Builder, op: Operation) -> list[Expression]:
     return registers
 
 
-def _written(names: dict[str, Register], number: int) -> Expression:
-    value = names[f"${number}"].value
-    if value is None:
+def _written(
+    names: dict[str, Register], number: int, like: Expression, *, used: bool
+) -> Expression:
+    """Return the value of an output; any value, if the results of text with effects have no use."""
+    register = names[f"${number}"]
+    if register.value is not None:
+        return register.value
+    if used:
         raise CompilationError(f"the asm does not write its output ${number}")
-    return value
+    return like.constant(0, I1 if register.width == 1 else unsigned(register.width))

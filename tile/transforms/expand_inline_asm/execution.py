@@ -7,11 +7,13 @@ from dataclasses import replace
 from itertools import chain
 
 from tile.errors import CompilationError
-from tile.ir.types import I1, Scalar
+from tile.ir.ops import memory
+from tile.ir.types import F16, I1, U32, Scalar
 from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
 from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
 from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
 from tile.transforms.expand_inline_asm.lookup import lop3
+from tile.transforms.expand_inline_asm.minifloats import MINIFLOATS, decode, encode
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import (
     Opcode,
@@ -194,6 +196,9 @@ def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
 
 def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
     """Convert one element, or two into both halves of a register."""
+    if MINIFLOATS.keys() & {*opcode.names, *opcode.modifiers}:
+        _cvt_minifloats(registers, opcode, instruction)
+        return
     if len(opcode.names) != 2 or not MODIFIERS.issuperset(opcode.modifiers):
         raise unsupported(instruction)
     to, source = opcode.types
@@ -211,6 +216,32 @@ def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
         _guard(registers, instruction),
         wider=True,
     )
+
+
+def _cvt_minifloats(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Convert two f32 to a pair of minifloats, or such a pair to f16."""
+    modifiers = opcode.modifiers
+    plain = tuple(name for name in modifiers if name not in (*MINIFLOATS, "relu"))
+    (name,) = (name for name in modifiers if name in MINIFLOATS)
+    mini, guard = MINIFLOATS[name], _guard(registers, instruction)
+    if opcode.names == ("f32",) and plain == ("rn", "satfinite"):
+        to, *sources = _operands(instruction, 3)
+        values = _cvt_sources(registers, opcode.types[0], sources, instruction)
+        if opcode.has("relu"):
+            values = [x.maximum(0.0, propagate_nan=True) for x in values]
+        low, high = (encode(x, mini) for x in values)
+        result = (low | (high << mini.storage)).cast(unsigned(mini.register))
+    elif opcode.names == ("f16x2",) and plain == ("rn",):
+        to, source = _operands(instruction, 2)
+        (whole,) = _cvt_sources(registers, PtxType(unsigned(mini.register)), [source], instruction)
+        codes = whole.cast(U32)
+        floats = [decode(x, mini).cast(F16) for x in (codes, codes >> mini.storage)]
+        if opcode.has("relu"):
+            floats = [x.maximum(0.0, propagate_nan=True) for x in floats]
+        result = joined(floats)
+    else:
+        raise unsupported(instruction)
+    registers.write(_name(to, instruction), result, instruction, guard, wider=True)
 
 
 def _cvt_sources(
@@ -237,8 +268,18 @@ def _lop3(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> 
     registers.write(_name(to, instruction), result, instruction, _guard(registers, instruction))
 
 
+def _barrier(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Wait for all threads of the program."""
+    (number,) = _operands(instruction, 1)
+    if opcode.modifiers != ("sync",) or number != Immediate(0) or instruction.guard is not None:
+        raise unsupported(instruction)
+    registers.like.build.op(memory.barrier)
+
+
 CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
     "mov": _mov,
     "cvt": _cvt,
     "lop3": _lop3,
+    "bar": _barrier,
+    "barrier": _barrier,
 }

@@ -161,8 +161,8 @@ RULES = [
     *rules("lg2.approx", "f32", "t: t", function(math.log2), "ftz"),
     *rules("ex2.approx", f"f32 {NARROW}", "t: t", function(math.exp2), "ftz"),
     *rules("tanh.approx", f"f32 {NARROW}", "t: t", function(math.tanh)),
-    *rules("abs", f"{NARROW} {FULL}", "t: t", arithmetic(_absolute), "ftz"),
-    *rules("neg", f"{NARROW} {FULL}", "t: t", arithmetic(_neg), "ftz"),
+    *rules("abs", f"{NARROW} f32 f64", "t: t", arithmetic(_absolute), "ftz"),
+    *rules("neg", f"{NARROW} f32 f64", "t: t", arithmetic(_neg), "ftz"),
     *rules(
         "min", f"{NARROW} f32 f64", "t: t t", extreme(Expression.minimum), "ftz NaN xorsign abs"
     ),

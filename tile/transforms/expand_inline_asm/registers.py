@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tile.errors import CompilationError
+from tile.ir.core import OpDef
+from tile.ir.ops import program, shape
 from tile.ir.types import I1, Scalar
 from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
 from tile.transforms.expand_inline_asm.syntax import Immediate, Instruction, Name
@@ -17,6 +20,14 @@ _WIDTHS = {
     "f32": 32,
     "f64": 64,
     "pred": 1,
+}
+
+# The registers of a program that operations read; those of a thread have no meaning here.
+_SPECIAL: dict[str, tuple[OpDef, dict[str, Any]]] = {
+    "%globaltimer": (program.global_timer, {}),
+    "%smid": (program.multiprocessor_id, {}),
+    **{f"%ctaid.{name}": (program.program_id, {"axis": n}) for n, name in enumerate("xyz")},
+    **{f"%nctaid.{name}": (program.num_programs, {"axis": n}) for n, name in enumerate("xyz")},
 }
 
 
@@ -48,11 +59,23 @@ class RegisterFile:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
+        if name in _SPECIAL:
+            return self._special(name)
         if name.startswith("%"):
             raise user.refusal(
                 f"`{name}` is not declared; special registers of threads exist on GPUs only"
             )
         raise user.refusal(f"`{name}` is not declared; declare it as in `.reg .b32 {name};`")
+
+    def _special(self, name: str) -> Register:
+        """Return a register of the program with its value."""
+        defn, attributes = _SPECIAL[name]
+        build, extents = self.like.build, self.like.value.type.shape
+        value = build(defn, **attributes)
+        if extents:
+            value = build(shape.splat, value, shape=extents)
+        result = Expression(build, value)
+        return Register(result.bits, result)
 
     def read(
         self, operand: Name | Immediate, element: Scalar, user: Instruction, *, wider: bool = False

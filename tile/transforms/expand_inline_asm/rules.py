@@ -107,7 +107,7 @@ class Rule:
     compute: Compute
     result: str
     sources: tuple[str, ...]
-    required: frozenset[str]
+    required: tuple[str, ...]
     optional: frozenset[str]
     type_count: int
 
@@ -115,7 +115,8 @@ class Rule:
         """Return True if the rule is for the opcode's modifiers and number of types."""
         modifiers = frozenset(opcode.modifiers)
         return (
-            self.required <= modifiers <= self.required | self.optional
+            modifiers.issuperset(self.required)
+            and self.optional.issuperset(modifiers.difference(self.required))
             and len(modifiers) == len(opcode.modifiers)
             and len(opcode.names) == self.type_count
         )
@@ -145,7 +146,7 @@ def rules(
         compute,
         result,
         tuple(sources.split()),
-        frozenset(required),
+        tuple(required),
         frozenset(optional.split()),
         type_count,
     )

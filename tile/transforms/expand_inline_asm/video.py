@@ -69,12 +69,12 @@ RULES = [
     rule
     for name, lane in _LANE.items()
     for count in (2, 4)
-    for modifiers in ("", ".sat", ".add")
     for rule in rules(
-        f"{name}{count}{modifiers}",
+        f"{name}{count}",
         "u32 s32",
         "u32: u32 u32 u32",
         lanewise(lane, 32 // count),
+        "sat add",
         type_count=3,
     )
 ]
