@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peer_kernels import CASES, Prepared, compiler, jit, tl
+from peer_cases import CASES
+from peer_kernels import Prepared, compiler, jit, tl
 from peer_triton import DEFAULT_ROOT, SEED, measure_peer
 
 # A time is the median of at least this many launches after the first, for at least this many

@@ -95,7 +95,7 @@ def measure_here(names: Sequence[str]) -> dict[str, dict[str, float]]:
     # Only the peer environment has these packages.
     import numpy as np
     import torch
-    from peer_kernels import CASES
+    from peer_cases import CASES
 
     unknown = sorted(set(names) - set(CASES))
     if unknown:

@@ -14,6 +14,8 @@ import numpy as np
 from tile.backends.interp.values import Array
 from tile.ir.ops.memory import RMWKind
 
+DIGIT_BITS = 16
+
 UFUNCS: dict[RMWKind, np.ufunc] = {
     RMWKind.ADD: np.add,
     RMWKind.MAX: np.fmax,
@@ -98,7 +100,7 @@ class Segments:
     @staticmethod
     def of(index: Array) -> Segments:
         """Return the segments of updates of these elements."""
-        order = np.argsort(index, kind="stable")
+        order = _stable_order(index)
         ordered = index[order]
         is_first = np.ones(index.size, bool)
         np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -107,10 +109,43 @@ class Segments:
         return Segments(order, ordered[starts], starts, lengths, np.cumsum(is_first) - 1)
 
 
+def _stable_order(index: Array) -> Array:
+    """Return the positions of the elements in a stable order, by a radix sort.
+
+    NumPy sorts 16-bit integers by radix: one digit takes a tenth of the time of a stable sort of
+    64-bit integers, and most buffers need one or two.
+    """
+    rest = index - index.min() if index.size else index
+    order = np.argsort(rest.astype(np.uint16), kind="stable")
+    for shift in range(DIGIT_BITS, int(rest.max(initial=0)).bit_length(), DIGIT_BITS):
+        digit = (rest >> shift).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
+
+
 def _running(
     ufunc: np.ufunc, segments: Segments, before: Array, values: Array
 ) -> tuple[Array, Array]:
-    """Return what each update sees, in sorted order, and the final value of each segment.
+    """Return what each update sees, in sorted order, and the final value of each segment."""
+    if ufunc is np.add and values.dtype.kind in "iu":
+        return _running_sums(segments, before, values)
+    return _running_in_order(ufunc, segments, before, values)
+
+
+def _running_sums(segments: Segments, before: Array, values: Array) -> tuple[Array, Array]:
+    """Subtract, from running sums of all updates, the sum of the segments before. Sums wrap."""
+    sums = np.cumsum(values, dtype=values.dtype)
+    base = before - sums[segments.starts] + values[segments.starts]
+    after = base + sums[segments.starts + segments.lengths - 1]
+    sums -= values
+    sums += base[segments.numbers]
+    return sums, after
+
+
+def _running_in_order(
+    ufunc: np.ufunc, segments: Segments, before: Array, values: Array
+) -> tuple[Array, Array]:
+    """Return what `_running` returns, combined in the order of the updates.
 
     `ufunc.accumulate` combines the rows of a table, one for each segment, from left to right, as
     floats are rounded in that order. Segments whose lengths have the same bit length share a table,
