@@ -40,6 +40,10 @@ def hand_over(data, flag, out):
 
 
 def test_a_store_is_seen_by_the_program_that_waits_for_it(device: Device) -> None:
+    if "oclgrind" in device.target:
+        pytest.skip(
+            "Oclgrind calls accesses of two work-groups a race, whatever atomic orders them"
+        )
     data, flag, out = (np.zeros(1, np.int32) for _ in range(3))
     device.run(module_of(hand_over, *[Pointer(I32)] * 3), (2, 1, 1), [data, flag, out])
     assert out[0] == 7

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("pyopencl")
+pytest.importorskip("llvmlite")  # which the tools of assembling import
 
 from tests.backends.nvptx.assembling import assemble
 from tests.backends.opencl.test_kernels import results

@@ -272,6 +272,17 @@ kernel @conditions(%x: ptr<i32>, %n: i1) {
 """
 
 
+def test_functions_with_barriers_are_inlined_where_calls_of_them_are_wrong() -> None:
+    module = parse_module(SYNCHRONISING.replace("CALLED", "only_calls"))
+    for inlined in (False, True):
+        device = replace(NAMED["generic"], inlined_barriers=inlined)
+        text = emit_module(module, device, Options())[0]
+        always = re.findall(r"always_inline\)\)\nvoid (\w+)\(", text)
+        assert always == (["meets", "only_calls"] if inlined else [])
+        never = re.findall(r"noinline\)\)\nvoid (\w+)\(", text)
+        assert never == (["stores"] if inlined else ["meets", "only_calls", "stores"])
+
+
 HEADER = r"  for \(\w+ \w+ = .*;; INCREMENT\) {\n    barrier\(.*\);\n    if \(!.*\) break;\n"
 LOOPS = """
 kernel @loops(%x: ptr<i32>, %n: i32, %m: i32) {

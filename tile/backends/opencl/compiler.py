@@ -131,7 +131,8 @@ def _head(builder: FunctionBuilder, function: Function, parameters: list[str]) -
     result = "void" if not types else types[0] if len(types) == 1 else source.structure(types)
     signature = f"{result} {symbol}({declarations})"
     source.prototypes.append(f"{signature};")
-    attribute = "__attribute__((noinline))"
+    inlined = source.device.inlined_barriers and function.name in source.synchronizing
+    attribute = f"__attribute__(({'always_inline' if inlined else 'noinline'}))"
     return [Line(attribute, function.loc), Line(f"{signature} {{", function.loc)]
 
 

@@ -57,10 +57,13 @@ WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
 # there: a query for clobbering stores misses the store. Without queries (at most 0 per loop), any
 # store in the loop clobbers a load. Matmuls, sorts and scans are as fast.
 # Copies of private arrays stay loops: its vectorizer gives a memcpy of one the address zero.
+# Its register allocator splits no live range across blocks: of registers that were split so, it
+# hoists spills, and dereferenced a null pointer where it did. Matmuls are as fast.
 _OPTIONS = {
     "opt-disable": "x86-scalar-to-vector,sycl-kernel-reduce-cross-barrier-values",
     "licm-mssa-optimization-cap": "0",
     "disable-loop-idiom-memcpy": "true",
+    "grow-region-complexity-budget": "0",
     "opt-bisect-verbose": "false",  # otherwise `opt-disable` prints every pass
 }
 PASSES = (
@@ -196,9 +199,15 @@ _POCL_CPU: dict[str, Any] = {
 # - It spills a vector of 2-bit, 3-bit or 4-bit integers as packed bits, and reloads it as bytes.
 #   LLVM makes such integers of the indices ((lane & 2) >> 1) + ((lane & 1) << 1), which are those
 #   of a layout after two bits were exchanged: it narrows a reversal of bits to the bits reversed.
-# - It moves loads from global memory up over a call of a function that is not inlined, although the
-#   function contains a barrier: a load then misses what other work-items stored before it.
-_INTEL_CPU = SIMD_CPU | {"without_fneg": True, "without_bit_reversal": True, "call_fences": True}
+# - It moves loads from global memory up over a call of a function, although the function contains a
+#   barrier: a load then misses what other work-items stored before it.
+# And it vectorizes some kernels by a call of such a function for one work-item after the other, so
+# that its barriers do nothing. Neither happens where all such calls are inlined.
+_INTEL_CPU = SIMD_CPU | {
+    "without_fneg": True,
+    "without_bit_reversal": True,
+    "inlined_barriers": True,
+}
 _CPU = {POCL: _POCL_CPU, INTEL_OPENCL: _INTEL_CPU}
 # Oclgrind's optimizer emits instructions that it cannot run, such as the reversal of two bits.
 _FLAGS = {OCLGRIND: ("-cl-opt-disable",)}

@@ -84,8 +84,8 @@ class Capabilities:
     without_fneg: bool = False
     # Emit indices of SIMD lanes of which LLVM does not make the intrinsic `bitreverse`.
     without_bit_reversal: bool = False
-    # Emit a memory fence after a call of a function that contains a barrier.
-    call_fences: bool = False
+    # Inline every call of a function that contains a barrier.
+    inlined_barriers: bool = False
 
     @property
     def standard(self) -> str:

@@ -338,8 +338,6 @@ def call(builder: FunctionBuilder, op: Operation) -> None:
         fields = [f"{results}.r{number}" for number in range(len(types))]
         ends = list(accumulate(count_of(result.type) for result in op.results))
         assign(builder, op.results, [fields[i:j] for i, j in zip([0, *ends], ends, strict=False)])
-    if builder.source.device.call_fences and op["callee"] in builder.source.synchronizing:
-        builder.line("mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
 
 
 def hidden(builder: FunctionBuilder) -> list[str]:
