@@ -46,6 +46,7 @@ def ptx_of(entry: Entry) -> str:
     instruction, operands = STATEMENT.search(text).groups()
     for number, kind in enumerate(OPERAND.findall(operands)):
         instruction = instruction.replace(f"%{number}", f"%{kind}{number}", 1)
+    instruction = instruction.replace("%%", "%")  # a special register
     return (
         f".version 7.0\n.target sm_{max(entry.assembly, 75)}\n.address_size 64\n"
         ".visible .entry k() {\n.reg .b32 %r<4>;\n.reg .b64 %l<4>;\n.reg .f32 %f<4>;\n"
