@@ -6,7 +6,12 @@ import itertools
 
 import pytest
 
-from tile.analysis.alias import alias, module_aliases
+from tile.analysis.alias import (
+    alias,
+    disjoint_parameters,
+    module_aliases,
+    rely_on_disjoint,
+)
 from tile.ir.parser import parse_module
 
 CALLS = """
@@ -90,3 +95,44 @@ func noinline @stores(%p: ptr<f32>, %q: ptr<f32>, %v: f32) {
     aliases = module_aliases(module)
     assert aliases["k"].summary.writes.parameters == {0}
     assert aliases["stores"].may_alias(*aliases["stores"].function.args[:2])
+
+
+FLAGGED = """
+kernel @k(%a: ptr<f32> {aliased}, %b: ptr<f32> {aliased}, %c: ptr<f32>, %d: ptr<f32> {noalias, aliased}) {
+  return
+}
+"""
+
+
+def test_aliased_parameters_of_a_kernel_may_alias_each_other() -> None:
+    module = parse_module(FLAGGED)
+    found = module_aliases(module)["k"]
+    args = module.kernel.args
+    aliasing = {
+        x.name + y.name for x, y in itertools.combinations(args, 2) if found.may_alias(x, y)
+    }
+    assert aliasing == {"ab"}
+    assert found.assumed(args[0], args[1]) == set()
+    assert found.assumed(args[0], args[2]) == {(0, 2), (1, 2)}
+
+
+def test_code_of_a_function_relies_on_all_that_its_kernels_write() -> None:
+    module = parse_module(CALLED)
+    aliases = module_aliases(module)
+    rely_on_disjoint(aliases, module["store"], [])
+    assert not disjoint_parameters(module.kernel)
+    rely_on_disjoint(aliases, module["store"], [(0, 1)])
+    assert disjoint_parameters(module.kernel) == {("a", "b")}
+
+
+CALLED = """
+kernel @k(%a: ptr<f32>, %b: ptr<f32>, %c: ptr<f32>) {
+  call %a, %b {callee = @store}
+  return
+}
+func noinline @store(%p: ptr<f32>, %q: ptr<f32>) {
+  %x = load %p : f32
+  store %q, %x
+  return
+}
+"""

@@ -295,7 +295,8 @@ def test_functions_keep_their_attributes() -> None:
         "  return %n, %x\n"
         "}\n"
         "\n"
-        "kernel @k(%x: ptr<f32> {readonly, noalias}, %y: ptr<i32> {noalias}) {\n"
+        "kernel @k(%x: ptr<f32> {readonly, noalias}, %y: ptr<i32> {aliased, disjoint = (2, 3)}, "
+        "%z: ptr<i32> {disjoint = (3)}, %w: ptr<i32>) {\n"
         "  return\n"
         "}\n"
     )

@@ -12,6 +12,7 @@ from tile import triton_c
 from tile.errors import ArgumentValueError
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.runtime.arguments.overlap import may_overlap
+from tile.runtime.kernel_cache import load_kernel, store_kernel
 
 BASE = np.zeros((16, 16), np.float32)
 
@@ -134,3 +135,89 @@ def test_launches_with_overlap_have_one_version(monkeypatch, shift: int, target:
     kernel = running_product[1,](array[:64], w, array[shift : shift + 64], 64, BLOCK=16)
     np.testing.assert_array_equal(array, expected)
     assert "noalias" not in str(kernel.signature)
+
+
+# -- threads that exchange data through arrays that overlap
+
+
+@tile.jit
+def shifted(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    for start in tl.range(0, n, BLOCK, num_stages=2):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out_ptr + i + 1, tl.load(x_ptr + i) * 2)
+
+
+@tile.jit
+def reverse(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + (BLOCK - 1 - i), tl.load(x_ptr + i))
+
+
+@tile.jit
+def double(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i) * 2)
+
+
+def numbers(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(1, 9, count).astype(np.float32)
+
+
+@pytest.mark.parametrize("target", ["interp", "interp:plain", "interp:mma", "interp:wgmma"])
+def test_a_loop_reads_what_it_wrote_through_another_parameter(monkeypatch, target: str) -> None:
+    """A load that is prefetched before the store of the iteration before would be of old data."""
+    monkeypatch.setenv("TILE_BACKEND", target)
+    array = numbers(257)
+    expected = array.copy()
+    for start in range(0, 256, 64):
+        expected[start + 1 : start + 65] = expected[start : start + 64] * 2
+    x = array.copy()
+    apart = shifted[1,](x, np.zeros_like(x), 256, BLOCK=64)
+    for _ in range(2):
+        again = array.copy()
+        in_place = shifted[1,](again, again, 256, BLOCK=64)
+        np.testing.assert_array_equal(again, expected)
+    simulated = target != "interp"
+    assert apart.artifact.disjoint == ({("x_ptr", "out_ptr")} if simulated else set())
+    assert (in_place is not apart) is simulated
+    assert not in_place.artifact.disjoint
+    again = array.copy()
+    apart[1,](again, again, 256)  # the compiled kernel itself chooses, too
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "relies"), [(reverse, True), (double, False)], ids=["reverse", "double"]
+)
+def test_only_accesses_at_different_offsets_rely_on_disjoint_arrays(
+    monkeypatch, kernel, relies: bool
+) -> None:
+    monkeypatch.setenv("TILE_BACKEND", "interp:mma")
+    array = numbers(256)
+    expected = array[::-1].copy() if relies else array * 2
+    compiled = kernel[1,](array, np.zeros_like(array), BLOCK=256)
+    assert bool(compiled.artifact.disjoint) is relies
+    assert (kernel[1,](array, array, BLOCK=256) is compiled) is not relies
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_a_kernel_compiled_for_aliased_pointers_relies_on_nothing() -> None:
+    signature = {"x_ptr": "*fp32:aliased", "out_ptr": "*fp32:aliased", "n": "i32"}
+    kernel = tile.compile(shifted, signature, {"BLOCK": 64}, target="interp:mma")
+    assert "{aliased}" in kernel.asm["tile"]
+    assert not kernel.artifact.disjoint
+
+
+def test_what_code_relies_on_is_kept_in_the_cache(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("TILE_CACHE", "1")
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
+    artifact = tile.compile(
+        shifted,
+        {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"},
+        {"BLOCK": 64},
+        target="nvptx:sm_80",
+    ).artifact
+    assert artifact.disjoint == {("x_ptr", "out_ptr")}
+    store_kernel("some key", artifact)
+    loaded = load_kernel("some key")
+    assert loaded is not None and loaded.disjoint == artifact.disjoint

@@ -6,16 +6,17 @@
     local_store %m, %q       // %m: a buffer of this program
     %t = local_load %m       // %t: %p
 
-Two parameters of a kernel are assumed not to alias; a launch that passes one array for both is
-beyond this analysis. Two parameters of a device function may alias if a call passes pointers that
-may alias:
+Two parameters of a kernel are assumed not to alias unless both are `aliased`. A pass that relies on
+the assumption records it (`rely_on_disjoint`), and a launch whose arrays overlap takes code that
+was compiled without it. Two parameters of a device function may alias if a call passes pointers
+that may alias:
 
     call %p, %x, %p {callee = @g}      // in @g, the first and third alias, the second does not
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -45,6 +46,16 @@ class PointsTo:
         """Translate to the caller: replace each parameter by what its argument points to."""
         passed = (arguments[index] for index in self.parameters)
         return reduce(PointsTo.__or__, passed, PointsTo(unknown=self.unknown))
+
+
+def disjoint_pairs(x: PointsTo, y: PointsTo) -> frozenset[tuple[int, int]]:
+    """Return the pairs of parameters that must be disjoint for two points-to sets to be so.
+
+    There are none if the sets may alias.
+    """
+    if x.may_alias(y):
+        return frozenset()
+    return frozenset((i, j) for i in x.parameters for j in y.parameters)
 
 
 NOWHERE = PointsTo()
@@ -96,6 +107,13 @@ class Alias:
         """Return True if two pointers may reach the same memory."""
         return self.with_aliases(self.facts[x]).may_alias(self.facts[y])
 
+    def assumed(self, x: Value, y: Value) -> frozenset[tuple[int, int]]:
+        """Return the pairs of parameters that must be disjoint for two pointers not to alias.
+
+        There are none if the pointers may alias.
+        """
+        return disjoint_pairs(self.with_aliases(self.facts[x]), self.facts[y])
+
 
 def alias(function: Function, callees: Summaries | None = None) -> Alias:
     """Return the points-to sets of a function.
@@ -112,7 +130,7 @@ def alias(function: Function, callees: Summaries | None = None) -> Alias:
         writes |= _accessed(op, Effect.WRITE, facts, summaries)
     assert function.body.last is not None
     results = tuple(facts[value] for value in function.body.last.inputs)
-    names = _no_alias(function) if function.kernel else _all_alias(function)
+    names = _kernel_aliases(function) if function.kernel else _all_alias(function)
     return Alias(function, facts, Summary(reads, writes, results), names, summaries)
 
 
@@ -164,10 +182,62 @@ def _no_alias(function: Function) -> tuple[PointsTo, ...]:
     return tuple(PointsTo(frozenset({index})) for index in range(len(function.args)))
 
 
+def _kernel_aliases(function: Function) -> tuple[PointsTo, ...]:
+    """Return `Alias.names` of a kernel, as its parameters' attributes say."""
+    aliased = frozenset(
+        i for i, one in enumerate(function.arguments) if one.aliased and not one.noalias
+    )
+    return tuple(
+        PointsTo(aliased if index in aliased else frozenset({index}))
+        for index in range(len(function.args))
+    )
+
+
 def _all_alias(function: Function) -> tuple[PointsTo, ...]:
     """Return `Alias.names` for parameters that may all alias."""
     every = PointsTo(frozenset(range(len(function.args))))
     return tuple(every for _ in function.args)
+
+
+def rely_on_disjoint(
+    aliases: Mapping[str, Alias], function: Function, pairs: Iterable[tuple[int, int]]
+) -> None:
+    """Record in a module's kernels that code of a function relies on disjoint parameters.
+
+    pairs: parameters of the function, as `Alias.assumed` returns them. Those of a device function
+        stand for all pairs of parameters of which a kernel writes one.
+    """
+    pairs = list(pairs)
+    if function.kernel:
+        _record(function, pairs)
+    elif pairs:
+        for each in aliases.values():
+            if each.function.kernel:
+                _record(each.function, _written_pairs(each))
+
+
+def _record(kernel: Function, pairs: Iterable[tuple[int, int]]) -> None:
+    for first, second in map(sorted, pairs):
+        argument = kernel.arguments[first]
+        argument.disjoint = tuple(sorted({*argument.disjoint, second}))
+
+
+def disjoint_parameters(kernel: Function) -> frozenset[tuple[str, str]]:
+    """Return the names of the parameters that `rely_on_disjoint` has recorded, in pairs."""
+    names = [value.name for value in kernel.args]
+    return frozenset(
+        (names[index], names[other])
+        for index, argument in enumerate(kernel.arguments)
+        for other in argument.disjoint
+    )
+
+
+def _written_pairs(kernel: Alias) -> Iterator[tuple[int, int]]:
+    summary = kernel.summary
+    for one in summary.reads.parameters | summary.writes.parameters:
+        for other in summary.writes.parameters - {one}:
+            if not kernel.names[one].may_alias(PointsTo(frozenset({other}))):
+                yield one, other
 
 
 def written_arguments(module: Module, kernel: Function) -> frozenset[str]:

@@ -177,11 +177,11 @@ class Artifact:
 
     `parameters` are those of the kernel's function, and `written` those through which it writes
     memory. Its code is wrong for a launch in which the array of a parameter in `noalias` overlaps
-    that of one in `written`. `launch_metadata` is further data for `Backend.load`, serializable as
-    JSON, so that an artifact can be cached on disk; `inputs` are the files, besides those of
-    packages, that the artifact depends on. `stops` is True if the kernel has a `breakpoint()`.
-    `module` is the last IR, for backends that run it, and `code` their translation of it, so that
-    `Backend.load` need not repeat it.
+    that of one in `written`, or the arrays of a pair in `disjoint` overlap. `launch_metadata` is
+    further data for `Backend.load`, serializable as JSON, so that an artifact can be cached on
+    disk; `inputs` are the files, besides those of packages, that the artifact depends on. `stops`
+    is True if the kernel has a `breakpoint()`. `module` is the last IR, for backends that run it,
+    and `code` their translation of it, so that `Backend.load` need not repeat it.
     """
 
     kernel: str
@@ -191,6 +191,7 @@ class Artifact:
     parameters: tuple[str, ...]
     written: frozenset[str] = frozenset()
     noalias: frozenset[str] = frozenset()
+    disjoint: frozenset[tuple[str, str]] = frozenset()
     launch_metadata: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Path, ...] = ()
     stops: bool = False

@@ -516,22 +516,32 @@ class Argument:
         memory; nor do its callees.
     noalias: a pointer to memory that, if any of it is written while the function runs, is accessed
         through pointers derived from this parameter only.
+    aliased: a pointer to memory that other `aliased` parameters may reach, too. Passes assume of
+        all others that their memory is disjoint.
+    disjoint: positions of later parameters of a kernel. A pass has relied on their memory being
+        disjoint from this one's: the code is wrong for launches for which it is not.
     """
 
     divisible: int = 1
     readonly: bool = False
     noalias: bool = False
+    aliased: bool = False
+    disjoint: tuple[int, ...] = ()
 
-    FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias")  # of pointers only
+    FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias", "aliased")  # of pointers only
 
     def __str__(self) -> str:
         """Return the attributes that differ from their defaults, as in ` {divisible = 16}`."""
         shown = [
-            spec.name if value is True else f"{spec.name} = {value}"
+            spec.name if value is True else f"{spec.name} = {_spell_attribute(value)}"
             for spec in fields(self)
             if (value := getattr(self, spec.name)) != spec.default
         ]
         return f" {{{', '.join(shown)}}}" if shown else ""
+
+
+def _spell_attribute(value: int | tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
 
 
 class Function:

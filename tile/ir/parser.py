@@ -556,8 +556,12 @@ class _Parser:
             elif token.text == "divisible":
                 self.expect("=")
                 argument.divisible = self.divisor()
+            elif token.text == "disjoint":
+                self.expect("=")
+                self.expect("(")
+                argument.disjoint = tuple(self.integer() for _ in self.until(")"))
             else:
-                names = ", ".join(["divisible", *Argument.FLAGS])
+                names = ", ".join(["divisible", *Argument.FLAGS, "disjoint"])
                 self.fail(f"a parameter has no attribute `{token.text}`; it has {names}", token)
         return argument
 

@@ -9,7 +9,8 @@
     }
 
 Attributes of parameters are `divisible`, which divides the value or a pointer's address in bytes,
-and for pointers `readonly` and `noalias` (`Argument` in `tile/ir/core.py`).
+and for pointers `readonly`, `noalias`, `aliased` and `disjoint`, the positions of other parameters
+(`Argument` in `tile/ir/core.py`).
 
 An operation prints its operands, then `{attributes}` that differ from their defaults, then
 `: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then

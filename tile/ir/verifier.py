@@ -72,6 +72,12 @@ class _Verifier:
             flags = [flag for flag in Argument.FLAGS if getattr(argument, flag)]
             if flags and not addresses_memory(value.type):
                 self.fail(f"{value!r} is {flags[0]}, which only a pointer is", function.loc)
+            if not all(value.index < other < len(function.args) for other in argument.disjoint):
+                self.fail(
+                    f"{value!r} is disjoint from positions of later parameters, not from "
+                    f"{argument.disjoint}",
+                    function.loc,
+                )
         self.block(function.body, f"function {function}")
         last = function.body.last
         assert last is not None

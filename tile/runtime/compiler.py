@@ -18,7 +18,9 @@ from tile.ir.core import Argument
 from tile.ir.debug_info import DebugSteps
 from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.ops.debug import breakpoint_
+from tile.ir.parser import parse_module
 from tile.ir.passes import refuse_unknown
+from tile.ir.types import addresses_memory
 from tile.language.core.compile_options import num_warps
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.signature import ParameterType
@@ -69,6 +71,21 @@ def compile_kernel(
         raise
 
 
+def compile_for_overlap(artifact: Artifact, backend: Backend) -> Artifact:
+    """Compile a kernel again, for launches whose arrays may overlap.
+
+    Promises that they do not (`noalias`) stay.
+    """
+    text = artifact.stages["tile"]
+    assert isinstance(text, str)
+    module = parse_module(text)
+    for value, argument in zip(module.kernel.args, module.kernel.arguments, strict=True):
+        argument.aliased = addresses_memory(value.type)
+    target, options = artifact.target, artifact.options
+    with compilation(artifact.kernel, lambda: f"{target}\n{options}\n\n{text}"):
+        return replace(backend.compile(module, target, options), stops=artifact.stops)
+
+
 def _type(leaf: Leaf) -> Any:
     if isinstance(leaf, ParameterType):
         return leaf.type
@@ -85,4 +102,6 @@ def _parameter_types(name: str, leaf: Leaf) -> Iterator[tuple[str, ParameterType
 
 
 def _attributes(types: Mapping[str, ParameterType]) -> dict[str, Argument]:
-    return {n: Argument(ty.divisible, noalias=ty.noalias) for n, ty in types.items()}
+    return {
+        n: Argument(ty.divisible, noalias=ty.noalias, aliased=ty.aliased) for n, ty in types.items()
+    }

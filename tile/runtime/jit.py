@@ -50,6 +50,7 @@ from tile.runtime.specialize import (
     leaf_of,
     runtime_key,
     spell_leaf,
+    with_aliased,
 )
 from tile.runtime.target_selection import target_of
 from tile.short_repr import short_repr
@@ -596,6 +597,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             p.name: Constant(value) if p.is_constexpr else leaf_of(value, key)
             for p, value, key in zip(self.parameters, call.adapted, call.keys, strict=True)
         }
+        if not guarded:
+            leaves = {name: with_aliased(leaf) for name, leaf in leaves.items()}
         chosen = Options.of({"debug": bool(self.debug), **call.options})
         event = CompileEvent(self, leaves, call.target, chosen, call.warmup)
         if compilation_refused(event):

@@ -46,14 +46,22 @@ from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict,
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
 from tile.runtime.signature import ParameterType
-from tile.runtime.specialize import Constant, Leaf, spell_leaf, spell_specialized
+from tile.runtime.specialize import (
+    Constant,
+    Leaf,
+    spell_leaf,
+    spell_specialized,
+    with_aliased,
+)
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.debugger.commands import open_debugger
+    from tile.runtime.compiler import compile_for_overlap
 else:
     open_debugger = lazy_import("tile.debugger.commands", "open_debugger")
+    compile_for_overlap = lazy_import("tile.runtime.compiler", "compile_for_overlap")
 
 
 WARP_SIZE = 32
@@ -110,13 +118,19 @@ class CompiledKernel:
             if inner in artifact.written
         ]
         self._written = [(i, argument.label) for i, argument in written]
-        self._disjoint = [
+        self._promised = [
             (i, j)
             for i, inner in enumerate(artifact.parameters)
             if inner in artifact.noalias
             for j, _ in written
             if i != j
         ]
+        at = {inner: i for i, inner in enumerate(artifact.parameters)}
+        assumed = [
+            (at[one], at[other]) if other in artifact.written else (at[other], at[one])
+            for one, other in sorted(artifact.disjoint)
+        ]
+        self._disjoint = list(dict.fromkeys([*self._promised, *assumed]))
         self._labels = [argument.label for argument in every]
         parameters = list(leaves)
         self.written = frozenset(parameters[argument.parameter] for _, argument in written)
@@ -271,7 +285,19 @@ class CompiledKernel:
         arguments = self._checked(values)
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **values}
         extents = normalize_grid(grid(meta) if callable(grid) else grid)
-        self.execute(extents, arguments, [values[name] for name in self.leaves])
+        kernel = self if self.overlap(arguments) is None else self._for_overlap
+        kernel.execute(extents, arguments, [values[name] for name in self.leaves])
+
+    @functools.cached_property
+    def _for_overlap(self) -> CompiledKernel:
+        """The kernel compiled without the assumption that its arrays do not overlap."""
+        artifact = compile_for_overlap(self.artifact, self._backend)
+        leaves = {name: with_aliased(leaf) for name, leaf in self.leaves.items()}
+        source = self.asm["source"]
+        assert isinstance(source, str)
+        return CompiledKernel(
+            artifact, self._backend, leaves, name=self.name, source=source, fn=self.fn
+        )
 
     @public_function
     def launch_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -289,7 +315,9 @@ class CompiledKernel:
         arguments = self.prepare(
             [fit(values[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
         )
-        self.refuse_overlap(arguments)
+        labels = self._overlapping(self._promised, arguments)
+        if labels is not None:
+            raise self._overlap_error(labels)
         return arguments
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +375,12 @@ class CompiledKernel:
 
         The kernel relies on the first one's memory not being written; it writes the second one's.
         """
-        for one, written in self._disjoint:
+        return self._overlapping(self._disjoint, arguments)
+
+    def _overlapping(
+        self, pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
+    ) -> tuple[str, str] | None:
+        for one, written in pairs:
             if may_overlap(arguments[one], arguments[written]):
                 return self._labels[one], self._labels[written]
         return None
@@ -356,12 +389,15 @@ class CompiledKernel:
         """Raise `ArgumentValueError` for launch arguments that must not overlap and may."""
         labels = self.overlap(arguments)
         if labels is not None:
-            one, written = labels
-            raise ArgumentValueError(
-                f"argument {one!r} of {self.name}() is noalias (in C, restrict), and its memory "
-                f"overlaps that of {written!r}, which the kernel writes",
-                notes=["pass arrays that do not overlap, or drop the promise"],
-            )
+            raise self._overlap_error(labels)
+
+    def _overlap_error(self, labels: tuple[str, str]) -> ArgumentValueError:
+        one, written = labels
+        return ArgumentValueError(
+            f"argument {one!r} of {self.name}() is noalias (in C, restrict), and its memory "
+            f"overlaps that of {written!r}, which the kernel writes",
+            notes=["pass arrays that do not overlap, or drop the promise"],
+        )
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:

@@ -132,6 +132,7 @@ def load_kernel(name: str) -> Artifact | None:
         parameters=tuple(facts["parameters"]),
         written=frozenset(facts["written"]),
         noalias=frozenset(facts["noalias"]),
+        disjoint=frozenset((one, other) for one, other in facts["disjoint"]),
         launch_metadata=facts["launch_metadata"],
         inputs=tuple(map(Path, facts["inputs"])),
     )
@@ -150,6 +151,7 @@ def store_kernel(name: str, artifact: Artifact) -> None:
         "parameters": artifact.parameters,
         "written": sorted(artifact.written),
         "noalias": sorted(artifact.noalias),
+        "disjoint": sorted(artifact.disjoint),
         "launch_metadata": dict(artifact.launch_metadata),
         "inputs": {str(path): _current_stamp(path) for path in artifact.inputs},
     }

@@ -5,6 +5,7 @@
     i32:16   *fp32:16                            divisible by 16 (a pointer: its address)
     i32:1                                        known to be 1
     *fp32:noalias   *fp32:16:noalias             if written, accessed through no other pointer
+    *fp32:aliased   *fp32:16:aliased             may be accessed through other aliased pointers
 
 A launch specializes its arguments to such texts and `tile.compile` takes them, so both give the
 same compiled kernel.
@@ -22,6 +23,7 @@ from tile.short_repr import short_repr
 
 DIVISOR = 16
 NOALIAS = "noalias"
+ALIASED = "aliased"
 
 # Accepted synonyms; types are printed with the scalar's alias.
 SYNONYMS: dict[str, str] = {
@@ -48,16 +50,20 @@ class ParameterType:
 
     noalias: the array that a pointer points to does not overlap an array that the kernel writes;
         if the kernel writes the array itself, it overlaps no other.
+    aliased: the array may overlap those of other aliased pointers; without it, the compiler assumes
+        that it does not, and launches are checked where code relies on that.
     """
 
     type: Scalar | Pointer
     divisible: int = 1
     one: bool = False
     noalias: bool = False
+    aliased: bool = False
 
     def __str__(self) -> str:
         hint = ":1" if self.one else f":{self.divisible}" if self.divisible > 1 else ""
-        return spell_type(self.type) + hint + (f":{NOALIAS}" if self.noalias else "")
+        flags = [f":{flag}" for flag in (NOALIAS, ALIASED) if getattr(self, flag)]
+        return spell_type(self.type) + hint + "".join(flags)
 
 
 def spell_type(ty: Scalar | Pointer) -> str:
@@ -86,13 +92,14 @@ def parse_signature_type(text: str) -> ParameterType:
             if not isinstance(ty, Pointer):
                 _require_integer(ty, text, f"divisible by {DIVISOR}")
             properties["divisible"] = DIVISOR
-        elif hint == NOALIAS and isinstance(ty, Pointer) and NOALIAS not in properties:
-            properties[NOALIAS] = True
+        elif hint in (NOALIAS, ALIASED) and isinstance(ty, Pointer) and hint not in properties:
+            properties[hint] = True
         else:
             raise ArgumentValueError(
                 f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, "
                 f"1 for a value that is 1, or last {NOALIAS} for a pointer to memory that is not "
-                f"written through another one, not {short_repr(hint)}"
+                f"written through another one, or {ALIASED} for one to memory that may be, not "
+                f"{short_repr(hint)}"
             )
     return ParameterType(ty, **properties)
 

@@ -294,6 +294,16 @@ def with_noalias(leaf: Leaf) -> Leaf:
     return leaf
 
 
+def with_aliased(leaf: Leaf) -> Leaf:
+    """Return a leaf whose pointers are `aliased`, those of descriptors included."""
+    if isinstance(leaf, ParameterType):
+        return replace(leaf, aliased=isinstance(leaf.type, Pointer))
+    if isinstance(leaf, tuple):
+        leaves: tuple[Leaf, ...] = retuple(leaf, list(map(with_aliased, leaf)))
+        return leaves
+    return leaf
+
+
 def keep_noalias(
     leaves: Mapping[str, Leaf], parameters: Sequence[str], relied: Collection[str]
 ) -> dict[str, Leaf]:
@@ -326,7 +336,8 @@ def spell_leaf(leaf: Leaf) -> Any:
 
 def spell_descriptor_leaf(leaf: DescriptorParts) -> str:
     """Return a descriptor's leaf as in signatures."""
-    return spell_descriptor(str(leaf.base), leaf.block_shape.value, leaf.padding.value)
+    base = replace(leaf.base, aliased=False)  # not part of the spelling
+    return spell_descriptor(str(base), leaf.block_shape.value, leaf.padding.value)
 
 
 def descriptor_leaf(element: Scalar, block: tuple[int, ...], padding: Padding) -> DescriptorParts:

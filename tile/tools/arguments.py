@@ -10,9 +10,10 @@ arguments of a kernel, for `tile compile`, `tile explain` and `tile check`:
                                  bounds; NaNs with /64,32,nan
   x=*fp32:16  n=i32              a type, for `tile compile` only, which runs nothing: fp32, i32 and
                                  so on, with a * for a pointer; :16 is an address or number that is
-                                 divisible by 16, which makes faster code, and :noalias at its end
-                                 memory that is not written through another pointer. A descriptor's
-                                 type is tensordesc<fp16[64,32]>, a tuple's (i32, i64)
+                                 divisible by 16, which makes faster code, :noalias at its end
+                                 memory that is not written through another pointer, and :aliased
+                                 memory that may be. A descriptor's type is tensordesc<fp16[64,32]>,
+                                 a tuple's (i32, i64)
 `tile compile` takes a value for what a launch with that value is specialized for: an array for a
 pointer (*fp32:16), 784 for i32:16, and 1 for the constant 1.
 """

@@ -105,7 +105,15 @@ def run(options: argparse.Namespace) -> int:
 def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
     """Return the contents of a compiled kernel's files, by their extensions."""
     files = {_ENDINGS.get(stage, stage): text for stage, text in kernel.artifact.stages.items()}
-    parameters = [p for n, leaf in kernel.leaves.items() for p in _parameters(n, leaf)]
+    relied = {name for pair in kernel.artifact.disjoint for name in pair}
+    parameters = [
+        p._replace(noalias=p.noalias or inner in relied)
+        for p, inner in zip(
+            (p for n, leaf in kernel.leaves.items() for p in _parameters(n, leaf)),
+            kernel.artifact.parameters,
+            strict=True,
+        )
+    ]
     backend = backends.get(kernel.target.backend)
     if isinstance(backend, Exportable):
         files |= backend.export(kernel.artifact, name, parameters)

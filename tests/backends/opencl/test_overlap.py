@@ -69,3 +69,23 @@ def test_arrays_of_the_runtime_have_no_addresses_to_compare() -> None:
     kernel = scale_in_order[1,](x, w, out, 64, num_warps=1)
     np.testing.assert_array_equal(out.get(), 6)
     assert "restrict" not in kernel.asm["opencl"]
+
+
+@tile.jit
+def shifted(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    for start in tl.range(0, n, BLOCK, num_stages=2):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out_ptr + i + 1, tl.load(x_ptr + i) * 2)
+
+
+def test_threads_read_what_others_wrote_through_another_parameter() -> None:
+    array = (np.arange(257) % 5 - 2).astype(np.float32)
+    expected = array.copy()
+    for start in range(0, 256, 64):
+        expected[start + 1 : start + 65] = expected[start : start + 64] * 2
+    if not devices.chosen().host_memory:
+        pytest.skip("the device does not share the host's memory")
+    for _ in range(2):
+        data = array.copy()
+        shifted[1,](data, data, 256, BLOCK=64, num_warps=4)
+        np.testing.assert_array_equal(data, expected)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile._lazy import lazy_import
+from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
@@ -109,6 +110,7 @@ class InterpreterBackend:
             written=tiles.written,
             launch_metadata={STEPS: True} if steps else {},
             noalias=_noalias(module),
+            disjoint=disjoint_parameters(module.kernel),
             module=module,
             code=code,
         )

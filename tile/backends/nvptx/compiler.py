@@ -20,6 +20,7 @@ from pathlib import Path
 
 from llvmlite import binding as llvm
 
+from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
@@ -175,6 +176,7 @@ def compile_module(
         parameters=tiles.parameters,
         written=tiles.written,
         noalias=invariant_parameters(module.kernel),
+        disjoint=disjoint_parameters(module.kernel),
         launch_metadata=emitted.metadata.data(),
         inputs=(libdevice(),) if emitted.libdevice_functions else (),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from pathlib import Path
 
+from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import Artifact, Options, Target
 from tile.backends.opencl.emit import RULES, lowering_target
 from tile.backends.opencl.emit.control import ending, return_, synchronizing, types_of
@@ -193,5 +194,6 @@ def compile_module(module: Module, target: Target, options: Options, can: Capabi
         parameters=tiles.parameters,
         written=tiles.written,
         noalias=invariant_parameters(module.kernel),
+        disjoint=disjoint_parameters(module.kernel),
         launch_metadata=launch_metadata.data(),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tile.analysis.alias import Alias
+from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Effect, Function, Operation
 from tile.ir.ops import control, descriptor, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
@@ -39,10 +39,12 @@ def lower_tma_stores(
     chosen = {op: layout for op in writers if (layout := _layout(op, through)) is not None}
     if not chosen or any(op.defn is control.call for op in writers):
         return
-    share = aliases()[function.name].may_alias
-    others = [op for op in writers if op not in chosen]
+    alias = aliases()[function.name]
+    others = [op["ptr"] for op in writers if op not in chosen]
     for op, layout in chosen.items():
-        if not any(share(op["ptr"], other["ptr"]) for other in others):
+        if not any(alias.may_alias(op["ptr"], other) for other in others):
+            for other in others:
+                rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
             _store(op, layout)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from tile.analysis.alias import module_aliases
+from tile.analysis.alias import module_aliases, rely_on_disjoint
 from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
 from tile.ir.core import Function, Level, Module, Operation, Trait, Value
@@ -32,7 +32,8 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     Needs the offsets that `allocate-shared` assigns. No barrier is needed between accesses in which
     each thread touches only its own elements, nor between different stages of a multi-buffer.
-    Barriers that are already in the function count.
+    Barriers that are already in the function count. Pairs of parameters that would need more
+    barriers if their memory overlapped are recorded in the kernel (`disjoint`).
 
     A proxy fence comes before the barrier where threads have written wgmma operands or bytes
     that TMA loads write, or have initialized mbarriers. Of several barriers before the wgmma or TMA
@@ -56,6 +57,7 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
         solver = Solver(control_flow, summaries, target.tuning)
         needed = solver.run()
         summaries[function.name] = solver.summary
+        rely_on_disjoint(aliases, function, solver.assumed)
         has_async_proxy = bool(control_flow.async_proxy_buffers)
         before = _before_async_proxy(function) if has_async_proxy else frozenset()
         for need in needed:

@@ -15,7 +15,7 @@ first. A completed one has been an ordinary read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import PointsTo
@@ -78,6 +78,11 @@ class Pending:
         if access.releases and self.memory:
             return True
         return any(access.conflicts(m, w, p) for (w, m), p in self.memory.items())
+
+    def assumed(self, access: MemoryAccess) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of parameters that are taken to be disjoint as no barrier is needed."""
+        for (where, mode), pointers in self.memory.items():
+            yield from access.assumed(mode, where, pointers)
 
     def check_waited(self, access: Access, stage: Stage) -> None:
         """Raise `CompilationError` for an access to what a copy or wgmma in flight accesses."""
@@ -294,6 +299,8 @@ class Solver:
         self.summary = Summary()
         self.depth = 0
         self.needed: Needed = []
+        # Pairs of parameters that would need more barriers if their memory were not disjoint.
+        self.assumed: set[tuple[int, int]] = set()
         # Inner loops are solved repeatedly with the same pending accesses.
         self.solved: dict[object, _LoopResult] = {}
 
@@ -355,6 +362,8 @@ class Solver:
             memory is not None and state.memory_conflicts(memory)
         ):
             self.need(node.op, state)
+        if memory is not None:
+            self.assumed.update(state.assumed(memory))
         for access in node.shared:
             state.check_waited(access, access.stage)
             if state.reaches_entry:
@@ -380,6 +389,8 @@ class Solver:
             map(state.memory_conflicts, memory)
         ):
             self.need(node.op, state)
+        for each in memory:
+            self.assumed.update(state.assumed(each))
         if state.reaches_entry:
             self.summary.shared.update({(access, None): None for access, _ in callee.shared})
             self.summary.memory.update(dict.fromkeys(memory))

@@ -7,7 +7,9 @@ every byte that they share is touched by one and the same thread in both.
 threads that run it share the work, so a barrier is needed between a store and a load of another
 thread's element. Accesses through one and the same pointer value need no barrier, since each thread
 accesses its own elements; nor do accesses through parameters that do not alias (see
-`tile/analysis/alias.py`).
+`tile/analysis/alias.py`). Where only an assumption says that they do not, it is recorded, unless
+both accesses are at equal offsets in code that no loop repeats between them: each thread then
+accesses its own elements of arrays that are one, as in calls in place.
 
 *Stages of multi-buffers* are known relative to each other and from one iteration of a loop to the
 next. `local_subview %m, %t {stage_offset = s}` is the stage `(%t + s) mod stages`, so stages of one
@@ -26,20 +28,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tile.analysis.alias import Alias, PointsTo
+from tile.analysis.alias import Alias, PointsTo, disjoint_pairs
 from tile.errors import PassError
 from tile.ir.core import Effect, OpDef, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
-from tile.ir.ops import arith, memory
+from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.memory import RMWKind, Scope
-from tile.ir.types import I32, Shared, Tile
+from tile.ir.types import I32, Pointer, Shared, Tile
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
-from tile.simt.ops.layout_inference import layout_of
+from tile.simt.ops.layout_inference import layout_of, maybe_layout
 
 # The mode of an access: a read, a write, or a kind of atomic operation, which commutes with others
 # of its kind as long as its result is unused.
@@ -72,8 +74,25 @@ class MemoryAccess:
             return False
         if self.pointer is None or pointers != {self.pointer}:
             return True
-        # Only the first of the threads that hold an element writes it; the others need a barrier.
+        return self.is_shared(mode)
+
+    def is_shared(self, mode: Mode) -> bool:
+        """Return True if accesses of one element by its holders, one in a mode, need a barrier.
+
+        Only the first of the threads that hold an element writes it; the others wait for it.
+        """
         return not self.distinct and READ in (mode, self.mode)
+
+    def assumed(
+        self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]
+    ) -> frozenset[tuple[int, int]]:
+        """Return the pairs of parameters without whose disjointness there would be a conflict."""
+        pairs = disjoint_pairs(self.named, where)
+        if not pairs or mode == self.mode != WRITE:
+            return frozenset()
+        own = None if self.pointer is None else _offsets(self.pointer)
+        equal = own is not None and all(p is not None and _offsets(p) == own for p in pointers)
+        return frozenset() if equal and not self.is_shared(mode) else pairs
 
 
 def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
@@ -99,6 +118,36 @@ def memory_access_through(
     """Return a callee's access as its caller sees it, given what the arguments point to."""
     where = access.where.through(arguments)
     return replace(access, where=where, named=alias.with_aliases(where), pointer=None)
+
+
+# The operations that make pointers of others, which are their first operands.
+_OFFSETTING = (
+    memory.addptr,
+    shape.broadcast,
+    shape.expand_dims,
+    shape.reshape,
+    shape.splat,
+    shape.trans,
+    ops.layout.convert_layout,
+)
+
+
+def _offsets(pointer: Value) -> tuple[object, ...] | None:
+    """Return how a pointer is computed from a parameter; None for one that is not.
+
+    Two pointers for which it is equal are at equal offsets, in bytes, in each thread.
+    """
+    element = pointer.type.element
+    steps: list[object] = [element.pointee.itemsize if isinstance(element, Pointer) else None]
+    while pointer.op is not None:
+        op = pointer.op
+        if op.defn not in _OFFSETTING:
+            return None
+        pointer, *others = op.inputs
+        attributes = tuple(sorted((name, str(value)) for name, value in op.attributes.items()))
+        steps.append((op.defn, tuple(others), attributes, maybe_layout(op.result)))
+    is_parameter = pointer.block.owner is not None and isinstance(pointer.type, Pointer)
+    return tuple(steps) if is_parameter else None
 
 
 def _mode(op: Operation) -> Mode:

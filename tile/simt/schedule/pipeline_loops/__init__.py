@@ -106,7 +106,8 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
     acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
-    loop.
+    loop. Parameters of the kernel are taken to be disjoint unless they are `aliased`; those of a
+    load and a write that it crosses are recorded (`disjoint`).
     """
     # Computed once, on first use. The loops that have been changed by then are in other functions,
     # and the arguments of their calls have not changed.

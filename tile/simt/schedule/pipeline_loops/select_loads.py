@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tile.analysis.alias import Alias
+from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.effects import constant_of, is_pure
@@ -137,7 +137,26 @@ class LoopPlanner:
             # A load that was to have a buffer has none, so its conversions take scratch memory.
             copies = [each.load for each in async_loads]
             plan = self.fit(loop, stages, loads, async_loads, buffered=copies)
+        if plan is not None:
+            self.rely_on_disjoint(plan)
         return plan
+
+    def rely_on_disjoint(self, plan: LoopPlan) -> None:
+        """Record the parameters that a plan takes to be disjoint: of loads and writes they cross.
+
+        Loads move across the writes of the loop. Those by TMA are in addition not ordered with
+        writes before the loop, or of an outer loop.
+        """
+        tma_loads = [each.load for each in plan.async_loads if each.tma]
+        loads = [*[each.load for each in plan.async_loads], *plan.prefetched]
+        crossed = [(load, op) for load in loads for op in plan.loop.walk()]
+        crossed += [(load, op) for load in tma_loads for op in _before(plan.loop, self.function)]
+        writes = [(load["ptr"], op["ptr"]) for load, op in crossed if _writes(op)]
+        if writes:
+            aliases = self.aliases()
+            alias = aliases[self.function.name]
+            for read, written in writes:
+                rely_on_disjoint(aliases, self.function, alias.assumed(read, written))
 
     def fit(
         self,
@@ -351,3 +370,18 @@ def _is_zero(other: Value | None) -> bool:
     if fill is None and other.op is not None and other.op.name == "splat":
         fill = constant_of(other.op.inputs[0])
     return fill is not None and repr(fill) in ("0", "0.0", "False")
+
+
+def _writes(op: Operation) -> bool:
+    return Effect.WRITE in op.defn.effect and "ptr" in op.defn.positions
+
+
+def _before(loop: Operation, function: Function) -> Iterator[Operation]:
+    """Yield the operations that may run before a loop: those above it, and of loops around it."""
+    outermost = next((op for op in [*loop.ancestors()][::-1] if op.has_trait(Trait.LOOP)), loop)
+    for op in function.walk():
+        if op is outermost:
+            if op is not loop:
+                yield from op.walk()
+            return
+        yield op
