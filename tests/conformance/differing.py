@@ -62,6 +62,7 @@ DOTS = Group(
     (
         *of("dot"),
         "test_dot_loops.py",
+        "test_dots.py",
         "test_descriptors.py::test_dots_of_descriptor_blocks",
         "test_grid_barriers.py::test_nine_dots",
     ),

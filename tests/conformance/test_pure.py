@@ -197,6 +197,7 @@ DOTS: tuple[tuple[tuple[int, ...], int, int, int], ...] = (
     ((), 8, 16, 8),
     ((), 1, 4, 2),
     ((2,), 8, 16, 4),
+    ((4,), 16, 32, 8),
 )
 
 
@@ -206,7 +207,9 @@ def dots(defn: OpDef) -> Iterator[Case]:
             a, b = Tile((*batch, m, k), element), Tile((*batch, k, n), element)
             yield dot(defn, a, b, accumulator)
     for precision in Precision:
-        yield dot(defn, Tile((16, 32), F32), Tile((32, 16), F32), F32, input_precision=precision)
+        for batch in ((), (2,)):
+            a, b = Tile((*batch, 16, 32), F32), Tile((*batch, 32, 16), F32)
+            yield dot(defn, a, b, F32, input_precision=precision)
 
 
 def dot(defn: OpDef, a: Tile, b: Tile, accumulator: Scalar, **attributes: Any) -> Case:

@@ -1074,12 +1074,18 @@ def dot(
     different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5 are multiplied as
     they are; the others become float16 first, which is exact. The result has the type of `acc`.
     Without `acc`, it starts from zero, in int32 for integers, float64 for float64 and otherwise
+    `input` has shape MxK and `other` KxN, or both have equal batch axes in front: BxMxK and BxKxN,
+    or more. Both have one element type: float16, bfloat16, float32, float64, int8, uint8 or an
+    8-bit float (two different 8-bit floats may be mixed). The result has the type of `acc`. Without
+    `acc`, it accumulates from zero, in int32 for integers, float64 for float64 and otherwise
     `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
     "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
-    some machines truncate instead of rounding.
+    some machines truncate instead of rounding. The others are sums of three or six products of
+    numbers of that type: the relative error of a product is below 2^-21 for "tf32x3", 2^-15 for
+    "bf16x3" and 2^-22 for "bf16x6".
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
     of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tile.errors import CompilationError
@@ -15,6 +16,7 @@ from tile.language.core.promotion import constant, convert, describe
 from tile.language.core.static_args import choice, compile_time, compile_time_bool, compile_time_int
 from tile.language.core.tensor import Tensor
 from tile.language.creation import element_type
+from tile.language.shape import reshape
 
 PRECISIONS = {precision.value: precision for precision in Precision}
 
@@ -37,12 +39,18 @@ def dot(
     different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5 are multiplied as
     they are; the others become float16 first, which is exact. The result has the type of `acc`.
     Without `acc`, it starts from zero, in int32 for integers, float64 for float64 and otherwise
+    `input` has shape MxK and `other` KxN, or both have equal batch axes in front: BxMxK and BxKxN,
+    or more. Both have one element type: float16, bfloat16, float32, float64, int8, uint8 or an
+    8-bit float (two different 8-bit floats may be mixed). The result has the type of `acc`. Without
+    `acc`, it accumulates from zero, in int32 for integers, float64 for float64 and otherwise
     `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
     "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
-    some machines truncate instead of rounding.
+    some machines truncate instead of rounding. The others are sums of three or six products of
+    numbers of that type: the relative error of a product is below 2^-21 for "tf32x3", 2^-15 for
+    "bf16x3" and 2^-22 for "bf16x6".
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
     of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of
@@ -58,6 +66,12 @@ def dot(
         if not isinstance(x, Tensor) or not x.shape:
             raise CompilationError(f"the {operand} of tl.dot is a tile, not {describe(x)}")
     input, other = _multiplied(build, input, other)
+    batch = input.shape[:-2]
+    if len(batch) > 1 and (other.shape[:-2] != batch or other.shape[-2] != input.shape[-1]):
+        raise CompilationError(
+            "tl.dot takes a ...xMxK and a ...xKxN tile with the same axes in front; "
+            f"{list(input.shape)} and {list(other.shape)} do not fit"
+        )
     precision = _precision(input_precision, allow_tf32)
     start = acc if acc is not None else _zero(build, input, other, out_dtype)
     if not isinstance(start, Tensor):
@@ -65,15 +79,29 @@ def dot(
     imprecise = UNLIMITED if input.dtype.is_fp8() and other.dtype.is_fp8() else 0
     if max_num_imprecise_acc is not None:
         imprecise = compile_time_int(max_num_imprecise_acc, "the max_num_imprecise_acc of tl.dot")
-    result = build(
-        ops.dot,
-        input.value,
-        other.value,
-        start.value,
-        input_precision=precision,
-        max_num_imprecise_acc=imprecise,
+    tiles = [input, other, start]
+    if len(batch) > 1:
+        if acc is not None and start.shape != (*input.shape[:-1], other.shape[-1]):
+            raise CompilationError(
+                f"the acc of tl.dot has shape {[*input.shape[:-1], other.shape[-1]]}, not "
+                f"{list(start.shape)}"
+            )
+        # The operation has one batch axis.
+        tiles = [_one_batch_axis(build, x) for x in tiles]
+    result = Tensor(
+        build(
+            ops.dot,
+            *(x.value for x in tiles),
+            input_precision=precision,
+            max_num_imprecise_acc=imprecise,
+        )
     )
-    return Tensor(result)
+    return result if result.shape == start.shape else reshape.emit(build, result, start.shape)
+
+
+def _one_batch_axis(build: Builder, x: Tensor) -> Tensor:
+    *batch, rows, columns = (1, 1, *x.shape)
+    return reshape.emit(build, x, (math.prod(batch), rows, columns))
 
 
 def _multiplied(build: Builder, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

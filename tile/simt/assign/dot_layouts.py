@@ -18,11 +18,11 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
 from tile.ir.ops.dot import UNLIMITED, Precision
 from tile.ir.types import F16, F32, Scalar
+from tile.simt.assign.decompose_dots import decompose_dots, mma_shapes
 from tile.simt.hopper.wgmma_layouts import is_imprecise, wgmma_instruction
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import (
-    FRAGMENTS,
     MmaShape,
     Operand,
     fma_operand_layouts,
@@ -58,13 +58,7 @@ def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
     if a.rank != 2 or (element is F32 and op["input_precision"] is not Precision.TF32):
         return None
     m, n, k = (*acc.shape, a.shape[1])
-    fitting = [
-        shape
-        for shape in target.mma_shapes
-        if target.has_mma(shape, element)
-        and (m >= shape.m and n >= shape.n and k >= shape.k)
-        and Operand.RIGHT in FRAGMENTS[shape]
-    ]
+    fitting = mma_shapes(target, element, m, n, k)
     return max(fitting, key=lambda shape: (shape.m * shape.n * shape.k, shape), default=None)
 
 
@@ -157,8 +151,11 @@ def replace_dots(
 ) -> dict[Operation, DotLayouts]:
     """Replace each `dot` for which the target has instructions by a `wgmma` or a `mma_dot`.
 
+    Dots that decompose into such are decomposed before (`decompose_dots`).
+
     Return the layouts of all dots. The values have no layouts yet.
     """
+    decompose_dots(function, target)
     chained = _chained(function)
     dots: dict[Operation, DotLayouts] = {}
     for op in list(function.walk()):
