@@ -239,7 +239,9 @@ CAPTURED = [
     ("open('x')", "`open`", "cannot be called in a kernel"),
     ("np.float32", "`numpy.float32` is a type of NumPy", "tl.float32"),
     ("np.pi", "`numpy.pi` is a global variable of type float", "tl.constexpr(3.14"),
-    ("np.sqrt(4)", "`numpy.sqrt`", "cannot be called in a kernel"),
+    ("np.sqrt(4)", "`numpy.sqrt`", "cannot be called in a kernel; write tl.sqrt"),
+    ("np.arctan2(4, 4)", "`numpy.arctan2`", "write tl.math.atan2"),
+    ("np.matmul(4, 4)", "`numpy.matmul`", "write tl.dot"),
 ]
 
 
@@ -249,6 +251,24 @@ def test_what_a_kernel_may_not_see(kernel_of, expression, message, offer):
     assert error.message.startswith(message)
     assert offer in error.message
     assert underlined(error) in expression
+
+
+REPLACED = [
+    ("math.exp(a)", "an argument of `exp` must be known", "math.exp(a)", "write tl.exp"),
+    ("tl.log1p(a)", "module `tile.language` has no", "tl.log1p", "write tl.math.log1p"),
+    ("tl.libdevice", "module `tile.language` has no", "tl.libdevice", "tl.extra.libdevice"),
+    ("tl.normcdf(a)", "module `tile.language` has no", "tl.normcdf", "tl.extra.libdevice.normcdf"),
+    ("tl.maximun(a, b)", "module `tile.language` has no", "tl.maximun", "did you mean `maximum`"),
+    ("a.float()", "a value of type i32 has no attribute", "a.float", "write x.to(tl.float32)"),
+    ("a.astype(tl.int8)", "a value of type i32 has no attribute", "a.astype", "x.to(dtype)"),
+]
+
+
+@pytest.mark.parametrize(("expression", "message", "over", "offer"), REPLACED)
+def test_names_of_other_libraries_have_a_replacement(kernel_of, expression, message, over, offer):
+    error = refusal(kernel_of(f"x = {expression}"), INTS, I32, I32)
+    assert error.message.startswith(message) and offer in error.message
+    assert underlined(error) == over
 
 
 def test_closures_are_held_to_the_same_rules():
@@ -404,7 +424,7 @@ EXPRESSIONS = [
     (
         "x = tl.arange(0, 4)[a]",
         "tl.arange(0, 4)[a]",
-        "an index into a tile must be known when the kernel is compiled",
+        "unsupported tensor index: it must be known when the kernel is compiled",
     ),
     (
         "x = tl.arange(0, 8)[1:6]",
@@ -555,7 +575,7 @@ CONSTANTS = [
     ("x = tl.zeros(WIDE_NUMBERS, tl.int32)", HUGE),
     ("x = wide_number(30000)", HUGE),
     ("tl.store(out, 1 << 4000)", "does not fit any type"),
-    ("x = a + (1 << 4000)", "does not fit tl.int32"),
+    ("x = a + (1 << 4000)", "is out of range for type tl.int32"),
     ("x = tl.full((4,), 1 << 4000, tl.int32)", "the integer"),
     ("x = tl.arange(0, 1 << 4000)", ""),
     ("x = tl.zeros((1 << 4000,), tl.int32)", ""),

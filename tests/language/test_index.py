@@ -180,7 +180,7 @@ REFUSED: list[tuple[Any, tuple[str, ...], tuple[Any, ...], str]] = [
         tl.sort,
         ("tile<4xf32>",),
         (1,),
-        "the axis of tl.sort is 1; a tile of rank 1 has axes -1 to 0",
+        "invalid axis 1 of tl.sort: a tile of rank 1 has axes -1 to 0",
     ),
     (tl.topk, ("tile<4xf32>",), (8,), "the k of tl.topk is 1 to 4 for tile<4xf32>, not 8"),
     (

@@ -42,7 +42,7 @@ SIGNED = {"i8", "i16", "i32", "i64"}
 INTEGERS = {*SIGNED, "i1", "u8", "u16", "u32", "u64"}
 REFUSALS = {
     "x": "have no common type; cast one of them",
-    "mixed signedness": "mixes signedness",
+    "mixed signedness": "they have different signedness",
 }
 
 
@@ -199,7 +199,7 @@ def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) 
     apply = operators.compare if op == "<" else operators.binary
     ty: Scalar = SCALARS[name]
     spelled = f"tl.{'u' * (not ty.signed)}int{ty.bits}"
-    expected = f"{number} does not fit {spelled}, the type of the other operand"
+    expected = f"{number} is out of range for type {spelled} of the other operand"
     for a, b in ((sketch.args[0], number), (number, sketch.args[0])):
         with pytest.raises(CompilationError) as caught:
             apply(sketch.build, op, a, b)

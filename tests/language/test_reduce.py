@@ -151,15 +151,15 @@ def test_bytes_are_summed_without_overflow() -> None:
             tl.sum,
             "tile<4x8xf32>",
             (2,),
-            "the axis of tl.sum is 2; a tile of rank 2 has axes -2 to 1",
+            "invalid axis 2 of tl.sum: a tile of rank 2 has axes -2 to 1",
         ),
         (
             tl.argmax,
             "tile<4xf32>",
             (-2,),
-            "the axis of tl.argmax is -2; a tile of rank 1 has axes -1 to 0",
+            "invalid axis -2 of tl.argmax: a tile of rank 1 has axes -1 to 0",
         ),
-        (tl.cumsum, "tile<4xf32>", (1,), "the axis of tl.cumsum is 1"),
+        (tl.cumsum, "tile<4xf32>", (1,), "invalid axis 1 of tl.cumsum"),
         (
             tl.xor_sum,
             "tile<4xf32>",

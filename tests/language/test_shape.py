@@ -98,7 +98,7 @@ REFUSED: list[tuple[Any, str, tuple[Any, ...], str]] = [
         tl.expand_dims,
         "tile<8xf32>",
         (2,),
-        "the axis of tl.expand_dims is 2; a tile of rank 2 has axes -2 to 1",
+        "invalid axis 2 of tl.expand_dims: a tile of rank 2 has axes -2 to 1",
     ),
     (tl.expand_dims, "tile<8xf32>", ((0, -3),), "tl.expand_dims was given one axis twice: [0, 0]"),
     (

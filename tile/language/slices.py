@@ -88,8 +88,8 @@ def positions_of(x: Tensor, axis: int, item: Any) -> Positions:
         return _sliced(x, axis, item)
     if isinstance(item, Tensor) and constant_value(item) is None:
         raise CompilationError(
-            f"an index into a tile must be known when the kernel is compiled, and this is a value "
-            f"of type {item.type} that is known only when it runs",
+            f"unsupported tensor index: it must be known when the kernel is compiled, and this is "
+            f"a value of type {item.type} that is known only when it runs",
             notes=[
                 "tl.gather takes elements at runtime positions; for one element, write "
                 "tl.sum(tl.where(tl.arange(0, N) == i, x, 0))"

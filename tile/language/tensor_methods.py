@@ -23,6 +23,7 @@ from tile.language import (
 )
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
 from tile.language.core.tensor import BlockPointer, Tensor
+from tile.language.replacements import METHODS
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
@@ -60,7 +61,11 @@ def tensor_attribute(build: Builder, tensor: Tensor | BlockPointer, name: str) -
         return MEMBERS["trans"].emit(build, tensor)
     member = MEMBERS.get(name)
     if member is None:
-        near = suggestion(name, [*PROPERTIES, "T", *MEMBERS])
+        near = (
+            f"; write {METHODS[name]}"
+            if name in METHODS
+            else suggestion(name, [*PROPERTIES, "T", *MEMBERS])
+        )
         raise CompilationError(f"a value of type {tensor.type} has no attribute `{name}`{near}")
     return Bound(member, tensor)
 

@@ -46,6 +46,7 @@ from tile.language.core.constexpr import constexpr, constexpr_type
 from tile.language.core.dtypes import spelled
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
+from tile.language.replacements import advice
 from tile.short_repr import short_repr
 
 ITERATORS = (python_builtins.range, python_builtins.static_range, python_builtins.condition)
@@ -180,6 +181,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
     if is_callable_now(function):
         callee = PYTHON_BUILTINS.get(function)
         if callee is None:
+            if is_math(function) and leaves((*args, *kwargs.values())):
+                raise runtime_argument(function)
             static = function not in STATIC_BUILTINS  # those also take tuples of runtime values
             result = evaluate(STATIC_BUILTINS.get(function, function), args, kwargs, static=static)
             return with_tensors(low, result)
@@ -225,6 +228,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, constexpr):
         return plain(value.value)
     return value.item() if isinstance(value, np.generic) else value
+
+
+def is_math(function: Any) -> bool:
+    """Return True for a function of Python's module `math`."""
+    return getattr(function, "__module__", None) == "math"
+
+
+def runtime_argument(function: Any) -> CompilationError:
+    """Return the error for a call of a function of `math` with a runtime value."""
+    name = function.__name__
+    return CompilationError(
+        f"an argument of `{name}` must be known when the kernel is compiled, and this is known "
+        f"only when it runs{advice(name)}"
+    )
 
 
 def not_callable(function: object) -> CompilationError:

@@ -44,6 +44,7 @@ from tile.language.core.builtin import suggestion
 from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
 from tile.language.core.tensor import BlockPointer, Tensor
 from tile.language.reductions import item_
+from tile.language.replacements import advice
 from tile.language.tensor_methods import tensor_attribute
 from tile.location import Loc
 from tile.tracebacks import warn
@@ -275,13 +276,19 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
         raise
     except AttributeError:
         subject = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
-        hint = suggestion(node.attr, dir(owner))
+        instead = isinstance(owner, ModuleType) and is_language(owner) and advice(node.attr)
+        hint = instead or suggestion(node.attr, dir(owner))
         names = getattr(owner, "__getattr__", None)
         reason = names.reason(node.attr) if isinstance(names, LazyNames) else ""
         notes = [reason] if reason else []
         low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}", notes)
     except Exception as error:
         raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
+
+
+def is_language(module: ModuleType) -> bool:
+    """Return True for `tile.language` and views of it."""
+    return module.__name__.split(".")[:2][-1] == "language"
 
 
 def subscript(low: Lowering, node: ast.Subscript) -> object:

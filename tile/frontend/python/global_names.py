@@ -31,6 +31,7 @@ from tile.language.core.dtypes import block_type, dtype, pointer_type
 from tile.language.core.static_args import MOST_BITS, bounded, compile_time_int, too_large
 from tile.language.core.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
+from tile.language.replacements import LIBRARIES, advice
 from tile.short_repr import join_values, short_repr
 
 
@@ -188,8 +189,18 @@ def _wrapped(owner: Any, name: str) -> Any:
     return constexpr(owner) if plain and not hasattr(owner, name) else owner
 
 
+def _library(value: Any, name: str) -> str:
+    """Return the package that a function is from."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    root = str(module).partition(".")[0]
+    return root if root in LIBRARIES else name.partition(".")[0]
+
+
 def _refusal(value: Any, name: str) -> str:
     kind = type(value).__name__
+    if _library(value, name) in LIBRARIES and callable(value) and not isinstance(value, type):
+        instead = advice(name.rpartition(".")[2])
+        return f"`{name}`, {short_repr(value)}, cannot be called in a kernel{instead}"
     if isinstance(value, types.FunctionType):
         return (
             f"`{name}` is a plain Python function; decorate it with @tile.jit to compile it into "

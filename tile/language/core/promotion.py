@@ -113,8 +113,8 @@ def common_type(a: Scalar, b: Scalar, *, dividing: bool = False, op: str = "/") 
         return F32 if dividing and ty in (F16, BF16) else ty
     if dividing and a.signed != b.signed:
         raise CompilationError(
-            f"`{op}` of {spelled(a)} and {spelled(b)} mixes signedness, which is unlikely to give "
-            "a useful answer; cast one of them to the signedness of the other"
+            f"Cannot use `{op}` with {spelled(a)} and {spelled(b)} because they have different "
+            "signedness; cast one of them to the signedness of the other"
         )
     return _integers(a, b)
 
@@ -143,7 +143,7 @@ def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
         number = int(number)
         if not element.min_value <= number <= element.max_value:
             raise CompilationError(
-                f"{number} does not fit {spelled(element)}, the type of the other operand of "
+                f"{number} is out of range for type {spelled(element)} of the other operand of "
                 f"`{op}`, which holds {element.min_value} to {element.max_value}; cast that "
                 "operand to a type that holds the number"
             )
@@ -327,4 +327,4 @@ def _unify_tensors(
 
 def refuse(op: str, a: Any, b: Any) -> NoReturn:
     """Raise the error of an operator that is not defined on its operands."""
-    raise CompilationError(f"`{op}` is not defined on {describe(a)} and {describe(b)}")
+    raise CompilationError(f"`{op}` has invalid operands of type {describe(a)} and {describe(b)}")

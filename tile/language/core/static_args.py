@@ -119,7 +119,7 @@ def axis_from_right(axis: Any, rank: int, function: str) -> int:
     number = compile_time_int(axis, f"the axis of {function}")
     if not -rank <= number < rank:
         raise CompilationError(
-            f"the axis of {function} is {number}; a tile of rank {rank} has axes {-rank} to "
+            f"invalid axis {number} of {function}: a tile of rank {rank} has axes {-rank} to "
             f"{rank - 1}"
         )
     return number if number < 0 else number - rank
