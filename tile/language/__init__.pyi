@@ -1069,16 +1069,13 @@ def dot(
 ) -> Tensor:
     """The matrix product `input @ other`, accumulated onto `acc` if given.
 
-    `input` has shape MxK and `other` KxN, or with a batch axis in front, BxMxK and BxKxN. Both have
-    one element type: float16, bfloat16, float32, float64, int8, uint8 or an 8-bit float (two
-    different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5 are multiplied as
-    they are; the others become float16 first, which is exact. The result has the type of `acc`.
-    Without `acc`, it starts from zero, in int32 for integers, float64 for float64 and otherwise
     `input` has shape MxK and `other` KxN, or both have equal batch axes in front: BxMxK and BxKxN,
     or more. Both have one element type: float16, bfloat16, float32, float64, int8, uint8 or an
-    8-bit float (two different 8-bit floats may be mixed). The result has the type of `acc`. Without
-    `acc`, it accumulates from zero, in int32 for integers, float64 for float64 and otherwise
-    `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also float16.
+    8-bit float (two different 8-bit floats may be mixed). Of 8-bit floats, float8e4nv and float8e5
+    are multiplied as they are; the others become float16 first, which is exact. The result has the
+    type of `acc`. Without `acc`, it starts from zero, in int32 for integers, float64 for float64
+    and otherwise `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also
+    float16.
 
     `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
     no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
