@@ -20,6 +20,7 @@ OUTPUT = {
     "libdevice_functions": "libdevice: equal",
     "persistent_matmul": "persistent matmul: equal",
     "dependent_launch": "dependent launch: equal",
+    "block_scaled_matmul": "block scaled matmul: equal",
 }
 
 
