@@ -256,6 +256,13 @@ class Config:
         "generic",
         "target that TILE_INTERP_LEVEL=thread compiles for, such as generic, mma or wgmma",
     )
+    interp_memory = Variable(
+        "arguments",
+        "memory that addresses in integers reach: arguments, the arrays of the launch, or process, "
+        "any memory of the process (interp)",
+        NONE,
+        parse=_one_of("arguments", "process"),
+    )
     interp_races = Variable(
         False,
         "also check for global-memory races between threads of one program (interp, level thread)",

@@ -42,9 +42,7 @@ def block_scaled_kernel(
 
 def in_blocks(scales):
     m, k = scales.shape
-    return np.ascontiguousarray(
-        scales.reshape(m // 128, 4, 32, k // 4, 4).transpose(0, 3, 2, 1, 4)
-    )
+    return np.ascontiguousarray(scales.reshape(m // 128, 4, 32, k // 4, 4).transpose(0, 3, 2, 1, 4))
 
 
 def matmul(a, a_scale, b, b_scale):

@@ -136,7 +136,10 @@ def bounds_fault(batch: ProgramBatch, fault: FaultError) -> Fault:
     row = int(batch.rows[fault.row if fault.row < len(batch) else 0])
     if buffer is None:
         description = f"{verb} address {fault.address:#x}, which belongs to no array of this launch"
-        notes = ["pass arrays that are reached through pointers in memory as tile.pointers([...])"]
+        notes = [
+            "pass arrays that are reached through pointers in memory as tile.pointers([...]), or "
+            "set TILE_INTERP_MEMORY=process if their addresses are in integers"
+        ]
     else:
         description = f"{verb} {_place(buffer, fault.address, fault.size)}"
         notes = [described(buffer)]

@@ -22,8 +22,10 @@ zero.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,6 +34,7 @@ from numpy.lib.stride_tricks import as_strided
 from tile.backends.base import footprint
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
+from tile.config import config
 from tile.errors import ArgumentValueError
 from tile.ir import semantics
 from tile.ir.types import Pointer, Scalar
@@ -371,14 +374,19 @@ class Memory:
         """Convert real addresses, read from memory, to virtual ones.
 
         Addresses that are virtual already, or belong to no array of the launch, are unchanged.
+        Under `TILE_INTERP_MEMORY=process` the process's memory is added to those arrays.
         """
+        process = config.interp_memory == "process"
 
         def convert(address: int) -> int:
             for buffer in self.buffers:
                 shift = buffer.origin - buffer.real
                 if buffer.start <= address + shift < buffer.end:
                     return address + shift
-            return address
+            mapping = process_memory(address) if process else None
+            if mapping is None:
+                return address
+            return self.add("memory of the process", mapping) + address - mapping.ctypes.data
 
         return _converted(addresses, convert)
 
@@ -648,6 +656,23 @@ def _converted(addresses: Array, convert: Callable[[int], int]) -> Array:
     distinct, inverse = np.unique(addresses, return_inverse=True)
     mapped = np.array([convert(int(address)) for address in distinct], np.int64)
     return mapped[inverse].reshape(addresses.shape)
+
+
+def process_memory(address: int) -> Array | None:
+    """Return the mapping of the process's memory that has an address, as bytes.
+
+    None if there is none that can be read and written, or the system does not list them (proc(5)).
+    """
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        span, access = line.split()[:2]
+        low, high = (int(end, 16) for end in span.split("-"))
+        if low <= address < high and access.startswith("rw"):
+            return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+    return None
 
 
 def _bytes(array: Array, low: int, high: int) -> Array:
