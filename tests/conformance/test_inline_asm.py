@@ -205,6 +205,39 @@ def test_combine_functions(device: Device) -> None:
     assert y[0] == x.max()
 
 
+@tile.jit
+def through_pointers(x_ptr, y_ptr):
+    i = tl.arange(0, 32)
+    tl.inline_asm_elementwise(
+        """{
+            .reg .pred odd;
+            .reg .b32 number;
+            .reg .u16 byte;
+            setp.ne.u32 odd, $3, 0;
+            ld.global.s8 number, [$1];
+            @odd ld.global.cg.u8 byte, [$1+32];
+            add.s32 $0, number, 1;
+            st.global.b32 [$2], $0;
+            @odd st.global.u8 [$2], byte;
+        }""",
+        "=r,l,l,r",
+        [x_ptr + i, y_ptr + i, i & 1],
+        tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+def test_accesses_through_pointers(device: Device) -> None:
+    """Loads extend to the register; a guard is a mask."""
+    x, y = np.arange(-16, 48, dtype=np.int8), np.zeros(32, np.int32)
+    device.run(module_of(through_pointers, Pointer(I8), Pointer(I32)), (1, 1, 1), [x, y])
+    expected = x[:32].astype(np.int32) + 1
+    odd = np.arange(32) % 2 == 1
+    expected = np.where(odd, expected & ~0xFF | x[32:].view(np.uint8), expected)
+    np.testing.assert_array_equal(y, expected)
+
+
 # -- what some GPUs lack
 
 

@@ -86,6 +86,7 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
     "inline PTX: statements": inline_asm.test_statements,
     "inline PTX: bytes": partial(inline_asm.test_narrow_elements, count=1024, pack=4),
     "inline PTX: operands": inline_asm.test_operands_are_broadcast,
+    "inline PTX: accesses": inline_asm.test_accesses_through_pointers,
     "inline PTX: special registers": inline_asm.test_special_registers,
     "inline PTX: combine function": inline_asm.test_combine_functions,
     "cas": partial(effects.test_atomic_cas, element=F32),

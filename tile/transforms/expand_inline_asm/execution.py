@@ -13,7 +13,9 @@ from tile.transforms.expand_inline_asm import comparisons, floats, integers, loo
 from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
 from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
 from tile.transforms.expand_inline_asm.lookup import lop3
+from tile.transforms.expand_inline_asm.memory import load, store
 from tile.transforms.expand_inline_asm.minifloats import MINIFLOATS, decode, encode
+from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import (
     Opcode,
@@ -26,11 +28,11 @@ from tile.transforms.expand_inline_asm.rules import (
     unsupported,
 )
 from tile.transforms.expand_inline_asm.syntax import (
+    Address,
     Declaration,
     Group,
     Immediate,
     Instruction,
-    Name,
     Operand,
     Scope,
     Statement,
@@ -48,6 +50,9 @@ def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
             registers.declare(statement.type, statement.names)
         elif isinstance(statement, Instruction):
             opcode = split_opcode(statement.opcode)
+            addresses = any(isinstance(operand, Address) for operand in statement.operands)
+            if addresses and opcode.base not in ("ld", "st"):
+                raise unsupported(statement)
             CUSTOM.get(opcode.base, _by_rule)(registers, opcode, statement)
         elif statement is Scope.BEGIN:
             registers.scopes.append({})
@@ -62,7 +67,7 @@ def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
 def _by_rule(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
     """Execute an instruction by its rule in the table."""
     rule = _rule(opcode, instruction)
-    to, *sources = _operands(instruction, 1 + len(rule.sources))
+    to, *sources = operands_of(instruction, 1 + len(rule.sources))
     element = replace(opcode, names=tuple(name.removesuffix("x2") for name in opcode.names))
     lanes = opcode.types[0].lanes
     columns = [
@@ -70,12 +75,12 @@ def _by_rule(registers: RegisterFile, opcode: Opcode, instruction: Instruction) 
         for name, source in zip(rule.sources, sources, strict=True)
     ]
     results = [rule.compute(element, *operands) for operands in zip(*columns, strict=True)]
-    guard = _guard(registers, instruction)
+    guard = guard_of(registers, instruction)
     if isinstance(to, Group) and not to.braces:
         _write_pair(registers, to, results[0], _complement(registers, opcode, instruction), guard)
         return
     result = results[0] if lanes == 1 else joined(results)
-    registers.write(_name(to, instruction), result, instruction, guard)
+    registers.write(target_of(to, instruction), result, instruction, guard)
 
 
 def _rule(opcode: Opcode, instruction: Instruction) -> Rule:
@@ -86,19 +91,11 @@ def _rule(opcode: Opcode, instruction: Instruction) -> Rule:
     raise unsupported(instruction)
 
 
-def _operands(instruction: Instruction, count: int) -> Sequence[Operand]:
-    if len(instruction.operands) != count:
-        raise instruction.refusal(
-            f"it takes {count} operands, the result included, not {len(instruction.operands)}"
-        )
-    return instruction.operands
-
-
 def _read(
     registers: RegisterFile, operand: Operand, element: Scalar, lanes: int, user: Instruction
 ) -> list[Expression]:
     """Return the elements that an operand has in its register."""
-    if isinstance(operand, Group):
+    if isinstance(operand, Group | Address):
         raise user.refusal("it takes no vector")
     if lanes == 1:
         return [registers.read(operand, element, user)]
@@ -119,18 +116,6 @@ def joined(elements: Sequence[Expression]) -> Expression:
     to = unsigned(bits * len(elements))
     wide = [x.unsigned().cast(to) for x in elements]
     return total([x << (at * bits) if at else x for at, x in enumerate(wide)])
-
-
-def _guard(registers: RegisterFile, instruction: Instruction) -> Expression | None:
-    if instruction.guard is None:
-        return None
-    return registers.read(instruction.guard, I1, instruction)
-
-
-def _name(operand: Operand, instruction: Instruction) -> Name:
-    if not isinstance(operand, Name) or operand.negated:
-        raise instruction.refusal("its first operand is no register")
-    return operand
 
 
 def _complement(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> Expression:
@@ -159,7 +144,7 @@ def _write_pair(
 ) -> None:
     user = Instruction("setp", (), None, 0, "setp")
     for name, value in zip(to.members, (first, second), strict=True):
-        registers.write(_name(name, user), value, user, guard)
+        registers.write(target_of(name, user), value, user, guard)
 
 
 # -- mov, cvt and lop3
@@ -169,22 +154,22 @@ def _mov(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
     """Copy a register, or join or split one as a vector."""
     if len(opcode.names) != 1 or opcode.modifiers:
         raise unsupported(instruction)
-    to, source = _operands(instruction, 2)
+    to, source = operands_of(instruction, 2)
     whole = opcode.types[0].element
-    guard = _guard(registers, instruction)
+    guard = guard_of(registers, instruction)
     if isinstance(source, Group):
         part = _part(whole, source, instruction)
         value = joined([registers.read(x, part, instruction) for x in source.members])
     else:
-        value = registers.read(source, whole, instruction)
+        (value,) = _read(registers, source, whole, 1, instruction)
     if not isinstance(to, Group):
-        registers.write(_name(to, instruction), value, instruction, guard)
+        registers.write(target_of(to, instruction), value, instruction, guard)
         return
     part = _part(whole, to, instruction)
     for name, field in zip(
         to.members, fields(value.unsigned(), part, len(to.members)), strict=True
     ):
-        registers.write(_name(name, instruction), field, instruction, guard)
+        registers.write(target_of(name, instruction), field, instruction, guard)
 
 
 def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
@@ -203,17 +188,17 @@ def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
         raise unsupported(instruction)
     to, source = opcode.types
     packs = to.lanes == 2 and source.lanes == 1
-    target, *operands = _operands(instruction, 3 if packs else 2)
+    target, *operands = operands_of(instruction, 3 if packs else 2)
     values = _cvt_sources(registers, source, operands, instruction)
     converted = [convert(opcode, x, to.element, tf32=opcode.names[0] == "tf32") for x in values]
     results = [x for x in converted if x is not None]
     if len(results) != to.lanes:
         raise unsupported(instruction)
     registers.write(
-        _name(target, instruction),
+        target_of(target, instruction),
         results[0] if to.lanes == 1 else joined(results),
         instruction,
-        _guard(registers, instruction),
+        guard_of(registers, instruction),
         wider=True,
     )
 
@@ -223,16 +208,16 @@ def _cvt_minifloats(registers: RegisterFile, opcode: Opcode, instruction: Instru
     modifiers = opcode.modifiers
     plain = tuple(name for name in modifiers if name not in (*MINIFLOATS, "relu"))
     (name,) = (name for name in modifiers if name in MINIFLOATS)
-    mini, guard = MINIFLOATS[name], _guard(registers, instruction)
+    mini, guard = MINIFLOATS[name], guard_of(registers, instruction)
     if opcode.names == ("f32",) and plain == ("rn", "satfinite"):
-        to, *sources = _operands(instruction, 3)
+        to, *sources = operands_of(instruction, 3)
         values = _cvt_sources(registers, opcode.types[0], sources, instruction)
         if opcode.has("relu"):
             values = [x.maximum(0.0, propagate_nan=True) for x in values]
         low, high = (encode(x, mini) for x in values)
         result = (low | (high << mini.storage)).cast(unsigned(mini.register))
     elif opcode.names == ("f16x2",) and plain == ("rn",):
-        to, source = _operands(instruction, 2)
+        to, source = operands_of(instruction, 2)
         (whole,) = _cvt_sources(registers, PtxType(unsigned(mini.register)), [source], instruction)
         codes = whole.cast(U32)
         floats = [decode(x, mini).cast(F16) for x in (codes, codes >> mini.storage)]
@@ -241,7 +226,7 @@ def _cvt_minifloats(registers: RegisterFile, opcode: Opcode, instruction: Instru
         result = joined(floats)
     else:
         raise unsupported(instruction)
-    registers.write(_name(to, instruction), result, instruction, guard, wider=True)
+    registers.write(target_of(to, instruction), result, instruction, guard, wider=True)
 
 
 def _cvt_sources(
@@ -251,7 +236,7 @@ def _cvt_sources(
     element = source.element if source.lanes == 1 else unsigned(source.bits)
     values = []
     for operand in reversed(operands):
-        if isinstance(operand, Group):
+        if isinstance(operand, Group | Address):
             raise user.refusal("it takes no vector")
         values.append(registers.read(operand, element, user, wider=True))
     return values if source.lanes == 1 else fields(values[0], source.element, source.lanes)
@@ -260,17 +245,18 @@ def _cvt_sources(
 def _lop3(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
     if opcode.names != ("b32",) or opcode.modifiers:
         raise unsupported(instruction)
-    to, *sources, truth_table = _operands(instruction, 5)
+    to, *sources, truth_table = operands_of(instruction, 5)
     if not isinstance(truth_table, Immediate) or not isinstance(truth_table.value, int):
         raise instruction.refusal("the last operand of lop3 is a number of 8 bits")
     x, y, z = (_read(registers, x, unsigned(32), 1, instruction)[0] for x in sources)
     result = lop3(x, y, z, truth_table.value & 0xFF)
-    registers.write(_name(to, instruction), result, instruction, _guard(registers, instruction))
+    guard = guard_of(registers, instruction)
+    registers.write(target_of(to, instruction), result, instruction, guard)
 
 
 def _barrier(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
     """Wait for all threads of the program."""
-    (number,) = _operands(instruction, 1)
+    (number,) = operands_of(instruction, 1)
     if opcode.modifiers != ("sync",) or number != Immediate(0) or instruction.guard is not None:
         raise unsupported(instruction)
     registers.like.build.op(memory.barrier)
@@ -282,4 +268,6 @@ CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
     "lop3": _lop3,
     "bar": _barrier,
     "barrier": _barrier,
+    "ld": load,
+    "st": store,
 }

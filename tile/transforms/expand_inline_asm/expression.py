@@ -47,7 +47,7 @@ class Expression:
 
     @property
     def bits(self) -> int:
-        return self.element.bits
+        return self.value.type.element.bits
 
     @property
     def is_signed(self) -> bool:

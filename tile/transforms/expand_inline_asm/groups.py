@@ -12,7 +12,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import shape
 from tile.ir.ops.inline_asm import WIDTHS
-from tile.ir.types import I1, U64, Pointer, Scalar, Type
+from tile.ir.types import I1, Pointer, Scalar, Type
 from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
 from tile.transforms.expand_inline_asm.registers import extended
 
@@ -59,10 +59,9 @@ def to_register(elements: Sequence[Expression], constraint: str) -> Expression:
     width = WIDTHS[constraint]
     if len(elements) == 1:
         (x,) = elements
-        own = x.view(U64) if isinstance(x.value.type.element, Pointer) else x
-        if own.element is I1:
-            return own if width == 1 else own.cast(unsigned(width))
-        return own if own.bits == width else extended(own, width)
+        if x.bits == width:
+            return x
+        return x.cast(unsigned(width)) if x.element is I1 else extended(x, width)
     to = unsigned(width)
     bits = elements[0].bits
     wide = [(x.cast(to) if x.element is I1 else x.unsigned().cast(to)) for x in elements]

@@ -8,7 +8,7 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.core import OpDef
 from tile.ir.ops import program, shape
-from tile.ir.types import I1, Scalar
+from tile.ir.types import I1, Pointer, Scalar
 from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
 from tile.transforms.expand_inline_asm.syntax import Immediate, Instruction, Name
 
@@ -78,13 +78,19 @@ class RegisterFile:
         return Register(result.bits, result)
 
     def read(
-        self, operand: Name | Immediate, element: Scalar, user: Instruction, *, wider: bool = False
+        self,
+        operand: Name | Immediate,
+        element: Scalar | Pointer,
+        user: Instruction,
+        *,
+        wider: bool = False,
     ) -> Expression:
         """Return an operand as an element. `wider`: take the low bits of a wider register.
 
         Raises `CompilationError` for a register without value or of another width.
         """
         if isinstance(operand, Immediate):
+            assert isinstance(element, Scalar)
             return self.immediate(operand, element, user)
         register = self.find(operand.text, user)
         if register.value is None:

@@ -1,7 +1,6 @@
 """Parse inline PTX: declarations of registers, instructions, scopes and comments.
 
-PTX ISA 8.5, "Syntax". Labels, parameters and memory operands are refused, since the text is
-executed for each element without a notion of threads.
+PTX ISA 8.5, "Syntax". Labels are refused: there are no branches.
 """
 
 from __future__ import annotations
@@ -51,7 +50,15 @@ class Group:
     braces: bool = True
 
 
-Operand: TypeAlias = Name | Immediate | Group
+@dataclass(frozen=True)
+class Address:
+    """A place in memory: a register plus a number of bytes."""
+
+    base: Name
+    offset: int = 0
+
+
+Operand: TypeAlias = Name | Immediate | Group | Address
 
 
 @dataclass(frozen=True)
@@ -179,10 +186,19 @@ class _Parser:
                 members.append(self._single())
             self._expect("}")
             return Group(tuple(members))
+        if self._accept("["):
+            return self._address()
         first = self._single()
         if self._accept("|"):
             return Group((first, self._single()), braces=False)
         return first
+
+    def _address(self) -> Address:
+        base, offset = Name(self._register()), 0
+        if self._accept("+"):
+            offset = int(self._take("integer", "a number of bytes"), 0)
+        self._expect("]")
+        return Address(base, offset)
 
     def _single(self) -> Name | Immediate:
         token = self._next("an operand")
@@ -194,8 +210,6 @@ class _Parser:
             return Immediate(int(token.text[2:], 16), 32 if token.text[1] in "fF" else 64)
         if token.text == "!":
             return Name(self._register(), negated=True)
-        if token.text == "[":
-            raise self._error("it accesses memory, which only GPUs of NVIDIA do here")
         self.position -= 1
         return Name(self._register())
 
