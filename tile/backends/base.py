@@ -99,14 +99,17 @@ class Options:
     sanitize: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        limits = {"num_warps": 32, "num_ctas": 16, "thread_tile": 16}
+        # The warps of a program are limited by the target; the interpreter has no threads.
+        limits: dict[str, int | None] = {"num_warps": None, "num_ctas": 16, "thread_tile": 16}
         if self.warp_rows != 0:
             limits["warp_rows"] = self.num_warps
         for name, most in limits.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or not (is_power_of_two(value) and value <= most):
+            fits = isinstance(value, int) and is_power_of_two(value)
+            if not fits or (most is not None and value > most):
+                up_to = "" if most is None else f" up to {most}"
                 raise ArgumentValueError(
-                    f"{name} must be a power of two up to {most}, not {short_repr(value)}"
+                    f"{name} must be a power of two{up_to}, not {short_repr(value)}"
                 )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
