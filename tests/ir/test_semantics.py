@@ -419,6 +419,46 @@ def test_fma_of_infinities() -> None:
         np.testing.assert_array_equal(semantics.fma(x, y, z), [-math.inf, math.nan])
 
 
+def at_the_ends(rng: np.random.Generator, count: int, digits: int) -> Iterator[list[Array]]:
+    """Yield operands of fma whose product or sum is near the ends of the range of f64."""
+
+    def numbers(low: int, high: int) -> Array:
+        magnitude = rng.integers(1 << (digits - 1), 1 << digits, count).astype(np.float64)
+        sign = rng.choice([-1, 1], count)
+        return np.ldexp(magnitude * sign, rng.integers(low, high, count) - digits)
+
+    tiny, large = (-560, -480), (500, 513)
+    for one, other, added in (
+        (tiny, tiny, (-1073, -1000)),
+        (tiny, (-545, -530), (-1073, -1060)),
+        (large, large, (1000, 1024)),
+        (large, large, (-1070, -900)),
+        ((-1070, 1024), (-1070, 1024), (-1070, 1024)),
+    ):
+        x, y = numbers(*one), numbers(*other)
+        with semantics.quiet():
+            yield from ([x, y, z] for z in (numbers(*added), -(x * y), np.zeros(count)))
+
+
+@pytest.mark.parametrize("digits", [4, 53])
+def test_fma_rounds_once_at_the_ends_of_the_range(digits: int) -> None:
+    """With few digits, many results are halfway between two subnormal numbers."""
+    for operands_ in at_the_ends(np.random.default_rng(1), 1000, digits):
+        finite = np.isfinite(operands_).all(axis=0)
+        x, y, z = (operand[finite] for operand in operands_)
+        want = []
+        for a, b, c in zip(x.tolist(), y.tolist(), z.tolist(), strict=True):
+            exact = Fraction(a) * Fraction(b) + Fraction(c)
+            try:
+                want.append(float(exact) if exact else 0.0)
+            except OverflowError:
+                want.append(math.inf if exact > 0 else -math.inf)
+            if exact < 0 and want[-1] == 0:
+                want[-1] = -0.0
+        with semantics.quiet():
+            assert_same(semantics.fma(x, y, z), np.array(want), x, y, z)
+
+
 @by_name(types.FLOATS)
 def test_fma_rounds_once(ty: Scalar) -> None:
     def reference(a: Any, b: Any, c: Any) -> Any:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 
@@ -199,7 +198,7 @@ def _fma_f32(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_f64(x: Array, y: Array, z: Array) -> Array:
-    """Use error-free transformations, and exact rationals near the ends of the range."""
+    """Use error-free transformations, on scaled operands near the ends of the range."""
     product = x * y
     size = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.maximum(np.abs(product), np.abs(z)))
     safe = (size < 2.0**990) & (np.abs(product) > 2.0**-900)
@@ -210,9 +209,62 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
     finite = np.isfinite(x) & np.isfinite(y)
     result = np.where(finite & np.isinf(z), z, result)  # the product may have overflowed
     hard = finite & np.isfinite(z) & ~safe & (x != 0) & (y != 0)
-    operands = (np.broadcast_to(operand, hard.shape)[hard].tolist() for operand in (x, y, z))
-    result[hard] = [_fma_exactly(*values) for values in zip(*operands, strict=True)]
+    result[hard] = _fma_scaled(*(np.broadcast_to(v, hard.shape)[hard] for v in (x, y, z)))
     return result
+
+
+FAR = 200  # binary digits by which a term may exceed the other two without an effect on the rounded sum
+
+
+def _fma_scaled(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z for finite operands of any size; x and y are not zero.
+
+    The product is scaled to less than 1, and z with it. If one is more than 2^FAR times as large as
+    the other, that ratio is reduced: the smaller one only decides on which side of the larger one
+    the sum is.
+    """
+    (x, x_exponent), (y, y_exponent), (z, z_exponent) = map(np.frexp, (x, y, z))
+    exponent = x_exponent + y_exponent
+    above = np.where(z == 0, 0, z_exponent - exponent)
+    exponent = np.where(above > FAR, z_exponent - FAR, exponent)
+    z = np.ldexp(z, np.clip(above, -FAR, FAR))
+    product = x * y
+    total = _fma_by_parts(x, y, product, z)
+    normal: Array = np.ldexp(total, exponent)
+    is_normal = np.abs(normal) >= LEAST_NORMAL
+    if is_normal.all():
+        return normal
+    rest = _sign_of_rest(total, product, _product_error(x, y, product), z)
+    return np.where(is_normal, normal, _subnormal(total, rest, exponent + SUBNORMAL_DIGITS))
+
+
+LEAST_NORMAL = 2.0**-1022
+SUBNORMAL_DIGITS = 1074  # behind the binary point
+
+
+def _subnormal(total: Array, rest: Array, shift: Array) -> Array:
+    """Return total * 2^shift rounded to an integer, as that many least subnormal numbers.
+
+    `total` has been rounded before, and `rest` is the sign of what that left out. It decides where
+    the total is halfway between two integers; otherwise the first rounding has not moved the number
+    across such a point, since these have few digits.
+    """
+    units = np.ldexp(total, shift)
+    below = np.floor(units)
+    is_tie = (units - below == 0.5) & (rest != 0)
+    count = np.where(is_tie, below + (rest > 0), np.rint(units))
+    result: Array = np.copysign(np.ldexp(count, -SUBNORMAL_DIGITS), total)
+    return result
+
+
+def _sign_of_rest(total: Array, product: Array, error: Array, z: Array) -> Array:
+    """Return the sign of product + error + z - total, where total is that sum rounded."""
+    upper, low = two_sum(z, error)
+    near, lower = two_sum(product, upper)
+    first, first_error = two_sum(near - total, lower)
+    second, second_error = two_sum(first, low)
+    sign: Array = np.sign(second + (first_error + second_error))
+    return sign
 
 
 def _fma_by_parts(x: Array, y: Array, product: Array, z: Array) -> Array:
@@ -238,14 +290,6 @@ def _split(x: Array) -> tuple[Array, Array]:
     scaled = x * (2.0**27 + 1)
     high: Array = scaled - (scaled - x)
     return high, x - high
-
-
-def _fma_exactly(x: float, y: float, z: float) -> float:
-    exact = Fraction(x) * Fraction(y) + Fraction(z)
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
 
 
 _FMA: ByDtype[Callable[[Array, Array, Array], Array]] = ByDtype(
