@@ -213,7 +213,8 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
     return result
 
 
-FAR = 200  # binary digits by which a term may exceed the other two without an effect on the rounded sum
+# Binary digits from which on the ratio of two terms has no effect on their rounded sum.
+FAR = 200
 
 
 def _fma_scaled(x: Array, y: Array, z: Array) -> Array:
