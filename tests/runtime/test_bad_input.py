@@ -97,7 +97,7 @@ def test_what_a_faulty_kernel_was_compiled_for() -> None:
     refuse(
         tile.errors.CompilationError,
         lambda x, y, out: add[1,](x, y.astype(np.int8), None, 1, BLOCK=64),
-        "`+` is not defined on None",
+        "`+` has invalid operands of type None",
         "tl.store(out_ptr + offsets",
         "note: compiling add(x_ptr: *fp32:16, y_ptr: *i8:16, out_ptr=None, n=1, BLOCK=64) for",
     )
