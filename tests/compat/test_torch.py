@@ -42,14 +42,74 @@ import torch._inductor.config as config
 
 config.cpu_backend, config.compile_threads = "triton", 1
 x, y = torch.randn(2, 8, 100)
-function = lambda x, y: (torch.sin(x) + y).sum(1)
-torch.testing.assert_close(torch.compile(function)(x, y), function(x, y))
+for function in (
+    lambda x, y: (torch.sin(x) + y).sum(1),
+    lambda x, y: torch.softmax(x, 1).cumsum(1),
+    lambda x, y: torch.sort(x, 1),
+    lambda x, y: x.amin(0) + y.min(1)[1].sum(),
+):
+    torch.testing.assert_close(torch.compile(function)(x, y), function(x, y))
+    torch._dynamo.reset()
 print("inductor: close")
+"""
+
+POOL = """
+import torch
+import torch._inductor.config as config
+from torch._inductor.async_compile import AsyncCompile
+
+config.cpu_backend, config.compile_threads = "triton", 2
+config.worker_start_method = "subprocess"
+if __name__ == "__main__":
+    AsyncCompile.warm_pool()
+    AsyncCompile.wait_pool_ready()
+    assert AsyncCompile.use_process_pool()
+    x = torch.randn(4, 33)
+    function = lambda x: (torch.softmax(x * 1.5, 1), x.sin().sum(0))
+    torch.testing.assert_close(torch.compile(function)(x), function(x))
+    print("pool: close")
+"""
+
+KERNEL = """
+import torch
+import torch._inductor.config as config
+
+import triton
+import triton.language as tl
+
+config.cpu_backend, config.compile_threads = "triton", 1
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n, other=0.0)
+    tl.store(out_ptr + i, x + tl.load(y_ptr + i, i < n, other=0.0), i < n)
+
+
+def function(x, y):
+    out = torch.empty_like(x)
+    add[(triton.cdiv(x.numel(), 32),)](x.sin(), y, out, x.numel(), BLOCK=32)
+    return out * 2
+
+
+x, y = torch.randn(2, 100)
+for backend in ("eager", "aot_eager", "inductor"):
+    torch._dynamo.reset()
+    got = torch.compile(function, fullgraph=True, backend=backend)(x, y)
+    torch.testing.assert_close(got, (x.sin() + y) * 2)
+print("kernel: close")
 """
 
 
 @pytest.mark.parametrize(
-    ("text", "output"), [(PROGRAM, "torch: equal"), (INDUCTOR, "inductor: close")]
+    ("text", "output"),
+    [
+        (PROGRAM, "torch: equal"),
+        (INDUCTOR, "inductor: close"),
+        (POOL, "pool: close"),
+        (KERNEL, "kernel: close"),
+    ],
 )
 def test_programs(tmp_path, text, output) -> None:
     program = tmp_path / "program.py"

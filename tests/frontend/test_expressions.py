@@ -422,3 +422,12 @@ def test_names_of_any_alphabet_print_and_parse():
     text = text_of(größe, INTS, I32)
     assert "kernel @größe(%out: ptr<i32>, %_ö: i32)" in text
     assert "for %_ü" in text and "%_ä = mul" in text
+
+
+def test_the_kind_of_a_type_is_a_call():
+    def kernel(out, a):
+        tl.static_assert(a.dtype.kind() == tl.dtype.KIND.INTEGRAL)
+        tl.static_assert(a.dtype.kind() < tl.float32.kind())
+        tl.store(out, a)
+
+    assert stored(kernel, 3) == [3]

@@ -465,3 +465,12 @@ def test_expect_zero_is_a_note() -> None:
     assert tl.expect_zero.emit(sketch.build, x, mask) is x
     with pytest.raises(CompilationError, match=r"\[4\] and \[8\] cannot be broadcast together"):
         tl.expect_zero.emit(sketch.build, x, other)
+
+
+def test_kinds_and_signedness() -> None:
+    kinds = tl.dtype.KIND
+    assert tl.int1.kind() is kinds.BOOLEAN and tl.bfloat16.kind() is kinds.FLOATING
+    assert tl.uint8.kind() is kinds.INTEGRAL < kinds.FLOATING
+    assert tl.int8.int_signedness is tl.dtype.SIGNEDNESS.SIGNED
+    assert tl.int1.int_signedness is tl.uint64.int_signedness is tl.dtype.SIGNEDNESS.UNSIGNED
+    assert not hasattr(tl.float32, "int_signedness") and not hasattr(tl.int32, "fp_mantissa_width")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 
@@ -24,6 +25,20 @@ FLOAT_FORMATS: dict[str, FloatFormat] = {
     "fp32": FloatFormat(23, 127),
     "fp64": FloatFormat(52, 1023),
 }
+
+
+class Signedness(Enum):
+    """The signedness of an integer type."""
+
+    SIGNED = 0
+    UNSIGNED = 1
+
+
+def float_format(name: str) -> FloatFormat:
+    """Return the format of a float. Raises `AttributeError` for another type: it has none."""
+    if name not in FLOAT_FORMATS:
+        raise AttributeError(f"{name} is no float and has no mantissa and exponent")
+    return FLOAT_FORMATS[name]
 
 
 def _is_named(name: str) -> Callable[[NamedType], bool]:

@@ -36,7 +36,7 @@ import ml_dtypes
 import numpy as np
 
 from tile.errors import ArgumentTypeError, TypeRuleError
-from tile.ir.dtype_members import FLOAT_FORMATS, NamedType
+from tile.ir.dtype_members import NamedType, Signedness, float_format
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,11 +49,20 @@ def require(condition: bool, message: str) -> None:
 
 
 class Kind(enum.IntEnum):
-    """The kind of a scalar type, ordered by rank in type promotion."""
+    """The kind of a scalar type, ordered by rank in type promotion.
+
+    A call returns it: kernels and libraries write `x.dtype.kind()`, and the second names.
+    """
 
     BOOL = 0
     INT = 1
     FLOAT = 2
+    BOOLEAN = 0
+    INTEGRAL = 1
+    FLOATING = 2
+
+    def __call__(self) -> Kind:
+        return self
 
 
 class Type:
@@ -184,6 +193,13 @@ class Scalar(Element):
         return self.bits
 
     @property
+    def int_signedness(self) -> Signedness:
+        """The signedness of an integer; a boolean is unsigned. Floats have no such attribute."""
+        if self.is_floating():
+            raise AttributeError(f"{self} is no integer and has no signedness")
+        return Signedness.SIGNED if self.is_int_signed() else Signedness.UNSIGNED
+
+    @property
     def min_value(self) -> int:
         """The least value of an integer type."""
         return -(1 << (self.bits - 1)) if self.is_int_signed() else 0
@@ -230,12 +246,12 @@ class Scalar(Element):
     @property
     def fp_mantissa_width(self) -> int:
         """The bits of a float's mantissa, without the implicit one."""
-        return FLOAT_FORMATS[self.name].mantissa_width
+        return float_format(self.name).mantissa_width
 
     @property
     def exponent_bias(self) -> int:
         """The bias of a float's exponent."""
-        return FLOAT_FORMATS[self.name].exponent_bias
+        return float_format(self.name).exponent_bias
 
     def with_element_ty(self, element_ty: Scalar | Pointer) -> Scalar | Pointer:
         """Return the element type, since a scalar is its own element."""

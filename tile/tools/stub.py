@@ -74,7 +74,8 @@ RENAMED = {
     "Scalar": "_Type",
     "Pointer": "_Type",
     "Tile": "_Type",
-    "Kind": "int",
+    "Kind": "Any",
+    "Signedness": "Any",
     "BlockPointer": "_BlockPointer",
     "Tensor | BlockPointer": "Tensor",
     "Four": "tuple[Tensor, Tensor, Tensor, Tensor]",
@@ -200,6 +201,8 @@ def _types() -> Iterator[str]:
         yield from _property(name, signature.returns) if is_property else _method(name, signature)
     for name in ("SINT_TYPES", "UINT_TYPES", "FP_TYPES", "STANDARD_FP_TYPES", "OTHER_TYPES"):
         yield f"    {name}: list[str]"
+    yield "    KIND: Any"
+    yield "    SIGNEDNESS: Any"
     yield "    @staticmethod"
     yield "    def is_dtype(type_str: str) -> bool: ..."
     yield "\n_Type: TypeAlias = dtype\n"

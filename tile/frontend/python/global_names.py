@@ -24,7 +24,7 @@ from tile.frontend.python.aggregates import aggregate_replace
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import DeviceFunction, is_constexpr_annotation
 from tile.frontend.python.value_trees import compile_time_only
-from tile.ir.types import Type
+from tile.ir.types import Kind, Type
 from tile.language.core.builtin import Bound, Builtin
 from tile.language.core.constexpr import constexpr
 from tile.language.core.dtypes import block_type, dtype, pointer_type
@@ -150,6 +150,8 @@ def is_callable_now(value: Any) -> bool:
     """Return True if a kernel may call this Python function at compile time."""
     if not callable(value):
         return False
+    if isinstance(value, Kind):
+        return True  # `x.dtype.kind()`
     try:
         if value in PYTHON_BUILTINS or value in STATIC_BUILTINS:
             return True

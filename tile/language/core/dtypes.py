@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tile.errors import CompilationError
-from tile.ir.dtype_members import NamedType
+from tile.ir.dtype_members import NamedType, Signedness
 from tile.ir.types import (
     BF16,
     F8E4M3,
@@ -29,6 +29,7 @@ from tile.ir.types import (
     U16,
     U32,
     U64,
+    Kind,
     Pointer,
     Scalar,
     Tile,
@@ -113,6 +114,8 @@ class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spel
     """
 
     kind = Type
+    KIND = Kind
+    SIGNEDNESS = Signedness
     SINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int_signed()]
     UINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int() and not ty.is_int_signed()]
     FP_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_floating()]
