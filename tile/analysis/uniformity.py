@@ -16,6 +16,7 @@ from tile.analysis.dataflow import Forward
 from tile.ir.core import Block, Effect, Function, Operation, Value
 from tile.ir.effects import constant_of, effects
 from tile.ir.ops import arith, control, memory, program
+from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import Scalar, Type
 
 
@@ -37,6 +38,7 @@ SOURCES = frozenset(
         program.global_timer,
         memory.atomic_rmw,
         memory.atomic_cas,
+        inline_asm,
         control.call,
     }
 )

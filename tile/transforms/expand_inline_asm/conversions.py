@@ -22,11 +22,19 @@ def convert(op: Opcode, x: Expression, to: Scalar, *, tf32: bool = False) -> Exp
     if op.has("ftz") and x.element is F32:
         x = flushed(x)
     if x.is_float and not to.is_floating():
-        return rounded_to_integral(op, x).cast(to)
+        return _to_integer(op, x, to)
     if not x.is_float:
         return _of_integer(op, x, to)
     result = _to_tf32(op, x) if tf32 else _between_floats(op, x, to)
     return None if result is None else _limited(op, result)
+
+
+def _to_integer(op: Opcode, x: Expression, to: Scalar) -> Expression:
+    """Return the saturated integer; a NaN is 0, or the highest bit if a type has 64 bits."""
+    result = rounded_to_integral(op, x).cast(to)
+    if x.element is not F64 and to.bits != 64:
+        return result
+    return x.equals(x).select(result, result.constant(1 << (to.bits - 1)))
 
 
 def rounded_to_integral(op: Opcode, x: Expression) -> Expression:
