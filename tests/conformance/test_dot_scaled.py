@@ -53,6 +53,37 @@ def multiply(
     tl.store(c_ptr + i, acc)
 
 
+@tile.jit
+def accumulate(
+    a_ptr, sa_ptr, b_ptr, sb_ptr, c_ptr, count, K: tl.constexpr, SIZE: tl.constexpr,
+    FORMAT: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Multiply matrices of mxfp4 by others, in blocks of 64 along K; elements of both by rows."""
+    i = tl.arange(0, SIZE)
+    a = a_ptr + i[:, None] * (K // 2) + tl.arange(0, 32)[None, :]
+    b = b_ptr + i[None, :] * (K // WIDTH) + tl.arange(0, 64 // WIDTH)[:, None]
+    scale = i[:, None] * (K // 32) + tl.arange(0, 2)[None, :]
+    acc = tl.zeros((SIZE, SIZE), tl.float32)
+    for block in range(count):
+        sa, sb = tl.load(sa_ptr + scale + 2 * block), tl.load(sb_ptr + scale + 2 * block)
+        acc = tl.dot_scaled(tl.load(a), sa, "e2m1", tl.load(b), sb, FORMAT, acc)
+        a += 32
+        b += 64 // WIDTH
+    tl.store(c_ptr + i[:, None] * SIZE + i[None, :], acc)
+
+
+@tile.jit
+def batched(a_ptr, sa_ptr, b_ptr, c_ptr):
+    """Multiply two pairs of matrices: 16 x 64 of mxfp4 by 64 x 16 of e5m2, without scales."""
+    p = tl.arange(0, 2)[:, None, None]
+    row, column = tl.arange(0, 16)[None, :, None], tl.arange(0, 16)[None, None, :]
+    a = tl.load(a_ptr + p * 512 + row * 32 + tl.arange(0, 32)[None, None, :])
+    sa = tl.load(sa_ptr + p * 32 + row * 2 + tl.arange(0, 2)[None, None, :])
+    b = tl.load(b_ptr + p * 1024 + tl.arange(0, 64)[None, :, None] * 16 + column)
+    c = tl.dot_scaled(a, sa, "e2m1", b, None, "e5m2")
+    tl.store(c_ptr + p * 256 + row * 16 + column, c)
+
+
 @dataclass(frozen=True)
 class Side:
     """An operand: its elements, the numbers that they and the scales encode, and the scales."""
@@ -62,7 +93,9 @@ class Side:
     scales: Array
 
 
-def side(rng: Any, rows: int, form: str, scaled: str | None, k_pack: bool, left: bool) -> Side:
+def side(
+    rng: Any, rows: int, form: str, scaled: str | None, k_pack: bool, left: bool, K: int = K
+) -> Side:  # fmt: skip
     """Return a random operand; its arrays are rows x K, and K x rows for the right one."""
     if form == "e2m1":
         codes = rng.integers(0, 16, (rows, K), np.uint8)
@@ -105,8 +138,7 @@ def run(
         "PACKED": packed,
         "FAST": fast,
     }
-    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
-    kernel = tile.compile(multiply, types | {"c_ptr": "*fp32"}, constants, options, device.target)
+    kernel = compiled(multiply, device, types | {"c_ptr": "*fp32"}, **constants)
     out = np.ones((M, N), np.float32)
     kernel[1,](left.elements, right.elements, left.scales, right.scales, out)
     return out
@@ -142,6 +174,48 @@ def test_dots_of_scaled_operands(
     expected = 1 + left.numbers @ right.numbers.T
     bound = (K + 1) * 2.0**-23 * (1 + np.abs(left.numbers) @ np.abs(right.numbers).T)
     assert (np.abs(out - expected) <= bound).all()
+
+
+def compiled(function: Any, device: Device, types: dict[str, str], **constants: Any) -> Any:
+    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+    return tile.compile(function, types, constants, options, device.target)
+
+
+def assert_dots(actual: Array, left: Array, right: Array) -> None:
+    """The bound is that of sums over K, the last axis of both operands."""
+    expected = left @ np.swapaxes(right, -1, -2)
+    total = np.abs(left) @ np.abs(np.swapaxes(right, -1, -2))
+    assert (np.abs(actual - expected) <= left.shape[-1] * 2.0**-23 * total).all()
+
+
+@pytest.mark.parametrize("form", ["e2m1", "e4m3"])
+def test_a_loop_over_blocks(device: Device, form: str) -> None:
+    """The operands are large enough for all instructions, and loaded ahead."""
+    rng, size, depth = np.random.default_rng(7), 64, 192
+    left = side(rng, size, "e2m1", "e8m0", True, left=True, K=depth)
+    right = side(rng, size, form, "e8m0", True, left=True, K=depth)
+    types = {"a_ptr": "*u8:16", "sa_ptr": "*u8", "b_ptr": f"{POINTERS[form]}:16", "sb_ptr": "*u8"}
+    types |= {"c_ptr": "*fp32", "count": "i32"}
+    width = 2 if form == "e2m1" else 1
+    kernel = compiled(accumulate, device, types, K=depth, SIZE=size, FORMAT=form, WIDTH=width)
+    out = np.zeros((size, size), np.float32)
+    kernel[1,](left.elements, left.scales, right.elements, right.scales, out, depth // 64)
+    assert_dots(out, left.numbers, right.numbers)
+
+
+def test_a_batch(device: Device) -> None:
+    rng = np.random.default_rng(8)
+    left = [side(rng, 16, "e2m1", "e8m0", True, left=True) for _ in range(2)]
+    right = [side(rng, 16, "e5m2", None, True, left=False) for _ in range(2)]
+    types = {"a_ptr": "*u8", "sa_ptr": "*u8", "b_ptr": "*fp8e5", "c_ptr": "*fp32"}
+    out = np.zeros((2, 16, 16), np.float32)
+    arrays = (
+        np.stack([x.elements for x in left]),
+        np.stack([x.scales for x in left]),
+        np.stack([x.elements for x in right]),
+    )
+    compiled(batched, device, types)[1,](*arrays, out)
+    assert_dots(out, *(np.stack([x.numbers for x in both]) for both in (left, right)))
 
 
 @pytest.mark.parametrize("form", ["e2m1", "fp16"])

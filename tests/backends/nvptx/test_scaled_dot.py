@@ -62,3 +62,14 @@ def test_casts_of_emulated_floats(element: Scalar, arch: str) -> None:
     ptx_of(test_emulated_fp8.narrow, names | {"out_ptr": pointer}, arch, SIZE=256)
     types = {"x_ptr": pointer, **names, "e4m3_ptr": "*fp8e4nv"}
     ptx_of(test_emulated_fp8.widen, types, arch, SIZE=256)
+
+
+@pytest.mark.parametrize("form", ["e2m1", "e4m3"])
+def test_a_loop_multiplies_from_shared_memory_on_hopper(form: str) -> None:
+    types = {"a_ptr": "*u8:16", "sa_ptr": "*u8:16", "sb_ptr": "*u8:16", "c_ptr": "*fp32:16"}
+    types |= {"b_ptr": f"{test_dot_scaled.POINTERS[form]}:16", "count": "i32"}
+    width = 2 if form == "e2m1" else 1
+    constants = {"K": 192, "SIZE": 64, "FORMAT": form, "WIDTH": width}
+    ptx = ptx_of(test_dot_scaled.accumulate, types, "sm_90a", **constants)
+    assert re.search(r"wgmma\.mma_async\S*\.f32\.bf16\.bf16", ptx)
+    assert "cp.async" in ptx
