@@ -36,6 +36,10 @@ parameters and defaults.
   number; results of sorts, scans and `tl.softmax` depend on what is there as well. No function
   masks by itself.
 - Kernels can read globals that are `tl.constexpr(...)` objects, functions, modules or types.
+- A tuple of numbers, or an array of NumPy in a `tl.constexpr(...)`, is a *table*: runtime integers
+  index it, as in `CODEBOOK[x & 15]` and `GRID[i, j]`, one for each axis, and the result has their
+  shape and the array's element type. A table has at most 64 entries, of any shape; a lookup takes
+  up to as many selects, and no memory. Load from larger ones.
 - `/` of integers returns a float. `//` and `%` truncate towards zero, as in C: `-7 // 2` is -3 and
   `-7 % 2` is -1. Between compile-time numbers they follow Python. `>>` of a signed integer is an
   arithmetic shift, even if the shift amount is unsigned.

@@ -45,7 +45,7 @@ else:
         As an annotation, `BLOCK: tl.constexpr` makes a parameter a compile-time constant, for each
         value of which the kernel is specialized, and `x: tl.constexpr = 3` keeps a local name a plain
         number. As a wrapper, `LIMIT = tl.constexpr(8)` lets kernels read a global. Arithmetic outside
-        kernels gives wrapped results.
+        kernels gives wrapped results. An array of NumPy becomes a tuple of its elements, a table.
         """
         value: Any
         def __init__(self, value: Any) -> None: ...

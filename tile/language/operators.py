@@ -41,6 +41,7 @@ from tile.language.core.static_args import (
 from tile.language.core.tensor import Tensor
 from tile.language.shape import expand_dims
 from tile.language.slices import positions_of, take
+from tile.language.tables import lookup
 from tile.short_repr import short_repr
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -187,19 +188,33 @@ def subscript(build: Builder, x: Any, index: Any) -> Any:
     """Return `x[index]`: an item of a compile-time object, or a part of a tile.
 
     A tile takes compile-time integers and slices (`tile.language.slices`), `None`, which inserts an
-    axis of extent 1, and `...`. Raises `CompilationError` for anything else.
+    axis of extent 1, and `...`; a tuple of numbers takes runtime integers (`tile.language.tables`).
+    Raises `CompilationError` for anything else.
     """
     if not isinstance(x, Tensor):
-        return _python_subscript(x, index)
+        return _item(build, x, index)
     items = list(index) if isinstance(index, tuple) else [index]
     named = sum(item is not None and item is not Ellipsis for item in items)
     ellipses = sum(item is Ellipsis for item in items)
     if named > len(x.shape) or ellipses > 1:
-        hint = "; tl.load(pointer + index) reads memory" if _is_pointer(x) and not x.shape else ""
+        is_pointer = isinstance(x.type, Pointer)
+        hint = "; tl.load(pointer + index) reads memory" if is_pointer else ""
         raise CompilationError(f"too many indices for a value of type {x.type}{hint}")
     where = next((at for at, item in enumerate(items) if item is Ellipsis), len(items))
     items[where : where + 1] = [slice(None)] * (len(x.shape) - named)
     return _part(build, x, items)
+
+
+def _item(build: Builder, x: Any, index: Any) -> Any:
+    """Return an item of a compile-time object; entries of a table for runtime indices."""
+    if not isinstance(x, tuple):
+        return _python_subscript(x, index)
+    indices = index if isinstance(index, tuple) and index else (index,)
+    if any(isinstance(item, Tensor) and constant_value(item) is None for item in indices):
+        return lookup(build, x, indices)
+    for item in indices:
+        x = _python_subscript(x, item)
+    return x
 
 
 def _part(build: Builder, x: Tensor, items: list[Any]) -> Tensor:

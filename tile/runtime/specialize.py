@@ -233,7 +233,8 @@ def constant(value: Any, label: str) -> Any:
     if not isinstance(value, type) and _is_array(value):
         raise ArgumentTypeError(
             f"{label} is a tl.constexpr, known when the kernel is compiled, and was given an array "
-            f"({type(value).__name__}); pass a number, or drop the annotation to pass arrays"
+            f"({type(value).__name__}); pass a number, or tl.constexpr(array) as a "
+            "table of constants, or drop the annotation to pass arrays"
         )
     try:
         hash(value)

@@ -219,7 +219,10 @@ def _refusal(value: Any, name: str) -> str:
     if callable(value):
         return f"`{name}`, {short_repr(value)}, cannot be called in a kernel"
     if hasattr(value, "__array_interface__") or hasattr(value, "data_ptr"):
-        return f"`{name}` is an array outside the kernel; pass it as an argument"
+        return (
+            f"`{name}` is an array outside the kernel; pass it as an argument, or make a small one "
+            f"a table: `{name.rpartition('.')[2]} = tl.constexpr({name})`"
+        )
     return (
         f"`{name}` is a global variable of type {kind}, and a kernel sees only tl.constexpr "
         "values, types, modules and functions of the language; pass it as an argument"

@@ -6,9 +6,16 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 
 def _unwrapped(x: Any) -> Any:
     return x.value if isinstance(x, constexpr) else x
+
+
+def _frozen(x: Any) -> Any:
+    """Return an array as a tuple of its elements, or of tuples; anything else as it is."""
+    return tuple(map(_frozen, x)) if isinstance(x, np.ndarray) else x
 
 
 def _forward(compute: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
@@ -25,13 +32,13 @@ class constexpr:  # noqa: N801 - the language's own spelling
     As an annotation, `BLOCK: tl.constexpr` makes a parameter a compile-time constant, for each
     value of which the kernel is specialized, and `x: tl.constexpr = 3` keeps a local name a plain
     number. As a wrapper, `LIMIT = tl.constexpr(8)` lets kernels read a global. Arithmetic outside
-    kernels gives wrapped results.
+    kernels gives wrapped results. An array of NumPy becomes a tuple of its elements, a table.
     """
 
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = _unwrapped(value)
+        self.value = _frozen(_unwrapped(value))
 
     __add__, __radd__ = _forward(operator.add), _reverse(operator.add)
     __sub__, __rsub__ = _forward(operator.sub), _reverse(operator.sub)
