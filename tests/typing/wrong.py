@@ -15,7 +15,7 @@ def kernel(x_ptr, n, BLOCK: tl.constexpr):
     x.summ()  # wrong
     x.load([0, 0])  # wrong
     x @ x  # wrong
-    x[3]  # wrong
+    x[3.5]  # wrong
     x["a"]  # wrong
     x + "a"  # wrong
     tl.load()  # wrong
