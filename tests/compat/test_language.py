@@ -1,6 +1,7 @@
 """Names of Triton's language modules, and functions of libraries that emit operations."""
 
 import inspect
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -112,3 +113,27 @@ def test_a_function_that_is_not_marked_is_refused(triton) -> None:
 
     with pytest.raises(CompilationError, match="`plain` is a plain Python function"):
         kernel.warmup(np.zeros(1, np.int32))
+
+
+class Closure(NamedTuple):
+    fn: Any
+    captured: tuple
+
+
+def test_functions_in_tuples_are_constants(triton) -> None:
+    import triton.language as tl
+
+    @triton.jit
+    def scaled(x, by, plus):
+        return x * by + plus
+
+    @triton.jit
+    def kernel(out, closure):
+        tl.store(out, closure.fn(tl.load(out), *closure.captured))
+
+    out = np.array([3], np.int32)
+    compiled = kernel[1,](out, Closure(scaled, (5, 7)))
+    assert out[0] == 22
+    assert compiled.signature["closure"] == Closure("constexpr", ("i32", "i32"))
+    kernel[1,](out, Closure(scaled, (1, 0)))
+    assert out[0] == 22

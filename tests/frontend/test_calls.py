@@ -351,3 +351,36 @@ def test_float_arguments_of_any_kind_compile():
 
     assert "func @scaled__f32_c0_5_c1_0(%x: f32) -> (f32)" in text_of(kernel, PTR, F32)
     assert ops_of(module_of(kernel, PTR, F32)).count("call") == 1
+
+
+def test_items_of_tuples_are_assigned_and_unpacked():
+    def kernel(out, n):
+        t = (n, (1, 2), 3)
+        u = t
+        t[-1] = n + 4
+        t[1][0] = 5
+        for i in range(n):
+            t[0] += i
+        first, *rest = t
+        *start, last = (1, 2, n)
+        tl.store(out, first)
+        tl.store(out + 1, rest[0][0] + rest[1])
+        tl.store(out + 2, u[1][0] + u[2])
+        tl.store(out + 3, start[1] + last)
+
+    assert stored(kernel, 4) == [10, 13, 4, 6]
+
+
+def past_the_end(out):
+    t = (1, 2)
+    t[2] = 3
+
+
+def at_runtime(out, n):
+    t = (1, 2)
+    t[n] = 3
+
+
+def test_items_that_cannot_be_assigned():
+    assert refusal(past_the_end, INTS).message == "index 2 is out of range: the tuple has 2 items"
+    assert "an index into a tuple must be known" in refusal(at_runtime, INTS, I32).message

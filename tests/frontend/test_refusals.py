@@ -97,7 +97,7 @@ SYNTAX = [
     ("a[0] = 3", "a[0]", "elements cannot be assigned", "tl.where"),
     ("a[0] += 3", "a[0]", "elements cannot be assigned", "tl.store"),
     ("a.x = 3", "a.x", "cannot assign to this", "names"),
-    ("x, *y = (1, 2, 3)", "*y", "`*` among the targets", "name each"),
+    ("x, *y, z = (1,)", "x, *y, z", "3 names for 1 values", "(1,)"),
     ("x, y = (1, 2, 3)", "x, y", "2 names for 3 values (1, 2, 3)", ""),
     ("x, y = a", "x, y", "only a tuple can be unpacked, not i32", ""),
     ("for x, y in range(3):\n    pass", "x, y", "a loop over a range assigns one name", ""),

@@ -10,10 +10,17 @@ from tile.frontend.python.calls import with_tensors
 from tile.frontend.python.expressions import operate
 from tile.frontend.python.lowering_context import Binding, Lowering
 from tile.frontend.python.source import is_constexpr_annotation
-from tile.frontend.python.value_trees import compile_time_only, describe, is_number, leaves
+from tile.frontend.python.value_trees import (
+    compile_time_only,
+    describe,
+    is_number,
+    leaves,
+    like,
+)
 from tile.ir.types import Scalar
 from tile.language.core import promotion
 from tile.language.core.dtypes import spelled
+from tile.language.core.static_args import compile_time_int
 from tile.language.core.tensor import Tensor
 
 
@@ -30,15 +37,29 @@ def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False
     elif isinstance(target, ast.Tuple | ast.List):
         unpack(low, target, value, weak)
     elif isinstance(target, ast.Subscript):
+        assign_item(low, target, value)
+    elif isinstance(target, ast.Attribute):
+        assign_field(low, target, value)
+    else:
+        low.fail(target, "cannot assign to this; only names and tuples of names take values")
+
+
+def assign_item(low: Lowering, target: ast.Subscript, value: object) -> None:
+    """Bind the name in `name[index]` to the tuple with another item at a compile-time index."""
+    owner = low.expression(target.value)
+    if not isinstance(owner, tuple):
         low.fail(
             target,
             "elements cannot be assigned; make a new tile with tl.where, or write to memory with "
             "tl.store",
         )
-    elif isinstance(target, ast.Attribute):
-        assign_field(low, target, value)
-    else:
-        low.fail(target, "cannot assign to this; only names and tuples of names take values")
+    with low.errors_at(target):
+        index = compile_time_int(low.expression(target.slice), "an index into a tuple")
+        if not -len(owner) <= index < len(owner):
+            low.fail(target, f"index {index} is out of range: the tuple has {len(owner)} items")
+    items = list(owner)
+    items[index] = promotion.to_tensor(low.build, value) if is_number(value) else value
+    assign(low, target.value, like(owner, items), weak=True)
 
 
 def assign_field(low: Lowering, target: ast.Attribute, value: object) -> None:
@@ -59,17 +80,16 @@ def assign_field(low: Lowering, target: ast.Attribute, value: object) -> None:
 
 def unpack(low: Lowering, target: ast.Tuple | ast.List, value: object, weak: bool) -> None:
     """Assign the items of a tuple to the same number of targets."""
-    for item in target.elts:
-        if isinstance(item, ast.Starred):
-            low.fail(
-                item, "`*` among the targets of an assignment is not supported; name each item"
-            )
     if not isinstance(value, tuple):
         low.fail(target, f"only a tuple can be unpacked, not {describe(value)}")
+    stars = [index for index, item in enumerate(target.elts) if isinstance(item, ast.Starred)]
+    if len(stars) == 1 and len(value) >= len(target.elts) - 1:
+        start, end = stars[0], stars[0] + len(value) - len(target.elts) + 1
+        value = (*value[:start], tuple(value[start:end]), *value[end:])
     if len(value) != len(target.elts):
         low.fail(target, f"{len(target.elts)} names for {len(value)} values {describe(value)}")
     for item, part in zip(target.elts, value, strict=True):
-        assign(low, item, part, weak=weak)
+        assign(low, item.value if isinstance(item, ast.Starred) else item, part, weak=weak)
 
 
 def augmented(low: Lowering, node: ast.AugAssign) -> None:
@@ -80,8 +100,10 @@ def augmented(low: Lowering, node: ast.AugAssign) -> None:
     elif isinstance(target, ast.Attribute):
         read = ast.Attribute(target.value, target.attr, ast.Load())
     else:
-        assign(low, target, None)
-        return
+        if not isinstance(low.expression(target.value), tuple):
+            assign(low, target, None)  # which is refused
+            return
+        read = ast.Subscript(target.value, target.slice, ast.Load())
     before = low.expression(ast.copy_location(read, target))
     value = low.expression(node.value)
     assign(low, target, operate(low, node, node.op, before, value))

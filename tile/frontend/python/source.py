@@ -99,11 +99,11 @@ class Source:
 def assigned_name(node: ast.AST) -> ast.Name | None:
     """Return the name that a target assigns, or None for any other node.
 
-    The target `a.b.c` assigns `a`: fields of aggregates are parts of the value.
+    The targets `a.b.c` and `a[0]` assign `a`: fields and items are parts of the value.
     """
     if not isinstance(getattr(node, "ctx", None), ast.Store):
         return None
-    while isinstance(node, ast.Attribute):
+    while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node if isinstance(node, ast.Name) else None
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentTypeError, TileError
+from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import Pointer, Scalar, numpy_dtype
 from tile.language.core.constexpr import constexpr
 from tile.runtime.arguments.array_interface import CUDA, HOST, read_interface
@@ -111,7 +112,12 @@ def _itself(value: Any, label: str) -> Any:
 
 
 def _each(values: Any, label: str) -> Any:
-    return retuple(values, [adapt(value, f"item {i} of {label}") for i, value in enumerate(values)])
+    return retuple(values, [_item(value, f"item {i} of {label}") for i, value in enumerate(values)])
+
+
+def _item(value: Any, label: str) -> Any:
+    """Return an item of a tuple; a function is a constant there."""
+    return constexpr(value) if isinstance(value, DeviceFunction) else adapt(value, label)
 
 
 def _mock(dtype: Any, label: str) -> MockArray:
