@@ -350,3 +350,25 @@ def test_a_constant_pointer_is_read() -> None:
     x, out = np.arange(16, dtype=np.float32), np.zeros(4, np.float32)
     reading[1,](x, x, x, out, 4)
     np.testing.assert_array_equal(out, x[:4] * 4 + 4)
+
+
+def test_only_arrays_hold_float8e4b15() -> None:
+    def scalar(y_ptr, x: tl.float8e4b15):
+        tl.store(y_ptr, x.to(tl.float32))
+
+    out = np.zeros(1, np.float32)
+    words = r"argument 'x' of scalar\(\) is a number of type fp8e4b15, which only arrays can hold"
+    with pytest.raises(ArgumentError, match=words):
+        tile.jit(scalar)[1,](out, 0.5)
+    types = {"y_ptr": "*fp32", "x": "fp8e4b15"}
+    with pytest.raises(ArgumentError, match="which only arrays can hold"):
+        tile.compile(tile.jit(scalar), types, {}, {}, "interp")[1,](out, 0.5)
+
+
+def test_other_emulated_floats_are_passed_as_numbers() -> None:
+    def scalar(y_ptr, x: tl.float8e4b8):
+        tl.store(y_ptr, x.to(tl.float32))
+
+    out = np.zeros(1, np.float32)
+    tile.jit(scalar)[1,](out, 0.3)
+    assert out == 0.3125

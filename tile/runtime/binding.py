@@ -22,7 +22,14 @@ from tile.language.core.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray
 from tile.runtime.signature import ParameterType, spell_type
-from tile.runtime.specialize import Constant, Leaf, Rule, runtime_key, spell_descriptor_leaf
+from tile.runtime.specialize import (
+    Constant,
+    Leaf,
+    Rule,
+    check_passable,
+    runtime_key,
+    spell_descriptor_leaf,
+)
 from tile.short_repr import short_repr
 from tile.tracebacks import warn
 
@@ -146,7 +153,7 @@ class LaunchArgument(NamedTuple):
 def launch_arguments_of(parameter: int, name: str, leaf: Leaf) -> Iterator[LaunchArgument]:
     """Yield the launch arguments of one parameter: none for a constant, several for a tuple."""
     if isinstance(leaf, ParameterType):
-        yield LaunchArgument(parameter, name, _packer(leaf.type))
+        yield LaunchArgument(parameter, name, _packer(leaf.type, name))
     elif isinstance(leaf, tuple):
         for index, part in enumerate(leaf):
             for argument in launch_arguments_of(parameter, f"{name}[{index}]", part):
@@ -157,9 +164,10 @@ def _pack_item(pack: Pack, index: int, values: tuple[Any, ...]) -> Any:
     return pack(values[index])
 
 
-def _packer(ty: Scalar | Pointer) -> Pack:
+def _packer(ty: Scalar | Pointer, name: str) -> Pack:
     if isinstance(ty, Pointer):
         return _memory
+    check_passable(ty, name)
     if ty == F32:
         return _float32
     number = numpy_dtype(ty).type

@@ -154,6 +154,7 @@ def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
         if key not in _type_texts(ty):
             raise _mismatch(value, ty, rule)
         return key
+    check_passable(ty, rule.label)
     number = value.item() if isinstance(value, np.generic) else value
     accepted = (int, float) if ty.kind is Kind.FLOAT else (int,)
     if not isinstance(number, accepted):
@@ -164,6 +165,15 @@ def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
         )
     aligned = ty.kind is Kind.INT and rule.alignment and number % DIVISOR == 0
     return _type_texts(ty)[aligned]
+
+
+def check_passable(ty: Scalar, label: str) -> None:
+    """Raise `ArgumentTypeError` for a type of which NumPy makes no numbers: f8e4m3b15."""
+    if numpy_dtype(ty).names is not None:
+        raise ArgumentTypeError(
+            f"{label} is a number of type {spell_type(ty)}, which only arrays can hold; pass fp32, "
+            "and cast it in the kernel"
+        )
 
 
 def holds(ty: Scalar, number: float) -> bool:
