@@ -80,9 +80,9 @@ that it does not vectorize, Intel's CPU runtime has sub-groups of one work-item,
 kernel requires.
 
 Features that a device lacks are emulated: f16 by `vload_half` and `vstore_half`, or by its bits on
-CPUs; bfloat16 and 8-bit floats by their bits; atomic additions of floats by compare-and-swap;
-shuffles through local memory. Features that cannot be emulated are refused with the line that uses
-them.
+CPUs; bfloat16 and 8-bit floats by their bits; atomics of floats and of fewer than 32 bits by
+compare-and-swap; shuffles through local memory. Features that cannot be emulated, such as
+`globaltimer`, are refused with the line that uses them.
 
 NVIDIA's runtime has no extension for sub-groups, but its compiler accepts inline PTX. There,
 helper functions of one statement each implement shuffles and reductions of the 32 lanes of a warp,

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+import tests.conformance.test_atomic_access as atomics
+import tests.conformance.test_dots as dots
 import tests.conformance.test_effects as effects
 import tests.conformance.test_inline_asm as inline_asm
 import tile.language as tl
@@ -30,7 +32,7 @@ from tile.config import config
 from tile.errors import OutOfResourcesError
 from tile.ir.core import Module
 from tile.ir.parser import parse_module
-from tile.ir.types import BF16, F32, I32
+from tile.ir.types import BF16, F16, F32, I8, I32
 from tile.runtime import compile as building
 from tile.runtime import jit
 
@@ -89,7 +91,17 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
     "inline PTX: accesses": inline_asm.test_accesses_through_pointers,
     "inline PTX: special registers": inline_asm.test_special_registers,
     "inline PTX: combine function": inline_asm.test_combine_functions,
-    "cas": partial(effects.test_atomic_cas, element=F32),
+    **{
+        f"cas {element}": partial(effects.test_atomic_cas, element=element)
+        for element in (I8, BF16, F32)
+    },
+    "poll": partial(atomics.test_a_poll_waits_for_every_element, element=I8),
+    "poll with a timeout": partial(atomics.test_a_poll_ends_when_its_time_is_over, budget=0),
+    "dots of a batch": partial(dots.test_two_batch_axes, element=F16, accumulator=F32),
+    **{
+        f"dots of {precision}": partial(dots.test_the_error_of_terms, precision=precision)
+        for precision in dots.BOUNDS
+    },
     **{
         f"{kind} {element}": partial(
             effects.test_atomic_rmw, kind=kind, element=element, used=element is I32
