@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -291,6 +292,10 @@ GROUPS: dict[str, list[Case]] = {
     ],
     "permutations": [
         Case("prmt.b32", "b32", ("b32",) * 3, prmt),
+        *(
+            Case("prmt.b32", "b32", ("b32",) * 2, partial(prmt, c=c), f"{c:#x}")
+            for c in (0x5410, 0x7632, 0x4140, 0xBA98, 0x0F1E)
+        ),
         *(
             Case(
                 f"prmt.b32.{mode}", "b32", ("b32",) * 3,

@@ -215,7 +215,10 @@ def through_pointers(x_ptr, y_ptr):
             .reg .u16 byte;
             setp.ne.u32 odd, $3, 0;
             ld.global.s8 number, [$1];
-            @odd ld.global.cg.u8 byte, [$1+32];
+            .reg .u64 address, there;
+            cvta.to.global.u64 address, $1;
+            add.s64 there, address, 40;
+            @odd ld.global.cg.u8 byte, [there+-8];
             add.s32 $0, number, 1;
             st.global.b32 [$2], $0;
             @odd st.global.u8 [$2], byte;

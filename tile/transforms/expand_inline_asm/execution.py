@@ -172,6 +172,13 @@ def _mov(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
         registers.write(target_of(name, instruction), field, instruction, guard)
 
 
+def _cvta(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Copy an address: those of global memory are generic ones."""
+    if opcode.modifiers not in (("global",), ("to", "global")):
+        raise unsupported(instruction)
+    _mov(registers, replace(opcode, modifiers=()), instruction)
+
+
 def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
     bits, remainder = divmod(whole.bits, len(group.members))
     if remainder or bits not in (8, 16, 32):
@@ -264,6 +271,7 @@ def _barrier(registers: RegisterFile, opcode: Opcode, instruction: Instruction) 
 
 CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
     "mov": _mov,
+    "cvta": _cvta,
     "cvt": _cvt,
     "lop3": _lop3,
     "bar": _barrier,

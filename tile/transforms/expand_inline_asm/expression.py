@@ -141,8 +141,9 @@ class Expression:
         earlier = self.value.op
         if earlier is not None and earlier.defn is arith.bitcast:
             (source,) = earlier.inputs
-            if source.type.element == to:
-                return Expression(self.build, source)
+            pointers = isinstance(to, Pointer) and isinstance(source.type.element, Pointer)
+            if source.type.element == to or pointers:
+                return Expression(self.build, source).view(to)
         return self.apply(arith.bitcast, to=to)
 
     def unsigned(self) -> Expression:

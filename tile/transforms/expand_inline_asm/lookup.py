@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tile.ir.effects import constant_of
 from tile.ir.types import U32, U64
-from tile.transforms.expand_inline_asm.expression import Expression
+from tile.transforms.expand_inline_asm.expression import Expression, total
+from tile.transforms.expand_inline_asm.integers import field_of
 from tile.transforms.expand_inline_asm.rules import Opcode, rules
 
 # Selectors of the modes of `prmt` for the controls 0 to 3.
@@ -47,6 +49,9 @@ def _monomial(operands: Sequence[Expression], index: int) -> Expression:
 
 def permute(op: Opcode, x: Expression, y: Expression, selector: Expression) -> Expression:
     """Return four bytes of `y:x`; bit 3 of a selector repeats the byte's sign instead."""
+    number = constant_of(selector.value)
+    if number is not None:
+        return _permute_by_constant(x, y, int(number))
     both = x.cast(U64) | (y.cast(U64) << 32)
     result = x.constant(0)
     for at in range(4):
@@ -56,6 +61,17 @@ def permute(op: Opcode, x: Expression, y: Expression, selector: Expression) -> E
         chosen = (nibble & 8).equals(0).select(byte, sign)
         result = result | (chosen << (8 * at))
     return result
+
+
+def _permute_by_constant(x: Expression, y: Expression, selector: int) -> Expression:
+    fields = []
+    for at in range(4):
+        nibble = selector >> 4 * at & 15
+        byte = field_of(y if nibble & 4 else x, 8 * (nibble & 3), 8, is_signed=nibble >= 8)
+        if nibble >= 8:
+            byte = (byte >> 31) * 0xFF
+        fields.append(byte << (8 * at))
+    return total(fields)
 
 
 def permute_by_mode(op: Opcode, x: Expression, y: Expression, control: Expression) -> Expression:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tile.ir.core import Value
-from tile.ir.ops import memory
-from tile.ir.types import I32, U8, Pointer, Scalar
+from tile.ir.ops import arith, memory
+from tile.ir.types import I32, U8, U64, Pointer, Scalar
 from tile.transforms.expand_inline_asm.expression import Expression
 from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
@@ -52,11 +52,27 @@ def _element(opcode: Opcode, instruction: Instruction) -> Scalar:
 def _pointer(
     registers: RegisterFile, operand: object, element: Scalar, instruction: Instruction
 ) -> Expression:
-    """Return the pointer that an address is; one that was an argument stays known as that."""
+    """Return the pointer that an address is."""
     if not isinstance(operand, Address):
         raise instruction.refusal("it takes an address, such as `[$1]`")
-    base = registers.read(operand.base, Pointer(U8), instruction)
+    base = _traced(registers.read(operand.base, U64, instruction))
     if operand.offset:
         offset = base.constant(operand.offset, I32)
         base = base.apply(memory.addptr, offset, stride=1)
     return base.view(Pointer(element))
+
+
+def _traced(address: Expression) -> Expression:
+    """Return an address as a pointer to bytes.
+
+    An argument plus a number stays a pointer into the argument's array, by which analyses and
+    checks find the array.
+    """
+    addition = address.value.op
+    if addition is not None and addition.defn is arith.add:
+        for x, y in (addition.inputs, addition.inputs[::-1]):
+            cast = x.op
+            if cast is not None and isinstance(cast.inputs[0].type.element, Pointer):
+                pointer = Expression(address.build, x).view(Pointer(U8))
+                return pointer.apply(memory.addptr, Expression(address.build, y), stride=1)
+    return address.view(Pointer(U8))
