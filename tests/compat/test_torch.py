@@ -98,6 +98,23 @@ for backend in ("eager", "aot_eager", "inductor"):
     torch._dynamo.reset()
     got = torch.compile(function, fullgraph=True, backend=backend)(x, y)
     torch.testing.assert_close(got, (x.sin() + y) * 2)
+
+
+def in_place(x, y):
+    add[(triton.cdiv(x.numel(), 32),)](x, y, x, x.numel(), BLOCK=32)
+    return x + y
+
+
+import torch._higher_order_ops.triton_kernel_wrap as wrap
+
+accesses = wrap.identify_accessed_tensors(add, dict(x_ptr=x, y_ptr=y, out_ptr=y, n=3, BLOCK=8), {})
+accesses = getattr(accesses, "read_writes", accesses)
+assert [dep.name for dep in accesses.writes] == ["out_ptr"]
+compiled = torch.compile(in_place, fullgraph=True, dynamic=True)
+for n in (50, 100):
+    a, b = x[:n].clone(), y[:n]
+    torch.testing.assert_close(compiled(a, b), x[:n] + 2 * b)
+    torch.testing.assert_close(a, x[:n] + b)
 print("kernel: close")
 """
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+from tile.compat import torch_kernels
 from tile.compat.environment import announce, announced, withdraw
 from tile.compat.finder import VERSIONS, TritonFinder, is_view
 from tile.errors import ArgumentValueError, TritonLoadedError
@@ -44,6 +45,7 @@ class Installation:
         if self._finder not in sys.meta_path:
             return
         sys.meta_path.remove(self._finder)
+        torch_kernels.restore(sys.modules.get(torch_kernels.MODULE))
         for name in [name for name, module in sys.modules.items() if is_view(name, module)]:
             del sys.modules[name]
         if announced() == self.version:
@@ -99,6 +101,7 @@ def install_as_triton(version: str = LATEST) -> Installation:
         )
     finder = TritonFinder(version)
     sys.meta_path.insert(0, finder)
+    torch_kernels.replace(sys.modules.get(torch_kernels.MODULE))
     announce(version)
     return Installation(finder)
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from tile._lazy import LazyNames
+from tile.compat import torch_kernels
 from tile.compat.modules import MODULES, View
 from tile.compat.reasons import absent_module, absent_name, absent_reason
 
@@ -112,6 +113,8 @@ class TritonFinder(Loader):
 
         Raises `ModuleNotFoundError` with the reason for a module that is absent for one.
         """
+        if name == torch_kernels.MODULE:
+            return torch_kernels.spec_of(name, path, target)
         if name.partition(".")[0] != ROOT:
             return None
         if name in MODULES:
