@@ -161,9 +161,10 @@ def assign_layouts(
     """Give every tile a layout, and insert conversions where an operation needs another.
 
     Memory accesses have coalesced layouts (`coalesce`), dots those of their instructions
-    (`dot_layouts`), which become `mma_dot` where the target has mma instructions. Loaded and
-    expensive values keep their layout through arithmetic, loops and branches. Cheap values
-    (indices, constants, pointers made of them) are computed in each layout in which they are used.
+    (`dot_layouts`), which become `mma_dot` where the target has mma instructions; batched dots, and
+    those of f32 as sums of terms, are decomposed into such (`decompose_dots`). Loaded and expensive
+    values keep their layout through arithmetic, loops and branches. Cheap values (indices,
+    constants, pointers made of them) are computed in each layout in which they are used.
     `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.DotTiling`.
 
         %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
