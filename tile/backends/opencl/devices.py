@@ -49,10 +49,11 @@ TOOLS = "COMPILER_PATH"
 # PoCL tells LLVM that iterations of its work-item loops are independent. LLVM 14 then vectorizes
 # 3 of 5,440 random kernels wrongly, and none with plain loops. A matmul is as fast.
 WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
-# Two passes of Intel's compiler 2026.2 are skipped. `x86-scalar-to-vector` miscompiles a scalar
+# Three passes of Intel's compiler 2026.2 are skipped. `x86-scalar-to-vector` miscompiles a scalar
 # bitwise not on CPUs with AVX-512: for VPCMPEQD, which sets all bits of a vector register, it
 # selects the opcode whose result is a mask. `sycl-kernel-reduce-cross-barrier-values` crashes on
-# some kernels. A matmul is as fast without the two.
+# some kernels. `jump-threading` lets a load run whose condition is false, where a branch on the loaded
+# value follows. A matmul is as fast without the three.
 # Its `licm` hoists loads from local memory out of a loop, over barriers, although the loop stores
 # there: a query for clobbering stores misses the store. Without queries (at most 0 per loop), any
 # store in the loop clobbers a load. Matmuls, sorts and scans are as fast.
@@ -60,7 +61,7 @@ WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
 # Its register allocator splits no live range across blocks: of registers that were split so, it
 # hoists spills, and dereferenced a null pointer where it did. Matmuls are as fast.
 _OPTIONS = {
-    "opt-disable": "x86-scalar-to-vector,sycl-kernel-reduce-cross-barrier-values",
+    "opt-disable": "x86-scalar-to-vector,sycl-kernel-reduce-cross-barrier-values,jump-threading",
     "licm-mssa-optimization-cap": "0",
     "disable-loop-idiom-memcpy": "true",
     "grow-region-complexity-budget": "0",

@@ -62,7 +62,7 @@ def natural(ty: Scalar | Pointer, x: str) -> str:
     """Return an integer operand cast to the type, with the signedness of the type."""
     if not is_integer(ty):
         return x
-    if ty.bits >= 32 and (is_literal(x) or not ty.is_int_signed()):
+    if ty.bits >= 32 and (x.endswith(_suffix(ty)) if is_literal(x) else not ty.is_int_signed()):
         return x
     cast = f"({_UNSIGNED[ty.bits]})"
     if ty.is_int_signed() and x.startswith(cast) and x[len(cast) :].isidentifier():
@@ -102,8 +102,13 @@ def constant(value: Any, ty: Scalar | Pointer, fp16: bool) -> str:
     return _float(exact, ty)
 
 
+def _suffix(ty: Scalar) -> str:
+    """Return the suffix of a literal; those of short types are of type `int`."""
+    return {32: "" if ty.signed else "u", 64: "L" if ty.signed else "UL"}.get(ty.bits, "")
+
+
 def _integer(value: int, ty: Scalar) -> str:
-    suffix = {32: "" if ty.signed else "u", 64: "L" if ty.signed else "UL"}.get(ty.bits, "")
+    suffix = _suffix(ty)
     if ty.signed and ty.bits >= 32 and value == ty.min_value:
         return f"({value + 1}{suffix} - 1)"
     return f"{value}{suffix}"
