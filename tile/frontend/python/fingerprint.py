@@ -13,17 +13,19 @@ import tokenize
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tile._lazy import is_lazy_reexport
-from tile.frontend.python.aggregates import AggregateType
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import ABSENT, DeviceFunction, cell_contents, names_read
 from tile.ir.types import Type
 from tile.language.core.builtin import Bound, Builtin
 from tile.language.core.constexpr import constexpr
+
+if TYPE_CHECKING:
+    from tile.frontend.python.aggregates import Definition
 
 
 def exact_digest(function: DeviceFunction, constants: object) -> str | None:
@@ -198,9 +200,9 @@ class _Walk:
         if issubclass(value, enum.Enum):
             words = [f"{one.name} = {self.spell(one.value)}" for one in value]
             plain: Mapping[str, Any] = vars(_PlainEnum)
-        elif isinstance(value, AggregateType):
-            words = list(self.aggregate(value))
-            plain = value._definition.members
+        elif (definition := _definition_of(value)) is not None:
+            words = list(self.aggregate(definition))
+            plain = definition.members
         elif issubclass(value, tuple) and hasattr(value, "_fields"):
             words = [self.spell(getattr(value, of)) for of in ("_fields", "_field_defaults")]
             plain = vars(_PlainTuple)
@@ -211,11 +213,11 @@ class _Walk:
         self.inexact |= not own <= plain.keys()
         return f"class {name}: {', '.join(words)}"
 
-    def aggregate(self, value: AggregateType) -> Iterator[str]:
+    def aggregate(self, definition: Definition) -> Iterator[str]:
         """Yield the text of the fields, methods and defaults of a class of aggregates."""
-        for name, described in value._definition.fields.items():
+        for name, described in definition.fields.items():
             yield f"{name}: {self.spell(described.annotation)}"
-        for table in (value._definition.members, value._definition.defaults):
+        for table in (definition.members, definition.defaults):
             for name, member in table.items():
                 yield f"{name} = {self.spell(getattr(member, '__func__', member))}"
 
@@ -241,6 +243,17 @@ def _is_versioned_function(value: types.FunctionType) -> bool:
     """Return True if a function is the one that a versioned package exports under its name."""
     module = sys.modules.get(value.__module__)
     return _is_versioned(value.__module__) and getattr(module, value.__qualname__, None) is value
+
+
+def _definition_of(value: type) -> Definition | None:
+    """Return the definition of a class of aggregates, or None for any other class.
+
+    The class is known by its name: a process that finds its kernels on disk loads no aggregates.
+    """
+    if type(value).__name__ != "AggregateType":
+        return None
+    definition: Definition = value._definition  # type: ignore[attr-defined]
+    return definition
 
 
 def _is_code(member: object) -> bool:
