@@ -43,6 +43,12 @@ def volatile_flag(lock, n, o):
 
 
 @tile.jit
+def polls(lock, n, o):
+    tl.atomic_poll(lock + tl.arange(0, 2), n)  # fault
+    tl.store(o, 1)
+
+
+@tile.jit
 def parameter(lock, n, o):
     while n > 0:  # fault
         pass
@@ -219,6 +225,7 @@ def retries(lock, n, o):
 FOREVER = (
     plain_flag,
     volatile_flag,
+    polls,
     parameter,
     times_one,
     in_a_branch,
