@@ -250,7 +250,8 @@ WARM: dict[str, set[str]] = {
         ),
     },
     "tile.frontend": {
-        *("python", "python.fingerprint", "python.source", "python.constexpr_function"),
+        *("python", "python.aggregates", "python.fingerprint", "python.source"),
+        "python.constexpr_function",
     },
     "tile.ir": {"dtype_members", "types"},
     "tile.backends.nvptx": {

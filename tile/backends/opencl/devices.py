@@ -52,8 +52,8 @@ WORK_ITEMS = ("POCL_WORK_GROUP_METHOD", "loops")
 # Three passes of Intel's compiler 2026.2 are skipped. `x86-scalar-to-vector` miscompiles a scalar
 # bitwise not on CPUs with AVX-512: for VPCMPEQD, which sets all bits of a vector register, it
 # selects the opcode whose result is a mask. `sycl-kernel-reduce-cross-barrier-values` crashes on
-# some kernels. `jump-threading` lets a load run whose condition is false, where a branch on the loaded
-# value follows. A matmul is as fast without the three.
+# some kernels. `jump-threading` lets a load run whose condition is false, where a branch on the
+# loaded value follows. A matmul is as fast without the three.
 # Its `licm` hoists loads from local memory out of a loop, over barriers, although the loop stores
 # there: a query for clobbering stores misses the store. Without queries (at most 0 per loop), any
 # store in the loop clobbers a load. Matmuls, sorts and scans are as fast.

@@ -18,6 +18,8 @@ from tile.ir.types import BF16, F16, F32, F64, I1, Fragment, Pointer, Scalar, Ty
 
 _UNSIGNED = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
 _SIGNED = {8: "char", 16: "short", 32: "int", 64: "long"}
+# The suffix of a literal, by width and signedness; those of short types are of type `int`.
+_SUFFIX = {(32, True): "", (32, False): "u", (64, True): "L", (64, False): "UL"}
 _LITERAL = re.compile(r"-?\d+[uUL]*|\(-\d+L? - 1\)")
 
 
@@ -62,7 +64,11 @@ def natural(ty: Scalar | Pointer, x: str) -> str:
     """Return an integer operand cast to the type, with the signedness of the type."""
     if not is_integer(ty):
         return x
-    if ty.bits >= 32 and (x.endswith(_suffix(ty)) if is_literal(x) else not ty.is_int_signed()):
+    if is_literal(x):
+        kept = x.endswith(_SUFFIX.get((ty.bits, ty.is_int_signed()), "none"))
+    else:
+        kept = ty.bits >= 32 and not ty.is_int_signed()
+    if kept:
         return x
     cast = f"({_UNSIGNED[ty.bits]})"
     if ty.is_int_signed() and x.startswith(cast) and x[len(cast) :].isidentifier():
@@ -102,13 +108,8 @@ def constant(value: Any, ty: Scalar | Pointer, fp16: bool) -> str:
     return _float(exact, ty)
 
 
-def _suffix(ty: Scalar) -> str:
-    """Return the suffix of a literal; those of short types are of type `int`."""
-    return {32: "" if ty.signed else "u", 64: "L" if ty.signed else "UL"}.get(ty.bits, "")
-
-
 def _integer(value: int, ty: Scalar) -> str:
-    suffix = _suffix(ty)
+    suffix = _SUFFIX.get((ty.bits, ty.signed), "")
     if ty.signed and ty.bits >= 32 and value == ty.min_value:
         return f"({value + 1}{suffix} - 1)"
     return f"{value}{suffix}"
