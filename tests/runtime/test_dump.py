@@ -128,7 +128,7 @@ def test_a_kernel_under_a_debugger_has_a_folder_too(tmp_path: Path) -> None:
     with config.scope(dump=str(tmp_path)):
         compiled(target="interp:steps")
     (folder,) = folders(tmp_path)
-    assert passes(folder) == ["00-input"]
+    assert passes(folder) == ["00-input", "01-expand-inline-asm"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ class Target:
         return f"{self.backend}:{self.arch}" if self.arch else self.backend
 
 
+MOST_WARPS = 1 << 16  # for the interpreter, whose results do not depend on them
+
+
 @dataclass(frozen=True)
 class Options:
     """Compiler options of a launch.
@@ -100,16 +103,14 @@ class Options:
 
     def __post_init__(self) -> None:
         # The warps of a program are limited by the target; the interpreter has no threads.
-        limits: dict[str, int | None] = {"num_warps": None, "num_ctas": 16, "thread_tile": 16}
+        limits = {"num_warps": MOST_WARPS, "num_ctas": 16, "thread_tile": 16}
         if self.warp_rows != 0:
             limits["warp_rows"] = self.num_warps
         for name, most in limits.items():
             value = getattr(self, name)
-            fits = isinstance(value, int) and is_power_of_two(value)
-            if not fits or (most is not None and value > most):
-                up_to = "" if most is None else f" up to {most}"
+            if not isinstance(value, int) or not is_power_of_two(value) or value > most:
                 raise ArgumentValueError(
-                    f"{name} must be a power of two{up_to}, not {short_repr(value)}"
+                    f"{name} must be a power of two up to {most}, not {short_repr(value)}"
                 )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:

@@ -62,7 +62,7 @@ def is_bits(ty: Scalar | Pointer, fp16: bool) -> bool:
 
 def natural(ty: Scalar | Pointer, x: str) -> str:
     """Return an integer operand cast to the type, with the signedness of the type."""
-    if not is_integer(ty):
+    if not isinstance(ty, Scalar) or not is_integer(ty):
         return x
     if is_literal(x):
         kept = x.endswith(_SUFFIX.get((ty.bits, ty.is_int_signed()), "none"))
