@@ -8,7 +8,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
+from tile.errors import ArgumentValueError, CompilationError
 
 
 @tile.jit(do_not_specialize=["n"])
@@ -171,3 +171,43 @@ def test_a_type_of_tiles_stands_for_that_of_elements(triton) -> None:
     x, y = np.arange(8, dtype=np.float32) + 0.75, np.zeros(8, np.int32)
     triton.jit(cast_block)[1,](x, y, 8)
     assert y.tolist() == list(range(8))
+
+
+@tl.constexpr
+def accumulated(dtype):
+    return tl.int64 if dtype.is_int() else dtype
+
+
+@tile.jit
+def lowest(dtype):
+    known = dtype.value
+    return -(2 ** (known.int_bitwidth - 1))
+
+
+@tile.jit
+def widen(x_ptr, y_ptr):
+    wide = accumulated(x_ptr.dtype.element_ty)
+    tl.static_assert(wide == tl.int64)
+    tl.store(y_ptr, tl.load(x_ptr).to(wide) + lowest(x_ptr.dtype.element_ty))
+
+
+def test_a_function_in_constexpr_runs_at_compile_time() -> None:
+    x, y = np.array([7], np.int16), np.zeros(1, np.int64)
+    widen[1,](x, y)
+    assert y.tolist() == [7 - 2**15]
+
+
+def add_bias(x_ptr, bias_ptr):
+    x = tl.load(x_ptr)
+    if bias_ptr:
+        x += tl.load(bias_ptr)
+    tl.store(x_ptr, x)
+
+
+def test_a_pointer_as_condition_is_true_unless_it_is_null(triton) -> None:
+    x, bias = np.ones(1, np.float32), np.full(1, 2, np.float32)
+    triton.jit(add_bias)[1,](x, bias)
+    triton.jit(add_bias)[1,](x, None)
+    assert x.tolist() == [3.0]
+    with pytest.raises(CompilationError, match="takes a number as its condition, not the pointer"):
+        tile.jit(add_bias)[1,](x, bias)

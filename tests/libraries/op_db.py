@@ -198,7 +198,7 @@ def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
     ptx: Counter[str] = Counter()
     end = time.monotonic() + 60 * options.minutes
     for op in operators(options.seed):
-        if options.only and op.name not in options.only:
+        if options.only and not {op.name, op.formatted_name} & set(options.only):
             continue
         counted = sum(outcomes[o] for o in (Outcome.RIGHT, Outcome.WRONG, Outcome.ERROR))
         if counted == options.ops or time.monotonic() > end:

@@ -38,7 +38,7 @@ from tile.frontend.python.overloads import SUBSCRIPT, binary_method, call_method
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import MismatchError, Phis, describe, leaves, resolve, same
 from tile.ir.ops import arith
-from tile.ir.types import I1, Descriptor, Pointer
+from tile.ir.types import I1, I64, Descriptor, Pointer
 from tile.language import operators, python_builtins
 from tile.language.core.builtin import suggestion
 from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
@@ -100,6 +100,9 @@ def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Fl
             loc=loc,
         )
     if isinstance(value.dtype, Pointer):
+        if low.function.runtime_constexprs:  # as in Triton
+            address = low.build(arith.bitcast, value.value, to=I64)
+            return low.build(arith.cast, address, to=I1)
         raise CompilationError(
             f"`{statement}` takes a number as its condition, not the pointer {value.type}; to ask "
             "whether it is null write ptr.to(tl.int64) != 0",

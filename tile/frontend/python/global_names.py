@@ -123,7 +123,8 @@ def _annotation(function: DeviceFunction, name: str) -> Any:
 def admit(value: Any, name: str) -> Any:
     """Return a captured value as the kernel sees it, or raise `CompilationError` if it may not."""
     if isinstance(value, constexpr):
-        return bounded(value.value)
+        inner = value.value
+        return StaticFunction(inner) if isinstance(inner, types.FunctionType) else bounded(inner)
     if isinstance(value, OBJECTS) or is_callable_now(value) or is_emitting(value):
         return value
     if isinstance(value, type) and (
@@ -186,8 +187,9 @@ def member(owner: Any, name: str) -> Any:
 
 
 def _wrapped(owner: Any, name: str) -> Any:
-    """Return a plain constant as `tl.constexpr` if only that has the attribute, as `n.value`."""
+    """Return a constant as `tl.constexpr` if only that has the attribute, as `n.value`."""
     plain = owner is None or isinstance(owner, TEXTUAL)
+    plain = plain or (isinstance(owner, Type) and name == "value")
     return constexpr(owner) if plain and not hasattr(owner, name) else owner
 
 

@@ -32,7 +32,8 @@ class constexpr:  # noqa: N801 - the language's own spelling
     As an annotation, `BLOCK: tl.constexpr` makes a parameter a compile-time constant, for each
     value of which the kernel is specialized, and `x: tl.constexpr = 3` keeps a local name a plain
     number. As a wrapper, `LIMIT = tl.constexpr(8)` lets kernels read a global. Arithmetic outside
-    kernels gives wrapped results. An array of NumPy becomes a tuple of its elements, a table.
+    kernels gives wrapped results. An array of NumPy becomes a tuple of its elements, a table. A
+    wrapped function is called at compile time, as with `constexpr_function`.
     """
 
     __slots__ = ("value",)
