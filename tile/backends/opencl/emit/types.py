@@ -65,10 +65,10 @@ def natural(ty: Scalar | Pointer, x: str) -> str:
     if not isinstance(ty, Scalar) or not is_integer(ty):
         return x
     if is_literal(x):
-        kept = x.endswith(_SUFFIX.get((ty.bits, ty.is_int_signed()), "none"))
+        has_type = x.endswith(_SUFFIX.get((ty.bits, ty.is_int_signed()), "none"))
     else:
-        kept = ty.bits >= 32 and not ty.is_int_signed()
-    if kept:
+        has_type = ty.bits >= 32 and not ty.is_int_signed()
+    if has_type:
         return x
     cast = f"({_UNSIGNED[ty.bits]})"
     if ty.is_int_signed() and x.startswith(cast) and x[len(cast) :].isidentifier():
