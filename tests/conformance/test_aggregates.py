@@ -44,7 +44,7 @@ def test_a_running_mean(device: Device) -> None:
     x = np.random.default_rng(0).standard_normal((n, extent)).astype(np.float32)
     out = np.zeros(extent, np.float32)
     module = module_of(running_mean, Pointer(F32), Pointer(F32), I32, N=extent)
-    device.run(module, (1, 1, 1), [x, out, n])
+    device.run(module, (1, 1, 1), [x, out, np.int32(n)])
     expected = np.zeros(extent, np.float32)
     for i in range(n):
         row = x[i] if i % 2 == 0 else x[i] * 2

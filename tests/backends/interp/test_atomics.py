@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.reference import UPDATES
@@ -46,6 +46,7 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "element"), PAIRS, ids=str)
+@settings(deadline=None)
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access
@@ -62,6 +63,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
 
 
 @pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
+@settings(deadline=None)
 @given(access=accesses(2))
 def test_compare_and_swap(element: Scalar, access: Any) -> None:
     dtype = semantics.numpy_dtype(element)

@@ -1,7 +1,7 @@
 """`exp` of f32: its instructions are assembled, and their accuracy is computed with NumPy.
 
-The model of ex2.approx is 2^t in f64 with an error of up to 1 unit in the last place in either
-direction. On an H200, the instruction and the whole sequence are measured over all floats.
+The model of ex2.approx is 2^t in f64 with an error of up to 1.5 units in the last place in either
+direction. On an H200 the instruction was off by up to 2.06, the sequence by up to 2.53, over all floats.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_exp_is_six_instructions() -> None:
     assert "__nv_expf" not in ptx
 
 
-@pytest.mark.parametrize(("off_by", "distance"), [(0.0, 1), (0.5, 2), (-0.5, 2)])
+@pytest.mark.parametrize(("off_by", "distance"), [(0.0, 1), (0.5, 2), (-0.5, 2), (1.0, 3), (-1.0, 3)])
 def test_exp_is_as_accurate_as_promised(off_by: float, distance: int) -> None:
     """`distance` is from the correctly rounded result."""
     defn = OPS["exp"]

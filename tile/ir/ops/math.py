@@ -30,7 +30,7 @@ exp = declare(
     "exp",
     "e to the power `x`. A result below the least normal number may be zero.",
     np.exp,
-    ulp=2,
+    ulp=3,
     domain=(-87, 88),
 )
 exp2 = declare(

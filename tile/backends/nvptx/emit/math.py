@@ -50,6 +50,8 @@ INSTRUCTIONS: dict[OpDef, Instruction] = {
 # terms: the first alone would leave 5 units for |x| = 88.
 # log2(e) and t are rounded toward zero, so d >= 0 for x > 0: where 2^t is infinite, the sum is not
 # infinity - infinity. The minimum replaces d by 1 where x is infinite and d therefore a NaN.
+# On an H200 the results for all numbers of the domain are within 3 units in the last place (2.53 of
+# the exact value), those of libdevice's expf within 2 (1.93): ex2.approx.ftz is off by up to 2.06.
 # libdevice's expf takes 8 instructions; x * log2(e) and ex2.approx.f32, as in Triton, take 5.
 EXPONENTIAL = (
     "mul.rz.f32 t, $1, 0f3FB8AA3B;",
