@@ -104,7 +104,12 @@ def test_an_unknown_instruction_is_shown_with_a_way_out() -> None:
     assert message.startswith("line 3 of the asm, `foo.u32 $0, $1;`: only GPUs of NVIDIA execute")
     assert "give `reference=f`, a @tile.jit function of the arguments" in message
     assert underlined(caught.value).startswith("tl.inline_asm_elementwise(")
-    tile.compile(unknown, {"x": "*i32"}, {}, {}, "nvptx:sm_90a")
+
+
+def test_an_unknown_instruction_is_text_of_nvidias_targets() -> None:
+    pytest.importorskip("llvmlite")
+    compiled = tile.compile(unknown, {"x": "*i32"}, {}, {}, "nvptx:sm_90a")
+    assert "foo.u32" in compiled.asm["ptx"]
 
 
 @tile.jit

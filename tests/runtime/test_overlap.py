@@ -209,6 +209,7 @@ def test_a_kernel_compiled_for_aliased_pointers_relies_on_nothing() -> None:
 
 
 def test_what_code_relies_on_is_kept_in_the_cache(monkeypatch, tmp_path) -> None:
+    pytest.importorskip("llvmlite")
     monkeypatch.setenv("TILE_CACHE", "1")
     monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
     artifact = tile.compile(

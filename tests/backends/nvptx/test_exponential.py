@@ -74,7 +74,9 @@ def test_exp_is_six_instructions() -> None:
     assert "__nv_expf" not in ptx
 
 
-@pytest.mark.parametrize(("off_by", "distance"), [(0.0, 1), (0.5, 2), (-0.5, 2), (1.0, 3), (-1.0, 3)])
+@pytest.mark.parametrize(
+    ("off_by", "distance"), [(0.0, 1), (0.5, 2), (-0.5, 2), (1.0, 3), (-1.0, 3)]
+)
 def test_exp_is_as_accurate_as_promised(off_by: float, distance: int) -> None:
     """`distance` is from the correctly rounded result."""
     defn = OPS["exp"]
