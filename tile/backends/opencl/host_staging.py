@@ -54,11 +54,53 @@ def sub_buffer(buffer: Any, offset: int, device: Device, name: str) -> Any:
     return buffer.get_sub_region(offset, buffer.size - offset)
 
 
+# Atomic operations on 8 and 16 bits access the aligned word around an element.
+_WORD = 4  # bytes
+
+
 @dataclass
 class StagedRange(HostRange):
     """A range of host memory and its copy on the device."""
 
     buffer: Any = None
+    shared: bool = False  # the buffer may be the host memory itself
+
+    @property
+    def whole_words(self) -> bool:
+        """True if the range begins and ends at aligned words."""
+        return self.low % _WORD == 0 == self.high % _WORD
+
+    def stage(self, device: Device) -> None:
+        """Create the buffer, with the contents of the host memory.
+
+        Its size is a multiple of a word: a device may refuse access to a word that the buffer only
+        contains a part of. Host memory that is no such words is copied, since its first and last
+        word contain bytes of other variables.
+        """
+        host = _bytes_at(self.low, self.high)
+        flags: int = cl.mem_flags.READ_WRITE
+        self.shared = device.shares_memory and self.whole_words
+        if self.shared:
+            flags |= cl.mem_flags.USE_HOST_PTR
+        elif self.size % _WORD == 0:
+            flags |= cl.mem_flags.COPY_HOST_PTR
+        else:
+            whole = self.size + -self.size % _WORD
+            self.buffer = cl.Buffer(device.context, flags, whole)
+            cl.enqueue_copy(device.queue, self.buffer, host)
+            return
+        self.buffer = cl.Buffer(device.context, flags, hostbuf=host)
+
+    def fetch(self, queue: Any) -> None:
+        """Copy the buffer back; memory that is shared is only mapped for the host."""
+        if self.shared:
+            reading = cl.map_flags.READ
+            mapped, _ = cl.enqueue_map_buffer(
+                queue, self.buffer, reading, 0, (self.size,), np.dtype(np.uint8)
+            )
+            mapped.base.release(queue)
+        else:
+            cl.enqueue_copy(queue, _bytes_at(self.low, self.high), self.buffer)
 
 
 @dataclass
@@ -71,12 +113,8 @@ class Staging:
     def stage(self, arrays: Sequence[Array], written: Sequence[bool]) -> None:
         """Copy arrays to the device; those that are `written` are copied back by `fetch`."""
         self.ranges = merged_ranges(StagedRange, zip(arrays, written, strict=True))
-        flags = cl.mem_flags.READ_WRITE | (
-            cl.mem_flags.USE_HOST_PTR if self.device.shares_memory else cl.mem_flags.COPY_HOST_PTR
-        )
         for staged in self.ranges:
-            host = _bytes_at(staged.low, staged.high)
-            staged.buffer = cl.Buffer(self.device.context, flags, hostbuf=host)
+            staged.stage(self.device)
 
     def argument(self, array: Array, name: str) -> Any:
         """Return the buffer or sub-buffer that holds an array; None for an empty array.
@@ -91,19 +129,10 @@ class Staging:
         return sub_buffer(staged.buffer, address - staged.low, self.device, name)
 
     def fetch(self) -> None:
-        """Copy written arrays back; if the device shares memory, only map them for the host."""
-        queue = self.device.queue
+        """Copy written arrays back."""
         for staged in self.ranges:
-            if not staged.written:
-                continue
-            if self.device.shares_memory:
-                reading = cl.map_flags.READ
-                mapped, _ = cl.enqueue_map_buffer(
-                    queue, staged.buffer, reading, 0, (staged.size,), np.dtype(np.uint8)
-                )
-                mapped.base.release(queue)
-            else:
-                cl.enqueue_copy(queue, _bytes_at(staged.low, staged.high), staged.buffer)
+            if staged.written:
+                staged.fetch(self.device.queue)
 
 
 @dataclass(frozen=True)
