@@ -5,6 +5,7 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference language       docs/language.md: the functions of tl.*
   tile reference ir             docs/ir.md: the operations of the IR
   tile reference passes         docs/passes.md: the passes, with IR before and after
+  tile reference ops            docs/ops.md: the library of kernels, tile.ops
   tile reference compat         docs/compat.md: what `import triton` gives of Triton
   tile reference functions      tile/language/_functions.py: the names of the functions of tl.*
   tile reference stub           tile/language/__init__.pyi: the stub of tl.*
@@ -44,6 +45,7 @@ from tile.ir.types import ALL, FLOATS, SCALARS
 from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
+from tile.tools.ops_page import ops_page
 from tile.tools.stub import (
     functions,
     functions_page,
@@ -288,6 +290,7 @@ PAGES: dict[str, Page] = {
     "language": Page("docs/language.md", language_page),
     "ir": Page("docs/ir.md", ir_page),
     "passes": Page("docs/passes.md", passes_page),
+    "ops": Page("docs/ops.md", ops_page),
     "compat": Page("docs/compat.md", compat_page),
     "functions": Page("tile/language/_functions.py", functions_page),
     "stub": Page("tile/language/__init__.pyi", stub_page),

@@ -1,0 +1,147 @@
+"""Calls of every op, with arguments that its reference takes as well.
+
+A case makes the arguments of one call from random numbers. Its result, an array or a tuple of them,
+must be within `ulps` units in the last place (of the largest number of the reference's result).
+The first case of each op, in float32 and float16, also runs on the other backends.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import tile.ops
+
+Array = np.ndarray[Any, Any]
+DTYPES = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+# Their 2 to the power of 1 - p, with p bits of mantissa.
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+ALL = tuple(DTYPES)
+NARROW = ("float16", "bfloat16", "float32")
+
+
+@dataclass(frozen=True)
+class Random:
+    """Random arrays; floats are of the dtype under test, from a normal distribution."""
+
+    dtype: np.dtype[Any]
+    generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def normal(self, *shape: int) -> Array:
+        return self.generator.standard_normal(shape).astype(self.dtype)
+
+    def integers(self, low: int, high: int, *shape: int, dtype: Any = np.int64) -> Array:
+        return self.generator.integers(low, high, shape).astype(dtype)
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the op `op`, in each of `dtypes`."""
+
+    op: str
+    label: str
+    make: Callable[[Random], Arguments]
+    dtypes: tuple[str, ...] = ALL
+    ulps: float = 4.0
+
+    def arguments(self, dtype: str) -> Arguments:
+        return self.make(Random(DTYPES[dtype]))
+
+    def check(self, dtype: str) -> None:
+        """Call the op, and compare its results with those of the reference."""
+        args, kwargs = self.arguments(dtype)
+        before = [np.array(arg) if isinstance(arg, np.ndarray) else None for arg in args]
+        results = several(function_of(self.op)(*args, **kwargs))
+        for argument, copy in zip(args, before, strict=True):
+            if copy is not None and self.op not in IN_PLACE:
+                assert argument.tobytes() == copy.tobytes(), "an input was overwritten"
+        again = [arg if copy is None else copy for arg, copy in zip(args, before, strict=True)]
+        expected = several(reference_of(self.op)(*again, **kwargs))
+        assert len(results) == len(expected)
+        for index, (result, wanted) in enumerate(zip(results, expected, strict=True)):
+            assert_close(result, np.asarray(wanted), self.ulps, f"result {index}")
+
+
+IN_PLACE = frozenset[str]()
+
+
+def several(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def function_of(op: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(tile.ops, op)
+    return function
+
+
+def reference_of(op: str) -> Callable[..., Any]:
+    """Return the reference of an op, which takes the same arguments."""
+    module = importlib.import_module(function_of(op).__module__)
+    reference: Callable[..., Any] = getattr(module, f"{op}_reference")
+    return reference
+
+
+def assert_close(actual: Array, expected: Array, ulps: float, label: str) -> None:
+    """Integers are equal; floats differ by at most `ulps` of the largest expected number."""
+    assert actual.shape == expected.shape, label
+    if actual.dtype.kind in "iub":
+        assert np.array_equal(actual, expected), label
+        return
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isnan(actual), np.isnan(expected)), label
+    largest = float(np.abs(expected, where=finite, out=np.zeros(expected.shape)).max(initial=0.0))
+    error = np.abs(actual.astype(np.float64) - expected, where=finite, out=np.zeros(expected.shape))
+    allowed = ulps * EPSILON[actual.dtype.name] * largest
+    assert error.max(initial=0.0) <= allowed, f"{label}: {error.max()} exceeds {allowed}"
+
+
+def rows(
+    op: str, *more: Callable[[Random, tuple[int, ...]], Any], **options: Any
+) -> Iterator[Case]:
+    """Yield cases of a function of rows: odd sizes, several axes, one element, none."""
+    for shape in ((3, 37), (2, 3, 130), (5, 1), (0, 4), (2, 0), (7,)):
+        yield Case(
+            op,
+            "x".join(map(str, shape)),
+            lambda random, shape=shape: (tuple(make(random, shape) for make in more), {}),
+            **options,
+        )
+
+
+def like_x(random: Random, shape: tuple[int, ...]) -> Array:
+    return random.normal(*shape)
+
+
+def strided(random: Random, shape: tuple[int, ...]) -> Array:
+    """Return rows that are further apart than they are long."""
+    return random.normal(*shape[:-1], 2 * shape[-1])[..., : shape[-1]]
+
+
+def rowwise() -> Iterator[Case]:
+    yield from rows("softmax", like_x)
+    yield Case("softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
+    yield Case("softmax", "long", lambda random: ((random.normal(2, 16999),), {}), ("float32",))
+    yield from rows("softmax_backward", like_x, like_x)
+    yield Case(
+        "softmax_backward",
+        "long",
+        lambda random: ((random.normal(2, 16999), random.normal(2, 16999)), {}),
+        ("float32",),
+        ulps=40,
+    )
+
+
+CASES = [*rowwise()]

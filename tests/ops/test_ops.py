@@ -1,0 +1,51 @@
+"""Every op computes what its reference does, on each backend, under all checks."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import tile
+import tile.ops
+from tests import needs
+from tests.ops.cases import CASES, Case, reference_of
+
+FIRST = list({case.op: case for case in reversed(CASES)}.values())
+OTHERS = [
+    pytest.param("opencl", marks=needs.pyopencl),
+    pytest.param("interp:mma", id="mma"),
+]
+
+
+def names(case: Case) -> str:
+    return f"{case.op}-{case.label}"
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{names(case)}-{dtype}")
+        for case in CASES
+        for dtype in case.dtypes
+    ],
+)
+def test_op(case: Case, dtype: str) -> None:
+    with tile.backend("interp"), tile.sanitize():
+        case.check(dtype)
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.op)
+def test_op_on_other_backends(case: Case, backend: str) -> None:
+    with tile.backend(backend):
+        for dtype in sorted({"float32", "float16"} & set(case.dtypes)):
+            case.check(dtype)
+
+
+def test_every_op_is_tested_and_has_a_reference_with_its_parameters() -> None:
+    assert {case.op for case in CASES} == set(tile.ops.__all__)
+    for name in tile.ops.__all__:
+        function = inspect.signature(getattr(tile.ops, name)).parameters
+        reference = inspect.signature(reference_of(name)).parameters
+        assert [p for p in function if p != "out"] == list(reference), name

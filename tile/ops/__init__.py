@@ -1,0 +1,34 @@
+"""A library of kernels: the operators of deep learning, in a few readable lines each.
+
+    import numpy as np
+    import tile.ops
+
+    y = tile.ops.softmax(np.random.rand(4096, 1000).astype(np.float32))
+
+Arrays are NumPy's, torch's, CuPy's or pyopencl's, and results are of the same kind and on the same
+device as the first argument; the backend follows from the arrays as in any launch. Functions check
+their arguments before they write: an error names the argument. Each op is a file that states the
+mathematics, the kernels, the table of their configurations and a NumPy reference. A name is
+imported when it is first used. docs/ops.md lists them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tile._lazy import LazyNames
+
+if TYPE_CHECKING:
+    from tile.ops.rowwise.softmax import softmax, softmax_backward
+else:
+    # The functions of each family, by file.
+    FILES = {
+        "rowwise.softmax": "softmax softmax_backward",
+    }
+    __getattr__ = LazyNames(
+        __name__,
+        {name: f"{__name__}.{file}" for file, names in FILES.items() for name in names.split()},
+    )
+    __dir__ = __getattr__.names
+
+__all__ = ["softmax", "softmax_backward"]

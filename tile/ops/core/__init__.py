@@ -1,0 +1,8 @@
+"""The parts that all ops share.
+
+call                 the checks of a call's arguments, and the arrays of its results
+new_arrays           new arrays of the libraries whose arrays are passed
+tables               tables of configurations by size
+device_functions     functions that kernels call
+reference            array types and conversions of the NumPy references
+"""

@@ -1,0 +1,240 @@
+"""The arguments of one call of an op, checked before anything is launched or written.
+
+    call = Call("softmax")
+    x = call.array("x", x)                           an Operand: shape, strides, dtype
+    out = call.output("out", out, x.shape, x.dtype)  the caller's array, or a new one
+
+Every check raises an `ArgumentError` that names the op and the argument, says what is wrong with
+it and what would be right.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ops.core.new_arrays import DType, Shape, new_array
+from tile.runtime.arguments.adapt import adapt
+from tile.runtime.arguments.device_arrays import DeviceArray
+from tile.runtime.target_selection import target_text
+from tile.short_repr import short_repr
+
+HOST = "host memory"
+F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+BF16 = np.dtype(ml_dtypes.bfloat16)
+I8, I32, I64 = np.dtype(np.int8), np.dtype(np.int32), np.dtype(np.int64)
+FLOATS: tuple[DType, ...] = (F16, BF16, F32, F64)
+INDICES: tuple[DType, ...] = (I32, I64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array as a matrix whose rows are its last axis; `stride` is in elements."""
+
+    count: int
+    length: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array argument: `value` as it was passed, and its properties; strides are in elements."""
+
+    op: str
+    name: str
+    value: Any
+    shape: Shape
+    strides: tuple[int, ...]
+    dtype: DType
+    device: str
+    host: np.ndarray[Any, Any] | None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.size == 0 or all(
+            extent == 1 or stride == step
+            for extent, stride, step in zip(
+                self.shape, self.strides, row_major(self.shape), strict=True
+            )
+        )
+
+    def rows(self) -> Rows:
+        """Return the array as rows along its last axis, which must be contiguous.
+
+        Raises `ArgumentValueError` if one stride does not lead from each row to the next.
+        """
+        *leading, length = self.shape
+        rows = [(n, s) for n, s in zip(leading, self.strides, strict=False) if n != 1]
+        regular = all(outer[1] == inner[0] * inner[1] for outer, inner in itertools.pairwise(rows))
+        if self.size and not (regular and (length == 1 or self.strides[-1] == 1)):
+            raise ArgumentValueError(
+                f"{self.op}: `{self.name}` has shape {self.shape} and strides {self.strides} in "
+                "elements; its last axis must be contiguous, and its rows one stride apart: pass "
+                "a contiguous copy"
+            )
+        return Rows(math.prod(leading), length, rows[-1][1] if rows else length)
+
+    def contiguous(self) -> Operand:
+        """Return the operand; raise `ArgumentValueError` unless it is contiguous, row-major."""
+        if not self.is_contiguous:
+            raise ArgumentValueError(
+                f"{self.op}: `{self.name}` has shape {self.shape} and strides {self.strides} in "
+                "elements; it must be contiguous: pass a contiguous copy"
+            )
+        return self
+
+    def within(self, low: int, high: int) -> Operand:
+        """Return the operand; raise `ArgumentValueError` for elements outside low to high - 1.
+
+        Arrays in device memory are not read: kernels assert the same (`tl.device_assert`).
+        """
+        if self.host is not None and self.size:
+            least, greatest = int(self.host.min()), int(self.host.max())
+            if least < low or greatest >= high:
+                wrong = least if least < low else greatest
+                raise ArgumentValueError(
+                    f"{self.op}: `{self.name}` contains {wrong}; its elements must be "
+                    f"{low} to {high - 1}"
+                )
+        return self
+
+
+def row_major(shape: Shape) -> tuple[int, ...]:
+    """Return the strides, in elements, of a contiguous array."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, extent))
+    return tuple(reversed(strides))[: len(shape)]
+
+
+class Call:
+    """The operands of one call of an op; all are in the memory of one device."""
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+        self.operands: list[Operand] = []
+        self._adapted: list[Any] = []
+
+    def array(
+        self,
+        name: str,
+        value: Any,
+        *,
+        dtypes: Sequence[DType] = FLOATS,
+        rank: int | None = None,
+        shape: Shape | None = None,
+    ) -> Operand:
+        """Return an array argument.
+
+        dtypes: those that the op takes. rank: the number of axes; None is at least one. shape: the
+        shape that it must have. Raises `ArgumentError` for anything else.
+        """
+        adapted = adapt(value, f"`{name}` of {self.op}")
+        if not isinstance(adapted, np.ndarray | DeviceArray):
+            raise ArgumentTypeError(f"{self.op}: `{name}` is {short_repr(value)}; it is an array")
+        dtype, extents = adapted.dtype, tuple(adapted.shape)
+        if dtype not in dtypes:
+            raise ArgumentTypeError(
+                f"{self.op}: `{name}` has dtype {dtype}; it takes {_names(dtypes)}"
+            )
+        if len(extents) != rank if rank is not None else not extents:
+            axes = "1 axis or more" if rank is None else f"{rank} axes"
+            raise ArgumentValueError(
+                f"{self.op}: `{name}` has shape {extents}; it must have {axes}"
+            )
+        if shape is not None and extents != shape:
+            raise ArgumentValueError(f"{self.op}: `{name}` has shape {extents}; it must be {shape}")
+        device = adapted.device if isinstance(adapted, DeviceArray) else HOST
+        strides = tuple(step // dtype.itemsize for step in adapted.strides)
+        host = adapted if isinstance(adapted, np.ndarray) else None
+        operand = Operand(self.op, name, value, extents, strides, dtype, device, host)
+        self._require_same_device(operand)
+        self.operands.append(operand)
+        self._adapted.append(adapted)
+        return operand
+
+    def output(self, name: str, value: Any, shape: Shape, dtype: DType) -> Operand:
+        """Return an array to write: `value`, or if that is None a new one, like the first operand.
+
+        Raises `ArgumentError` unless `value` is a writable array of this shape and dtype.
+        """
+        if value is None:
+            value = new_array(self.operands[0].value, shape, dtype, self.op)
+        operand = self.array(name, value, dtypes=(dtype,), rank=len(shape), shape=shape)
+        adapted = self._adapted[-1]
+        writable = adapted.flags.writeable if isinstance(adapted, np.ndarray) else adapted.writeable
+        if not writable:
+            raise ArgumentValueError(f"{self.op}: `{name}` is read-only")
+        return operand
+
+    def new(self, shape: Shape, dtype: DType) -> Operand:
+        """Return a new array like the first operand, for results between kernels."""
+        return self.output("a temporary array", None, shape, dtype)
+
+    def number(
+        self, name: str, value: Any, low: float = -math.inf, high: float = math.inf
+    ) -> float:
+        """Return a finite number from `low` to `high`, or raise `ArgumentError`."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ArgumentTypeError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it is a number"
+            ) from None
+        if not (math.isfinite(number) and low <= number <= high):
+            raise ArgumentValueError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it must be {_interval(low, high)}"
+            )
+        return number
+
+    def choice(self, name: str, value: Any, choices: Sequence[Any]) -> Any:
+        """Return `value` if it is among `choices`; raise `ArgumentValueError` otherwise."""
+        if value not in choices:
+            raise ArgumentValueError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it must be one of "
+                f"{', '.join(map(repr, choices))}"
+            )
+        return value
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that runs the kernels of this call."""
+        return target_text(self._adapted).partition(":")[0]
+
+    def _require_same_device(self, operand: Operand) -> None:
+        for other in self.operands[:1]:
+            if not _same_device(other.device, operand.device):
+                raise ArgumentValueError(
+                    f"{self.op}: `{operand.name}` is in {operand.device}, and `{other.name}` in "
+                    f"{other.device}; the arrays of a call are on one device"
+                )
+
+
+def _same_device(a: str, b: str) -> bool:
+    """Return True for equal devices; libraries that do not number theirs say only the kind."""
+    kinds = a.partition(":")[0], b.partition(":")[0]
+    return a == b or (kinds[0] == kinds[1] and (a in kinds or b in kinds))
+
+
+def _names(dtypes: Sequence[DType]) -> str:
+    *most, last = (dtype.name for dtype in dtypes)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _interval(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "finite"
+    if math.isinf(high):
+        return f"{low:g} or more"
+    return f"{low:g} to {high:g}"

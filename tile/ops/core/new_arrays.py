@@ -1,0 +1,63 @@
+"""New arrays of the library, and on the device, of an array that was passed.
+
+Libraries are recognized by the class of the array, as in launches, so that none is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tile.errors import ArgumentTypeError
+from tile.runtime.arguments.torch_tensors import is_torch
+
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+Maker = Callable[[Any, Shape, DType], Any]
+
+
+def new_array(like: Any, shape: Shape, dtype: DType, op: str) -> Any:
+    """Return an uninitialized contiguous array of the library and device of the array `like`.
+
+    Raises `ArgumentTypeError`, which names the op, for a library that cannot make one.
+
+    >>> new_array(np.ones(3), (2, 2), np.dtype("float16"), "softmax").shape
+    (2, 2)
+    """
+    kind = type(like)
+    if is_torch(kind):
+        return _torch(like, shape, dtype)
+    library = str(kind.__module__).partition(".")[0]
+    maker = _MAKERS.get(library, _by_module)
+    result = maker(like, shape, dtype)
+    if result is None:
+        raise ArgumentTypeError(
+            f"{op}: {library} has no `empty(shape, dtype)` to make an array like this "
+            f"{kind.__name__}; pass an array as `out`, or NumPy arrays"
+        )
+    return result
+
+
+def _numpy(like: Any, shape: Shape, dtype: DType) -> Any:
+    return np.empty(shape, dtype)
+
+
+def _torch(like: Any, shape: Shape, dtype: DType) -> Any:
+    return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype.name))
+
+
+def _pyopencl(like: Any, shape: Shape, dtype: DType) -> Any:
+    return sys.modules["pyopencl.array"].empty(like.queue, shape, dtype)
+
+
+def _by_module(like: Any, shape: Shape, dtype: DType) -> Any:
+    """Call the library's own `empty`, as CuPy has one; None if there is none."""
+    library = sys.modules[str(type(like).__module__).partition(".")[0]]
+    empty = getattr(library, "empty", None)
+    return None if empty is None else empty(shape, dtype=dtype)
+
+
+_MAKERS: dict[str, Maker] = {"numpy": _numpy, "tile": _numpy, "pyopencl": _pyopencl}
