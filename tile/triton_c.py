@@ -26,7 +26,7 @@ from tile.frontend.triton_c.rules import RULES
 from tile.frontend.triton_c.translate import translate
 from tile.frontend.triton_c.unit import Function, Unit
 from tile.ir.core import Module
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 from tile.runtime.autotuning.autotuner import Autotuner, autotune
 from tile.runtime.autotuning.configs import Config
 from tile.runtime.interface import KernelInterface

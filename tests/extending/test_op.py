@@ -27,8 +27,8 @@ from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
-from tile.language.core.builtin import builtin
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin
+from tile.language.base.tensor import Tensor
 
 
 @builtin

@@ -14,7 +14,7 @@ from tile.ir.parser import parse_type
 from tile.ir.printer import print_function
 from tile.ir.types import Type
 from tile.ir.verifier import verify
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 
 
 class Sketch:

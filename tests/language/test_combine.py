@@ -14,7 +14,7 @@ from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir import semantics
 from tile.ir.types import FLOATS, INTEGERS, Scalar
-from tile.language.core.builtin import Builtin, builtin
+from tile.language.base.builtin import Builtin, builtin
 from tile.language.operators import binary, compare
 from tile.language.tensor_methods import tensor_attribute
 

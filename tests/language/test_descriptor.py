@@ -9,8 +9,8 @@ import pytest
 import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
-from tile.language.core.builtin import Bound
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import Bound
+from tile.language.base.tensor import Tensor
 from tile.language.tensor_methods import tensor_attribute
 
 

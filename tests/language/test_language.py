@@ -15,9 +15,9 @@ from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.types import SCALARS, Scalar
-from tile.language.core.builtin import MEMBERS, Bound, Builtin, builtin
-from tile.language.core.static_args import compile_time, constant_value
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import MEMBERS, Bound, Builtin, builtin
+from tile.language.base.static_args import compile_time, constant_value
+from tile.language.base.tensor import Tensor
 from tile.language.tensor_methods import tensor_attribute
 
 # By name. `test_reference` checks which names exist: the stub is generated from them.

@@ -15,7 +15,7 @@ from tile.errors import CompilationError
 from tile.ir import semantics
 from tile.ir.types import SCALARS
 from tile.language import operators
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 
 SHAPES = [(), (1,), (4,), (1, 4), (2, 1), (2, 4), (2, 1, 4)]
 

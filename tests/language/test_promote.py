@@ -11,7 +11,7 @@ from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir.types import EMULATED_FP8, SCALARS, Scalar
 from tile.language import operators
-from tile.language.core import promotion
+from tile.language.base import promotion
 
 NAMES = "i1 u8 i8 u16 i16 u32 i32 u64 i64 f8e4m3 f8e5m2 bf16 f16 f32 f64".split()
 

@@ -14,7 +14,7 @@ from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir import semantics
 from tile.ir.types import ALL, DTYPES, SCALARS
-from tile.language.core.builtin import MEMBERS
+from tile.language.base.builtin import MEMBERS
 
 SUMMED = {
     "i1": "i32",

@@ -14,7 +14,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TypeRuleError
 from tile.language import operators
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 
 X = np.arange(256, dtype=np.int32).reshape(2, 8, 16)
 

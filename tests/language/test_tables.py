@@ -14,7 +14,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.language import operators
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 
 DTYPES = (np.float32, np.float64, np.float16, np.int8, np.uint64, np.bool_, ml_dtypes.bfloat16)
 

@@ -242,11 +242,11 @@ WARM: dict[str, set[str]] = {
     "tile.language": {
         *(
             "_functions",
-            "core",
-            "core.builtin",
-            "core.constexpr",
-            "core.static_args",
-            "core.tensor",
+            "base",
+            "base.builtin",
+            "base.constexpr",
+            "base.static_args",
+            "base.tensor",
         ),
     },
     "tile.frontend": {

@@ -20,7 +20,7 @@ import pytest
 import tile
 import tile.language as tl
 from tile.errors import CompilationError, HookError, OutOfBoundsError
-from tile.language.core.builtin import Builtin
+from tile.language.base.builtin import Builtin
 from tile.location import Loc
 
 # From Python 3.12 on, a fork of a process with threads warns, and test runners have threads.

@@ -6,7 +6,7 @@ import pytest
 
 import tile.language as tl
 from tile.ir.declare import OPS
-from tile.language.core.builtin import Builtin
+from tile.language.base.builtin import Builtin
 from tile.tools.cli import main
 from tile.tools.reference import PAGES, page
 

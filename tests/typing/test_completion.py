@@ -13,7 +13,7 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS
+from tile.language.base.builtin import DESCRIPTOR_MEMBERS, MEMBERS
 from tile.language.tensor_methods import DESCRIPTOR_PROPERTIES, PROPERTIES
 
 KERNEL = """\

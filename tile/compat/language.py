@@ -8,9 +8,9 @@ from typing import Any
 
 from tile.frontend.python.constexpr_function import constexpr_function
 from tile.frontend.python.global_names import EMITTING as TRITON_BUILTIN
-from tile.language.core import dtypes
-from tile.language.core.builtin import SEMANTIC, Builtin
-from tile.language.core.constexpr import constexpr, constexpr_type
+from tile.language.base import dtypes
+from tile.language.base.builtin import SEMANTIC, Builtin
+from tile.language.base.constexpr import constexpr, constexpr_type
 from tile.runtime.signature import parse_type
 
 __all__ = [

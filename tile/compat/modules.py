@@ -201,25 +201,25 @@ MODULES: Mapping[str, View] = {
     # -- the language
     "triton.language": View(
         "The language of kernels.",
-        _of("tile.language.core.tensor", "tensor") | _of("tile", "aggregate_replace"),
+        _of("tile.language.base.tensor", "tensor") | _of("tile", "aggregate_replace"),
         shows=("tile.language", "tile.compat.language"),
         package=True,
     ),
     "triton.language.core": View(
         "The language of kernels.",
         {
-            **_of("tile.language.core.tensor", "tensor"),
             **_of("tile", "aggregate_replace"),
             **_of("tile.compat.language", "builtin"),
             "_aggregate": "tile:aggregate",
+            "extern": "tile.compat.language:builtin",
             "item": "tile.language.reductions:item_",
         },
-        shows=("tile.language", "tile.language.core", "tile.compat.language"),
+        shows=("tile.language.core", "tile.compat.language"),
     ),
     "triton.language.standard": View(
         "Functions of the language that are made of others.",
         _of("tile.compat.language", "_log2"),
-        shows=("tile.language", "tile.language.standard"),
+        shows=("tile.language.standard",),
     ),
     "triton.language.math": View("Mathematical functions.", shows=("tile.language.math",)),
     "triton.language.random": View(

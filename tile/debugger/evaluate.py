@@ -12,7 +12,7 @@ import numpy as np
 from tile.debugger.frames import Frame, HostFrame, KernelFrame
 from tile.debugger.variables import Leaf, Undefined, whole
 from tile.errors import ArgumentValueError
-from tile.language.core.builtin import suggestion
+from tile.language.base.builtin import suggestion
 
 # Exceptions that evaluating or printing a user's expression may raise: all but those by which the
 # debugger ends or restarts. Ctrl-C ends the command only.

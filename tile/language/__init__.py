@@ -71,30 +71,30 @@ Python's rules to Python's objects, which differ from the compiler's rules in tw
 
 from tile._lazy import LazyNames
 from tile.language._functions import MODULES
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import Tensor, tensor, tensor_descriptor
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import Tensor, tensor, tensor_descriptor
 
 # A kernel from the disk cache needs only `tl.constexpr`, so all other names are imported on first
 # use. `MODULES` names the functions; type checkers read the stub.
 _OTHERS = {
-    "core.dtypes": (
+    "base.dtypes": (
         "TRITON_MAX_TENSOR_NUMEL bfloat16 block_type const dtype float16 float32 float64 "
         "float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 int1 int8 int16 int32 int64 pi32_t "
         "pointer_type uint8 uint16 uint32 uint64 void"
     ),
-    "core.constexpr": "constexpr_type",
+    "base.constexpr": "constexpr_type",
     "python_builtins": "PYTHON_BUILTINS condition range static_range",
     "selection": "PropagateNan",
 }
 _PYTHON = ("slice", "tuple")  # sequences in kernels are Python's own
-_SOURCES = {"math": f"{__name__}.math", **dict.fromkeys(_PYTHON, "builtins")} | {
+SOURCES = {"math": f"{__name__}.math", **dict.fromkeys(_PYTHON, "builtins")} | {
     name: f"{__name__}.{module}"
     for module, names in (*MODULES.items(), *_OTHERS.items())
     for name in names.split()
 }
-_MODULES = {name: f"{__name__}.{name}" for name in ("extra", "random")}
-__getattr__ = LazyNames(__name__, {**_MODULES, **_SOURCES})
+_MODULES = {name: f"{__name__}.{name}" for name in ("core", "extra", "random", "standard")}
+__getattr__ = LazyNames(__name__, {**_MODULES, **SOURCES})
 __dir__ = __getattr__.names
 
 __all__ = ["Tensor", "constexpr", "tensor", "tensor_descriptor"]
-__all__ += list(_SOURCES)
+__all__ += list(SOURCES)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tile.language import _math as math
 from tile.language import _random
-from tile.language import extra as extra
+from tile.language import core as core, extra as extra, standard as standard
 from tile.language.python_builtins import PYTHON_BUILTINS as PYTHON_BUILTINS
 from tile.language.selection import PropagateNan as PropagateNan
 

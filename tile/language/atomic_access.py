@@ -16,10 +16,10 @@ from tile.ir.ops import memory as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMW_ELEMENTS, Order, RMWKind, Scope
 from tile.ir.types import I1, INTEGERS, SCALARS, U64, Pointer, Scalar, with_element
-from tile.language.core.builtin import member
-from tile.language.core.promotion import Operand, as_number, constant, convert, to_tensor
-from tile.language.core.static_args import choice
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import member
+from tile.language.base.promotion import Operand, as_number, constant, convert, to_tensor
+from tile.language.base.static_args import choice
+from tile.language.base.tensor import Tensor
 from tile.language.memory import SCOPES, pointee, write_operands
 from tile.language.operators import binary, compare, logical, unary
 from tile.language.reductions import reduce_or

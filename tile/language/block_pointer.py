@@ -18,14 +18,14 @@ from tile.errors import CompilationError
 from tile.ir.block_address import axis_indices, block_address
 from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, Pointer, Scalar, Tile
-from tile.language.core.builtin import builtin, member
-from tile.language.core.promotion import Operand, convert, describe
-from tile.language.core.static_args import (
+from tile.language.base.builtin import builtin, member
+from tile.language.base.promotion import Operand, convert, describe
+from tile.language.base.static_args import (
     choice,
     compile_time_shape,
     constant_value,
 )
-from tile.language.core.tensor import BlockPointer, BlockPointerType, Tensor
+from tile.language.base.tensor import BlockPointer, BlockPointerType, Tensor
 from tile.language.descriptor import integer, narrow
 from tile.language.operators import binary
 

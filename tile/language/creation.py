@@ -10,9 +10,9 @@ from tile.ir.ops import arith
 from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import Pointer, Scalar, Tile, is_power_of_two, with_shape
-from tile.language.core.builtin import builtin, member
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import (
+from tile.language.base.builtin import builtin, member
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import (
     Operand,
     as_number,
     constant,
@@ -20,14 +20,14 @@ from tile.language.core.promotion import (
     convert_shape,
     describe,
 )
-from tile.language.core.promotion import to_tensor as make_tensor
-from tile.language.core.static_args import (
+from tile.language.base.promotion import to_tensor as make_tensor
+from tile.language.base.static_args import (
     compile_time,
     compile_time_bool,
     compile_time_int,
     compile_time_shape,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 from tile.short_repr import short_repr
 
 

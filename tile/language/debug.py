@@ -10,16 +10,16 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import debug as ops
 from tile.ir.types import EMULATED_FP8, F32
-from tile.language.core.builtin import builtin
-from tile.language.core.promotion import (
+from tile.language.base.builtin import builtin
+from tile.language.base.promotion import (
     Operand,
     broadcast_together,
     common_shape,
     convert,
     to_tensor,
 )
-from tile.language.core.static_args import compile_time, compile_time_bool, constant_value
-from tile.language.core.tensor import Tensor
+from tile.language.base.static_args import compile_time, compile_time_bool, constant_value
+from tile.language.base.tensor import Tensor
 from tile.language.operators import truth
 from tile.short_repr import short_repr
 

@@ -20,10 +20,10 @@ from tile.ir.ops import descriptor as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
-from tile.language.core.builtin import Builtin, builtin, descriptor_member
-from tile.language.core.promotion import Operand, cast_to, convert, describe, to_tensor
-from tile.language.core.static_args import compile_time, compile_time_shape, constant_value
-from tile.language.core.tensor import DescriptorParts, Tensor, tensor_descriptor
+from tile.language.base.builtin import Builtin, builtin, descriptor_member
+from tile.language.base.promotion import Operand, cast_to, convert, describe, to_tensor
+from tile.language.base.static_args import compile_time, compile_time_shape, constant_value
+from tile.language.base.tensor import DescriptorParts, Tensor, tensor_descriptor
 from tile.short_repr import short_repr
 
 MAKE = "tl.make_tensor_descriptor"

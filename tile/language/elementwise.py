@@ -10,10 +10,10 @@ from tile.ir.builder import Builder
 from tile.ir.core import Block
 from tile.ir.ops import reduce as ops
 from tile.ir.types import with_element
-from tile.language.core.builtin import Bound, Builtin, Callback, builtin
-from tile.language.core.promotion import Operand, broadcast_together, constant, describe, to_tensor
-from tile.language.core.static_args import compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import Bound, Builtin, Callback, builtin
+from tile.language.base.promotion import Operand, broadcast_together, constant, describe, to_tensor
+from tile.language.base.static_args import compile_time_int
+from tile.language.base.tensor import Tensor
 from tile.language.reductions import Function, combine_region
 from tile.language.shape import join, reshape, split
 

@@ -12,9 +12,9 @@ from tile.ir.ops.extern import extern_elementwise as op
 from tile.ir.ops.extern import symbol_of
 from tile.ir.semantics.libdevice import Symbol, functions
 from tile.ir.types import Element, Scalar
-from tile.language.core.builtin import Builtin, builtin
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import (
+from tile.language.base.builtin import Builtin, builtin
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import (
     Number,
     Operand,
     as_number,
@@ -25,7 +25,7 @@ from tile.language.core.promotion import (
     number_type,
     to_tensor,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 
 
 @builtin

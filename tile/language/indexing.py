@@ -8,11 +8,11 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import indexing as ops
 from tile.ir.types import I32, I64, U32, Pointer
-from tile.language.core.builtin import builtin, member
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import Operand, convert, convert_shape
-from tile.language.core.static_args import axis_from_right, compile_time_bool, compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin, member
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import Operand, convert, convert_shape
+from tile.language.base.static_args import axis_from_right, compile_time_bool, compile_time_int
+from tile.language.base.tensor import Tensor
 from tile.language.memory import as_mask
 from tile.language.shape import last_or, ravel, tile_of
 

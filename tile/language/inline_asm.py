@@ -10,10 +10,10 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import with_element
-from tile.language.core.builtin import Bound, Builtin, Callback, builtin
-from tile.language.core.promotion import broadcast_together, cast_to, describe, to_tensor
-from tile.language.core.static_args import compile_time, compile_time_bool, compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import Bound, Builtin, Callback, builtin
+from tile.language.base.promotion import broadcast_together, cast_to, describe, to_tensor
+from tile.language.base.static_args import compile_time, compile_time_bool, compile_time_int
+from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.short_repr import short_repr
 

@@ -10,11 +10,11 @@ from tile.ir.builder import Builder
 from tile.ir.ops import dot as ops
 from tile.ir.ops.dot import ACCUMULATORS, UNLIMITED, Precision
 from tile.ir.types import EMULATED_FP8, F16, F32, Scalar, Tile, with_shape
-from tile.language.core.builtin import builtin
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import constant, convert, describe
-from tile.language.core.static_args import choice, compile_time, compile_time_bool, compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import constant, convert, describe
+from tile.language.base.static_args import choice, compile_time, compile_time_bool, compile_time_int
+from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.shape import reshape
 

@@ -19,11 +19,11 @@ from tile.ir.core import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops import math as ops
 from tile.ir.types import F32, F64, SCALARS, Scalar
-from tile.language.core.builtin import builtin, member
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import Operand, as_number, describe, to_tensor, unify
-from tile.language.core.static_args import compile_time_bool
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin, member
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import Operand, as_number, describe, to_tensor, unify
+from tile.language.base.static_args import compile_time_bool
+from tile.language.base.tensor import Tensor
 from tile.language.operators import emit
 
 # The functions that C's `math.h` has, too.

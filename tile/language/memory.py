@@ -13,9 +13,8 @@ from tile.ir.core import Value
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
 from tile.ir.types import Pointer, Scalar, with_element
-from tile.language.block_pointer import block_operands, padding
-from tile.language.core.builtin import Builtin, builtin, member
-from tile.language.core.promotion import (
+from tile.language.base.builtin import Builtin, builtin, member
+from tile.language.base.promotion import (
     Operand,
     as_number,
     cast_to,
@@ -24,8 +23,9 @@ from tile.language.core.promotion import (
     describe,
     to_tensor,
 )
-from tile.language.core.static_args import choice, compile_time, compile_time_bool
-from tile.language.core.tensor import BlockPointer, Tensor
+from tile.language.base.static_args import choice, compile_time, compile_time_bool
+from tile.language.base.tensor import BlockPointer, Tensor
+from tile.language.block_pointer import block_operands, padding
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:

@@ -2,7 +2,7 @@
 
 Operands are runtime values or compile-time Python objects. If both are compile-time values,
 Python's own operator computes the result. Otherwise numbers are promoted by the rules of
-`tile.language.core.promotion`, shapes are broadcast, and one elementwise operation is emitted.
+`tile.language.base.promotion`, shapes are broadcast, and one elementwise operation is emitted.
 Integer division truncates towards zero, and a remainder has the sign of the dividend. `>>` of a
 signed integer is an arithmetic shift, whatever the type of the shift amount.
 """
@@ -19,8 +19,8 @@ from tile.ir.core import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I8, I16, I32, I64, U32, U64, Pointer, Scalar
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import (
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import (
     broadcast_together,
     constant,
     convert,
@@ -29,7 +29,7 @@ from tile.language.core.promotion import (
     to_tensor,
     unify,
 )
-from tile.language.core.static_args import (
+from tile.language.base.static_args import (
     MOST_BITS,
     MOST_ITEMS,
     compile_time_int,
@@ -38,7 +38,7 @@ from tile.language.core.static_args import (
     static_truth,
     too_large,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 from tile.language.shape import expand_dims
 from tile.language.slices import positions_of, take
 from tile.language.tables import lookup

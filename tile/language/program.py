@@ -8,10 +8,10 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith, debug, memory
 from tile.ir.ops import program as ops
-from tile.language.core.builtin import builtin
-from tile.language.core.promotion import Operand, as_number, describe
-from tile.language.core.static_args import compile_time_int, compile_time_shape
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin
+from tile.language.base.promotion import Operand, as_number, describe
+from tile.language.base.static_args import compile_time_int, compile_time_shape
+from tile.language.base.tensor import Tensor
 from tile.language.operators import truth
 
 

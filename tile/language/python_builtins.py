@@ -12,9 +12,9 @@ from typing import Any
 import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.language.core.builtin import builtin
-from tile.language.core.promotion import as_number, describe
-from tile.language.core.static_args import (
+from tile.language.base.builtin import builtin
+from tile.language.base.promotion import as_number, describe
+from tile.language.base.static_args import (
     MOST_ITEMS,
     compile_time,
     compile_time_bool,
@@ -22,7 +22,7 @@ from tile.language.core.static_args import (
     constant_value,
     failed,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 from tile.language.debug import breakpoint_, device_print
 from tile.language.selection import maximum, minimum
 from tile.short_repr import short_repr

@@ -14,11 +14,11 @@ import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, U32, U64, Scalar
-from tile.language.core.builtin import builtin
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import Operand, broadcast_together, convert, describe, to_tensor
-from tile.language.core.static_args import compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import Operand, broadcast_together, convert, describe, to_tensor
+from tile.language.base.static_args import compile_time_int
+from tile.language.base.tensor import Tensor
 from tile.language.creation import cast
 from tile.language.operators import binary, compare, unary
 from tile.language.selection import maximum, where

@@ -17,9 +17,9 @@ from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
 from tile.ir.unused import erase_unused
-from tile.language.core.builtin import Bound, Builtin, Callback, member
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import (
+from tile.language.base.builtin import Bound, Builtin, Callback, member
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import (
     Operand,
     as_number,
     convert,
@@ -27,8 +27,8 @@ from tile.language.core.promotion import (
     to_tensor,
     weak_constant,
 )
-from tile.language.core.static_args import axis_from_right, compile_time_bool
-from tile.language.core.tensor import Tensor
+from tile.language.base.static_args import axis_from_right, compile_time_bool
+from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.shape import expand_dims, ravel, tile_of
 from tile.language.slices import select_last

@@ -26,11 +26,11 @@ from tile.ir.types import (
     Scalar,
     with_shape,
 )
-from tile.language.core.builtin import builtin
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import constant, convert, describe
-from tile.language.core.static_args import compile_time, compile_time_bool
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import constant, convert, describe
+from tile.language.base.static_args import compile_time, compile_time_bool
+from tile.language.base.tensor import Tensor
 from tile.language.creation import cast, element_type
 from tile.language.linalg import dot
 from tile.language.operators import binary, compare, emit

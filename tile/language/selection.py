@@ -10,10 +10,10 @@ from tile.ir.builder import Builder
 from tile.ir.core import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import BF16, F32, I1
-from tile.language.core.builtin import builtin, member
-from tile.language.core.promotion import Operand, broadcast_together, convert, to_tensor, unify
-from tile.language.core.static_args import compile_time
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import builtin, member
+from tile.language.base.promotion import Operand, broadcast_together, convert, to_tensor, unify
+from tile.language.base.static_args import compile_time
+from tile.language.base.tensor import Tensor
 from tile.language.operators import emit
 from tile.short_repr import short_repr
 

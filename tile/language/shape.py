@@ -7,9 +7,9 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import shape as ops
-from tile.language.core.builtin import builtin, member
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import (
+from tile.language.base.builtin import builtin, member
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import (
     Operand,
     broadcast_together,
     convert_shape,
@@ -17,8 +17,8 @@ from tile.language.core.promotion import (
     to_tensor,
     unify,
 )
-from tile.language.core.static_args import axis_from_right, compile_time_int, compile_time_shape_of
-from tile.language.core.tensor import Tensor
+from tile.language.base.static_args import axis_from_right, compile_time_int, compile_time_shape_of
+from tile.language.base.tensor import Tensor
 from tile.language.slices import split_last
 
 

@@ -29,9 +29,9 @@ from tile.ir.ops import arith, indexing, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import ReduceKind, reduce
 from tile.ir.types import I32, SCALARS, U64, Pointer, Tile, is_power_of_two
-from tile.language.core.promotion import convert, convert_shape
-from tile.language.core.static_args import compile_time_int, constant_value
-from tile.language.core.tensor import Tensor
+from tile.language.base.promotion import convert, convert_shape
+from tile.language.base.static_args import compile_time_int, constant_value
+from tile.language.base.tensor import Tensor
 
 MOST_SPLIT = 4  # A split into more would take that many registers for each one that is kept.
 

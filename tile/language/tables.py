@@ -23,7 +23,7 @@ from tile.ir.core import Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, I64, SCALAR_OF_DTYPE, Scalar, Type, with_element
-from tile.language.core.promotion import (
+from tile.language.base.promotion import (
     as_number,
     broadcast_together,
     common_type,
@@ -32,7 +32,7 @@ from tile.language.core.promotion import (
     number_type,
     to_tensor,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 
 MOST_ENTRIES = 64
 

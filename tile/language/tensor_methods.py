@@ -21,8 +21,8 @@ from tile.language import (
     shape,
     standard,
 )
-from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
-from tile.language.core.tensor import BlockPointer, Tensor
+from tile.language.base.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
+from tile.language.base.tensor import BlockPointer, Tensor
 from tile.language.replacements import METHODS
 
 # The modules whose functions are also methods of values: importing them fills the method tables.

@@ -12,7 +12,7 @@ from tile.backends.base import AliasSpecialized, Options, Target
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
 from tile.ir.types import Padding, Scalar
-from tile.language.core.tensor import DescriptorParts
+from tile.language.base.tensor import DescriptorParts
 from tile.runtime import kernel_cache
 from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.tensor_descriptor import (

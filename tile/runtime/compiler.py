@@ -21,7 +21,7 @@ from tile.ir.ops.debug import breakpoint_
 from tile.ir.parser import parse_module
 from tile.ir.passes import refuse_unknown
 from tile.ir.types import addresses_memory
-from tile.language.core.compile_options import num_warps
+from tile.language.base.compile_options import num_warps
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_specialized

@@ -50,7 +50,7 @@ from tile.backends.base import FastLaunch, footprint
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.ir.types import F32, F64, Kind, Pointer, Scalar
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.callbacks import LAUNCH_CALLBACKS

@@ -28,8 +28,8 @@ from tile.backends.base import (
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import DescriptorParts
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.binding import (

@@ -31,8 +31,8 @@ from tile.ir.types import (
     Scalar,
     numpy_dtype,
 )
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import DescriptorParts
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, retuple
 from tile.runtime.arguments.device_arrays import (
     Array,

@@ -11,6 +11,8 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference stub           tile/language/__init__.pyi: the stub of tl.*
   tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
   tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
+  tile reference core-stub      tile/language/core.pyi: the stub of tl.core
+  tile reference standard-stub  tile/language/standard.pyi: the stub of tl.standard
   tile reference libdevice      docs/libdevice.md: the functions of tl.extra.libdevice
   tile reference inline-ptx     docs/inline_ptx.md: the PTX that every backend executes
   tile reference libdevice-stub tile/language/extra/libdevice.pyi: its stub
@@ -42,7 +44,8 @@ from tile.ir.printer import print_value
 from tile.ir.semantics.libdevice import Symbol
 from tile.ir.semantics.libdevice import functions as libdevice_functions
 from tile.ir.types import ALL, FLOATS, SCALARS
-from tile.language.core.builtin import DESCRIPTOR_MEMBERS, Builtin
+from tile.language import core, standard
+from tile.language.base.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
 from tile.tools.ops_page import ops_page
@@ -295,6 +298,8 @@ PAGES: dict[str, Page] = {
     "functions": Page("tile/language/_functions.py", functions_page),
     "stub": Page("tile/language/__init__.pyi", stub_page),
     "math-stub": Page("tile/language/_math.pyi", partial(module_stub_page, language_math)),
+    "core-stub": Page("tile/language/core.pyi", partial(module_stub_page, core)),
+    "standard-stub": Page("tile/language/standard.pyi", partial(module_stub_page, standard)),
     "random-stub": Page("tile/language/_random.pyi", partial(module_stub_page, language_random)),
     "libdevice": Page("docs/libdevice.md", libdevice_page),
     "inline-ptx": Page("docs/inline_ptx.md", inline_ptx_page),

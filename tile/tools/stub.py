@@ -26,8 +26,8 @@ from tile.ir.dtype_members import NamedType
 from tile.ir.types import Element, Pointer, Scalar, Tile, Type
 from tile.language import extra, python_builtins
 from tile.language._functions import MODULES
-from tile.language.core.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
-from tile.language.core.dtypes import NAMES
+from tile.language.base.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Builtin
+from tile.language.base.dtypes import NAMES
 from tile.language.extra import libdevice
 from tile.language.operators import COMPARISONS, INSTEAD, PYTHON, PYTHON_UNARY
 from tile.language.tensor_methods import DESCRIPTOR_PROPERTIES, PROPERTIES
@@ -171,7 +171,8 @@ def stub_page() -> Iterator[str]:
 def module_stub_page(module: ModuleType) -> Iterator[str]:
     """Yield the lines of the stub of a module, whose functions are in `tl` or `libdevice`, too."""
     yield template("module_stub.txt", name=module.__name__.rpartition(".")[2])
-    names = [name for name, f in functions().items() if f.__module__ == module.__name__]
+    declared = [name for name, f in functions().items() if f.__module__ == module.__name__]
+    names = declared or vars(module)["__all__"]  # those of `tl` that a module only re-exports
     yield from _reexports("tile.language", names)
     yield from _reexports(libdevice.__name__, vars(module).get("ELEMENTARY", "").split())
 

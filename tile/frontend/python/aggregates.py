@@ -34,9 +34,9 @@ from tile.frontend.python.source import (
     is_tensor_annotation,
 )
 from tile.ir.types import Type
-from tile.language.core.builtin import SEMANTIC, Emitter
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import SEMANTIC, Emitter
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import Tensor
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 

@@ -18,10 +18,10 @@ from tile.frontend.python.value_trees import (
     like,
 )
 from tile.ir.types import Scalar
-from tile.language.core import promotion
-from tile.language.core.dtypes import spelled
-from tile.language.core.static_args import compile_time_int
-from tile.language.core.tensor import Tensor
+from tile.language.base import promotion
+from tile.language.base.dtypes import spelled
+from tile.language.base.static_args import compile_time_int
+from tile.language.base.tensor import Tensor
 
 
 def assign(low: Lowering, target: ast.expr, value: object, *, weak: bool = False) -> None:

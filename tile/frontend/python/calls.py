@@ -40,11 +40,11 @@ from tile.ir.core import Symbol
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 from tile.language import python_builtins
-from tile.language.core import promotion
-from tile.language.core.builtin import SEMANTIC, Bound, Builtin, Callback, suggestion
-from tile.language.core.constexpr import constexpr, constexpr_type
-from tile.language.core.dtypes import spelled
-from tile.language.core.tensor import Tensor
+from tile.language.base import promotion
+from tile.language.base.builtin import SEMANTIC, Bound, Builtin, Callback, suggestion
+from tile.language.base.constexpr import constexpr, constexpr_type
+from tile.language.base.dtypes import spelled
+from tile.language.base.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
 from tile.language.replacements import advice
 from tile.short_repr import short_repr

@@ -45,8 +45,8 @@ from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
 from tile.ir.types import Pointer, Scalar, Type
 from tile.ir.unused import erase_unused
-from tile.language.core.builtin import suggestion
-from tile.language.core.tensor import DescriptorParts, Tensor
+from tile.language.base.builtin import suggestion
+from tile.language.base.tensor import DescriptorParts, Tensor
 from tile.language.descriptor import build_descriptor
 from tile.location import Loc
 from tile.short_repr import short_repr

@@ -10,14 +10,14 @@ from tile.frontend.python.assignment import assign
 from tile.frontend.python.lowering_context import Expression, Lowering
 from tile.frontend.python.value_trees import describe
 from tile.language import python_builtins
-from tile.language.core.static_args import (
+from tile.language.base.static_args import (
     MOST_ITEMS,
     compile_time_int,
     constant_value,
     static_truth,
     too_large,
 )
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 
 
 def comprehension(low: Lowering, node: ast.ListComp | ast.GeneratorExp) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 from tile.pickling import PickledByName, Reduction
 
 P = ParamSpec("P")

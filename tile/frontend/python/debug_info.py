@@ -15,8 +15,8 @@ from tile.ir.debug_info import RESULT, Variable, distribute_values
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, debug_step
 from tile.ir.types import Descriptor, Scalar
-from tile.language.core.dtypes import spelled
-from tile.language.core.tensor import Tensor
+from tile.language.base.dtypes import spelled
+from tile.language.base.tensor import Tensor
 from tile.location import Loc
 
 UNNAMED = "@"  # begins the names of values that no variable of the program has

@@ -40,9 +40,9 @@ from tile.frontend.python.value_trees import MismatchError, Phis, describe, leav
 from tile.ir.ops import arith
 from tile.ir.types import I1, I64, Descriptor, Pointer
 from tile.language import operators, python_builtins
-from tile.language.core.builtin import suggestion
-from tile.language.core.static_args import compile_time_bool, constant_value, failed, static_truth
-from tile.language.core.tensor import BlockPointer, Tensor
+from tile.language.base.builtin import suggestion
+from tile.language.base.static_args import compile_time_bool, constant_value, failed, static_truth
+from tile.language.base.tensor import BlockPointer, Tensor
 from tile.language.reductions import item_
 from tile.language.replacements import advice
 from tile.language.tensor_methods import tensor_attribute

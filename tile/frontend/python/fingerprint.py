@@ -21,8 +21,8 @@ from tile._lazy import is_lazy_reexport
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import ABSENT, DeviceFunction, cell_contents, names_read
 from tile.ir.types import Type
-from tile.language.core.builtin import Bound, Builtin
-from tile.language.core.constexpr import constexpr
+from tile.language.base.builtin import Bound, Builtin
+from tile.language.base.constexpr import constexpr
 
 if TYPE_CHECKING:
     from tile.frontend.python.aggregates import Definition

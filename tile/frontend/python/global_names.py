@@ -25,11 +25,11 @@ from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import DeviceFunction, is_constexpr_annotation
 from tile.frontend.python.value_trees import compile_time_only
 from tile.ir.types import Kind, Type
-from tile.language.core.builtin import Bound, Builtin
-from tile.language.core.constexpr import constexpr
-from tile.language.core.dtypes import block_type, dtype, pointer_type
-from tile.language.core.static_args import MOST_BITS, bounded, compile_time_int, too_large
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import Bound, Builtin
+from tile.language.base.constexpr import constexpr
+from tile.language.base.dtypes import block_type, dtype, pointer_type
+from tile.language.base.static_args import MOST_BITS, bounded, compile_time_int, too_large
+from tile.language.base.tensor import Tensor
 from tile.language.python_builtins import PYTHON_BUILTINS
 from tile.language.replacements import LIBRARIES, advice
 from tile.short_repr import join_values, short_repr

@@ -40,8 +40,8 @@ from tile.frontend.python.value_trees import (
 from tile.ir.core import Block, Operation, Value
 from tile.ir.ops.debug import debug_step
 from tile.ir.types import Descriptor
-from tile.language.core.dtypes import spelled
-from tile.language.core.tensor import Tensor
+from tile.language.base.dtypes import spelled
+from tile.language.base.tensor import Tensor
 
 INSIDE_LOOP = "only inside a loop, which may run zero iterations"
 

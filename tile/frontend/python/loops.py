@@ -46,8 +46,8 @@ from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I32, I64, Scalar
 from tile.language import python_builtins
-from tile.language.core import promotion
-from tile.language.core.tensor import Tensor
+from tile.language.base import promotion
+from tile.language.base.tensor import Tensor
 from tile.location import Loc
 
 # Options of `tl.range`, by the loop's attribute: those that no pass reads, and the neutral value of

@@ -22,7 +22,7 @@ from tile.frontend.python.value_trees import describe, name_leaves
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Module, Value
 from tile.ir.nesting import nesting_error
-from tile.language.core.static_args import bounded
+from tile.language.base.static_args import bounded
 from tile.location import Loc
 
 

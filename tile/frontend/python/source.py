@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tile.errors import ArgumentTypeError, CompilationError
-from tile.language.core.tensor import Tensor
+from tile.language.base.tensor import Tensor
 from tile.location import Loc
 from tile.pickling import PickledByName
 from tile.short_repr import short_repr

@@ -22,8 +22,8 @@ from tile.frontend.python.lowering_context import (
 )
 from tile.frontend.python.value_trees import compile_time_only, describe
 from tile.language import debug
-from tile.language.core.static_args import constant_value, static_truth
-from tile.language.core.tensor import Tensor
+from tile.language.base.static_args import constant_value, static_truth
+from tile.language.base.tensor import Tensor
 
 
 def body(low: Lowering, statements: Sequence[ast.stmt], live_out: LiveOut) -> None:

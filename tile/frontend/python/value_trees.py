@@ -21,10 +21,10 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import arith
 from tile.ir.types import Descriptor, Kind, Scalar, Type
-from tile.language.core import promotion
-from tile.language.core.promotion import Number
-from tile.language.core.static_args import constant_value
-from tile.language.core.tensor import Tensor
+from tile.language.base import promotion
+from tile.language.base.promotion import Number
+from tile.language.base.static_args import constant_value
+from tile.language.base.tensor import Tensor
 from tile.short_repr import join_values
 
 POISON = None

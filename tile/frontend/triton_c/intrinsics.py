@@ -10,8 +10,8 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.language import debug, linalg, math, memory, program, python_builtins, reductions, shape
-from tile.language.core.builtin import Builtin
-from tile.language.core.tensor import Tensor
+from tile.language.base.builtin import Builtin
+from tile.language.base.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from tile.frontend.triton_c.nodes import (
 )
 from tile.ir.types import F64, I1, I32, I64, U64, Pointer, Scalar, Tile, Type
 from tile.language import creation, memory, operators, program, selection
-from tile.language.core import promotion
-from tile.language.core.static_args import constant_value
-from tile.language.core.tensor import Tensor
+from tile.language.base import promotion
+from tile.language.base.static_args import constant_value
+from tile.language.base.tensor import Tensor
 
 SHIFTS = ("<<", ">>")
 BITWISE = ("&", "|", "^")

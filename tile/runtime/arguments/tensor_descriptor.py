@@ -20,8 +20,8 @@ import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import DescriptorParts
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, element_type
 from tile.short_repr import short_repr

@@ -18,11 +18,11 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import program
 from tile.ir.types import F8E4M3B15, F16, F32
-from tile.language.core import compile_options
-from tile.language.core.builtin import builtin
-from tile.language.core.dtypes import spelled
-from tile.language.core.promotion import Operand, convert, to_tensor
-from tile.language.core.tensor import Tensor
+from tile.language.base import compile_options
+from tile.language.base.builtin import builtin
+from tile.language.base.dtypes import spelled
+from tile.language.base.promotion import Operand, convert, to_tensor
+from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.extra import libdevice
 

@@ -40,9 +40,9 @@ from tile.ir.types import (
     Type,
     with_element,
 )
-from tile.language.core.constexpr import constexpr
-from tile.language.core.dtypes import spelled
-from tile.language.core.tensor import Tensor
+from tile.language.base.constexpr import constexpr
+from tile.language.base.dtypes import spelled
+from tile.language.base.tensor import Tensor
 from tile.short_repr import short_repr
 
 Number: TypeAlias = bool | int | float

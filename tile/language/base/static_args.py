@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from tile.errors import CompilationError
 from tile.ir.effects import constant_of
-from tile.language.core.constexpr import constexpr
-from tile.language.core.tensor import Tensor
+from tile.language.base.constexpr import constexpr
+from tile.language.base.tensor import Tensor
 from tile.short_repr import short_repr
 
 T = TypeVar("T")
