@@ -29,6 +29,7 @@ class Tensor:
     """A tensor; only what launches look at."""
 
     layout = "torch.strided"
+    is_meta = False
 
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array = array

@@ -11,8 +11,11 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.fake_cuda import CudaArray
+from tests.runtime.fake_torch import Tensor as FakeTensor
+from tests.runtime.fake_torch import install
 from tile import TensorDescriptor
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, CompilationError
+from tile.runtime.arguments import tensor_descriptor
 
 
 @tile.jit
@@ -235,3 +238,71 @@ def test_a_descriptor_for_an_array_parameter_is_refused() -> None:
 
     with pytest.raises(CompilationError, match="is a descriptor, which arithmetic does not accept"):
         copy[1,](described(X, 16, 16), np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps"),
+    [
+        ((8, 32), (32, 1)),
+        ((8, 16), (32, 1)),
+        ((1, 32), (7, 1)),
+        ((8, 1), (32, 5)),
+        ((0, 8), (8, 1)),
+    ],
+)
+def test_torch_tensors_are_described_as_other_arrays(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], steps: tuple[int, int]
+) -> None:
+    """Also without adapting them, once a descriptor of this kind was made."""
+    install(monkeypatch)
+    memory = aligned(512)
+    strides = tuple(step * memory.itemsize for step in steps)
+    array = np.lib.stride_tricks.as_strided(memory, shape, strides)
+    block = [4, 16]
+    other = TensorDescriptor.from_tensor(array, block)
+    monkeypatch.setattr(tensor_descriptor, "adapt", None)
+    made = TensorDescriptor.from_tensor(FakeTensor(array), block)
+    assert (made.shape, made.strides, made.padding) == (other.shape, other.strides, "zero")
+    assert made.block_shape is block and made.base.array is array
+    nan = TensorDescriptor.from_tensor(FakeTensor(array), (4, 16), "nan")
+    assert nan.padding == "nan" and nan.block_shape == (4, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "text"),
+    [
+        ({}, ([4],), "2 extents, 2 strides and 1 extents of a block"),
+        ({}, ([4, 16], "one"), "the padding of a TensorDescriptor"),
+        ({}, (4,), "the block_shape of a TensorDescriptor is a sequence"),
+        ({}, ([4, []],), "the block_shape of a TensorDescriptor is a sequence"),
+        ({"layout": "torch.sparse_coo"}, ([4, 16],), "torch.sparse_coo"),
+        ({"dtype": "torch.quint4x2"}, ([4, 16],), "quint4x2"),
+        ({"stride": lambda: (1, 8)}, ([4, 16],), "the last stride of a TensorDescriptor is 1"),
+    ],
+)
+def test_torch_tensors_are_refused_as_other_arrays(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], arguments: Any, text: str
+) -> None:
+    install(monkeypatch)
+    tensor = FakeTensor(aligned(256).reshape(8, 32))
+    TensorDescriptor.from_tensor(tensor, [4, 16])
+    for name, value in change.items():
+        setattr(tensor, name, value)
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=text):
+            TensorDescriptor.from_tensor(tensor, *arguments)
+
+
+def test_a_subclass_makes_its_own_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+
+    class Counted(TensorDescriptor):
+        made = 0
+
+        def __post_init__(self) -> None:
+            Counted.made += 1
+
+    tensor = FakeTensor(aligned(256).reshape(8, 32))
+    for _ in range(2):
+        assert type(Counted.from_tensor(tensor, [4, 16])) is Counted
+    assert Counted.made == 2

@@ -63,13 +63,18 @@ class Noting:
         return repeat
 
 
-@pytest.fixture
-def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
+def install_noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
+    """Let a new `Noting` run what is launched on the stand-in's tensors."""
     monkeypatch.delenv("TILE_BACKEND", raising=False)
     install(monkeypatch)
     backend, real = Noting(), backends.get
     monkeypatch.setattr(backends, "get", lambda name: backend if name == "nvptx" else real(name))
     return backend
+
+
+@pytest.fixture
+def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
+    return install_noting(monkeypatch)
 
 
 def three(dtype: Any = np.float32, **where: Any) -> list[Tensor]:

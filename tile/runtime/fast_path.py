@@ -208,16 +208,15 @@ class Writer:
 
     def text(self, *, watching: bool) -> str:
         words = (*self.positional, *self.keywords)
-        kinds = [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
         state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
         passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
         text = _TEXT.format(
-            parameters=self._signature(""),
-            defaults=self._signature(" = ~absent"),
+            parameters=self.signature(""),
+            defaults=self.signature(" = ~absent"),
             reads="\n        ".join([*self._reads, *self._checks]) or "pass",
             key=self._key(),
             choose=self._choose(),
-            guard=" and ".join([*kinds, *state, *(["~current()"] if watching else [])]),
+            guard=" and ".join([*self.kinds(), *state, *(["~current()"] if watching else [])]),
             indented_reads="\n                ".join(self._reads) or "pass",
             constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
             most=LIMITS[0],
@@ -229,6 +228,11 @@ class Writer:
         )
         return text.replace("~", self.prefix)
 
+    def kinds(self) -> list[str]:
+        """Return the conditions that the arguments of a call have the types of the plan's."""
+        words = (*self.positional, *self.keywords)
+        return [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
+
     @property
     def prefix(self) -> str:
         """The prefix of names in the source, which no argument's name has."""
@@ -237,7 +241,7 @@ class Writer:
             prefix += "_"
         return prefix
 
-    def _signature(self, default: str) -> str:
+    def signature(self, default: str) -> str:
         """Return the parameters, with defaults and variadic ones if `default` is not empty."""
         some = [f"{word}{default}" for word in self.positional]
         named = [f"{word}{default}" for word in self.keywords]
@@ -410,7 +414,7 @@ def build_launch_plan(
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
     names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
-    names |= {"merge": _merge_arguments, "callbacks": LAUNCH_CALLBACKS}
+    names |= {"merge": merge_arguments, "callbacks": LAUNCH_CALLBACKS}
     names |= {"scoped": _scoped, "own": config.own.get}
     variables = Config.variables()
     names |= {"backend": variables["backend"].text_reader()}
@@ -451,7 +455,7 @@ def _compile_functions(
     return space[f"{prefix}key"], space[f"{prefix}launch"]
 
 
-def _merge_arguments(
+def merge_arguments(
     args: Arguments, rest: Arguments, named: Options, more: Options
 ) -> tuple[Arguments, Options]:
     """Return a call's arguments from those of the generated function."""

@@ -19,7 +19,13 @@ from tests.backends.nvptx.test_fast_path import ADDRESS, CONTEXT, Posing
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tests.simt.kernels import KERNELS
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.launch_metadata import MAP_BYTES, LaunchMetadata, LaunchValue, TensorMap
+from tile.backends.nvptx.launch_metadata import (
+    MAP_ALIGNMENT,
+    MAP_BYTES,
+    LaunchMetadata,
+    LaunchValue,
+    TensorMap,
+)
 from tile.backends.nvptx.tensor_maps import CACHE_SIZE, MapEncoder, UnmappableError
 
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
@@ -176,6 +182,56 @@ def test_lookups_are_bounded(maps: Maps) -> None:
         first = encoder.encoded((0x1000 + 16 * number, 100, 50, 64))
         assert lookup[0x1000 + 16 * number] is first
     assert len(lookup) == CACHE_SIZE
+
+
+def test_a_map_of_another_base_is_a_copy(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver writes its address; extents and strides are those of the other map."""
+    addresses: list[tuple[int, int]] = []
+
+    def replace(copy: ADDRESS, base: ADDRESS) -> int:
+        assert copy.value is not None and base.value is not None
+        addresses.append((copy.value, base.value))
+        return 0
+
+    monkeypatch.setattr(driver, "direct", {"cuTensorMapReplaceAddress": replace}.get)
+    encoder = new_encoder()
+    first = encoder.encoded((0x1000, 100, 50, 64))
+    lookup = encoder.lookup([None, 100, 50, 64])
+    second = lookup[0x2000]
+    assert second is not None and addresses == [(second.address, 0x2000)]
+    assert second.address % MAP_ALIGNMENT == 0 and len(maps.made) == 1
+    read = [ctypes.string_at(one.address, MAP_BYTES) for one in (first, second)]
+    assert read[0] == read[1]
+    assert encoder.encoded((0x2000, 100, 50, 64)) is lookup[0x2000] is second
+    assert encoder.encoded((0x3000, 100, 50, 64)) is lookup[0x3000]
+    assert len(addresses) == 2 and len(maps.made) == 1
+    assert lookup[0x1008] is None
+    with pytest.raises(UnmappableError, match="its address 0x1008"):
+        encoder.encoded((0x1008, 100, 50, 64))
+    encoder.encoded((0x2000, 101, 50, 64))
+    assert len(addresses) == 2 and len(maps.made) == 2
+
+
+def test_a_map_is_encoded_where_the_address_cannot_be_replaced(
+    maps: Maps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for functions in ({}, {"cuTensorMapReplaceAddress": lambda copy, base: 1}):
+        monkeypatch.setattr(driver, "direct", functions.get)
+        maps.made.clear()
+        encoder = new_encoder()
+        encoder.encoded((0x1000, 100, 50, 64))
+        assert encoder.lookup([None, 100, 50, 64])[0x2000] is None
+        encoder.encoded((0x2000, 100, 50, 64))
+        assert len(maps.made) == 2
+
+
+def test_maps_of_empty_arrays_are_not_copied(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of a zero, not of memory at the base."""
+    monkeypatch.setattr(driver, "direct", lambda name: pytest.fail(name))
+    encoder = new_encoder()
+    for base in (0x1000, 0x2000):
+        encoder.encoded((base, 0, 50, 64))
+    assert [made[1] for made in maps.made] == [0xE000, 0xE000]
 
 
 def test_a_map_of_constants(maps: Maps) -> None:

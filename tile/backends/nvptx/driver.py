@@ -17,6 +17,7 @@ from typing import Any
 
 from tile.backends.base import DeviceMemory
 from tile.backends.nvptx.architectures import has_clusters, native
+from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES
 from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
 from tile.ir.types import ALL_FP8
 
@@ -510,6 +511,22 @@ def tensor_map(
         ),
         f"encoding a tensor map of an array of extents {list(extents)}",
     )
+
+
+def with_base(address: int, base: int) -> tuple[int, Any] | None:
+    """Copy the tensor map at `address` for an array at `base`; None if the driver is too old.
+
+    Return the address of the copy, and an object that keeps it alive. `base` is a multiple of 16.
+    """
+    replace = direct("cuTensorMapReplaceAddress")
+    if replace is None:
+        return None
+    memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+    copy = ctypes.addressof(memory)
+    copy += -copy % MAP_ALIGNMENT
+    ctypes.memmove(copy, address, MAP_BYTES)
+    status = replace(ctypes.c_void_p(copy), ctypes.c_void_p(base))
+    return None if status else (copy, memory)
 
 
 # -- memory and waiting

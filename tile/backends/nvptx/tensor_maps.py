@@ -1,12 +1,14 @@
 """Tensor maps: descriptions of arrays for TMA, which the driver encodes.
 
 A launch encodes one from its arguments for each array that its kernel accesses by TMA, and keeps it
-for the next launch on the same array.
+for the next launch on the same array. The map of another array of the same extents and strides is a
+copy with another address, which the driver writes by `cuTensorMapReplaceAddress`: the format of a
+map is its own. So programs whose arrays lie elsewhere in each call stay on the fast path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
@@ -31,9 +33,11 @@ class MapLookup(dict[Any, "EncodedMap | None"]):
     A launch whose map is missing (None) is done the ordinary way, which encodes the map.
     """
 
-    def __init__(self, maps: Mapping[tuple[int, ...], EncodedMap], pattern: Sequence[Any]) -> None:
-        """Look up `maps` with keys that equal `pattern`, in which None stands for any number."""
-        self._maps = maps
+    def __init__(
+        self, find: Callable[[tuple[int, ...]], EncodedMap | None], pattern: Sequence[Any]
+    ) -> None:
+        """Look up maps by `find`, with keys that equal `pattern`; None stands for any number."""
+        self._find = find
         self._pattern = tuple(pattern)
         self._varying = [at for at, number in enumerate(pattern) if number is None]
 
@@ -41,7 +45,7 @@ class MapLookup(dict[Any, "EncodedMap | None"]):
         full_key = list(self._pattern)
         for at, number in zip(self._varying, key if type(key) is tuple else (key,), strict=True):
             full_key[at] = number
-        encoded = self._maps.get(tuple(full_key))
+        encoded = self._find(tuple(full_key))
         if encoded is not None:
             if len(self) >= CACHE_SIZE:
                 self.clear()
@@ -65,29 +69,37 @@ class MapEncoder:
         parameters = [value.parameter for value in self._values if value.parameter is not None]
         self.parameters = (description.base, *parameters)  # maps of equal arguments are equal
         self._cache: dict[tuple[int, ...], EncodedMap] = {}
+        self._latest: dict[tuple[int, ...], EncodedMap] = {}  # by all but the base
 
     def lookup(self, arguments: Sequence[Any]) -> MapLookup:
-        """Return the cached maps of launches with these arguments; None stands for any number."""
-        return MapLookup(self._cache, [arguments[number] for number in self.parameters])
+        """Return the maps of launches with these arguments; None stands for any number."""
+        return MapLookup(self._find, [arguments[number] for number in self.parameters])
 
     def encoded(self, arguments: Sequence[Any]) -> EncodedMap:
         """Return the map for a launch with these arguments. Raises `UnmappableError`."""
         key = tuple([int(arguments[number]) for number in self.parameters])
-        encoded = self._cache.get(key)
-        if encoded is None:
-            if len(self._cache) >= CACHE_SIZE:
-                self._cache.clear()
-            encoded = self._cache[key] = self._encode(arguments)
-        return encoded
+        return self._find(key) or self._encode(key, arguments)
 
-    def _encode(self, arguments: Sequence[Any]) -> EncodedMap:
+    def _find(self, key: tuple[int, ...]) -> EncodedMap | None:
+        """Return the map for these numbers, or a copy of one that differs in the base alone."""
+        encoded = self._cache.get(key)
+        if encoded is not None:
+            return encoded
+        similar = self._latest.get(key[1:])
+        if similar is None or key[0] % _ALIGNMENT:
+            return None
+        copied = driver.with_base(similar.address, key[0])
+        return None if copied is None else _keep(self._cache, key, EncodedMap(*copied))
+
+    def _encode(self, key: tuple[int, ...], arguments: Sequence[Any]) -> EncodedMap:
         array = self.description
         base = int(arguments[array.base])
         numbers = [value.value(arguments) for value in self._values]
         rank = len(array.extents)
         extents = [number & _UNSIGNED for number in numbers[:rank]]
         strides = [number * self.itemsize for number in numbers[rank:]]
-        if 0 in extents:
+        is_empty = 0 in extents
+        if is_empty:
             base, extents, strides = self._empty(), [1] * rank, [_ALIGNMENT] * (rank - 1)
         # The stride of an axis of one element is never used, so any valid one does.
         strides = [_ALIGNMENT if n == 1 else s for n, s in zip(extents, strides, strict=False)]
@@ -99,7 +111,17 @@ class MapEncoder:
                     f"its stride along axis {axis} is {stride} bytes, and a map takes multiples of "
                     f"{_ALIGNMENT} from 0 to {_MAX_STRIDE}"
                 )
-        encoded = driver.tensor_map(
+        made = driver.tensor_map(
             array.element, base, extents, strides, array.box_dim, array.swizzle
         )
-        return EncodedMap(int(encoded.getPtr()), encoded)
+        encoded = _keep(self._cache, key, EncodedMap(int(made.getPtr()), made))
+        return encoded if is_empty else _keep(self._latest, key[1:], encoded)
+
+
+def _keep(
+    cache: dict[tuple[int, ...], EncodedMap], key: tuple[int, ...], encoded: EncodedMap
+) -> EncodedMap:
+    if len(cache) >= CACHE_SIZE:
+        cache.clear()
+    cache[key] = encoded
+    return encoded

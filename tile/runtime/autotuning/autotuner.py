@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,16 @@ from tile.runtime.autotuning.configs import (
     user_code,
 )
 from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
+from tile.runtime.autotuning.fast_path import Choice, ChoicePlan, build_choice_plan
 from tile.runtime.autotuning.skipped_configs import Skipped, reason
 from tile.runtime.autotuning.trial import Trial, launch_arguments, prepare
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
+from tile.runtime.fast_path import UNREADABLE, Shape, shape_of
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import TunedLaunch, active_observer
 from tile.short_repr import short_repr
-from tile.tracebacks import public_function
+from tile.tracebacks import public_function, trim
 
 Key = tuple[Any, ...]
 
@@ -121,6 +124,8 @@ class Autotuner(KernelWrapper):
         self.bench_time = 0.0
         self._skips = Skipped(self.__name__)
         self._tuning = threading.RLock()
+        self._choices: dict[Shape, ChoicePlan | None] = {}
+        self._latest: Callable[..., Any] = self._start  # what `tuner[grid]` calls
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         self._parameter_defaults = {
             name: parameter.default
@@ -161,6 +166,52 @@ class Autotuner(KernelWrapper):
         for snapshot in self.restore_copies.values():
             snapshot.restore()
         self.restore_copies.clear()
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return the launch function of the kernel's arguments, on `grid`."""
+        return functools.partial(self._latest, grid)
+
+    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch, by the plan for an earlier launch if there is one.
+
+        `tuner[grid]` calls this only until a plan exists.
+        """
+        return self._slow_path(None, grid, *args, **kwargs)
+
+    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch a call that the plan for `shape` cannot handle, by another one or without."""
+        try:
+            call_shape = shape_of(args, kwargs)
+            plan = self._choices.get(call_shape)
+            if plan is not None and call_shape != shape:
+                self._latest = plan.launch  # more calls of this shape are likely
+                return plan.launch(grid, *args, **kwargs)
+            result = self.run(*args, **{"grid": grid, "warmup": False, **kwargs})
+            self._remember(call_shape, args, kwargs)
+            return result
+        except Exception as error:
+            trim(error)
+            raise
+
+    def _remember(self, shape: Shape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the choice of a launch that was done the ordinary way."""
+        own = type(self)
+        if shape not in self._choices:
+            # A subclass may launch in its own way.
+            replaced = own.run is not Autotuner.run or own.launch is not Autotuner.launch
+            ordinary = replaced or "grid" in kwargs or "warmup" in kwargs
+            slow_path = functools.partial(self._slow_path, shape)
+            plan = None if ordinary else build_choice_plan(args, kwargs, self, slow_path)
+            self._choices[shape] = plan
+        plan = self._choices[shape]
+        if plan is None or settings.own.get(None) is not None:
+            return
+        key = None if len(self.configs) == 1 else self._key(self.bind(args, kwargs))
+        config = self.configs[0] if key is None else self.cache.get(key)
+        if config is not None:
+            with suppress(*UNREADABLE):
+                plan.table[plan.key(*args, **kwargs)] = Choice(key, config)
+                self._latest = plan.launch
 
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:

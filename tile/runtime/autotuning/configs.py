@@ -101,15 +101,21 @@ class Config:
                 ) from error
 
     def _options(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in OPTION_FIELDS}
-        if self.maxnreg is None:
-            del options["maxnreg"]
+        options: dict[str, Any] = {
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "num_ctas": self.num_ctas,
+        }
+        if self.maxnreg is not None:
+            options["maxnreg"] = self.maxnreg
         return options
 
     def all_kwargs(self) -> dict[str, Any]:
         """Return meta-parameters and options as arguments of `run`, unset options left out."""
-        override = {} if self.ir_override is None else {"ir_override": self.ir_override}
-        return {**self.kwargs, **self._options(), **override}
+        arguments = {**self.kwargs, **self._options()}
+        if self.ir_override is not None:
+            arguments["ir_override"] = self.ir_override
+        return arguments
 
     def __hash__(self) -> int:
         return hash((frozenset(self.all_kwargs().items()), self.pre_hook))

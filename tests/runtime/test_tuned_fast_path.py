@@ -1,0 +1,216 @@
+"""The fast path of tuned launches, on a backend that records its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+from tests.runtime.fake_torch import Tensor, aligned
+from tests.runtime.kernels import add
+from tests.runtime.test_fast_path import (
+    Noting,
+    descriptor_of,
+    install_noting,
+    load_block,
+    new_launcher,
+    three,
+)
+from tile.errors import ArgumentTypeError
+from tile.runtime.arguments.snapshot import Snapshot
+from tile.runtime.autotuning.autotuner import Autotuner
+from tile.runtime.launch_hooks import active_observer
+
+
+@pytest.fixture
+def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
+    monkeypatch.setattr(Snapshot, "save", lambda *given: None)  # nothing runs, so nothing changes
+    return install_noting(monkeypatch)
+
+
+@pytest.fixture
+def binds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls that tuners bind, which the fast path does not."""
+    calls: list[Any] = []
+    bind = Autotuner.bind
+
+    def recording(tuner: Autotuner, *given: Any) -> Any:
+        calls.append(given)
+        return bind(tuner, *given)
+
+    monkeypatch.setattr(Autotuner, "bind", recording)
+    return calls
+
+
+TIMES = {8: 3.0, 16: 1.0, 32: 2.0}
+CONFIGS = [tile.Config({"BLOCK": block}) for block in TIMES]
+
+
+def new_tuner(configs: list[tile.Config] | None = None, **options: Any) -> Any:
+    """Return `add` with configurations of which a block of 16 is the fastest."""
+
+    def bench(run: Callable[[], object], quantiles: tuple[float, ...]) -> list[float]:
+        run()
+        return [TIMES[run.config.kwargs["BLOCK"]] for _ in quantiles]  # type: ignore[attr-defined]
+
+    options = {"key": ["n"], "do_bench": bench, **options}
+    return tile.autotune(CONFIGS if configs is None else configs, **options)(new_launcher())
+
+
+def test_later_launches_find_their_choice(noting: Noting, binds: list[Any]) -> None:
+    tuner, arrays, others = new_tuner(), three(), three()
+    first = tuner[4,](*arrays, 100)
+    binds.clear()
+    noting.repeats.clear()
+    assert tuner[2, 3](*others, 100) is first
+    assert (binds, [grid for grid, _ in noting.repeats]) == ([], [(2, 3, 1)])
+    assert tuner.best_config is CONFIGS[1] and first.constants["BLOCK"] == 16
+
+
+def test_a_held_launch_function_and_a_grid_function(noting: Noting, binds: list[Any]) -> None:
+    tuner, arrays = new_tuner(), three()
+    held = tuner[lambda meta: (meta["n"] // meta["BLOCK"],)]
+    held(*arrays, 96)
+    held(*arrays, 96)
+    binds.clear()
+    held(*arrays, 96)
+    assert binds == [] and noting.repeats[-1][0] == (6, 1, 1)
+
+
+def test_another_key_dtype_or_device_is_tuned(noting: Noting, binds: list[Any]) -> None:
+    tuner, arrays = new_tuner(), three()
+    calls: list[tuple[Any, ...]] = [
+        (*arrays, 100),
+        (*arrays, 101),
+        (*three(np.int32), 100),
+        (*three(device=1), 100),
+    ]
+    for call in calls:
+        tuner[4,](*call)
+    assert len(tuner.cache) == len(calls)
+    binds.clear()
+    for call in calls:
+        tuner[4,](*call)
+    assert binds == [] and len(tuner.cache) == len(calls)
+
+
+def test_an_array_without_part_in_the_key(noting: Noting, binds: list[Any]) -> None:
+    tuner, arrays = new_tuner(), three()
+    tuner[4,](*arrays, 100)
+    tuner[4,](*arrays, n=100)
+    binds.clear()
+    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]
+    tuner[4,](*shifted, n=100)
+    tuner[4,](*shifted, 100)
+    assert binds == [] and tuner.best_config is CONFIGS[1]
+
+
+def test_descriptors(noting: Noting, binds: list[Any]) -> None:
+    configs = [tile.Config({"BLOCK": block}) for block in TIMES]
+    tuner = tile.autotune(configs[:1], key=["n"])(tile.jit(load_block.fn))
+    for _ in range(2):
+        tuner[1,](descriptor_of(8, 32), descriptor_of(8, 32), 3)
+    binds.clear()
+    tuner[1,](descriptor_of(8, 32), descriptor_of(8, 32), 3)
+    assert binds == [] and len(noting.repeats) == 2
+
+
+def test_changes_of_the_tuner_are_seen(noting: Noting) -> None:
+    tuner, arrays = new_tuner(), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+    (key,) = tuner.cache
+    tuner.cache[key] = CONFIGS[2]
+    assert tuner[4,](*arrays, 100).constants["BLOCK"] == 32
+    tuner.cache.clear()
+    assert tuner[4,](*arrays, 100).constants["BLOCK"] == 16
+    tuner.cache = {key: CONFIGS[0]}
+    assert tuner[4,](*arrays, 100).constants["BLOCK"] == 8
+    single = new_tuner(CONFIGS[:1])
+    for _ in range(2):
+        single[4,](*arrays, 100)
+    single.configs = CONFIGS[2:]
+    assert single[4,](*arrays, 100).constants["BLOCK"] == 32
+
+
+def test_configurations_are_read_at_each_launch(noting: Noting) -> None:
+    seen: list[int] = []
+    config = tile.Config({"BLOCK": 16})
+    tuner, arrays = new_tuner([config]), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+    config.num_warps = 8
+    assert tuner[4,](*arrays, 100).options.num_warps == 8
+    config.pre_hook = lambda arguments: seen.append(arguments["n"])
+    tuner[4,](*arrays, 100)
+    assert seen == [100]
+
+
+def test_settings_and_observers_are_looked_at(
+    noting: Noting, binds: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner, arrays = new_tuner(), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+    binds.clear()
+    with tile.backend("nvptx"):
+        tuner[4,](*arrays, 100)
+    assert binds
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_80")
+    tuner[4,](*arrays, 100)
+    assert [key[-1] for key in tuner.cache] == ["", "nvptx", "nvptx:sm_80"]
+
+    class Observing:
+        def launch_tuned(self, name: str, alternatives: Any) -> str:
+            return f"{name}, {len(alternatives)}"
+
+    observer: Any = Observing()
+    with active_observer.scope(observer):
+        assert tuner[4,](*arrays, 100) == f"{add.name}, 3"
+
+
+def test_errors_are_those_of_ordinary_launches(noting: Noting) -> None:
+    tuner, arrays = new_tuner(), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+        with pytest.raises(ArgumentTypeError, match="BLOCK of add: chosen by @autotune"):
+            tuner[4,](*arrays, 100, BLOCK=16)
+        with pytest.raises(ArgumentTypeError, match="'n'"):
+            tuner[4,](*arrays)
+        with pytest.raises(ArgumentTypeError, match="BLOCK of add: chosen by @autotune"):
+            tuner[4,](*arrays, 100, 16)
+
+
+def test_rules_under_the_tuner_are_followed(noting: Noting, binds: list[Any]) -> None:
+    ruled = tile.heuristics({"BLOCK": lambda args: 8 if args["n"] < 50 else 32})(new_launcher())
+    tuner, arrays = tile.autotune([tile.Config({}, num_warps=2)], key=[])(ruled), three()
+    sizes = (100, 10, 100, 10)
+    assert [tuner[4,](*arrays, n).constants["BLOCK"] for n in sizes] == [32, 8, 32, 8]
+
+
+def test_a_subclass_that_launches_in_its_own_way(noting: Noting) -> None:
+    runs: list[Any] = []
+
+    class Own(tile.Autotuner):
+        def run(self, *args: Any, **kwargs: Any) -> Any:
+            runs.append(kwargs["grid"])
+            return super().run(*args, **kwargs)
+
+    kernel = new_launcher()
+    tuner = Own(kernel, kernel.arg_names, CONFIGS[:1], ["n"], None, None)
+    for _ in range(3):
+        tuner[4,](*three(), 100)
+    assert runs == [(4,)] * 3
+
+
+def test_warmup_launches_nothing(noting: Noting) -> None:
+    tuner, arrays = new_tuner(), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+    noting.launches.clear()
+    noting.repeats.clear()
+    kernels = tuner[4,](*arrays, 100, warmup=True)
+    assert len(kernels) == len(CONFIGS) and (noting.launches, noting.repeats) == ([], [])

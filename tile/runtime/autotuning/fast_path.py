@@ -1,0 +1,155 @@
+"""The fast path of tuned launches: find the configuration that an earlier call chose.
+
+For each shape of calls (the types of arguments, and the names of those passed by name) a launch
+function is generated that reads all that the tuning key depends on. For a tuner with `key=["n"]`,
+called as `tuned[grid](x, n)` with a torch tensor, it is
+
+    def launch(grid, a0=absent, a1=absent, /, *rest, **more):
+        if type(a0) is t0 and type(a1) is t1 and not rest and not more and ...:
+            try:
+                choice = table.get((backend(), a0.dtype, a0.get_device(), a1))
+            except unreadable:
+                choice = None
+            if choice is not None:
+                key, config = choice
+                if <the tuner still has that choice> and config.pre_hook is None:
+                    tuner.best_config = config
+                    return launcher(tuner.fn, grid)(a0, a1, **config.all_kwargs())
+        args, named = merge((a0, a1), rest, {}, more)
+        return slow_path(grid, *args, **named)
+
+`tuned[grid]` calls the latest of these functions directly. Everything else is left to `slow_path`:
+the first launch with a key, hooks, observers, and `with` blocks with settings of their own. A
+choice is used only while the tuner's public `cache` still holds it, so that whatever changes that
+cache changes the next launch; configurations are mutable, so their values are read each time. The
+launch itself takes the fast path of the wrapped kernel (`tile.runtime.fast_path`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tile.config import Config as Settings
+from tile.config import config as settings
+from tile.ir.types import Scalar
+from tile.language.core.constexpr import constexpr
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
+from tile.runtime.autotuning.configs import Config
+from tile.runtime.fast_path import ABSENT, UNREADABLE, Writer, merge_arguments
+from tile.runtime.jit import JITFunction
+from tile.runtime.launch_hooks import active_observer
+from tile.tracebacks import GENERATED, trim
+
+KEYS = frozenset({int, float, bool, str, type(None)})  # types of key arguments, read as they are
+NO_ARRAYS = KEYS | {Scalar, constexpr}  # types of values without a dtype and device
+
+_TEXT = """\
+def ~key({parameters}):
+    return {key}
+
+def ~launch(~grid, {defaults}):
+    try:
+        if {guard}:
+            try:
+                ~choice = ~table.get({key})
+            except ~unreadable:
+                ~choice = None
+            if ~choice is not None:
+                ~at, ~config = ~choice
+                if (
+                    ~tuner.configs == [~config] if ~at is None else ~tuner.cache.get(~at) is ~config
+                ) and ~config.pre_hook is None:
+                    ~tuner.best_config = ~config
+                    return ~launcher(~tuner.fn, ~grid)({passed}**~config.all_kwargs())
+        ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
+        return ~slow_path(~grid, *~args, **~named)
+    except Exception as ~error:
+        ~trim(~error)
+        raise
+"""
+
+
+class Choice(NamedTuple):
+    """A configuration, and its key in the tuner's cache: None if it is the only one."""
+
+    key: tuple[Any, ...] | None
+    config: Config
+
+
+class ChoicePlan(NamedTuple):
+    """The generated functions for calls of one shape.
+
+    key: returns the key of a call's arguments in `table`; raises `UNREADABLE`.
+    launch: `launch(grid, *args, **kwargs)` launches.
+    """
+
+    key: Callable[..., Any]
+    launch: Callable[..., Any]
+    table: dict[Any, Choice]
+
+
+def build_choice_plan(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    tuner: Any,
+    slow_path: Callable[..., Any],
+) -> ChoicePlan | None:
+    """Return the plan for calls of this shape, or None if it does not support their arguments.
+
+    tuner: has `arg_names`, `keys`, `configs`, `cache`, `best_config` and the wrapped kernel `fn`.
+    """
+    writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
+    passed = [*zip(tuner.arg_names, writer.positional, args, strict=False)]
+    passed += [(name, name, value) for name, value in kwargs.items()]
+    parts = ["~backend()"]
+    for name, word, value in passed:
+        read = _parts(word, value, is_key=name in tuner.keys)
+        if read is None:
+            return None
+        parts += read
+    state = ["not ~rest", "not ~more", "~own(None) is None", "~observer() is None"]
+    text = _TEXT.format(
+        parameters=writer.signature(""),
+        defaults=writer.signature(" = ~absent"),
+        key=f"({', '.join(parts)},)",
+        guard=" and ".join([*writer.kinds(), *state]),
+        passed="".join(f"{p}, " for p in (*writer.positional, *(f"{n}={n}" for n in kwargs))),
+        positional=f"({''.join(f'{word}, ' for word in writer.positional)})",
+        named=", ".join(f"{name!r}: {name}" for name in kwargs),
+    )
+    table: dict[Any, Choice] = {}
+    names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
+    names |= {"table": table, "tuner": tuner, "slow_path": slow_path, "absent": ABSENT}
+    names |= {"merge": merge_arguments, "launcher": _launcher, "unreadable": UNREADABLE}
+    names |= {"own": settings.own.get, "backend": Settings.variables()["backend"].text_reader()}
+    names |= {"observer": active_observer, "trim": trim}
+    prefix = writer.prefix
+    space = {prefix + name: value for name, value in names.items()}
+    exec(compile(text.replace("~", prefix), GENERATED, "exec"), space)
+    return ChoicePlan(space[f"{prefix}key"], space[f"{prefix}launch"], table)
+
+
+def _launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
+    """Return the launch function of a kernel; a jitted function has one of its own."""
+    if type(kernel) is JITFunction:
+        return kernel[grid]
+    return functools.partial(kernel.run, grid=grid, warmup=False)
+
+
+def _parts(word: str, value: Any, *, is_key: bool) -> list[str] | None:
+    """Return the source of an argument's part of the key; None if its type is not supported."""
+    kind = type(value)
+    if is_key:
+        return [word] if kind in KEYS else None
+    if kind in NO_ARRAYS:
+        return []
+    device = "get_device()" if only_cuda_numbered() else "device"
+    if is_plain_tensor(kind):
+        return [f"{word}.dtype", f"{word}.{device}"]
+    if kind is TensorDescriptor and is_plain_tensor(type(value.base)):
+        base = f"{word}.base"
+        return [f"type({base})", f"{base}.dtype", f"{base}.{device}"]
+    return None
