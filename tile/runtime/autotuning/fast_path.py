@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from tile.config import Config as Settings
 from tile.config import config as settings
 from tile.ir.types import Scalar
-from tile.language.core.constexpr import constexpr
+from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.autotuning.configs import Config
