@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.ops.dot import Precision
-from tile.ir.types import Scalar, Tile
+from tile.ir.types import Precision, Scalar, Tile
 
 Array = np.ndarray[Any, Any]
 Bound = Callable[[Sequence[Any], Any], Any]

@@ -14,8 +14,7 @@ from tests.conformance.bounds import of_dots
 from tests.conformance.running import Device, assert_close, assert_within
 from tests.conformance.values import random_array
 from tile.ir import semantics
-from tile.ir.ops.dot import Precision
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Tile
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Precision, Scalar, Tile
 from tile.runtime.signature import ALIASES
 
 ITERATIONS = 4  # of the loop, each of which goes on by a depth

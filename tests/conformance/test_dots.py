@@ -12,6 +12,7 @@ from tests.conformance.running import Device
 from tests.frontend.building import module_of, refusal
 from tile.ir import semantics
 from tile.ir.types import BF16, F16, F32, F64, I8, I32, Pointer, Scalar
+from tile.language.base.compile_options import default_dot_input_precision
 
 B, C, M, K, N = (tl.constexpr(n) for n in (2, 4, 16, 32, 16))
 
@@ -52,9 +53,10 @@ def test_two_batch_axes(device: Device, element: Scalar, accumulator: Scalar) ->
 BOUNDS = {"tf32": -9, "tf32x3": -20, "bf16x3": -14, "bf16x6": -20, "ieee": -20}
 
 
+@pytest.mark.parametrize("by_default", [False, True], ids=["stated", "default"])
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_the_error_of_terms(device: Device, precision: str) -> None:
-    depth, name = tl.constexpr(64), tl.constexpr(precision)
+def test_the_error_of_terms(device: Device, precision: str, by_default: bool) -> None:
+    depth, name = tl.constexpr(64), tl.constexpr(None if by_default else precision)
 
     def product(x, y, out):
         m, n, k = tl.arange(0, 16), tl.arange(0, 16), tl.arange(0, depth)
@@ -70,8 +72,10 @@ def test_the_error_of_terms(device: Device, precision: str) -> None:
     a[3, 5] = np.inf
     a[4, 6] = np.nan
     out = np.zeros((16, 16), np.float32)
+    with default_dot_input_precision.scope(precision):
+        module = module_of(product, *[Pointer(F32)] * 3)
     device.run(
-        module_of(product, *[Pointer(F32)] * 3),
+        module,
         (1, 1, 1),
         [a.reshape(-1), b.reshape(-1), out.reshape(-1)],
     )

@@ -25,9 +25,9 @@ from tests.conformance.test_pure import (
 )
 from tile.ir.core import OpDef
 from tile.ir.declare import OPS
-from tile.ir.ops.dot import ACCUMULATORS, Precision
+from tile.ir.ops.dot import ACCUMULATORS
 from tile.ir.ops.reduce import ArgKind, ReduceKind
-from tile.ir.types import BF16, F32, FP8, I1, I8, I32, I64, U8, Tile, Type, with_shape
+from tile.ir.types import BF16, F32, FP8, I1, I8, I32, I64, U8, Precision, Tile, Type, with_shape
 
 Cases = Iterator[Case]
 LINE, SQUARE, CUBE = (1024,), (32, 64), (4, 16, 32)

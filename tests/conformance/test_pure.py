@@ -25,7 +25,7 @@ from tile.ir.core import Block, Level, OpDef
 from tile.ir.declare import OPS
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
-from tile.ir.ops.dot import ACCUMULATORS, Precision
+from tile.ir.ops.dot import ACCUMULATORS
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.semantics.libdevice import SYMBOLS
 from tile.ir.types import (
@@ -40,6 +40,7 @@ from tile.ir.types import (
     I64,
     U8,
     U32,
+    Precision,
     Scalar,
     Tile,
     Type,

@@ -9,7 +9,6 @@ from tests.fuzz.elementwise import one_zero
 from tests.fuzz.writer import Writer
 from tile.ir.core import Value
 from tile.ir.ops import arith, dot, indexing, reduce
-from tile.ir.ops.dot import Precision
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import (
     BF16,
@@ -24,6 +23,7 @@ from tile.ir.types import (
     I64,
     INTEGERS,
     U8,
+    Precision,
     Scalar,
     Tile,
     Type,

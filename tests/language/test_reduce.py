@@ -15,6 +15,7 @@ from tile.errors import CompilationError, TileError
 from tile.ir import semantics
 from tile.ir.types import ALL, DTYPES, SCALARS
 from tile.language.base.builtin import MEMBERS
+from tile.language.base.compile_options import default_dot_input_precision
 
 SUMMED = {
     "i1": "i32",
@@ -256,6 +257,25 @@ def test_dots_of_8_bit_floats_may_be_imprecise(
 def test_the_precision_of_dot(options: dict[str, Any], precision: str) -> None:
     sketch = Sketch("tile<4x8xf32>", "tile<8x2xf32>", "tile<4x2xf32>")
     tl.dot.emit(sketch.build, *sketch.args, **options)
+    assert sketch.text() == [f"%v = dot %a, %b, %c{precision} : tile<4x2xf32>"]
+
+
+@pytest.mark.parametrize(
+    ("element", "options", "precision"),
+    [
+        ("f32", {}, " {input_precision = tf32x3}"),
+        ("f32", {"input_precision": "ieee"}, ""),
+        ("f32", {"allow_tf32": False}, ""),
+        ("f32", {"allow_tf32": True}, " {input_precision = tf32}"),
+        ("f16", {}, ""),
+    ],
+)
+def test_the_default_precision_of_dots(
+    element: str, options: dict[str, Any], precision: str
+) -> None:
+    sketch = Sketch(f"tile<4x8x{element}>", f"tile<8x2x{element}>", "tile<4x2xf32>")
+    with default_dot_input_precision.scope("tf32x3"):
+        tl.dot.emit(sketch.build, *sketch.args, **options)
     assert sketch.text() == [f"%v = dot %a, %b, %c{precision} : tile<4x2xf32>"]
 
 

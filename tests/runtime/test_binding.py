@@ -66,8 +66,9 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert text.splitlines() == [
         "scale() is missing 'n', has no parameter 'N', 'BLOKC' (did you mean 'BLOCK'?)",
         "  note: it is scale(x_ptr, n, factor=2.0, BLOCK: tl.constexpr = 128)",
-        "  note: options of a launch are debug, enable_fp_fusion, launch_cooperative_grid, "
-        "maxnreg, num_ctas, num_stages, num_warps, sanitize, thread_tile, warp_rows",
+        "  note: options of a launch are debug, default_dot_input_precision, enable_fp_fusion, "
+        "launch_cooperative_grid, maxnreg, num_ctas, num_stages, num_warps, sanitize, thread_tile, "
+        "warp_rows",
     ]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tile._lazy import lazy_import
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.faults import NONE, Checks, format_checks, parse_checks
-from tile.ir.types import Pointer, Scalar, is_power_of_two
+from tile.ir.types import Pointer, Precision, Scalar, is_power_of_two
 from tile.location import Loc
 from tile.short_repr import short_repr
 
@@ -88,6 +88,7 @@ class Options:
     that one thread computes in dots without mma, and the number of warps along the rows of the
     result (0: chosen by its shape). `sanitize` names checks as `tile.sanitize` does (None: those
     of the configuration); the interpreter supports them on tiles, other backends refuse them.
+    `default_dot_input_precision` is the precision of dots of float32 that state none (`tl.dot`).
     """
 
     num_warps: int = 4
@@ -100,6 +101,7 @@ class Options:
     thread_tile: int = 4
     warp_rows: int = 0
     sanitize: str | tuple[str, ...] | None = None
+    default_dot_input_precision: str = Precision.IEEE.value
 
     def __post_init__(self) -> None:
         # The warps of a program are limited by the target; the interpreter has no threads.
@@ -112,6 +114,11 @@ class Options:
                 raise ArgumentValueError(
                     f"{name} must be a power of two up to {most}, not {short_repr(value)}"
                 )
+        if self.default_dot_input_precision not in tuple(Precision):
+            raise ArgumentValueError(
+                f"default_dot_input_precision is one of {', '.join(Precision)}, not "
+                f"{short_repr(self.default_dot_input_precision)}"
+            )
         stages: object = self.num_stages  # whatever the caller passed
         if not isinstance(stages, int) or stages < 0:
             raise ArgumentValueError(

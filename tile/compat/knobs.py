@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from tile.cache.disk_cache import cache_folder
 from tile.compat.hooks import Chain, CompilationListener, Listener, Single, connect
 from tile.config import read_environment, triton_flag, write_environment
+from tile.ir.types import Precision
 
 __all__ = [
     "amd",
@@ -51,6 +52,7 @@ EFFECTS = {
     "TRITON_ALWAYS_COMPILE": "kernels are neither taken from the disk cache nor stored in it",
     "TRITON_PRINT_AUTOTUNING": "autotuners print their timings",
     "TRITON_CACHE_AUTOTUNING": "autotuners store their results on disk",
+    "TRITON_F32_DEFAULT": "the `input_precision` of dots of float32 that state none",
     "TRITON_DEBUG": "kernels decorated while it is set are compiled with `debug`",
 }
 
@@ -238,6 +240,7 @@ class runtime_knobs(base_knobs):
 class language_knobs(base_knobs):
     """Defaults of launch options."""
 
+    fp32_default = _text("TRITON_F32_DEFAULT")
     default_fp_fusion = _flag("TRITON_DEFAULT_FP_FUSION", True)
 
 
@@ -293,6 +296,11 @@ GROUPS: tuple[base_knobs, ...] = (
     *(build, redis, cache, compilation, autotuning),
     *(runtime, language, nvidia, amd, proton),
 )
+
+
+def launch_defaults() -> dict[str, Any]:
+    """Return the defaults of launch options that differ from those under `tile`'s names."""
+    return {"default_dot_input_precision": language.fp32_default or Precision.TF32.value}
 
 
 def refresh_knobs() -> None:

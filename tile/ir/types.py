@@ -465,6 +465,16 @@ class Shared(Type):
         return self.of.bytes_of(self.numel) * self.stages
 
 
+class Precision(enum.StrEnum):
+    """The rounding of f32 dot operands before multiplication."""
+
+    IEEE = "ieee"  # none
+    TF32 = "tf32"  # rounded or truncated to 10 bits of mantissa
+    TF32X3 = "tf32x3"  # each split into two tf32 numbers; the smallest of four terms is dropped
+    BF16X3 = "bf16x3"
+    BF16X6 = "bf16x6"
+
+
 class Padding(enum.StrEnum):
     """The value that loads through a descriptor return for elements outside the array."""
 

@@ -1082,12 +1082,14 @@ def dot(
     and otherwise `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also
     float16.
 
-    `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
-    no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
-    "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
-    some machines truncate instead of rounding. The others are sums of three or six products of
-    numbers of that type: the relative error of a product is below 2^-21 for "tf32x3", 2^-15 for
-    "bf16x3" and 2^-22 for "bf16x6".
+    `input_precision` is the precision to which float32 operands are rounded: "ieee" (no rounding),
+    "tf32", "tf32x3", "bf16x3" or "bf16x6". The default is the launch option
+    `default_dot_input_precision`, which is "ieee" unless a launch passes another one; under
+    Triton's names it is "tf32". `allow_tf32=True` is the older spelling of "tf32", and
+    `allow_tf32=False` that of "ieee". "tf32" keeps 10 bits of mantissa: the relative error of each
+    operand is below 2^-10, as some machines truncate instead of rounding. The others are sums of
+    three or six products of numbers of that type: the relative error of a product is below 2^-21
+    for "tf32x3", 2^-15 for "bf16x3" and 2^-22 for "bf16x6".
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
     of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of

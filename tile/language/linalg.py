@@ -8,8 +8,9 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import dot as ops
-from tile.ir.ops.dot import ACCUMULATORS, UNLIMITED, Precision
-from tile.ir.types import EMULATED_FP8, F16, F32, Scalar, Tile, with_shape
+from tile.ir.ops.dot import ACCUMULATORS, UNLIMITED
+from tile.ir.types import EMULATED_FP8, F16, F32, Precision, Scalar, Tile, with_shape
+from tile.language.base import compile_options
 from tile.language.base.builtin import builtin
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import constant, convert, describe
@@ -42,12 +43,14 @@ def dot(
     and otherwise `out_dtype`, which is float32 (the default), or for float16 and 8-bit floats also
     float16.
 
-    `input_precision` is the precision to which float32 operands are rounded: "ieee" (the default:
-    no rounding), "tf32", "tf32x3", "bf16x3" or "bf16x6". `allow_tf32=True` is the older spelling of
-    "tf32", which keeps 10 bits of mantissa: the relative error of each operand is below 2^-10, as
-    some machines truncate instead of rounding. The others are sums of three or six products of
-    numbers of that type: the relative error of a product is below 2^-21 for "tf32x3", 2^-15 for
-    "bf16x3" and 2^-22 for "bf16x6".
+    `input_precision` is the precision to which float32 operands are rounded: "ieee" (no rounding),
+    "tf32", "tf32x3", "bf16x3" or "bf16x6". The default is the launch option
+    `default_dot_input_precision`, which is "ieee" unless a launch passes another one; under
+    Triton's names it is "tf32". `allow_tf32=True` is the older spelling of "tf32", and
+    `allow_tf32=False` that of "ieee". "tf32" keeps 10 bits of mantissa: the relative error of each
+    operand is below 2^-10, as some machines truncate instead of rounding. The others are sums of
+    three or six products of numbers of that type: the relative error of a product is below 2^-21
+    for "tf32x3", 2^-15 for "bf16x3" and 2^-22 for "bf16x6".
 
     The error of an element is at most K units in the last place (of the type of `acc`) of the sum
     of the magnitudes of all its products. For 8-bit floats, partial sums may have only 13 bits of
@@ -69,7 +72,7 @@ def dot(
             "tl.dot takes a ...xMxK and a ...xKxN tile with the same axes in front; "
             f"{list(input.shape)} and {list(other.shape)} do not fit"
         )
-    precision = _precision(input_precision, allow_tf32)
+    precision = _precision(input, input_precision, allow_tf32)
     start = acc if acc is not None else _zero(build, input, other, out_dtype)
     if not isinstance(start, Tensor):
         raise CompilationError(f"the acc of tl.dot is a tile, not {describe(start)}")
@@ -130,13 +133,17 @@ def _zero(build: Builder, a: Tensor, b: Tensor, out_dtype: Any) -> Tensor:
     return constant(build, 0, with_shape(shape, dtype if dtype in allowed else allowed[0]))
 
 
-def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
+def _precision(input: Tensor, input_precision: Any, allow_tf32: Any) -> Precision:
+    """Return the precision that arguments name; without them, the option's for float32 operands."""
     name = compile_time(input_precision, "the input_precision of tl.dot")
     tf32 = compile_time(allow_tf32, "the allow_tf32 of tl.dot")
     if name is not None and tf32 is not None:
         raise CompilationError("tl.dot takes input_precision or allow_tf32, not both")
+    if name is None and tf32 is None:
+        default = compile_options.default_dot_input_precision()
+        return PRECISIONS[default] if input.dtype is F32 else Precision.IEEE
     if name is None:
-        enabled = tf32 is not None and compile_time_bool(tf32, "the allow_tf32 of tl.dot")
+        enabled = compile_time_bool(tf32, "the allow_tf32 of tl.dot")
         return Precision.TF32 if enabled else Precision.IEEE
     if isinstance(name, str):
         name = name.lower()

@@ -116,7 +116,8 @@ def compile(  # noqa: A001 - the public name is tile.compile
     leaves = dict(_leaves(function, dict(signature), dict(constexprs or {})))
     parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
     resolved = backends.get(parsed.backend).resolve(parsed)
-    return build(function, leaves, resolved, Options.of(options or {}))
+    chosen = Options.of({**function.launch_defaults(), **(options or {})})
+    return build(function, leaves, resolved, chosen)
 
 
 def preloaded(function: DeviceFunction, text: str) -> CompiledKernel:

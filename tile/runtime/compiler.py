@@ -21,7 +21,7 @@ from tile.ir.ops.debug import breakpoint_
 from tile.ir.parser import parse_module
 from tile.ir.passes import refuse_unknown
 from tile.ir.types import addresses_memory
-from tile.language.base.compile_options import num_warps
+from tile.language.base.compile_options import default_dot_input_precision, num_warps
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_specialized
@@ -58,7 +58,10 @@ def compile_kernel(
 
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
-        with num_warps.scope(options.num_warps):
+        with (
+            num_warps.scope(options.num_warps),
+            default_dot_input_precision.scope(options.default_dot_input_precision),
+        ):
             module = compile_function(function, types, constants, _attributes(parameters), steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:

@@ -77,6 +77,7 @@ class JitOptions:
     debug: bool | None = None
     noinline: bool | None = None
     runtime_constexprs: bool = False  # see `DeviceFunction`
+    launch_defaults: Callable[[], Mapping[str, Any]] = dict  # see `DeviceFunction`
 
 
 class _Call(NamedTuple):
@@ -117,6 +118,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         self._description: dict[str, Any] = {}
         self.own_src = ""
         self.runtime_constexprs = settings.runtime_constexprs
+        self.launch_defaults = settings.launch_defaults
         self.version = settings.version
         self.repr: Callable[[Any], str] = settings.repr or functools.partial(_own_name, self.name)
         self.launch_metadata = settings.launch_metadata
@@ -599,7 +601,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         }
         if not guarded:
             leaves = {name: with_aliased(leaf) for name, leaf in leaves.items()}
-        chosen = Options.of({"debug": bool(self.debug), **call.options})
+        defaults = {**self.launch_defaults(), "debug": bool(self.debug)}
+        chosen = Options.of({**defaults, **call.options})
         event = CompileEvent(self, leaves, call.target, chosen, call.warmup)
         if compilation_refused(event):
             return None

@@ -18,9 +18,9 @@ from tile import backends
 from tile.backends.base import Options, Target
 from tile.backends.nvptx.target import architecture
 from tile.ir.declare import OPS
-from tile.ir.ops.dot import ACCUMULATORS, Precision
+from tile.ir.ops.dot import ACCUMULATORS
 from tile.ir.parser import parse_module
-from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Scalar
+from tile.ir.types import BF16, F16, F32, F64, FP8, I8, U8, Precision, Scalar
 from tile.simt.layouts.mma_fragments import MmaShape
 from tile.simt.lower.reassociate_xor import reassociate_xor
 

@@ -11,7 +11,7 @@ import linecache
 import textwrap
 import tokenize
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -120,6 +120,8 @@ class DeviceFunction(PickledByName):
     runtime_constexprs = False
     """True if names and parameters annotated `tl.constexpr` also take runtime values, as in Triton,
     where kernels call the function."""
+    launch_defaults: Callable[[], Mapping[str, Any]] = dict
+    """A function that each compilation asks for defaults of launch options, by name."""
     method_of = ""
     """The name of the aggregate that the function is a method of."""
 

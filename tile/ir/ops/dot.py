@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 from tile.ir import semantics
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.declare import op
@@ -16,6 +14,7 @@ from tile.ir.types import (
     I8,
     I32,
     U8,
+    Precision,
     Scalar,
     Shared,
     Tile,
@@ -23,17 +22,6 @@ from tile.ir.types import (
     require,
     with_shape,
 )
-
-
-class Precision(enum.StrEnum):
-    """The rounding of f32 dot operands before multiplication."""
-
-    IEEE = "ieee"  # none
-    TF32 = "tf32"  # rounded or truncated to 10 bits of mantissa
-    TF32X3 = "tf32x3"  # each split into two tf32 numbers; the smallest product is dropped
-    BF16X3 = "bf16x3"
-    BF16X6 = "bf16x6"
-
 
 # The accumulator's element types, by element type of the operands.
 ACCUMULATORS: dict[Scalar, tuple[Scalar, ...]] = {

@@ -31,8 +31,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith, dot, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
-from tile.ir.ops.dot import Precision
-from tile.ir.types import BF16, F32, U32, Scalar, with_element
+from tile.ir.types import BF16, F32, U32, Precision, Scalar, with_element
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, Operand
 from tile.simt.target import SimtTarget
 

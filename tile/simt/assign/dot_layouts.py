@@ -16,8 +16,8 @@ from functools import lru_cache
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
-from tile.ir.ops.dot import UNLIMITED, Precision
-from tile.ir.types import F16, F32, Scalar
+from tile.ir.ops.dot import UNLIMITED
+from tile.ir.types import F16, F32, Precision, Scalar
 from tile.simt.assign.decompose_dots import decompose_dots, mma_shapes
 from tile.simt.hopper.wgmma_layouts import is_imprecise, wgmma_instruction
 from tile.simt.layouts.blocked import blocked

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.core import Operation
-from tile.ir.ops.dot import Precision
-from tile.ir.types import F32, Pointer, Scalar, Shared, Tile
+from tile.ir.types import F32, Pointer, Precision, Scalar, Shared, Tile
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout

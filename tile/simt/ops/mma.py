@@ -6,8 +6,8 @@ from tile.ir import semantics
 from tile.ir.core import LAID_OUT, THREAD, Trait
 from tile.ir.declare import op
 from tile.ir.ops import dot
-from tile.ir.ops.dot import ACCUMULATORS, Precision
-from tile.ir.types import Scalar, Type, require
+from tile.ir.ops.dot import ACCUMULATORS
+from tile.ir.types import Precision, Scalar, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.ops.thread import fragment
 

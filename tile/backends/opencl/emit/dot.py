@@ -12,8 +12,7 @@ from tile.backends.opencl.emit.function_builder import FunctionBuilder, Register
 from tile.backends.opencl.emit.register_arrays import Index, RegisterArray, stored_array
 from tile.backends.opencl.emit.types import is_integer, natural
 from tile.ir.core import OpDef, Operation, Value
-from tile.ir.ops.dot import Precision
-from tile.ir.types import F16, F32, F64
+from tile.ir.types import F16, F32, F64, Precision
 from tile.simt import ops
 
 
