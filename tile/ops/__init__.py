@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING
 from tile._lazy import LazyNames
 
 if TYPE_CHECKING:
+    from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
+    from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
+    from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
 else:
     # The functions of each family, by file.
     FILES = {
+        "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
+        "rowwise.layer_norm": "layer_norm layer_norm_backward",
+        "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
     }
     __getattr__ = LazyNames(
@@ -31,4 +37,13 @@ else:
     )
     __dir__ = __getattr__.names
 
-__all__ = ["softmax", "softmax_backward"]
+__all__ = [
+    "cross_entropy",
+    "cross_entropy_backward",
+    "layer_norm",
+    "layer_norm_backward",
+    "rms_norm",
+    "rms_norm_backward",
+    "softmax",
+    "softmax_backward",
+]

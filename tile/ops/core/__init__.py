@@ -2,6 +2,7 @@
 
 call                 the checks of a call's arguments, and the arrays of its results
 new_arrays           new arrays of the libraries whose arrays are passed
+column_sums          sums over rows, in a fixed order
 tables               tables of configurations by size
 device_functions     functions that kernels call
 reference            array types and conversions of the NumPy references

@@ -94,18 +94,20 @@ class Operand:
             )
         return self
 
-    def within(self, low: int, high: int) -> Operand:
+    def within(self, low: int, high: int, besides: int | None = None) -> Operand:
         """Return the operand; raise `ArgumentValueError` for elements outside low to high - 1.
 
-        Arrays in device memory are not read: kernels assert the same (`tl.device_assert`).
+        besides: another value that elements may have. Arrays in device memory are not read: kernels
+        assert the same (`tl.device_assert`).
         """
-        if self.host is not None and self.size:
-            least, greatest = int(self.host.min()), int(self.host.max())
-            if least < low or greatest >= high:
-                wrong = least if least < low else greatest
+        if self.host is not None:
+            wrong = (self.host < low) | (self.host >= high)
+            if besides is not None:
+                wrong &= self.host != besides
+            if wrong.any():
                 raise ArgumentValueError(
-                    f"{self.op}: `{self.name}` contains {wrong}; its elements must be "
-                    f"{low} to {high - 1}"
+                    f"{self.op}: `{self.name}` contains {self.host[wrong].flat[0]}; its elements "
+                    f"must be {low} to {high - 1}" + f" or {besides}" * (besides is not None)
                 )
         return self
 
@@ -238,3 +240,8 @@ def _interval(low: float, high: float) -> str:
     if math.isinf(high):
         return f"{low:g} or more"
     return f"{low:g} to {high:g}"
+
+
+def accumulator(dtype: DType) -> DType:
+    """Return the type of the arithmetic on elements of `dtype`, as `widen` has it in kernels."""
+    return F64 if dtype == F64 else F32

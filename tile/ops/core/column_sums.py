@@ -1,0 +1,40 @@
+"""Sums of the columns of a matrix: the last step of sums that programs began.
+
+Programs that each add up some rows store their sums as rows of a matrix. One program then adds up
+a block of its columns in a fixed order, so results are the same in every run, as they would not be
+with atomic additions.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Operand
+
+BLOCK_ROWS, BLOCK_COLUMNS = 32, 64
+
+
+@tile.jit
+def column_sums_kernel(
+    parts_ptr, out_ptr, rows, columns, divisor, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    row = tl.arange(0, ROWS)[:, None]
+    total = tl.zeros((ROWS, COLUMNS), parts_ptr.dtype.element_ty)
+    for start in range(0, rows, ROWS):
+        inside = (start + row < rows) & (column < columns)
+        at = (start + row).to(tl.int64) * columns + column
+        total += tl.load(parts_ptr + at, mask=inside, other=0.0)
+    sums = tl.sum(total, axis=0, keep_dims=True) / divisor
+    tl.store(out_ptr + column, sums, mask=column < columns)
+
+
+def column_sums(parts: Operand, out: Operand, divisor: int = 1) -> None:
+    """Write the sums of the columns of `parts`, divided by `divisor`, to `out`, in the type of `out`.
+
+    parts: a contiguous matrix of float32 or float64.
+    """
+    rows, columns = parts.shape
+    column_sums_kernel[(tile.cdiv(columns, BLOCK_COLUMNS),)](
+        *(parts.value, out.value, rows, columns, divisor), ROWS=BLOCK_ROWS, COLUMNS=BLOCK_COLUMNS
+    )

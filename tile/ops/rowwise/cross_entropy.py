@@ -1,0 +1,143 @@
+"""Cross entropy of rows of logits and the index of the right class, forward and backward.
+
+    loss = s - x[target]        s = log sum_j exp(x[j]), by the maximum m: m + log sum exp(x[j] - m)
+    dx[j] = dloss * (exp(x[j] - s) - (j == target))
+
+Probabilities are never stored. A row, of a vocabulary, is long: both passes go over it in blocks.
+The forward pass keeps a running maximum and sum (softmax.py), reading the logits once. The
+backward pass needs s, which is loss + x[target]: nothing else is kept between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import INDICES, Call, accumulator
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+
+BLOCK = 4096
+NUM_WARPS = 8
+
+
+@tile.jit
+def cross_entropy_kernel(
+    x_ptr, target_ptr, loss_ptr, stride, classes, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    used = target != IGNORED
+    tl.device_assert(
+        ((target >= 0) & (target < classes)) | (target == IGNORED), "targets are classes"
+    )
+    column = tl.arange(0, BLOCK)
+    logits = x_ptr + row * stride
+    x = widen(tl.load(logits + column, mask=column < classes, other=-float("inf")))
+    highest = tl.max(x, axis=0)
+    total = tl.sum(tl.exp(x - highest), axis=0)
+    for start in range(BLOCK, classes, BLOCK):
+        x = widen(tl.load(logits + start + column, start + column < classes, -float("inf")))
+        higher = tl.maximum(highest, tl.max(x, axis=0))
+        total = total * tl.exp(highest - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        highest = higher
+    right = widen(tl.load(logits + target, mask=used, other=0.0))
+    loss = tl.where(used, highest + tl.log(total) - right, 0.0)
+    tl.store(loss_ptr + row, loss)
+
+
+@tile.jit
+def cross_entropy_backward_kernel(
+    dloss_ptr,
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    dx_ptr,
+    x_stride,
+    dx_stride,
+    classes,
+    IGNORED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    used = target != IGNORED
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = widen(tl.load(x_ptr + row * x_stride + column, mask=column < classes, other=0.0))
+    right = widen(tl.load(x_ptr + row * x_stride + target, mask=used, other=0.0))
+    log_sum = tl.load(loss_ptr + row) + right
+    share = tl.exp(x - log_sum) - tl.where(column == target, 1.0, 0.0)
+    dx = tl.where(used, tl.load(dloss_ptr + row) * share, 0.0)
+    tl.store(dx_ptr + row * dx_stride + column, dx, mask=column < classes)
+
+
+def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = None) -> Any:
+    """Return the loss of each row of logits `x` (rows x classes), in float32 or float64.
+
+    target: the index of each row's class, int32 or int64; rows whose target is `ignore_index` have
+    the loss 0.
+    """
+    call = Call("cross_entropy")
+    logits = call.array("x", x, rank=2)
+    rows = logits.rows()
+    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows.count,))
+    targets.contiguous().within(0, rows.length, besides=ignore_index)
+    loss = call.output("out", out, (rows.count,), accumulator(logits.dtype))
+    if rows.count:
+        cross_entropy_kernel[(rows.count,)](
+            *(x, target, loss.value, rows.stride, rows.length),
+            IGNORED=ignore_index,
+            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+            num_warps=NUM_WARPS,
+        )
+    return loss.value
+
+
+def cross_entropy_backward(
+    dloss: Any, x: Any, target: Any, loss: Any, ignore_index: int = -100, *, out: Any = None
+) -> Any:
+    """Return the gradient of `x` from `dloss`, that of each row's loss, and the losses."""
+    call = Call("cross_entropy_backward")
+    logits = call.array("x", x, rank=2)
+    rows = logits.rows()
+    for name, vector in (("dloss", dloss), ("loss", loss)):
+        wanted = (accumulator(logits.dtype),)
+        call.array(name, vector, dtypes=wanted, shape=(rows.count,)).contiguous()
+    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows.count,))
+    targets.contiguous().within(0, rows.length, besides=ignore_index)
+    result = call.output("out", out, logits.shape, logits.dtype)
+    if result.size:
+        block = min(BLOCK, tile.next_power_of_2(rows.length))
+        cross_entropy_backward_kernel[(rows.count, tile.cdiv(rows.length, block))](
+            *(dloss, x, target, loss, result.value),
+            *(rows.stride, result.rows().stride, rows.length),
+            IGNORED=ignore_index,
+            BLOCK=block,
+            num_warps=NUM_WARPS,
+        )
+    return result.value
+
+
+def cross_entropy_reference(x: Array, target: Array, ignore_index: int = -100) -> Array:
+    """Return the losses in float64."""
+    (x,) = wide(x)
+    highest = x.max(axis=1, initial=-np.inf)
+    log_sum = highest + np.log(np.exp(x - highest[:, None]).sum(axis=1))
+    used = target != ignore_index
+    right = x[np.arange(len(x)), np.where(used, target, 0)]
+    return np.where(used, log_sum - right, 0.0)
+
+
+def cross_entropy_backward_reference(
+    dloss: Array, x: Array, target: Array, loss: Array, ignore_index: int = -100
+) -> Array:
+    """Return the gradient in float64, from the logits: `loss` is not read."""
+    dloss, x = wide(dloss, x)
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    share = powers / powers.sum(axis=1, keepdims=True)
+    share -= np.arange(x.shape[1]) == target[:, None]
+    result: Array = np.where(target == ignore_index, 0.0, dloss)[:, None] * share
+    return result
