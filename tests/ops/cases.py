@@ -181,4 +181,113 @@ def logits_and_loss(classes: int) -> Callable[[Random], Arguments]:
     return make
 
 
-CASES = [*rowwise()]
+def linear() -> Iterator[Case]:
+    for label, make in {
+        "bias": lambda r: ((r.normal(5, 50), r.normal(50, 40), r.normal(40)), {}),
+        "layouts": lambda r: ((r.normal(70, 33).T, r.normal(50, 70).T, r.normal(50), "gelu"), {}),
+        "batched": lambda r: ((r.normal(2, 70, 40), r.normal(2, 40, 65)), {"activation": "relu"}),
+        "shared": lambda r: ((r.normal(3, 5, 40), r.normal(40, 9)), {"activation": "silu"}),
+        "splits": lambda r: ((r.normal(5, 200), r.normal(200, 7), r.normal(7)), {"splits": 3}),
+        "inner 0": lambda r: ((r.normal(5, 0), r.normal(0, 7), r.normal(7)), {}),
+        "rows 0": lambda r: ((r.normal(0, 9), r.normal(9, 7)), {}),
+    }.items():
+        yield Case("matmul", label, make)
+    yield Case("matmul", "int8", lambda r: ((bytes_(r, 5, 40), bytes_(r, 40, 9)), {}), ("float32",))
+    for ends in ([0, 17, 17, 50], [50], [0]):
+        yield Case("grouped_matmul", str(ends), groups(ends))
+
+
+def bytes_(random: Random, *shape: int) -> Array:
+    return random.integers(-128, 128, *shape, dtype=np.int8)
+
+
+def groups(ends: list[int]) -> Callable[[Random], Arguments]:
+    """Return the maker of rows, and of matrices for groups of them that end so."""
+    last = np.array(ends, np.int32)
+    return lambda r: ((r.normal(ends[-1], 40), r.normal(len(ends), 40, 20), last), {})
+
+
+def sequence() -> Iterator[Case]:
+    for label, heads, queries, keys, size, options in (
+        ("whole", 2, 40, 40, 16, {}),
+        ("causal", 4, 37, 37, 24, {"causal": True, "log_sums": True}),
+        ("more keys", 2, 33, 70, 16, {"causal": True, "scale": 0.5}),
+        ("one query", 2, 1, 45, 16, {"causal": True}),
+        ("no query", 2, 0, 45, 16, {}),
+    ):
+        yield Case("attention", label, heads_of(heads, queries, keys, size, options))
+        if "log_sums" not in options and queries != 1:
+            make = with_gradient(heads, queries, keys, size, options)
+            yield Case("attention_backward", label, make, ulps=16)
+    yield Case("decode_attention", "three lengths", decoding(3, 4, 300))
+    yield Case("decode_attention", "no batch", decoding(0, 4, 10))
+    for interleaved in (False, True):
+        for inverse in (False, True):
+            options = {"interleaved": interleaved, "inverse": inverse}
+            yield Case("rope", "-".join(n for n, on in options.items() if on), angles(options))
+
+
+def heads_of(
+    heads: int, queries: int, keys: int, size: int, options: dict[str, Any]
+) -> Callable[[Random], Arguments]:
+    """Return the maker of q, k and v, of which two heads of q share one of k and v."""
+
+    def make(random: Random) -> Arguments:
+        k, v = (random.normal(2, heads // 2, keys, size) for _ in range(2))
+        return (random.normal(2, heads, queries, size), k, v), options
+
+    return make
+
+
+def with_gradient(
+    heads: int, queries: int, keys: int, size: int, options: dict[str, Any]
+) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        (q, k, v), _ = heads_of(heads, queries, keys, size, options)(random)
+        result, logs = reference_of("attention")(q, k, v, **options, log_sums=True)
+        sums = np.float64 if q.dtype == np.float64 else np.float32
+        return (
+            random.normal(*q.shape),
+            q,
+            k,
+            v,
+            result.astype(q.dtype),
+            logs.astype(sums),
+        ), options
+
+    return make
+
+
+def decoding(batches: int, heads: int, keys: int) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        k, v = (random.normal(batches, keys, heads // 2, 24).swapaxes(1, 2) for _ in range(2))
+        lengths = np.array([1, keys, 130][:batches], np.int32)
+        return (random.normal(batches, heads, 24), k, v, lengths), {}
+
+    return make
+
+
+def angles(options: dict[str, bool]) -> Callable[[Random], Arguments]:
+    return lambda r: ((r.normal(2, 5, 3, 12), r.normal(5, 6), r.normal(5, 6)), options)
+
+
+def pointwise() -> Iterator[Case]:
+    for shape in ((3, 417), (1,), (0, 5)):
+        label = "x".join(map(str, shape))
+        for op, count in (
+            ("swiglu", 2),
+            ("geglu", 2),
+            ("swiglu_backward", 3),
+            ("geglu_backward", 3),
+        ):
+            yield Case(op, label, normals(count, shape))
+        yield Case(
+            "dropout", label, lambda r, shape=shape: ((r.normal(*shape), 0.3, 2**40 + 7), {})
+        )
+
+
+def normals(count: int, shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+    return lambda random: (tuple(random.normal(*shape) for _ in range(count)), {})
+
+
+CASES = [*rowwise(), *linear(), *sequence(), *pointwise()]

@@ -73,7 +73,118 @@ ROWWISE: list[Wrong] = [
         "softmax_backward: `y` has shape (4, 7); it must be (4, 8)",
     ),
 ]
-CALLS = [*ROWWISE]
+ROWWISE += [
+    (
+        "layer_norm",
+        lambda out: tile.ops.layer_norm(ones(4, 8), ones(8), ones(7), out=out),
+        "layer_norm: `bias` has shape (7,); it must be (8,)",
+    ),
+    (
+        "layer_norm",
+        lambda out: tile.ops.layer_norm(ones(4, 8), ones(8), ones(8), eps=-1, out=out),
+        "layer_norm: `eps` is -1; it must be 0 or more",
+    ),
+    (
+        "rms_norm",
+        lambda out: tile.ops.rms_norm(ones(4, 8), ones(8), eps="x", out=out),
+        "rms_norm: `eps` is 'x'; it is a number",
+    ),
+    (
+        "rms_norm",
+        lambda out: tile.ops.rms_norm(ones(1, 65537), ones(65537)),
+        "rms_norm: the rows of `x` have 65537 elements; a program holds at most 65536",
+    ),
+    (
+        "cross_entropy",
+        lambda out: tile.ops.cross_entropy(ones(4, 8), np.array([0, 1, 8, 3]), out=out[:, 0]),
+        "`target` contains 8; its elements must be 0 to 7 or -100",
+    ),
+]
+LINEAR: list[Wrong] = [
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(ones(4, 5), ones(6, 8), out=out),
+        "`a` has shape (4, 5) and `b` (6, 8); they must be M x K and K x N",
+    ),
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(ones(4, 5), ones(5, 8, dtype=np.float16), out=out),
+        "matmul: `b` has dtype float16; it takes float32",
+    ),
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(ones(4, 5), ones(5, 8), activation="tan", out=out),
+        "matmul: `activation` is 'tan'; it must be one of 'relu', 'silu', 'gelu'",
+    ),
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(ones(4, 5), ones(5, 8), precision="f32", out=out),
+        "matmul: `precision` is 'f32'; it must be one of 'ieee', 'tf32'",
+    ),
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(ones(4), ones(5, 8), out=out),
+        "matmul: `a` has shape (4,); it must have 2 axes",
+    ),
+    (
+        "grouped_matmul",
+        lambda out: tile.ops.grouped_matmul(
+            ones(4, 5), ones(2, 5, 8), np.array([3, 5], np.int32), out=out
+        ),
+        "`ends` is [3, 5]; it must not decrease, and end with the number of rows, 4",
+    ),
+]
+SEQUENCE: list[Wrong] = [
+    (
+        "attention",
+        lambda out: tile.ops.attention(ones(1, 3, 4, 8), ones(1, 2, 4, 8), ones(1, 2, 4, 8)),
+        "attention: `q` has 3 heads and `k` 2; the first must be a multiple",
+    ),
+    (
+        "attention",
+        lambda out: tile.ops.attention(ones(1, 1, 4, 8), ones(1, 1, 3, 8), ones(1, 1, 3, 8), True),
+        "attention: there are 4 queries and 3 keys; each query must see a key",
+    ),
+    (
+        "attention",
+        lambda out: tile.ops.attention(ones(1, 1, 4, 8), ones(1, 1, 3, 8), ones(1, 1, 4, 8)),
+        "`q` has shape (1, 1, 4, 8), `k` (1, 1, 3, 8) and `v` (1, 1, 4, 8); they must be batch x",
+    ),
+    (
+        "decode_attention",
+        lambda out: tile.ops.decode_attention(
+            ones(1, 4, 8),
+            ones(1, 1, 3, 8),
+            ones(1, 1, 3, 8),
+            np.array([4], np.int32),
+            out=out[None],
+        ),
+        "decode_attention: `lengths` contains 4; its elements must be 1 to 3",
+    ),
+    (
+        "rope",
+        lambda out: tile.ops.rope(ones(1, 4, 1, 7), ones(4, 3), ones(4, 3)),
+        "rope: `x` has shape (1, 4, 1, 7); its last axis must be even",
+    ),
+]
+POINTWISE: list[Wrong] = [
+    (
+        "swiglu",
+        lambda out: tile.ops.swiglu(ones(4, 8), ones(4, 16)[:, ::2], out=out),
+        "swiglu: `up` has shape (4, 8) and strides (16, 2) in elements; it must be contiguous",
+    ),
+    (
+        "dropout",
+        lambda out: tile.ops.dropout(ones(4, 8), 1.0, 0, out=out),
+        "dropout: `p` is 1.0; it must be 0 to 1",
+    ),
+    (
+        "dropout",
+        lambda out: tile.ops.dropout(ones(4, 8), 0.5, -1, out=out),
+        "dropout: `seed` is -1; it is an integer of 64 bits",
+    ),
+]
+CALLS = [*ROWWISE, *LINEAR, *SEQUENCE, *POINTWISE]
 
 
 @pytest.mark.parametrize(("op", "call", "message"), CALLS)

@@ -19,17 +19,33 @@ from typing import TYPE_CHECKING
 from tile._lazy import LazyNames
 
 if TYPE_CHECKING:
+    from tile.ops.linear.grouped_matmul import grouped_matmul
+    from tile.ops.linear.matmul import matmul
+    from tile.ops.pointwise.dropout import dropout
+    from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
+    from tile.ops.sequence.attention import attention
+    from tile.ops.sequence.attention_backward import attention_backward
+    from tile.ops.sequence.decode_attention import decode_attention
+    from tile.ops.sequence.rope import rope
 else:
-    # The functions of each family, by file.
+    # The functions of each file.
     FILES = {
+        "linear.grouped_matmul": "grouped_matmul",
+        "linear.matmul": "matmul",
+        "pointwise.dropout": "dropout",
+        "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
+        "sequence.attention": "attention",
+        "sequence.attention_backward": "attention_backward",
+        "sequence.decode_attention": "decode_attention",
+        "sequence.rope": "rope",
     }
     __getattr__ = LazyNames(
         __name__,
@@ -38,12 +54,23 @@ else:
     __dir__ = __getattr__.names
 
 __all__ = [
+    "attention",
+    "attention_backward",
     "cross_entropy",
     "cross_entropy_backward",
+    "decode_attention",
+    "dropout",
+    "geglu",
+    "geglu_backward",
+    "grouped_matmul",
     "layer_norm",
     "layer_norm_backward",
+    "matmul",
     "rms_norm",
     "rms_norm_backward",
+    "rope",
     "softmax",
     "softmax_backward",
+    "swiglu",
+    "swiglu_backward",
 ]

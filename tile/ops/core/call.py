@@ -94,6 +94,15 @@ class Operand:
             )
         return self
 
+    def last_contiguous(self) -> Operand:
+        """Return the operand; raise `ArgumentValueError` unless its last axis is contiguous."""
+        if self.size and self.shape[-1] != 1 and self.strides[-1] != 1:
+            raise ArgumentValueError(
+                f"{self.op}: `{self.name}` has shape {self.shape} and strides {self.strides} in "
+                "elements; its last axis must be contiguous: pass a contiguous copy"
+            )
+        return self
+
     def within(self, low: int, high: int, besides: int | None = None) -> Operand:
         """Return the operand; raise `ArgumentValueError` for elements outside low to high - 1.
 

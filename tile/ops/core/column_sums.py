@@ -30,7 +30,7 @@ def column_sums_kernel(
 
 
 def column_sums(parts: Operand, out: Operand, divisor: int = 1) -> None:
-    """Write the sums of the columns of `parts`, divided by `divisor`, to `out`, in the type of `out`.
+    """Write the sums of the columns of `parts`, divided by `divisor`, to `out`, in its type.
 
     parts: a contiguous matrix of float32 or float64.
     """

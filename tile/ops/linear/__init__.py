@@ -1,0 +1,1 @@
+"""Matrix multiplication in its forms."""

@@ -1,0 +1,54 @@
+"""Tiles of matmuls by type and sizes M, N and K."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.ops.core.call import F32, F64
+from tile.ops.core.new_arrays import DType
+from tile.ops.core.tables import ANY, Bounds, Configuration, Table
+
+# Programs that keep all multiprocessors busy, by backend: an H200 has 132.
+PROGRAMS = {"nvptx": 132}
+
+
+def tiles(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, Any]:
+    """Return a configuration with tiles of m x n of the result and a step of k in the loop."""
+    blocks = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP": 8}
+    return {**blocks, "num_warps": warps, "num_stages": stages}
+
+
+PORTABLE: dict[Bounds, Configuration] = {
+    (16, ANY, ANY): tiles(16, 64, 32),
+    (ANY, ANY, ANY): tiles(64, 64, 32),
+}
+# H200, 2026-11-21 (docs/results/gpu.md); the sizes between those measured are interpolated.
+SHORT = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, 16, ANY): tiles(16, 16, 128),
+            (ANY, 32, ANY): tiles(16, 32, 128),
+            (2048, 64, ANY): tiles(16, 64, 128),
+            (ANY, 64, ANY): tiles(32, 64, 128),
+            (ANY, 128, ANY): tiles(16, 128, 128),
+            (16, ANY, ANY): tiles(16, 128, 128),
+            (1024, 1024, ANY): tiles(64, 128, 64, stages=4),
+            (2048, 2048, ANY): tiles(128, 256, 64, warps=8, stages=4),
+            (ANY, ANY, ANY): tiles(128, 256, 64, warps=8),
+        }
+    },
+)
+# Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
+WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
+# H200, tf32, 2026-11-21 (docs/results/gpu.md).
+ROUNDED = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(128, 256, 32, warps=8)}})
+
+
+def tiles_of(
+    backend: str, dtype: DType, m: int, n: int, k: int, precision: str = "ieee"
+) -> Configuration:
+    """Return the configuration of a matmul of M x K and K x N elements of `dtype`."""
+    wide = WIDE if precision == "ieee" else ROUNDED
+    table = wide if dtype in (F32, F64) else SHORT
+    return table.select(backend, m, n, k)

@@ -1,0 +1,124 @@
+"""Grouped matrix multiplication: each group of rows is multiplied by a matrix of its own.
+
+    out[i] = a[i] @ b[g]        for the rows i of group g: ends[g - 1] <= i < ends[g]
+
+This is the linear layer of a mixture of experts, whose tokens are sorted by expert. The sizes of
+groups are data in device memory, so the grid has as many tiles of rows as there can be: one more
+for each group than all rows fill. A program adds up the tiles of the groups before to learn which
+group and rows it has; those left over return.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import I32, Call, Operand, accumulator
+from tile.ops.core.reference import Array, wide
+from tile.ops.linear.configurations import tiles_of
+
+
+@tile.jit
+def grouped_matmul_kernel(
+    a_ptr,
+    b_ptr,
+    ends_ptr,
+    out_ptr,
+    N,
+    K,
+    groups,
+    a_row,
+    a_inner,
+    b_group,
+    b_inner,
+    b_column,
+    out_row,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    # Tiles of rows that are left until this program's one.
+    left = tl.program_id(0)
+    group, start, end = 0, 0, 0
+    while (left >= 0) & (group < groups):
+        start = end
+        end = tl.load(ends_ptr + group)
+        left -= tl.cdiv(end - start, BLOCK_M)
+        group += 1
+    if left >= 0:
+        return
+    first = start + (left + tl.cdiv(end - start, BLOCK_M)) * BLOCK_M
+    row = first.to(tl.int64) + tl.arange(0, BLOCK_M)[:, None]
+    column = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a_ptr + row * a_row + inner[None, :] * a_inner
+    b_tile = b_ptr + tl.cast(group - 1, tl.int64) * b_group
+    b_tile += inner[:, None] * b_inner + column * b_column
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_tile, mask=(row < end) & (inner[None, :] < K - k), other=0.0)
+        b = tl.load(b_tile, mask=(inner[:, None] < K - k) & (column < N), other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+        a_tile += BLOCK_K * a_inner
+        b_tile += BLOCK_K * b_inner
+    inside = (row < end) & (column < N)
+    tl.store(out_ptr + row * out_row + column, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: Any = None) -> Any:
+    """Return the rows of `a`, each multiplied by the matrix of its group.
+
+    a: rows x K; b: groups x K x N, of the type of `a`; any strides. ends: int32, for each group one
+    past its last row; the last is the number of rows. precision: of float32 operands, as
+    `input_precision` of `tl.dot`.
+    """
+    call = Call("grouped_matmul")
+    left = call.array("a", a, rank=2)
+    right = call.array("b", b, dtypes=(left.dtype,), rank=3)
+    (rows, k), (groups, inner, n) = left.shape, right.shape
+    if k != inner:
+        raise ArgumentValueError(
+            f"grouped_matmul: `a` has shape {left.shape} and `b` {right.shape}; they must be "
+            "rows x K and groups x K x N"
+        )
+    last = call.array("ends", ends, dtypes=(I32,), rank=1, shape=(groups,)).contiguous()
+    _check_ends(last, rows)
+    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    result = call.output("out", out, (rows, n), left.dtype)
+    stride = result.rows().stride
+    if result.size:
+        config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
+        grid = (tile.cdiv(rows, config["BLOCK_M"]) + groups, tile.cdiv(n, config["BLOCK_N"]))
+        grouped_matmul_kernel[grid](
+            *(a, b, ends, result.value, n, k, groups, *left.strides, *right.strides, stride),
+            PRECISION=precision,
+            SUMS=getattr(tl, accumulator(left.dtype).name),
+            **config,
+        )
+    return result.value
+
+
+def _check_ends(ends: Operand, rows: int) -> None:
+    """Raise `ArgumentValueError` for ends in host memory that do not divide the rows."""
+    if ends.host is None:
+        return
+    steps = np.diff(ends.host, prepend=0)
+    if (steps < 0).any() or (ends.host[-1:] != rows).any() or (rows and not ends.size):
+        raise ArgumentValueError(
+            f"grouped_matmul: `ends` is {ends.host.tolist()}; it must not decrease, and end with "
+            f"the number of rows, {rows}"
+        )
+
+
+def grouped_matmul_reference(a: Array, b: Array, ends: Array, precision: str = "ieee") -> Array:
+    """Return the result in float64."""
+    a, b = wide(a, b)
+    parts = [rows @ matrix for rows, matrix in zip(np.split(a, ends[:-1]), b, strict=True)]
+    return np.concatenate(parts)

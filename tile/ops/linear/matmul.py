@@ -1,0 +1,253 @@
+"""Matrix multiplication of any layout, batched, with bias and activation in the same kernel.
+
+    out = activation(a @ b + bias)
+
+A program computes one tile of the result, iterating over tiles of a and b along the inner axis.
+Programs go down `GROUP` tiles before they move to the next column, so that co-resident programs
+share operands in the L2 cache. If a result has fewer tiles than the device has multiprocessors, the
+inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
+fixed order, so that results are the same in every run.
+
+The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.activations import ACTIVATIONS
+from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
+from tile.ops.core.reference import Array, wide
+from tile.ops.linear.configurations import PROGRAMS, tiles_of
+
+INT32_LIMIT = 2**31
+
+
+@tile.jit
+def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Return the row and column of this program's tile, in groups of `GROUP` rows of tiles."""
+    program = tl.program_id(0)
+    in_group = GROUP * tl.cdiv(N, BLOCK_N)
+    first = program // in_group * GROUP
+    group_rows = min(tl.cdiv(M, BLOCK_M) - first, GROUP)
+    tile_row = first + program % in_group % group_rows
+    tile_column = program % in_group // group_rows
+    # Nonnegative dividends let the compiler prove that remainders are contiguous.
+    tl.assume(tile_row >= 0)
+    tl.assume(tile_column >= 0)
+    return tile_row, tile_column
+
+
+@tile.jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    a_batch,
+    a_row,
+    a_inner,
+    b_batch,
+    b_inner,
+    b_column,
+    out_split,
+    out_batch,
+    out_row,
+    out_column,
+    span,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    EVEN: tl.constexpr,
+    WIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
+    batch = tl.program_id(1).to(tl.int64)
+    split = tl.program_id(2).to(tl.int64)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    # Rows and columns past the end read others again: their results are not stored, and loads
+    # need a mask along the inner axis only.
+    a_rows, b_columns = (row % M)[:, None], (column % N)[None, :]
+    if WIDE:
+        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a_ptr + batch * a_batch + split * span * a_inner
+    b_tile = b_ptr + batch * b_batch + split * span * b_inner
+    a_tile += a_rows * a_row + inner[None, :] * a_inner
+    b_tile += inner[:, None] * b_inner + b_columns * b_column
+    end = min(K - tl.program_id(2) * span, span)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for k in range(0, end, BLOCK_K):
+        if EVEN:
+            a, b = tl.load(a_tile), tl.load(b_tile)
+        else:
+            a = tl.load(a_tile, mask=inner[None, :] < end - k, other=0.0)
+            b = tl.load(b_tile, mask=inner[:, None] < end - k, other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+        a_tile += BLOCK_K * a_inner
+        b_tile += BLOCK_K * b_inner
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column % N)[None, :]
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    out = out_ptr + split * out_split + batch * out_batch
+    out += row.to(tl.int64)[:, None] * out_row + column.to(tl.int64)[None, :] * out_column
+    inside = (row < M)[:, None] & (column < N)[None, :]
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@tile.jit
+def add_splits_kernel(
+    parts_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    batches,
+    splits,
+    out_batch,
+    out_row,
+    out_column,
+    ACTIVATION: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    batch = row // M
+    total = tl.zeros((BLOCK,), dtype=parts_ptr.dtype.element_ty)
+    for split in range(splits):
+        part = parts_ptr + (split * batches * M + row) * N + column
+        total += tl.load(part, mask=column < N, other=0.0)
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < N, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    out = out_ptr + batch * out_batch + row % M * out_row + column * out_column
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=column < N)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    activation: str | None = None,
+    *,
+    precision: str = "ieee",
+    splits: int | None = None,
+    out: Any = None,
+) -> Any:
+    """Return activation(a @ b + bias), in the type of `a`; int8 operands give int32.
+
+    a: M x K, or batch x M x K; b: K x N, or batch x K x N, of the type of `a`; any strides. An
+    operand without a batch is the same for all. bias: N elements of any float type. activation:
+    "relu", "silu" or "gelu". precision: of float32 operands, as `input_precision` of `tl.dot`.
+    splits: parts of the inner axis; None chooses by shape.
+    """
+    call = Call("matmul")
+    left = call.array("a", a, dtypes=(*FLOATS, I8), rank=_rank(a))
+    right = call.array("b", b, dtypes=(left.dtype,), rank=_rank(b))
+    batches, m, n, k = _sizes(left, right)
+    if bias is not None:
+        call.array("bias", bias, rank=1, shape=(n,)).contiguous()
+    if activation is not None:
+        call.choice("activation", activation, tuple(ACTIVATIONS))
+    if left.dtype == I8 and not (bias is None and activation is None):
+        raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
+    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    sums = I32 if left.dtype == I8 else accumulator(left.dtype)
+    shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
+    result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
+    if not result.size:
+        return result.value
+    config = tiles_of(call.backend, left.dtype, m, n, k, precision)
+    tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
+    splits = splits_of(call, splits, tiles * batches, tile.cdiv(k, config["BLOCK_K"]))
+    span = tile.cdiv(tile.cdiv(k, config["BLOCK_K"]), splits) * config["BLOCK_K"]
+    function = None if activation is None else ACTIVATIONS[activation].function
+    parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
+    matmul_kernel[(tiles, batches, splits)](
+        *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
+        *(*_matrix(left), *_matrix(right), batches * m * n),
+        *(_matrix(parts) if splits == 1 else (m * n, n, 1)),
+        max(span, 1),
+        ACTIVATION=None if splits > 1 else function,
+        PRECISION=precision,
+        SUMS=getattr(tl, sums.name),
+        EVEN=k == splits * span,
+        WIDE=_reach(left) >= INT32_LIMIT or _reach(right) >= INT32_LIMIT,
+        **config,
+    )
+    if splits > 1:
+        block = min(1024, tile.next_power_of_2(n))
+        add_splits_kernel[(batches * m, tile.cdiv(n, block))](
+            *(parts.value, bias, result.value, m, n, batches, splits, *_matrix(result)),
+            ACTIVATION=function,
+            BLOCK=block,
+        )
+    return result.value
+
+
+def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
+    """Return how many programs share the inner axis of a tile, of `steps` iterations.
+
+    Enough that all multiprocessors have work, with at least 4 iterations each.
+    """
+    if splits is None:
+        wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
+        return max(1, min(wanted, steps // 4))
+    return max(1, min(int(call.number("splits", splits, low=1)), steps))
+
+
+def _rank(value: Any) -> int:
+    return 3 if len(getattr(value, "shape", ())) == 3 else 2
+
+
+def _sizes(a: Operand, b: Operand) -> tuple[int, int, int, int]:
+    """Return batches, M, N and K; raise `ArgumentValueError` if the shapes do not fit."""
+    (m, k), (inner, n) = a.shape[-2:], b.shape[-2:]
+    batches = {operand.shape[0] for operand in (a, b) if len(operand.shape) == 3} or {1}
+    if k != inner or len(batches) > 1:
+        raise ArgumentValueError(
+            f"matmul: `a` has shape {a.shape} and `b` {b.shape}; they must be M x K and K x N, "
+            "each with an equal batch axis in front or without one"
+        )
+    return batches.pop(), m, n, k
+
+
+def _matrix(operand: Operand) -> tuple[int, int, int]:
+    """Return the strides of batch, row and column; a matrix without a batch has 0 for it."""
+    return (*((0,) * (3 - len(operand.shape))), *operand.strides)[-3:]  # type: ignore[return-value]
+
+
+def _reach(operand: Operand) -> int:
+    """Return the distance of the last element of a matrix from its first, in elements."""
+    return sum(
+        (n - 1) * abs(s) for n, s in zip(operand.shape[-2:], operand.strides[-2:], strict=True)
+    )
+
+
+def matmul_reference(
+    a: Array,
+    b: Array,
+    bias: Array | None = None,
+    activation: str | None = None,
+    precision: str = "ieee",
+    splits: int | None = None,
+) -> Array:
+    """Return the result in float64, whatever `precision` and `splits` are."""
+    a, b = wide(a, b)
+    result: Array = a @ b + (0 if bias is None else bias.astype(np.float64))
+    return result if activation is None else ACTIVATIONS[activation].reference(result)

@@ -1,0 +1,1 @@
+"""Functions of corresponding elements, on flat arrays."""

@@ -1,0 +1,85 @@
+"""Dropout without a stored mask: a seed reproduces the random numbers whenever they are needed.
+
+    y[i] = x[i] / (1 - p) if u[i] > p else 0        u[i] uniform in [0, 1), from Philox
+
+A random number is a function of the seed and of the element's index (Salmon et al., 2011), so
+the same seed drops the same elements on every backend and in every run, and the gradient is the
+dropout of dy by the same seed: nothing is kept between both passes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import Call
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+
+BLOCK = 1024  # elements of a program
+INDEX_BITS = 31  # the counter of `tl.rand` is an int32
+
+
+@tile.jit
+def dropout_kernel(x_ptr, y_ptr, n, seed: tl.uint64, P: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = widen(tl.load(x_ptr + at, mask=at < n, other=0.0))
+    remains = tl.rand(seed, at) > P
+    tl.store(y_ptr + at, tl.where(remains, x / (1.0 - P), 0.0), mask=at < n)
+
+
+def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
+    """Return `x` with elements dropped with probability `p`, and the others divided by 1 - p.
+
+    x: contiguous. p: 0 or more, below 1. seed: an integer from 0 to 2 ** 64 - 1. The gradient is
+    `dropout(dy, p, seed)`.
+    """
+    call = Call("dropout")
+    source = call.array("x", x).contiguous()
+    p = call.number("p", p, low=0, high=np.nextafter(1.0, 0.0))
+    if not (type(seed) is int and 0 <= seed < 2**64):
+        raise ArgumentValueError(f"dropout: `seed` is {seed!r}; it is an integer of 64 bits")
+    if source.size >= 2**INDEX_BITS:
+        raise ArgumentValueError(
+            f"dropout: `x` has {source.size} elements; at most 2 ** {INDEX_BITS} - 1 have an index"
+        )
+    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    if result.size:
+        dropout_kernel[(tile.cdiv(result.size, BLOCK),)](
+            x, result.value, result.size, seed, P=p, BLOCK=BLOCK
+        )
+    return result.value
+
+
+def philox(seed: int, counter: Array) -> Array:
+    """Return the first of the four words of Philox 4x32-10 at (counter, 0, 0, 0)."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c0 = counter.astype(np.uint64) & mask
+    c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        first, second = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c2 = (
+            (second >> half) ^ c1 ^ np.uint64(key0),
+            (first >> half) ^ c3 ^ np.uint64(key1),
+        )
+        c1, c3 = second & mask, first & mask
+        key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0.astype(np.uint32)
+
+
+def uniform(words: Array) -> Array:
+    """Return random words as float32 numbers in [0, 1), as `tl.rand` makes them."""
+    signed = words.view(np.int32)
+    return np.where(signed < 0, ~signed, signed).astype(np.float32) * np.float32(4.6566127342e-10)
+
+
+def dropout_reference(x: Array, p: float, seed: int) -> Array:
+    """Return the result in float64, of the same random numbers."""
+    drawn = uniform(philox(seed, np.arange(x.size))).reshape(x.shape)
+    result: Array = np.where(drawn > np.float32(p), wide(x)[0] / (1 - p), 0.0)
+    return result

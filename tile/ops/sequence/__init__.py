@@ -1,0 +1,1 @@
+"""Operators of sequences of tokens: attention and the encoding of positions."""

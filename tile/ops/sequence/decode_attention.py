@@ -1,0 +1,180 @@
+"""Attention of one query a head, as in decoding, with the keys split among programs.
+
+    out = softmax(q @ k.T * scale) @ v        over the first lengths[b] keys of sequence b
+
+Decoding reads all keys and values once, and computes little: the limit is memory, and one program a
+head could not use all of it. Programs therefore each take a part of the keys (Flash-Decoding), and
+write their maximum m, their sum w of powers, and their weighted values; a second kernel scales
+all parts to the greatest maximum and adds them up, in a fixed order. The query heads that share
+a head of keys are rows of one tile, so keys are read once for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.reference import Array
+from tile.ops.sequence.attention import LOG2_E, attention_reference
+
+BLOCK_N = 64  # keys of an iteration
+# Programs that keep all multiprocessors busy, by backend: two for each of an H200's 132.
+PROGRAMS = {"nvptx": 264}
+
+
+@tile.jit
+def decode_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    lengths_ptr,
+    parts_ptr,
+    highest_ptr,
+    weights_ptr,
+    k_strides,
+    v_strides,
+    key_heads,
+    group,
+    span,
+    size,
+    SCALE: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    HEAD: tl.constexpr,
+):
+    batch = (tl.program_id(0) // key_heads).to(tl.int64)
+    key_head = (tl.program_id(0) % key_heads).to(tl.int64)
+    part = tl.program_id(1)
+    feature = tl.arange(0, HEAD)[None, :]
+    member = tl.arange(0, BLOCK_G)
+    head = tl.program_id(0).to(tl.int64) * group + member
+    mine = member < group
+    q = tl.load(
+        q_ptr + head[:, None] * size + feature, mask=mine[:, None] & (feature < size), other=0.0
+    )
+    k_ptr += batch * k_strides[0] + key_head * k_strides[1]
+    v_ptr += batch * v_strides[0] + key_head * v_strides[1]
+    sums = parts_ptr.dtype.element_ty
+    highest = tl.full((BLOCK_G,), -float("inf"), dtype=sums)
+    weights = tl.zeros((BLOCK_G,), dtype=sums)
+    total = tl.zeros((BLOCK_G, HEAD), dtype=sums)
+    end = min(tl.load(lengths_ptr + batch), (part + 1) * span)
+    for start in range(part * span, end, BLOCK_N):
+        key = start + tl.arange(0, BLOCK_N)
+        inside = (key < end)[:, None] & (feature < size)
+        rows = key.to(tl.int64)[:, None]
+        k = tl.load(k_ptr + rows * k_strides[2] + feature, mask=inside, other=0.0)
+        scores = tl.dot(q, tl.trans(k), out_dtype=sums) * SCALE
+        scores = tl.where((key < end)[None, :], scores, -float("inf"))
+        higher = tl.maximum(highest, tl.max(scores, axis=1))
+        shrink = tl.exp2(highest - higher)
+        powers = tl.exp2(scores - higher[:, None])
+        weights = weights * shrink + tl.sum(powers, axis=1)
+        v = tl.load(v_ptr + rows * v_strides[2] + feature, mask=inside, other=0.0)
+        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=sums)
+        highest = higher
+    at = head * tl.num_programs(1) + part
+    out = parts_ptr + at[:, None] * size + feature
+    tl.store(out, total, mask=mine[:, None] & (feature < size))
+    tl.store(highest_ptr + at, highest, mask=mine)
+    tl.store(weights_ptr + at, weights, mask=mine)
+
+
+@tile.jit
+def add_parts_kernel(
+    parts_ptr,
+    highest_ptr,
+    weights_ptr,
+    out_ptr,
+    parts,
+    size,
+    PARTS: tl.constexpr,
+    HEAD: tl.constexpr,
+):
+    head = tl.program_id(0).to(tl.int64)
+    part = tl.arange(0, PARTS)
+    feature = tl.arange(0, HEAD)
+    at = head * parts + part
+    highest = tl.load(highest_ptr + at, mask=part < parts, other=-float("inf"))
+    weights = tl.load(weights_ptr + at, mask=part < parts, other=0.0)
+    # Parts past the end of a sequence have -inf, so that they count 0; no sequence is empty.
+    shrink = tl.exp2(highest - tl.max(highest, axis=0))
+    inside = (part < parts)[:, None] & (feature < size)[None, :]
+    values = tl.load(parts_ptr + at[:, None] * size + feature[None, :], mask=inside, other=0.0)
+    total = tl.sum(values * shrink[:, None], axis=0) / tl.sum(weights * shrink, axis=0)
+    tl.store(out_ptr + head * size + feature, total, mask=feature < size)
+
+
+def decode_attention(
+    q: Any, k: Any, v: Any, lengths: Any, scale: float | None = None, *, out: Any = None
+) -> Any:
+    """Return the attention of one query a head to the first keys of each sequence.
+
+    q: batch x heads x size, contiguous; k and v: batch x key heads x keys x size, where heads is a
+    multiple of key heads, with a contiguous last axis. lengths: int32, the number of keys of each
+    sequence, 1 or more. scale: of the scores (None: size ** -0.5).
+    """
+    call = Call("decode_attention")
+    source = call.array("q", q, rank=3).contiguous()
+    key, value = (
+        call.array(name, array, dtypes=(source.dtype,), rank=4).last_contiguous()
+        for name, array in (("k", k), ("v", v))
+    )
+    (batches, heads, size), (_, key_heads, keys, _) = source.shape, key.shape
+    shape = (batches, key_heads, keys, size)
+    if key.shape != shape or value.shape != shape or key_heads == 0 or heads % key_heads:
+        raise ArgumentValueError(
+            f"decode_attention: `q` has shape {source.shape}, `k` {key.shape} and `v` "
+            f"{value.shape}; they must be batch x heads x size, and twice batch x key heads x keys "
+            "x size, where heads is a multiple of key heads"
+        )
+    counts = call.array("lengths", lengths, dtypes=(I32,), rank=1, shape=(batches,))
+    counts.contiguous().within(1, keys + 1)
+    scale = size**-0.5 if scale is None else call.number("scale", scale)
+    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    if not result.size:
+        return result.value
+    parts = parts_of(call, batches * key_heads, keys)
+    sums = accumulator(source.dtype)
+    values = call.new((batches, heads, parts, size), sums)
+    highest, weights = (call.new((batches, heads, parts), sums) for _ in range(2))
+    head = max(16, tile.next_power_of_2(size))
+    span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
+    decode_kernel[(batches * key_heads, parts)](
+        *(q, k, v, lengths, values.value, highest.value, weights.value),
+        *(key.strides[:3], value.strides[:3], key_heads, heads // key_heads, span, size),
+        SCALE=scale * LOG2_E,
+        BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
+        BLOCK_N=BLOCK_N,
+        HEAD=head,
+    )
+    add_parts_kernel[(batches * heads,)](
+        *(values.value, highest.value, weights.value, result.value, parts, size),
+        PARTS=tile.next_power_of_2(parts),
+        HEAD=head,
+    )
+    return result.value
+
+
+def parts_of(call: Call, heads: int, keys: int) -> int:
+    """Return into how many parts keys are split, of two iterations or more."""
+    wanted = tile.cdiv(PROGRAMS.get(call.backend, 4), heads)
+    return max(1, min(wanted, keys // (2 * BLOCK_N)))
+
+
+def decode_attention_reference(
+    q: Array, k: Array, v: Array, lengths: Array, scale: float | None = None
+) -> Array:
+    """Return the result in float64."""
+    rows = [
+        attention_reference(
+            q[i : i + 1, :, None], k[i : i + 1, :, :n], v[i : i + 1, :, :n], scale=scale
+        )
+        for i, n in enumerate(lengths)
+    ]
+    return np.concatenate(rows)[:, :, 0] if rows else np.zeros(q.shape)
