@@ -153,6 +153,48 @@ def test_warps_and_registers_are_promised() -> None:
     assert "bar.warp.sync" in check(text, "sm_90a", num_warps=1)
 
 
+def test_one_program_of_a_multiprocessor_has_all_registers() -> None:
+    """Two programs with more than half of its shared memory each are not co-resident."""
+    assert ".minnctapersm 1" in check(shared_text(bits=15), "sm_90a")
+    assert ".minnctapersm" not in check(shared_text(bits=14), "sm_90a")
+    assert ".minnctapersm" not in check(shared_text(bits=15), "sm_90a", maxnreg=64)
+
+
+def test_a_kernel_that_spills_has_all_registers() -> None:
+    text = """
+    #a = #linear{{register = {registers}, lane = {lanes}, warp = [] -> dim0 = {extent}}}
+    kernel @k(%x: ptr<f32>) {{
+      %i = layout_index {{layout = #a}} : frag<{count}xi32>
+      %p = frag_splat %x {{count = {count}}} : frag<{count}xptr<f32>>
+      %q = addptr %p, %i {{stride = 4}} : frag<{count}xptr<f32>>
+      %v = load %q : frag<{count}xf32>
+      store %q, %v
+      return
+    }}
+    """
+    for bits, alone in ((7, False), (8, True)):
+        bases = [[1 << bit] for bit in range(bits + 5)]
+        sizes = {"count": 1 << bits, "extent": 32 << bits}
+        ptx = check(text.format(lanes=bases[:5], registers=bases[5:], **sizes), "sm_90a")
+        assert (".minnctapersm 1" in ptx) is alone
+
+
+def shared_text(bits: int) -> str:
+    """A kernel with 2**bits elements of f32 in shared memory."""
+    bases = [[1 << bit] for bit in range(bits)]
+    return f"""
+    #s = #linear{{offset = {bases} -> dim0 = {1 << bits}}}
+    kernel @k(%x: ptr<f32>) {{
+      %s = local_alloc {{offset = 0}} : shared<{1 << bits}xf32, #s>
+      %v = load %x : f32
+      %t = frag_splat %v {{count = 1}} : frag<1xf32>
+      %i = const {{value = 0}} : frag<1xi32>
+      shared_store %s, %i, %t
+      return
+    }}
+    """
+
+
 def test_fusion_is_a_choice() -> None:
     text = """
     kernel @k(%x: ptr<f32>) {

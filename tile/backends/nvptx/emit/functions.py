@@ -8,6 +8,7 @@ from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
+from tile.backends.nvptx.emit.occupancy import runs_alone
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.codegen.llvm.function_builder import THREAD
@@ -34,8 +35,9 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
     text = ModuleText(arch, options, threads=WARP * options.num_warps)
     for function in module:
         text.name_function(function)
+    alone = runs_alone(module, text.threads, arch.simt)
     for function in module:
-        emit_function(text, function)
+        emit_function(text, function, alone=alone)
     return EmittedModule(
         text.text(),
         LaunchMetadata(
@@ -50,8 +52,11 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
     )
 
 
-def emit_function(text: ModuleText, function: Function) -> None:
-    """Emit a function, and add it to a module."""
+def emit_function(text: ModuleText, function: Function, *, alone: bool = False) -> None:
+    """Emit a function, and add it to a module.
+
+    alone: a multiprocessor runs one program of the kernel at a time.
+    """
     kind = "ptx_kernel " if function.kernel else "internal "
     attributes = ["nounwind", "convergent"]
     if not function.kernel:
@@ -60,6 +65,8 @@ def emit_function(text: ModuleText, function: Function) -> None:
         attributes.append(f'"nvvm.reqntid"="{text.threads}"')
         if text.options.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{text.options.maxnreg}"')
+        elif alone:
+            attributes.append('"nvvm.minctasm"="1"')
     name = "@llvm.nvvm.read.ptx.sreg.tid.x"
     text.declare(name, f"declare i32 {name}()")
     thread = f"{THREAD} = call range(i32 0, {text.threads}) i32 {name}()"
