@@ -210,7 +210,7 @@ DATA = {
     "constexpr": lambda: tl.constexpr(3),
     "report": report,
     "trace": trace,
-    "warmed up": lambda: fill.warmup(np.float32, 8, B=4),
+    "warmed up": lambda: fill.warmup(np.float32, 6, B=4),
     "compiled": lambda: tile.compile(fill, {"x_ptr": "*fp32:16", "n": "i32"}, {"B": 4}),
     "of a dtype": lambda: fill.warmup(tl.float16, 8, B=tl.constexpr(4)),
     "threads": lambda: tile.compile(
@@ -317,7 +317,7 @@ def work(kernel: Any, *rest: Any) -> list[float]:
 
 
 def compiled(kernel: Any) -> Any:
-    return kernel.warmup(np.float32, 8, B=4)
+    return kernel.warmup(np.float32, 6, B=4)
 
 
 def launched(kernel: Any, *arguments: Any, **constants: Any) -> Any:

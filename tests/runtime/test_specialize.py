@@ -33,6 +33,10 @@ PLAIN = Rule("argument 'n' of add()", ones=False, alignment=False)
         (7, "i32", "i32"),
         (32, "i32:16", "i32"),
         (-48, "i32:16", "i32"),
+        (7000, "i32:8", "i32"),
+        (-12, "i32:4", "i32"),
+        (2, "i32", "i32"),
+        (2**40 + 8, "i64:8", "i64"),
         (2**31 - 1, "i32", "i32"),
         (2**31, "i64:16", "i64"),
         (2**31 + 1, "i64", "i64"),
@@ -46,6 +50,7 @@ PLAIN = Rule("argument 'n' of add()", ones=False, alignment=False)
         (True, "i1", "i1"),
         (np.int64(1), "i64", "i64"),
         (np.int8(16), "i8:16", "i8"),
+        (np.int8(-8), "i8:8", "i8"),
         (np.uint64(2**63), "u64:16", "u64"),
         (np.float64(16), "fp32", "fp32"),
         (np.float16(16), "fp32", "fp32"),
@@ -74,7 +79,7 @@ def test_every_integer_fits_the_type_that_it_gets(value: int) -> None:
         return
     assert isinstance(leaf, ParameterType)
     assert leaf.type.min_value <= value <= leaf.type.max_value
-    assert (leaf.divisible == 16) == (value % 16 == 0)
+    assert leaf.divisible == next((d for d in (16, 8, 4) if value % d == 0), 1)
     assert int(np.dtype(leaf.type.name).type(value)) == value
 
 

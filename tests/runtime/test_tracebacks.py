@@ -219,7 +219,7 @@ CompilationError: `undefined_name` is not defined
   at {place}, in scale
     10 |     tl.store(x_ptr + i, x + undefined_name, mask=i < n)
        |                             ^^^^^^^^^^^^^^
-  note: compiling scale(x_ptr: *fp32:16, n: i32, B=32) for interp
+  note: compiling scale(x_ptr: *fp32:16, n: i32:4, B=32) for interp
 """
 
 

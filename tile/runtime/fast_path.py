@@ -57,6 +57,7 @@ from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.grid import LIMITS, normalize_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import DIVISOR
+from tile.runtime.specialize import divisor_of
 from tile.tracebacks import GENERATED, trim
 
 F32_MAX = float(np.finfo(np.float32).max)
@@ -148,7 +149,7 @@ class Writer:
             return True
         if kind is int:
             self._parts.append(
-                f"({word} == 1 or {word} % {DIVISOR} == 0 and {DIVISOR}) "
+                f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
                 f"if -0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
             )
         elif is_plain_tensor(kind):
@@ -170,7 +171,7 @@ class Writer:
         """
         if kind is int and ty.kind is Kind.INT:
             self._parts.append(
-                f"{word} % {DIVISOR} == 0 if {ty.min_value} <= {word} <= {ty.max_value} "
+                f"~divisors[{word} % {DIVISOR}] if {ty.min_value} <= {word} <= {ty.max_value} "
                 f"else ~wide({word})"
             )
         elif kind is float and ty == F32:
@@ -420,6 +421,7 @@ def build_launch_plan(
     names |= {"backend": variables["backend"].text_reader()}
     names |= {"checks": variables["sanitize"].text_reader()}
     names |= {"unreadable": UNREADABLE, "trim": trim}
+    names |= {"divisors": tuple(map(divisor_of, range(DIVISOR)))}
     names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
     key, launch = _compile_functions(writer, names, watching=current is not None)
     return LaunchPlan(
@@ -463,6 +465,6 @@ def merge_arguments(
     return (*(value for value in args if value is not ABSENT), *rest), {**named, **more}
 
 
-def _wide(value: int) -> tuple[bool, bool]:
+def _wide(value: int) -> tuple[int, bool]:
     """Return the part of a key for integers that do not fit 32 bits."""
-    return value % DIVISOR == 0, value <= 0x7FFF_FFFF_FFFF_FFFF
+    return divisor_of(value % DIVISOR), value <= 0x7FFF_FFFF_FFFF_FFFF

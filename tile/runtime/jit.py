@@ -664,8 +664,8 @@ def jit(
     Use it as a decorator.
 
     - `do_not_specialize`: parameters, by name or position, on whose value kernels are not
-      specialized: neither on being 1 nor on divisibility by 16. `do_not_specialize_on_alignment`:
-      only not on the latter.
+      specialized: neither on being 1 nor on divisibility (of integers by 16, 8 or 4, of addresses
+      by 16). `do_not_specialize_on_alignment`: only not on the latter.
     - `debug`: the default of the launch option `debug`.
     - `noinline`: do not inline calls of the function.
     - `repr`: a function that returns the compiled kernel's name, from an object with `constants`

@@ -3,6 +3,7 @@
     fp32   i32   u8   bf16   fp8e4nv   i1        scalars
     *fp32   **fp32                               pointers
     i32:16   *fp32:16                            divisible by 16 (a pointer: its address)
+    i32:8    i32:4                               divisible by 8 or 4
     i32:1                                        known to be 1
     *fp32:noalias   *fp32:16:noalias             if written, accessed through no other pointer
     *fp32:aliased   *fp32:16:aliased             may be accessed through other aliased pointers
@@ -22,6 +23,11 @@ from tile.ir.types import ALIASES, I1, Pointer, Scalar
 from tile.short_repr import short_repr
 
 DIVISOR = 16
+# The divisors of integers that launches distinguish. A row of 7000 elements of 16 bits is accessed
+# 16 bytes at a time since 7000 is a multiple of 8. An integer has at most five variants: one of
+# these divisors, none, and 1.
+DIVISORS = (16, 8, 4)
+_HINTS = (tuple(map(str, DIVISORS)), (str(DIVISOR),))  # of integers, and of pointers
 NOALIAS = "noalias"
 ALIASED = "aliased"
 
@@ -47,6 +53,8 @@ SYNONYMS: dict[str, str] = {
 @dataclass(frozen=True)
 class ParameterType:
     """The type of a runtime argument and properties of its value: a divisor, or being 1.
+
+    divisible: 1, or one of `DIVISORS`.
 
     noalias: the array that a pointer points to does not overlap an array that the kernel writes;
         if the kernel writes the array itself, it overlaps no other.
@@ -88,15 +96,16 @@ def parse_signature_type(text: str) -> ParameterType:
         if hint == "1" and len(hints) == 1:
             _require_integer(ty, text, "known to be 1")
             properties["one"] = True
-        elif hint == str(DIVISOR) and not properties:
+        elif hint in _HINTS[isinstance(ty, Pointer)] and not properties:
             if not isinstance(ty, Pointer):
-                _require_integer(ty, text, f"divisible by {DIVISOR}")
-            properties["divisible"] = DIVISOR
+                _require_integer(ty, text, f"divisible by {hint}")
+            properties["divisible"] = int(hint)
         elif hint in (NOALIAS, ALIASED) and isinstance(ty, Pointer) and hint not in properties:
             properties[hint] = True
         else:
             raise ArgumentValueError(
                 f"{short_repr(text)}: after the colon write {DIVISOR} for a value divisible by it, "
+                f"{' or '.join(map(str, DIVISORS[1:]))} for such an integer, "
                 f"1 for a value that is 1, or last {NOALIAS} for a pointer to memory that is not "
                 f"written through another one, or {ALIASED} for one to memory that may be, not "
                 f"{short_repr(hint)}"

@@ -43,7 +43,13 @@ from tile.runtime.arguments.device_arrays import (
 )
 from tile.runtime.arguments.tensor_descriptor import part_types, spell_descriptor
 from tile.runtime.arguments.uninitialized import EmptyArray
-from tile.runtime.signature import DIVISOR, ParameterType, parse_signature_type, spell_type
+from tile.runtime.signature import (
+    DIVISOR,
+    DIVISORS,
+    ParameterType,
+    parse_signature_type,
+    spell_type,
+)
 from tile.short_repr import join_values, short_repr
 
 Key: TypeAlias = Hashable
@@ -65,7 +71,7 @@ class Rule:
 
     label: the name of the parameter in errors.
     ones: True if the integer 1 becomes a constant.
-    alignment: True to specialize on divisibility by 16, of integers and of addresses.
+    alignment: True to specialize on divisibility, of integers by `DIVISORS`, of addresses by 16.
     type: the annotated type; it is the type of a number of any value.
     """
 
@@ -97,12 +103,12 @@ def _unannotated(value: Any, rule: Rule) -> Key:
 def _integer(value: int, rule: Rule) -> Key:
     if value == 1 and rule.ones:
         return _ONE
-    aligned = rule.alignment and value % DIVISOR == 0
+    residue = value % DIVISOR if rule.alignment else UNALIGNED
     if -0x8000_0000 <= value <= 0x7FFF_FFFF:
-        return _I32[aligned]
+        return _I32[residue]
     for scalar in (I64, U64):
         if scalar.min_value <= value <= scalar.max_value:
-            return _type_texts(scalar)[aligned]
+            return _integer_texts(scalar)[residue]
     raise ArgumentValueError(
         f"{rule.label} is {short_repr(value)}, which no integer type holds: they go from "
         f"{I64.min_value} (i64) to {U64.max_value} (u64)"
@@ -141,8 +147,9 @@ def _numpy_scalar(value: np.generic, rule: Rule) -> Key:
     scalar = element_type(value.dtype, rule.label)
     if scalar.kind is Kind.FLOAT:
         return _FLOAT
-    divides = scalar.kind is Kind.INT and int(value) % DIVISOR == 0
-    return _type_texts(scalar)[rule.alignment and divides]
+    if scalar.kind is not Kind.INT:
+        return _type_texts(scalar)[False]
+    return _integer_texts(scalar)[int(value) % DIVISOR if rule.alignment else UNALIGNED]
 
 
 def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
@@ -163,8 +170,9 @@ def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
         raise ArgumentValueError(
             f"{rule.label} is annotated {spell_type(ty)}, which does not hold {number!r}"
         )
-    aligned = ty.kind is Kind.INT and rule.alignment and number % DIVISOR == 0
-    return _type_texts(ty)[aligned]
+    if ty.kind is not Kind.INT:
+        return _type_texts(ty)[False]
+    return _integer_texts(ty)[int(number) % DIVISOR if rule.alignment else UNALIGNED]
 
 
 def check_passable(ty: Scalar, label: str) -> None:
@@ -204,8 +212,22 @@ def _type_texts(ty: Scalar | Pointer) -> tuple[str, str]:
     return str(ParameterType(ty)), str(ParameterType(ty, DIVISOR))
 
 
+UNALIGNED = 1  # a residue modulo `DIVISOR` that says nothing
+
+
+def divisor_of(residue: int) -> int:
+    """Return the greatest of `DIVISORS` that divides numbers with a residue modulo 16, or 1."""
+    return next((divisor for divisor in DIVISORS if residue % divisor == 0), 1)
+
+
+@functools.cache
+def _integer_texts(ty: Scalar) -> tuple[str, ...]:
+    """Return the text of an integer type for each residue modulo 16."""
+    return tuple(str(ParameterType(ty, divisor_of(residue))) for residue in range(DIVISOR))
+
+
 _ONE = str(ParameterType(I32, one=True))
-_I32 = _type_texts(I32)
+_I32 = _integer_texts(I32)
 _FLOAT = str(ParameterType(F32))
 _POINTING = (np.ndarray, DeviceArray, MockArray)
 _POINTERS: dict[DType, tuple[str, str]] = {
