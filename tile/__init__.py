@@ -18,6 +18,7 @@ The arrays are NumPy's, torch's, or any other library's; errors derive from `Til
 from typing import TYPE_CHECKING
 
 from tile import errors, language, runtime
+from tile._import_hooks import call_after_import
 from tile._lazy import LazyNames
 from tile.errors import TileError
 from tile.frontend.python.constexpr_function import constexpr_function
@@ -45,6 +46,7 @@ else:
         __name__,
         {
             "testing": "tile.testing",
+            "torch": "tile.torch",
             "sanitize": "tile.diagnostics.sanitize",
             "trace": "tile.diagnostics.trace",
             **dict.fromkeys(("aggregate", "aggregate_replace"), "tile.frontend.python.aggregates"),
@@ -56,6 +58,9 @@ else:
     __dir__ = __getattr__.names
 
 __version__ = "0.1.0"
+
+# Launches in functions that torch.compile compiles.
+call_after_import("torch._dynamo", "tile.torch.dynamo", "register")
 
 uninitialised = uninitialized  # its name in earlier versions
 

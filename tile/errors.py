@@ -104,6 +104,10 @@ class TritonLoadedError(TileError, ImportError):
     """Triton itself is loaded, so `tile` cannot take its name."""
 
 
+class TorchVersionError(TileError, ImportError):
+    """PyTorch is not installed, or is a version that `tile.torch` does not support."""
+
+
 class AutotunerError(ArgumentValueError):
     """An autotuner is left without a configuration to try."""
 

@@ -11,11 +11,11 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from tile._import_hooks import followed_spec
 from tile.errors import TileError
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.autotuning.autotuner import Autotuner
@@ -74,27 +74,9 @@ def _placeholder(value: Any) -> Any:
     return EXTENT if symbolic else value
 
 
-class _Patching(Loader):
-    """Load a module as another loader does, and replace its function."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self.loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        replace(module)
-
-
 def spec_of(name: str, path: Any, target: ModuleType | None) -> ModuleSpec | None:
     """Return the spec with which PyTorch's module is imported and its function replaced."""
-    spec = PathFinder.find_spec(name, path, target)
-    if spec is not None and spec.loader is not None:
-        spec.loader = _Patching(spec.loader)
-    return spec
+    return followed_spec(name, path, target, replace)
 
 
 def replace(module: ModuleType | None) -> None:

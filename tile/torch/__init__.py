@@ -1,0 +1,25 @@
+"""Kernels as citizens of PyTorch: in compiled graphs, as operators, and in place of operators.
+
+    import tile.torch
+
+    @tile.torch.op("mine::sin", backward=sin_backward)
+    def sin(x: torch.Tensor) -> torch.Tensor: ...
+
+    with tile.torch.override("aten::gelu", gelu): ...
+
+Launches in functions that `torch.compile` compiles need no import of this package. `docs/torch.md`
+shows all of it. The import raises `TorchVersionError` without PyTorch 2.11 or later.
+"""
+
+from typing import TYPE_CHECKING
+
+from tile._lazy import LazyNames
+from tile.torch.version import check_version
+
+check_version()
+
+if TYPE_CHECKING:
+    pass
+else:
+    __getattr__ = LazyNames(__name__, {})
+    __dir__ = __getattr__.names
