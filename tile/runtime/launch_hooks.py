@@ -70,5 +70,20 @@ class Observer(Protocol):
         """Handle the end of a run; `outputs` are the arrays that it may write, by label."""
 
 
+class NoLaunches:
+    """An observer that makes no launch, for functions that run on arrays without memory."""
+
+    def launch(self, attempt: PendingLaunch[Any]) -> Any:
+        return None
+
+    def launch_tuned(self, name: str, alternatives: Sequence[TunedLaunch]) -> Any:
+        return None
+
+    def launch_done(
+        self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
+    ) -> None:
+        return None
+
+
 # The active observer of launches; None disables observation.
 active_observer: Scoped[Observer | None] = Scoped("tile_observer", None)

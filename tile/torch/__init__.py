@@ -19,7 +19,9 @@ from tile.torch.version import check_version
 check_version()
 
 if TYPE_CHECKING:
-    pass
+    from tile.torch.operators import op
 else:
-    __getattr__ = LazyNames(__name__, {})
+    __getattr__ = LazyNames(__name__, {"op": "tile.torch.operators"})
     __dir__ = __getattr__.names
+
+__all__ = ["op"]

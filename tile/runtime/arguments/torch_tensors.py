@@ -20,6 +20,9 @@ BITS: dict[str, tuple[str, DType]] = {
     "float8_e5m2fnuz": ("uint8", np.dtype(ml_dtypes.float8_e5m2fnuz)),
 }
 
+# Classes of tensors that stand for others while PyTorch traces a program.
+TRACED = frozenset({"FakeTensor", "FunctionalTensor"})
+
 
 def is_torch(kind: type) -> bool:
     """Return True if `kind` is torch's tensor, a subclass, or another type of torch."""
@@ -73,6 +76,15 @@ def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
     if tensor.device.type == "meta":
         raise ArgumentTypeError(
             f"{label} is a torch tensor on the meta device, which has no memory"
+        )
+    kind = type(tensor).__name__
+    if kind in TRACED:
+        raise ArgumentTypeError(
+            f"{label} is a {kind}, with which PyTorch traces a program, and has no memory",
+            notes=[
+                "launch the kernel in a function that torch.compile compiles, or in an operator of "
+                "tile.torch.op, which PyTorch traces as a whole"
+            ],
         )
     if tensor.device.type == "cpu":
         return _host_view(tensor, label)

@@ -52,7 +52,7 @@ from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.fast_path import UNREADABLE, Shape, shape_of
 from tile.runtime.grid import normalize_grid
-from tile.runtime.launch_hooks import TunedLaunch, active_observer
+from tile.runtime.launch_hooks import NoLaunches, TunedLaunch, active_observer
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function, trim
 
@@ -226,6 +226,8 @@ class Autotuner(KernelWrapper):
         if warmup:
             return self._compile(self._pruned(call), call)
         observer = active_observer()
+        if isinstance(observer, NoLaunches):
+            return None
         if observer is not None and len(self.configs) > 1:
             return observer.launch_tuned(self.__name__, self._alternatives(call))
         config = self.configs[0] if len(self.configs) == 1 else self._best(call)
