@@ -285,9 +285,76 @@ def pointwise() -> Iterator[Case]:
             "dropout", label, lambda r, shape=shape: ((r.normal(*shape), 0.3, 2**40 + 7), {})
         )
 
+    for op in ("mse_loss", "smooth_l1_loss", "binary_cross_entropy"):
+        for shape in ((5, 700), (1,)):
+            label = "x".join(map(str, shape))
+            yield Case(
+                op, label, lambda r, shape=shape: ((r.normal(*shape), uniform(r, shape)), {})
+            )
+            yield Case(f"{op}_backward", label, loss_gradient(shape))
+
+
+def uniform(random: Random, shape: tuple[int, ...]) -> Array:
+    return random.generator.random(shape).astype(random.dtype)
+
+
+def loss_gradient(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        wide = np.float64 if random.dtype == np.float64 else np.float32
+        return (np.array(-0.7, wide), random.normal(*shape), uniform(random, shape)), {}
+
+    return make
+
 
 def normals(count: int, shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
     return lambda random: (tuple(random.normal(*shape) for _ in range(count)), {})
 
 
-CASES = [*rowwise(), *linear(), *sequence(), *pointwise()]
+def image() -> Iterator[Case]:
+    for label, shape, filters, options in (
+        ("3x3", (2, 7, 6, 5), (9, 3, 3, 5), {"padding": 1}),
+        ("strided", (1, 9, 8, 32), (20, 3, 2, 32), {"stride": (2, 1), "dilation": (1, 3)}),
+        ("1x1", (2, 4, 4, 33), (70, 1, 1, 33), {"activation": "relu"}),
+        ("no batch", (0, 4, 4, 3), (7, 3, 3, 3), {}),
+    ):
+        yield Case("conv2d", label, convolution(shape, filters, options))
+    for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
+        yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
+    for op in ("max_pool2d", "avg_pool2d"):
+        yield Case(op, "3x2", lambda r: ((r.normal(2, 9, 8, 5), (3, 2), 2, 1), {}))
+        planes = lambda r: r.normal(2, 5, 9, 8).transpose(0, 2, 3, 1)  # noqa: E731
+        yield Case(op, "planes", lambda r, planes=planes: ((planes(r), 3, (1, 2)), {}))
+        yield Case(op, "no batch", lambda r: ((r.normal(0, 9, 8, 5), 3, 1), {}))
+
+
+def convolution(
+    shape: tuple[int, ...], filters: tuple[int, ...], options: dict[str, Any]
+) -> Callable[[Random], Arguments]:
+    return lambda r: ((r.normal(*shape), r.normal(*filters), r.normal(filters[0])), options)
+
+
+def shifted(shape: tuple[int, ...], count: int) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        shifts = (random.integers(-1, 2, shape[3], dtype=np.int32) for _ in range(2))
+        return (random.normal(*shape), random.normal(count, shape[3]), *shifts), {}
+
+    return make
+
+
+def selection() -> Iterator[Case]:
+    for shape in ((4, 3), (0,)):
+        for rows, length in ((9, 5), (3, 1100)):
+            label = f"{'x'.join(map(str, shape))} of {rows}x{length}"
+            yield Case("embedding", label, table(shape, rows, length))
+            yield Case("embedding_backward", label, table_gradient(shape, rows, length))
+
+
+def table(shape: tuple[int, ...], rows: int, length: int) -> Callable[[Random], Arguments]:
+    return lambda r: ((r.integers(0, rows, *shape), r.normal(rows, length)), {})
+
+
+def table_gradient(shape: tuple[int, ...], rows: int, length: int) -> Callable[[Random], Arguments]:
+    return lambda r: ((r.normal(*shape, length), r.integers(0, rows, *shape), rows), {})
+
+
+CASES = [*rowwise(), *linear(), *sequence(), *pointwise(), *image(), *selection()]

@@ -184,7 +184,60 @@ POINTWISE: list[Wrong] = [
         "dropout: `seed` is -1; it is an integer of 64 bits",
     ),
 ]
-CALLS = [*ROWWISE, *LINEAR, *SEQUENCE, *POINTWISE]
+POINTWISE += [
+    (
+        "mse_loss",
+        lambda out: tile.ops.mse_loss(ones(0, 8), ones(0, 8)),
+        "mse_loss: `x` has shape (0, 8); no elements have no mean",
+    ),
+    (
+        "binary_cross_entropy",
+        lambda out: tile.ops.binary_cross_entropy(ones(8), ones(8) * 2),
+        "binary_cross_entropy: `target` has elements outside 0 to 1",
+    ),
+]
+IMAGE: list[Wrong] = [
+    (
+        "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 4, 4, 3), ones(2, 3, 3, 4)),
+        "conv2d: `x` has 3 channels and `filters` 4; x is batch x height x width x channels",
+    ),
+    (
+        "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 4, 4, 3), ones(2, 3, 3, 3), dilation=2),
+        "conv2d: the height of `x` with padding is 4; a window of 5 does not fit",
+    ),
+    (
+        "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 4, 4, 3), ones(2, 3, 3, 3), stride=(1, 0)),
+        "conv2d: `stride` is (1, 0); it is an integer of 1 or more, or two of them",
+    ),
+    (
+        "shift_conv",
+        lambda out: tile.ops.shift_conv(
+            ones(1, 4, 4, 2), ones(3, 2), np.array([0, 5], np.int32), np.zeros(2, np.int32)
+        ),
+        "shift_conv: `shift_h` contains 5; its elements must be -4 to 4",
+    ),
+    (
+        "max_pool2d",
+        lambda out: tile.ops.max_pool2d(ones(1, 4, 4, 2), 2, 2, padding=2),
+        "max_pool2d: `padding` is 2; it must be at most 1",
+    ),
+]
+SELECTION: list[Wrong] = [
+    (
+        "embedding",
+        lambda out: tile.ops.embedding(np.array([0, 3, -1, 1]), ones(3, 8), out=out),
+        "embedding: `indices` contains 3; its elements must be 0 to 2",
+    ),
+    (
+        "embedding",
+        lambda out: tile.ops.embedding(ones(4), ones(3, 8), out=out),
+        "embedding: `indices` has dtype float32; it takes int32 or int64",
+    ),
+]
+CALLS = [*ROWWISE, *LINEAR, *SEQUENCE, *POINTWISE, *IMAGE, *SELECTION]
 
 
 @pytest.mark.parametrize(("op", "call", "message"), CALLS)

@@ -19,14 +19,26 @@ from typing import TYPE_CHECKING
 from tile._lazy import LazyNames
 
 if TYPE_CHECKING:
+    from tile.ops.image.conv2d import conv2d
+    from tile.ops.image.pooling import avg_pool2d, max_pool2d
+    from tile.ops.image.shift_conv import shift_conv
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.matmul import matmul
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
+    from tile.ops.pointwise.losses import (
+        binary_cross_entropy,
+        binary_cross_entropy_backward,
+        mse_loss,
+        mse_loss_backward,
+        smooth_l1_loss,
+        smooth_l1_loss_backward,
+    )
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
+    from tile.ops.selection.embedding import embedding, embedding_backward
     from tile.ops.sequence.attention import attention
     from tile.ops.sequence.attention_backward import attention_backward
     from tile.ops.sequence.decode_attention import decode_attention
@@ -34,14 +46,22 @@ if TYPE_CHECKING:
 else:
     # The functions of each file.
     FILES = {
+        "image.conv2d": "conv2d",
+        "image.pooling": "avg_pool2d max_pool2d",
+        "image.shift_conv": "shift_conv",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.matmul": "matmul",
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
+        "pointwise.losses": (
+            "binary_cross_entropy binary_cross_entropy_backward mse_loss mse_loss_backward "
+            "smooth_l1_loss smooth_l1_loss_backward"
+        ),
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
+        "selection.embedding": "embedding embedding_backward",
         "sequence.attention": "attention",
         "sequence.attention_backward": "attention_backward",
         "sequence.decode_attention": "decode_attention",
@@ -56,19 +76,31 @@ else:
 __all__ = [
     "attention",
     "attention_backward",
+    "avg_pool2d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_backward",
+    "conv2d",
     "cross_entropy",
     "cross_entropy_backward",
     "decode_attention",
     "dropout",
+    "embedding",
+    "embedding_backward",
     "geglu",
     "geglu_backward",
     "grouped_matmul",
     "layer_norm",
     "layer_norm_backward",
     "matmul",
+    "max_pool2d",
+    "mse_loss",
+    "mse_loss_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",
+    "shift_conv",
+    "smooth_l1_loss",
+    "smooth_l1_loss_backward",
     "softmax",
     "softmax_backward",
     "swiglu",

@@ -248,6 +248,8 @@ def _interval(low: float, high: float) -> str:
         return "finite"
     if math.isinf(high):
         return f"{low:g} or more"
+    if math.isinf(low):
+        return f"at most {high:g}"
     return f"{low:g} to {high:g}"
 
 

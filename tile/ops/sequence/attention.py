@@ -23,15 +23,15 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 
 LOG2_E = 1.4426950408889634
-# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-21 (docs/results/gpu.md); heads
-# above 128 are not measured.
+# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
+# (docs/results/gpu.md); wider types and heads are not measured.
 TABLE = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
-            (128,): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
-            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+            (64, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (128, 2): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
         }
     },
 )
@@ -172,7 +172,7 @@ def attention(
     sums = accumulator(source.dtype)
     logs = call.new((batches, heads, queries), sums) if log_sums else None
     if result.size:
-        config = TABLE.select(call.backend, size)
+        config = TABLE.select(call.backend, size, source.dtype.itemsize)
         attention_kernel[(tile.cdiv(queries, config["BLOCK_M"]), batches * heads)](
             *(q, k, v, result.value, logs and logs.value),
             *(operand.strides[:3] for operand in (source, key, value, result)),

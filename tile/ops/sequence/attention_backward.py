@@ -24,10 +24,16 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.attention import LOG2_E, check_shapes, seen_keys
 
-# H200, float16, 4 x 32 x 4096, 2026-11-21 (docs/results/gpu.md).
+# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
+# (docs/results/gpu.md); wider types and heads are not measured: their tiles avoid spills.
 TABLE = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {"nvptx": {(ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}}},
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (128, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+        }
+    },
 )
 
 
@@ -196,7 +202,7 @@ def attention_backward(
         )
     inputs = (q, k, v, dout, log_sums, delta.value)
     sizes = (heads // key.shape[1], queries, keys, size)
-    config = TABLE.select(call.backend, size)
+    config = TABLE.select(call.backend, size, source.dtype.itemsize)
     options = {
         "SCALE": scale,
         "LOG2_SCALE": scale * LOG2_E,

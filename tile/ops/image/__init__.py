@@ -1,0 +1,1 @@
+"""Operators of images: batch x height x width x channels, with channels innermost in memory."""

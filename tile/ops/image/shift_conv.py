@@ -1,0 +1,119 @@
+"""Shift convolution in one kernel: a matmul over channels, each shifted by its own offset.
+
+    out[n, h, w, k] = sum over c of x[n, h + shift_h[c], w + shift_w[c], c] * filters[k, c]
+
+Pixels outside the image are 0. This is the last listing of the paper that introduced Triton (MAPL
+2019), with channels last. The shift costs no pass over memory: the left operand of the matmul is
+loaded from shifted addresses, by two numbers for each channel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.reference import Array, wide
+from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.matmul import tile_position
+
+
+@tile.jit
+def shift_conv_kernel(
+    x_ptr,
+    filters_ptr,
+    shift_h_ptr,
+    shift_w_ptr,
+    out_ptr,
+    height,
+    width,
+    pixels,
+    filters,
+    channels,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
+    pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    h, w = pixel // width % height, pixel % width
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for start in range(0, channels, BLOCK_K):
+        channel = start + tl.arange(0, BLOCK_K)
+        exists = channel < channels
+        down = tl.load(shift_h_ptr + channel, mask=exists, other=0)[None, :]
+        right = tl.load(shift_w_ptr + channel, mask=exists, other=0)[None, :]
+        inside = (h + down >= 0) & (h + down < height) & (w + right >= 0) & (w + right < width)
+        inside = inside & (pixel < pixels) & exists[None, :]
+        # The address of the pixel, and the offset of the channel and its shift.
+        base = pixel.to(tl.int64) * channels
+        a = tl.load(
+            x_ptr + base + ((down * width + right) * channels + channel[None, :]),
+            mask=inside,
+            other=0.0,
+        )
+        at = column.to(tl.int64) * channels + channel[:, None]
+        b = tl.load(filters_ptr + at, mask=exists[:, None] & (column < filters), other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+    at = pixel.to(tl.int64) * filters + column
+    inside = (pixel < pixels) & (column < filters)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def shift_conv(
+    x: Any, filters: Any, shift_h: Any, shift_w: Any, *, precision: str = "ieee", out: Any = None
+) -> Any:
+    """Return the shift convolution, batch x height x width x filters, in the type of `x`.
+
+    x: batch x height x width x channels; filters: filters x channels, of its type; shift_h,
+    shift_w: int32, how far each channel is read below and to the right. All are contiguous.
+    precision: as in `matmul`.
+    """
+    call = Call("shift_conv")
+    image = call.array("x", x, rank=4).contiguous()
+    batches, height, width, channels = image.shape
+    weights = call.array("filters", filters, dtypes=(image.dtype,), rank=2)
+    count = weights.shape[0]
+    call.array("filters", filters, rank=2, shape=(count, channels)).contiguous()
+    for name, array, limit in (("shift_h", shift_h, height), ("shift_w", shift_w, width)):
+        shift = call.array(name, array, dtypes=(I32,), rank=1, shape=(channels,)).contiguous()
+        shift.within(-limit, limit + 1)
+    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    shape = (batches, height, width, count)
+    result = call.output("out", out, shape, image.dtype).contiguous()
+    if result.size:
+        pixels = batches * height * width
+        config = tiles_of(call.backend, image.dtype, pixels, count, channels, precision)
+        tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
+        shift_conv_kernel[(tiles,)](
+            *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
+            PRECISION=precision,
+            SUMS=getattr(tl, accumulator(image.dtype).name),
+            **config,
+        )
+    return result.value
+
+
+def shift_conv_reference(
+    x: Array, filters: Array, shift_h: Array, shift_w: Array, precision: str = "ieee"
+) -> Array:
+    """Return the result in float64: whole channels are shifted, then multiplied."""
+    x, filters = wide(x, filters)
+    height, width = x.shape[1:3]
+    padded = np.pad(x, ((0, 0), (height, height), (width, width), (0, 0)))
+    shifted = np.empty_like(x)
+    for channel, (down, right) in enumerate(zip(shift_h, shift_w, strict=True)):
+        rows, columns = (
+            slice(height + down, 2 * height + down),
+            slice(width + right, 2 * width + right),
+        )
+        shifted[..., channel] = padded[:, rows, columns, channel]
+    result: Array = shifted @ filters.T
+    return result

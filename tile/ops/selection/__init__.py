@@ -1,0 +1,1 @@
+"""Operators that select, order and count elements."""
