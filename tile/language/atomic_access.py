@@ -1,7 +1,8 @@
 """Atomic loads, stores and polls.
 
-A load is a read-modify-write that keeps memory, a store one whose old value is unused. A poll is a
-loop of loads, so each backend has it, and the interpreter reports one that nothing ends.
+A load is a read-modify-write that keeps memory, a store one without an old value. Targets may have
+instructions for both, as `tile.backends.nvptx.emit.atomics` does. A poll is a loop of loads, so
+each backend has it, and the interpreter reports one that nothing ends.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def atomic_store(
     name = "tl.atomic_store"
     ptr, stored, guard = write_operands(build, name, pointer, mask, val=val)
     element = pointee(name, pointer)
-    if element not in RMW_ELEMENTS[RMWKind.XCHG]:
+    if element not in RMW_ELEMENTS[RMWKind.STORE]:
         bits = _bits_type(name, element)
         ptr = build(arith.bitcast, ptr, to=Pointer(bits))
         stored = build(arith.cast if element is I1 else arith.bitcast, stored, to=bits)
     attributes = _ordering(name, sem, scope, STORE_ORDERS, Order.RELEASE)
-    build.op(ops.atomic_rmw, ptr, stored, guard, kind=RMWKind.XCHG, **attributes)
+    build.op(ops.atomic_rmw, ptr, stored, guard, kind=RMWKind.STORE, **attributes)
 
 
 @member

@@ -41,7 +41,8 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
     old = np.zeros(len(index), flat.dtype)
     for lane, cell in enumerate(index):
         old[lane] = flat[cell]
-        flat[cell] = UPDATES[kind](flat[cell : cell + 1], values[lane : lane + 1])[0]
+        update = UPDATES[RMWKind.XCHG if kind.exchanges else kind]
+        flat[cell] = update(flat[cell : cell + 1], values[lane : lane + 1])[0]
     return old
 
 

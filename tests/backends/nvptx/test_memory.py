@@ -10,10 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
+import tile
+import tile.language as tl
+from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, compiled
 from tile.backends.nvptx.target import architecture
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
-from tile.ir.types import ALL, BF16, F16, F32, Pointer, Scalar
+from tile.ir.types import ALL, BF16, F16, F32, INTEGERS, Pointer, Scalar
 
 LANES = "lane = [[{0}],[{1}],[{2}],[{3}],[{4}]], warp = [[{5}],[{6}]]"
 
@@ -256,6 +258,86 @@ def test_one_atomic_operation_orders_by_itself() -> None:
     assert "fence." not in ptx
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("element", INTEGERS, ids=str)
+def test_atomic_loads(element: Scalar, masked: bool, arch: str) -> None:
+    for order, scope in product((Order.ACQUIRE, Order.RELAXED), Scope):
+        attributes = f"{{kind = or, order = {order}, scope = {scope}}}"
+        text = f"""
+        kernel @loads(%x: ptr<{element}>, %o: ptr<{element}>, %c: i1) {{
+          %zero = const {{value = 0}} : {element}
+          %r = atomic_rmw %x, %zero{", %c" if masked else ""} {attributes} : {element}
+          store %o, %r
+          return
+        }}
+        """
+        ptx = check(text, arch)
+        assert f"ld.{order}.{scope}.global.b{element.bits}" in ptx
+        assert ptx.count("@%p") == masked
+        assert "atom." not in ptx and "fence." not in ptx
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("element", RMW_ELEMENTS[RMWKind.STORE], ids=str)
+def test_atomic_stores(element: Scalar, masked: bool, arch: str) -> None:
+    for order, scope in product((Order.RELEASE, Order.RELAXED), Scope):
+        attributes = f"{{kind = store, order = {order}, scope = {scope}}}"
+        text = f"""
+        kernel @stores(%x: ptr<{element}>, %v: {element}, %c: i1) {{
+          %r = atomic_rmw %x, %v{", %c" if masked else ""} {attributes} : {element}
+          return
+        }}
+        """
+        ptx = check(text, arch)
+        assert f"st.{order}.{scope}.global.b{element.bits}" in ptx
+        assert ptx.count("@%p") == masked
+        assert "atom." not in ptx and "fence." not in ptx
+
+
+def test_many_atomic_loads_and_stores_are_ordered_once() -> None:
+    def copying(load: Order, store: Order) -> str:
+        return f"""
+        kernel @copies(%x: ptr<i32>) {{
+          %i = layout_index {{layout = {layout(4)}}} : frag<4xi32>
+          %xf = frag_splat %x {{count = 4}} : frag<4xptr<i32>>
+          %p = addptr %xf, %i {{stride = 4}} : frag<4xptr<i32>>
+          %zero = const {{value = 0}} : frag<4xi32>
+          %v = atomic_rmw %p, %zero {{kind = or, order = {load}}} : frag<4xi32>
+          %r = atomic_rmw %p, %v {{kind = store, order = {store}}} : frag<4xi32>
+          return
+        }}
+        """
+
+    ptx = check(copying(Order.ACQUIRE, Order.RELEASE), "sm_90a")
+    words = re.findall(r"(?:fence|ld|st)\.[\w.]*gpu[\w.]*", ptx)
+    load, store, fence = (
+        "ld.relaxed.gpu.global.b32",
+        "st.relaxed.gpu.global.b32",
+        "fence.acq_rel.gpu",
+    )
+    assert words == [*[load] * 4, fence, fence, *[store] * 4]
+
+
+def test_what_loads_and_stores_cannot_order_stays_a_read_modify_write() -> None:
+    text = """
+    kernel @one(%x: ptr<i32>, %o: ptr<i32>, %v: i32) {
+      %zero = const {value = 0} : i32
+      %a = atomic_rmw %x, %zero {kind = or, order = acq_rel} : i32
+      %b = atomic_rmw %x, %v {kind = store, order = acq_rel} : i32
+      %c = atomic_rmw %x, %v {kind = xchg, order = relaxed} : i32
+      %d = atomic_rmw %x, %v {kind = or, order = acquire} : i32
+      store %o, %a
+      return
+    }
+    """
+    ptx = check(text, "sm_90a")
+    for name in ("acq_rel.gpu.global.or", "acq_rel.gpu.global.exch", "relaxed.gpu.global.exch"):
+        assert f"atom.{name}.b32" in ptx
+    assert "atom.acquire.gpu.global.or.b32" in ptx
+
+
 PERMUTED = """
 kernel @permuted(%x: ptr<i8>, %o: ptr<i8>, %n: i32) {{
   %t = thread_id : i32
@@ -318,3 +400,25 @@ def test_bytes_of_words_are_put_together_from_words(order: list[int]) -> None:
         assert chosen == 2 * 8
     if order == sorted(order):
         assert chosen == 0
+
+
+def test_atomic_accesses_of_kernels_are_loads_and_stores() -> None:
+    @tile.jit
+    def kernel(flags, numbers, bytes_):
+        at = tl.arange(0, 8)
+        tl.atomic_poll(flags, 1)
+        tl.atomic_store(numbers + at, tl.atomic_load(numbers + 8 + at, at < 5, "relaxed"))
+        tl.atomic_store(bytes_, tl.atomic_load(bytes_ + 1), scope="sys")
+
+    types = {"flags": "*i32", "numbers": "*fp32", "bytes_": "*u8"}
+    ptx = tile.compile(kernel, types, target="nvptx:sm_90a").asm["ptx"]
+    assemble(ptx, "sm_90a")
+    for name in ("ld.acquire.gpu.global.b32", "ld.relaxed.gpu.global.b32"):
+        assert name in ptx
+    for name in (
+        "st.release.gpu.global.b32",
+        "ld.acquire.gpu.global.b8",
+        "st.release.sys.global.b8",
+    ):
+        assert name in ptx
+    assert "atom." not in ptx

@@ -40,7 +40,7 @@ def exchange(flat: Array, index: Array, values: Array, kind: RMWKind) -> Array:
     segments = Segments.of(index)
     ordered = values[segments.order]
     before = flat[segments.cells]
-    if kind is RMWKind.XCHG:
+    if kind.exchanges:
         seen = np.empty(index.shape, flat.dtype)
         seen[1:] = ordered[:-1]
         seen[segments.starts] = before

@@ -17,7 +17,7 @@ from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
 
 # Atomic operations on blocks return nothing, so an exchange would be a store.
-REDUCE_KINDS = tuple(kind for kind in RMWKind if kind is not RMWKind.XCHG)
+REDUCE_KINDS = tuple(kind for kind in RMWKind if not kind.exchanges)
 
 
 def _descriptor(name: str, desc: Type) -> Descriptor:

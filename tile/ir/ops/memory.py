@@ -78,6 +78,11 @@ class RMWKind(enum.StrEnum):
     OR = "or"
     XOR = "xor"
     XCHG = "xchg"
+    STORE = "store"  # `xchg` whose old value is unspecified, so that a target need not read it
+
+    @property
+    def exchanges(self) -> bool:
+        return self in (RMWKind.XCHG, RMWKind.STORE)
 
 
 # The elements on which each kind is defined. Few targets have atomics of 8 and 16 bits; the others
@@ -91,6 +96,7 @@ RMW_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
     RMWKind.OR: INTEGERS,
     RMWKind.XOR: INTEGERS,
     RMWKind.XCHG: _NUMBERS,
+    RMWKind.STORE: _NUMBERS,
 }
 CAS_ELEMENTS = _NUMBERS
 
@@ -224,6 +230,7 @@ def store(
         "%p: tile<8xptr<f32>>, %v: tile<8xf32> | %r = atomic_rmw %p, %v {kind = add} : tile<8xf32>",
         "%p: ptr<i32>, %v: i32, %m: i1 | "
         "%r = atomic_rmw %p, %v, %m {kind = xchg, order = release, scope = sys} : i32",
+        "%p: ptr<f16>, %v: f16 | %r = atomic_rmw %p, %v {kind = store, order = release} : f16",
     ),
 )
 def atomic_rmw(
@@ -236,7 +243,9 @@ def atomic_rmw(
     scope: Scope = Scope.DEVICE,
     vector: int = 1,
 ) -> Type:
-    """Combine a value into memory atomically and return the old value (undefined if masked off).
+    """Combine a value into memory atomically and return the old value.
+
+    The result is undefined where the mask is false, and for the kind `store` everywhere.
 
     A fragment whose result is unused may be combined in vectors of `vector` consecutive registers,
     as for `load`. Each element is a separate atomic operation.

@@ -3,6 +3,10 @@
 They are inline PTX: LLVM's own lose order and scope. Where nobody uses the old value, `red` takes
 the place of `atom`. What the architecture has no instruction for is a loop around compare-and-swap
 (PTX ISA, `atom`): most operations on fewer than 32 bits, and the minima and maxima of floats.
+
+A bitwise or with zero is an atomic load and becomes `ld`, and the kind `store` becomes `st`. An
+exchange with an unused result remains an exchange, as it extends the release sequence of the store
+that it replaces, and `st` starts another one (PTX ISA, "Memory Consistency Model").
 """
 
 from __future__ import annotations
@@ -20,20 +24,27 @@ from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import OpDef, Operation
+from tile.ir.effects import constant_of
 from tile.ir.ops import memory
 from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Scalar
 
-_ATOMIC_REGISTER = {"half": "i16", "bfloat": "i16"}
+_ATOMIC_REGISTER = {"i8": "i16", "half": "i16", "bfloat": "i16"}
 _FLOAT_SUM = {F16: "noftz.f16", BF16: "noftz.bf16", F32: "f32", F64: "f64"}
-_BITWISE = {RMWKind.AND: "and", RMWKind.OR: "or", RMWKind.XOR: "xor", RMWKind.XCHG: "exch"}
+_BITWISE = {
+    RMWKind.AND: "and",
+    RMWKind.OR: "or",
+    RMWKind.XOR: "xor",
+    RMWKind.XCHG: "exch",
+    RMWKind.STORE: "exch",
+}
 
 
 @dataclass(frozen=True)
 class _Instruction:
     """The form in which the instructions of an atomic operation are emitted."""
 
-    kind: str  # `atom`, or `red`, which has no result
+    kind: str  # `atom`; `red` and `st`, which have no result; or `ld`
     order: Order
     scope: Scope
 
@@ -52,17 +63,30 @@ def _ordered(
     vectors.
     """
     order, scope = op["order"], op["scope"]
+    access = _access(op)
     kind = "atom" if op.result.uses or order.acquires else "red"
     carries_order = count == 1 and (kind == "red" or width == 1)
     if carries_order or order is Order.RELAXED:
-        yield _Instruction(kind, order, scope)
+        yield _Instruction(access or kind, order, scope)
         return
     fence = f"fence.acq_rel.{scope};"
     if order.releases:
         assemble(builder, fence, [], [], memory=True)
-    yield _Instruction("atom" if op.result.uses else "red", Order.RELAXED, scope)
+    relaxed = access or ("atom" if op.result.uses else "red")
+    yield _Instruction(relaxed, Order.RELAXED, scope)
     if order.acquires:
         assemble(builder, fence, [], [], memory=True)
+
+
+def _access(op: Operation) -> str:
+    """Return `ld` or `st` for an atomic load or store whose order it can have, else ""."""
+    if op.defn is not memory.atomic_rmw:
+        return ""
+    order, kind = op["order"], op["kind"]
+    if kind is RMWKind.OR and not order.releases and constant_of(op.inputs[1]) == 0:
+        return "ld"
+    stores = kind is RMWKind.STORE and not order.acquires and not op.result.uses
+    return "st" if stores else ""
 
 
 def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
@@ -70,7 +94,7 @@ def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
     element, kind = number_of(op.result.type), op["kind"]
     pointers, values = builder.of(op.inputs[0]), builder.of(op.inputs[1])
     masks = builder.masks(op, len(pointers))
-    suffix = _suffix(builder, kind, element)
+    suffix = f"b{element.bits}" if _access(op) else _suffix(builder, kind, element)
     width = 1 if op.result.uses else op["vector"]
     results: Registers = []
     with _ordered(builder, op, len(pointers) // width, width) as form:
@@ -159,7 +183,9 @@ def _scalar(
     mask: str,
 ) -> str:
     ty = llvm_type(op.result.type.element)
-    if suffix.startswith(("cas", "exch")) and ty in _INTEGER_OF:  # the bits of a float
+    if form.kind == "ld":
+        return _load(builder, form, suffix, pointer, ty, mask)
+    if suffix.startswith(("cas", "exch", "b")) and ty in _INTEGER_OF:  # the bits of a float
         as_bits = _INTEGER_OF[ty]
         values = [builder.new(f"bitcast {ty} {value} to {as_bits}") for value in values]
         old = _emit(builder, form, suffix, pointer, as_bits, values, mask)
@@ -168,6 +194,16 @@ def _scalar(
     values = [in_register(builder, (ty, value)) for value in values]
     old = _emit(builder, form, suffix, pointer, register_type, values, mask)
     return from_register(builder, ty, old) if old else ""
+
+
+def _load(
+    builder: FunctionBuilder, form: _Instruction, suffix: str, pointer: str, ty: str, mask: str
+) -> str:
+    """Emit an atomic load of an integer, and return its value."""
+    results = [_ATOMIC_REGISTER.get(ty, ty)]
+    text = f"{form.name(suffix)} $0, [$1];"
+    (value,) = assemble(builder, text, results, [("i64", pointer)], guard=mask, memory=True)
+    return from_register(builder, ty, value)
 
 
 _INTEGER_OF = {"float": "i32", "double": "i64"}
@@ -292,7 +328,7 @@ _LLVM_OPS = {RMWKind.ADD: "add", RMWKind.AND: "and", RMWKind.OR: "or", RMWKind.X
 
 
 def _combined(builder: FunctionBuilder, kind: RMWKind, element: Scalar, x: str, *, y: str) -> str:
-    if kind is RMWKind.XCHG:
+    if kind.exchanges:
         return y
     ty = llvm_type(element)
     if element.is_int():

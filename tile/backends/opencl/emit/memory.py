@@ -344,12 +344,13 @@ def _fence(builder: FunctionBuilder, order: str) -> None:
 
 
 def _combine(builder: FunctionBuilder, element: Element, kind: RMWKind) -> Callable[..., str]:
+    built_in = RMWKind.XCHG if kind.exchanges else kind
     if element.bits < 32:
-        return _narrow(builder, element, kind.value)
+        return _narrow(builder, element, built_in.value)
     if is_integer(element):
-        name = _function(element, kind.value)
+        name = _function(element, built_in.value)
         return lambda p, x: f"{name}({_volatile(builder, element, p)}, {_argument(element, x)})"
-    if kind is RMWKind.XCHG:
+    if kind.exchanges:
         ty, bits = builder.source.carrier(element), unsigned(element.bits)
         name = _function(element, "xchg")
         return lambda p, x: f"as_{ty}({name}((volatile __global {bits} *){p}, as_{bits}({x})))"

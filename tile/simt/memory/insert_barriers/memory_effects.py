@@ -33,7 +33,7 @@ from tile.errors import PassError
 from tile.ir.core import Effect, OpDef, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
 from tile.ir.ops import arith, memory, shape
-from tile.ir.ops.memory import RMWKind, Scope
+from tile.ir.ops.memory import Scope
 from tile.ir.types import I32, Pointer, Shared, Tile
 from tile.simt import ops
 from tile.simt.layouts import f2
@@ -152,7 +152,7 @@ def _offsets(pointer: Value) -> tuple[object, ...] | None:
 
 def _mode(op: Operation) -> Mode:
     mode = WRITE if Effect.WRITE in op.defn.effect else READ
-    ordered = op.defn is not memory.atomic_rmw or op["kind"] is RMWKind.XCHG or op.result.uses
+    ordered = op.defn is not memory.atomic_rmw or op["kind"].exchanges or op.result.uses
     return mode if ordered else f"atomic {op['kind']}"
 
 
