@@ -7,10 +7,12 @@ import os
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import tile
 import tile.compat
+import tile.language as tl
 from tile.compat.finder import TritonFinder
 from tile.compat.modules import MODULES
 from tile.compat.torch_kernels import MODULE
@@ -170,3 +172,23 @@ def test_the_module_of_pytorch_is_loaded_with_its_function_replaced(tmp_path) ->
         spec.loader.exec_module(module)
         assert module.identify_accessed_tensors.args[0]() == "original"
         assert finder.find_spec(MODULE, [str(tmp_path / "nothing")]) is None
+
+
+def test_the_class_of_constants_has_the_name_of_triton() -> None:
+    """Sources that tools generate for Triton name it so, and import no other package."""
+    before = tl.constexpr.__module__
+
+    def kernel(x, value):
+        size: tl.constexpr = constexpr(4)
+        tl.store(x + tl.arange(0, size), value)
+
+    with tile.compat.install_as_triton():
+        import triton
+        from triton.language import constexpr
+
+        assert tl.constexpr.__module__ == "triton.language.core"
+        assert triton.language.core.constexpr is tl.constexpr
+        x = np.zeros(4, np.float32)
+        triton.jit(kernel)[1,](x, 2.0)
+        assert x.tolist() == [2] * 4
+    assert tl.constexpr.__module__ == before

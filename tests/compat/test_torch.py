@@ -80,11 +80,14 @@ import triton.language as tl
 config.cpu_backend, config.compile_threads = "triton", 1
 
 
+NOTHING: tl.constexpr = tl.constexpr(0.0)
+
+
 @triton.jit
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, i < n, other=0.0)
-    tl.store(out_ptr + i, x + tl.load(y_ptr + i, i < n, other=0.0), i < n)
+    tl.store(out_ptr + i, x + tl.load(y_ptr + i, i < n, other=NOTHING), i < n)
 
 
 def function(x, y):

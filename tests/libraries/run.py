@@ -61,7 +61,7 @@ LIBRARIES: Mapping[str, Library] = {
             "--continue-on-collection-errors",
             "test/transformers",
         ),
-        at_least=39,
+        at_least=338,
         sources="liger-kernel==0.8.5",
     ),
     "fla": Library(

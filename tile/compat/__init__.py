@@ -18,11 +18,13 @@ from tile.compat import torch_kernels
 from tile.compat.environment import announce, announced, withdraw
 from tile.compat.finder import VERSIONS, TritonFinder, is_view
 from tile.errors import ArgumentValueError, TritonLoadedError
+from tile.language.base.constexpr import constexpr
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 
 __all__ = ["VERSIONS", "Installation", "install_announced", "install_as_triton", "installed"]
 
+_CONSTEXPR_MODULE = constexpr.__module__
 LATEST = "3.8.0"
 """The version that `TILE_TRITON=1` stands for: the last one with block pointers."""
 
@@ -46,6 +48,7 @@ class Installation:
             return
         sys.meta_path.remove(self._finder)
         torch_kernels.restore(sys.modules.get(torch_kernels.MODULE))
+        constexpr.__module__ = _CONSTEXPR_MODULE
         for name in [name for name, module in sys.modules.items() if is_view(name, module)]:
             del sys.modules[name]
         if announced() == self.version:
@@ -102,6 +105,9 @@ def install_as_triton(version: str = LATEST) -> Installation:
     finder = TritonFinder(version)
     sys.meta_path.insert(0, finder)
     torch_kernels.replace(sys.modules.get(torch_kernels.MODULE))
+    # TorchInductor writes source that names the class of an annotated global by its module,
+    # and which imports `triton` alone.
+    constexpr.__module__ = "triton.language.core"
     announce(version)
     return Installation(finder)
 

@@ -120,6 +120,9 @@ def _annotation(function: DeviceFunction, name: str) -> Any:
     return function.fn.__globals__.get("__annotations__", {}).get(name)
 
 
+_OWN = ("tile", "triton")  # packages whose classes kernels may name; `triton` is `tile.compat`'s
+
+
 def admit(value: Any, name: str) -> Any:
     """Return a captured value as the kernel sees it, or raise `CompilationError` if it may not."""
     if isinstance(value, constexpr):
@@ -128,7 +131,7 @@ def admit(value: Any, name: str) -> Any:
     if isinstance(value, OBJECTS) or is_callable_now(value) or is_emitting(value):
         return value
     if isinstance(value, type) and (
-        value.__module__.startswith("tile.") or issubclass(value, enum.Enum | tuple)
+        value.__module__.partition(".")[0] in _OWN or issubclass(value, enum.Enum | tuple)
     ):
         return value
     if isinstance(value, tuple):
