@@ -26,7 +26,13 @@ DTYPES = {
     "float64": np.dtype(np.float64),
 }
 # Their 2 to the power of 1 - p, with p bits of mantissa.
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+EPSILON = {
+    "float8_e4m3fn": 2.0**-3,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float32": 2.0**-23,
+    "float64": 2.0**-52,
+}
 ALL = tuple(DTYPES)
 NARROW = ("float16", "bfloat16", "float32")
 
@@ -78,7 +84,7 @@ class Case:
             assert_close(result, np.asarray(wanted), self.ulps, f"result {index}", self.floor)
 
 
-IN_PLACE = frozenset[str]()
+IN_PLACE = frozenset({"adamw"})
 
 
 def several(results: Any) -> tuple[Any, ...]:
@@ -105,12 +111,15 @@ def assert_close(
     if actual.dtype.kind in "iub":
         assert np.array_equal(actual, expected), label
         return
+    epsilon = EPSILON[actual.dtype.name]
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)
-    assert np.array_equal(np.isnan(actual), np.isnan(expected)), label
-    largest = float(np.abs(expected, where=finite, out=np.zeros(expected.shape)).max(initial=0.0))
-    error = np.abs(actual.astype(np.float64) - expected, where=finite, out=np.zeros(expected.shape))
-    allowed = ulps * EPSILON[actual.dtype.name] * max(largest, floor)
-    assert error.max(initial=0.0) <= allowed, f"{label}: {error.max()} exceeds {allowed}"
+    special = ~finite
+    assert np.array_equal(actual[special], expected[special], equal_nan=True), label
+    largest = np.abs(expected[finite]).max(initial=floor)
+    error = np.abs(actual[finite] - expected[finite]).max(initial=0.0)
+    allowed = ulps * epsilon * largest
+    assert error <= allowed, f"{label}: {error} exceeds {allowed}"
 
 
 def rows(
@@ -348,6 +357,46 @@ def selection() -> Iterator[Case]:
             yield Case("embedding", label, table(shape, rows, length))
             yield Case("embedding_backward", label, table_gradient(shape, rows, length))
 
+    for length in (9, 130):
+        for k in (1, 5):
+            yield Case("topk", f"{k} of {length}", greatest(length, k), NARROW, ulps=0)
+        for descending in (False, True):
+            label = f"{length} {'down' if descending else 'up'}"
+            yield Case("sort", label, some_equal(length, descending), NARROW, ulps=0)
+    yield Case("topk", "long", greatest(2500, 7), ("float32",), ulps=0)
+    yield Case("topk", "none", lambda r: ((r.normal(2, 5), 0), {}), ("float32",))
+    for shape in ((3, 37), (2, 4100), (0, 4), (2, 0)):
+        label = "x".join(map(str, shape))
+        yield Case("cumsum", label, lambda r, shape=shape: ((r.normal(*shape),), {}), ulps=16)
+        yield Case("cumsum", f"{label} reverse", backwards(shape), ulps=16)
+    for kind in (np.int32, np.int64):
+        integers = lambda r, kind=kind: ((r.integers(-9, 9, 2, 50, dtype=kind),), {})  # noqa: E731
+        yield Case("cumsum", kind.__name__, integers, ("float32",))
+    for size, bins in ((5000, 37), (300, 2000), (0, 3)):
+        yield Case("histogram", f"{size} in {bins}", counted(size, bins), ("float32",))
+
+
+def greatest(length: int, k: int) -> Callable[[Random], Arguments]:
+    """Return the maker of rows with equal elements, infinities and NaN."""
+    return lambda random: ((some_equal(length, False)(random)[0][0], k), {})
+
+
+def some_equal(length: int, descending: bool) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        x = (random.integers(-3, 4, 3, length) / 2).astype(random.dtype)
+        x[0, [1, 3, 4, 8]] = [np.nan, -np.inf, np.inf, -0.0]
+        return (x, descending), {}
+
+    return make
+
+
+def backwards(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+    return lambda random: ((random.normal(*shape),), {"reverse": True})
+
+
+def counted(size: int, bins: int) -> Callable[[Random], Arguments]:
+    return lambda random: ((random.integers(0, bins, size), bins), {})
+
 
 def table(shape: tuple[int, ...], rows: int, length: int) -> Callable[[Random], Arguments]:
     return lambda r: ((r.integers(0, rows, *shape), r.normal(rows, length)), {})
@@ -357,4 +406,88 @@ def table_gradient(shape: tuple[int, ...], rows: int, length: int) -> Callable[[
     return lambda r: ((r.normal(*shape, length), r.integers(0, rows, *shape), rows), {})
 
 
-CASES = [*rowwise(), *linear(), *sequence(), *pointwise(), *image(), *selection()]
+def training() -> Iterator[Case]:
+    for shape in ((3, 417), (0,)):
+        yield Case("adamw", "x".join(map(str, shape)), parameters(shape), NARROW)
+    for kind in ("int8", "float8_e4m3fn"):
+        for shape in ((3, 37), (2, 5000), (7,), (0, 3)):
+            label = f"{kind} {'x'.join(map(str, shape))}"
+            yield Case("quantize", label, floats(shape, kind), NARROW, ulps=0.5)
+            yield Case("dequantize", label, quantized(shape, kind), ("float32",))
+
+
+def parameters(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        p, g, m, v = (random.normal(*shape) for _ in range(4))
+        return (p, g, m.astype(np.float32), np.square(v).astype(np.float32), 3, 0.01), {}
+
+    return make
+
+
+def floats(shape: tuple[int, ...], kind: str) -> Callable[[Random], Arguments]:
+    return lambda random: ((random.normal(*shape), kind), {})
+
+
+def quantized(shape: tuple[int, ...], kind: str) -> Callable[[Random], Arguments]:
+    return lambda random: (reference_of("quantize")(random.normal(*shape), kind), {})
+
+
+def sparse() -> Iterator[Case]:
+    yield Case("sddmm", "blocks of 16", sampled(16, 3, 2, 40))
+    yield Case("sddmm", "none", sampled(16, 3, 2, 40, count=0))
+    yield Case("spmm", "blocks of 16", blocks(16, 3, 4, 50))
+    yield Case("spmm", "no columns", blocks(16, 3, 4, 0))
+
+
+def sampled(
+    size: int, rows: int, columns: int, k: int, count: int = 4
+) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        first = random.integers(0, rows, count, dtype=np.int32)
+        second = random.integers(0, columns, count, dtype=np.int32)
+        a, b = random.normal(rows * size, k), random.normal(columns * size, k).T
+        return (a, b, first, second, size), {}
+
+    return make
+
+
+def blocks(size: int, rows: int, columns: int, n: int) -> Callable[[Random], Arguments]:
+    """Return the maker of a matrix whose second row of blocks is empty."""
+
+    def make(random: Random) -> Arguments:
+        starts = np.array([0, 2, 2, 5][: rows + 1], np.int32)
+        second = random.integers(0, columns, int(starts[-1]), dtype=np.int32)
+        values = random.normal(int(starts[-1]), size, size)
+        return (values, starts, second, random.normal(columns * size, n)), {}
+
+    return make
+
+
+def recurrent() -> Iterator[Case]:
+    for rows, inputs, units in ((5, 20, 37), (17, 3, 5), (0, 3, 5)):
+        label = f"{rows} rows, {units} units"
+        yield Case("lstm_cell", label, cell(rows, inputs, units, 4), ulps=8)
+        yield Case("gru_cell", label, cell(rows, inputs, units, 3), ulps=8)
+
+
+def cell(rows: int, inputs: int, units: int, gates: int) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        states = [random.normal(rows, units) for _ in range(gates - 2)]
+        weights = random.normal(gates * units, inputs), random.normal(gates * units, units)
+        biases = [random.normal(gates * units) for _ in range(5 - gates)]
+        return (random.normal(rows, inputs), *states, *weights, *biases), {}
+
+    return make
+
+
+CASES = [
+    *rowwise(),
+    *linear(),
+    *sequence(),
+    *pointwise(),
+    *image(),
+    *selection(),
+    *training(),
+    *sparse(),
+    *recurrent(),
+]

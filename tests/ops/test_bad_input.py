@@ -14,6 +14,7 @@ from tests.runtime.fake_cuda import CudaArray
 from tile.errors import ArgumentError
 
 F32 = np.float32
+I0 = np.zeros(1, np.int32)
 
 
 def ones(*shape: int, dtype: Any = F32) -> np.ndarray:
@@ -237,7 +238,94 @@ SELECTION: list[Wrong] = [
         "embedding: `indices` has dtype float32; it takes int32 or int64",
     ),
 ]
-CALLS = [*ROWWISE, *LINEAR, *SEQUENCE, *POINTWISE, *IMAGE, *SELECTION]
+LINEAR += [
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(out, ones(8, 8), out=out),
+        "matmul: `out` shares memory with `a`, which programs may still read",
+    ),
+]
+SELECTION += [
+    (
+        "topk",
+        lambda out: tile.ops.topk(ones(4, 8), 9),
+        "topk: `k` is 9; it must be 0 to 8",
+    ),
+    (
+        "sort",
+        lambda out: tile.ops.sort(ones(4, 8, dtype=np.float64)),
+        "sort: `x` has dtype float64; it takes float16, bfloat16, float32 or int32",
+    ),
+    (
+        "histogram",
+        lambda out: tile.ops.histogram(np.array([0, 4]), 4),
+        "histogram: `x` contains 4; its elements must be 0 to 3",
+    ),
+    (
+        "cumsum",
+        lambda out: tile.ops.cumsum(ones(4, 8)[:, ::-1], out=out),
+        "`x` has shape (4, 8) and strides (8, -1) in elements; its last axis must be contiguous",
+    ),
+    (
+        "cumsum",
+        lambda out: tile.ops.cumsum(out.ravel()[:31], out=out.ravel()[1:]),
+        "cumsum: `out` shares memory with `x`, which programs may still read",
+    ),
+]
+TRAINING: list[Wrong] = [
+    (
+        "adamw",
+        lambda out: tile.ops.adamw(out, ones(4, 8), ones(4, 8), ones(4, 8), 0, 0.1),
+        "adamw: `step` is 0; it must be 1 or more",
+    ),
+    (
+        "adamw",
+        lambda out: tile.ops.adamw(out, ones(4, 8), ones(4, 8), read_only(4, 8), 1, 0.1),
+        "adamw: `v` is read-only",
+    ),
+    (
+        "quantize",
+        lambda out: tile.ops.quantize(ones(4, 8), "int4"),
+        "quantize: `dtype` is 'int4'; it must be one of 'int8', 'float8_e4m3fn'",
+    ),
+]
+SPARSE: list[Wrong] = [
+    (
+        "sddmm",
+        lambda out: tile.ops.sddmm(ones(16, 4), ones(4, 24), I0, I0, 16),
+        "`a` has shape (16, 4) and `b` (4, 24); they must be M x K and K x N, where M and N are",
+    ),
+    (
+        "spmm",
+        lambda out: tile.ops.spmm(ones(1, 16, 16), np.array([0, 0], np.int32), I0, ones(16, 8)),
+        "spmm: `starts` must end with the number of blocks, 1",
+    ),
+]
+RECURRENT: list[Wrong] = [
+    (
+        "gru_cell",
+        lambda out: tile.ops.gru_cell(
+            ones(4, 3), out, ones(24, 3), ones(24, 8), ones(24), ones(24), out=out
+        ),
+        "gru_cell: `out` shares memory with `h`, which programs may still read",
+    ),
+    (
+        "lstm_cell",
+        lambda out: tile.ops.lstm_cell(ones(4, 3), out, out, ones(24, 3), ones(32, 8), ones(32)),
+        "lstm_cell: `w_x` has shape (24, 3); it must be (32, 3)",
+    ),
+]
+CALLS = [
+    *ROWWISE,
+    *LINEAR,
+    *SEQUENCE,
+    *POINTWISE,
+    *IMAGE,
+    *SELECTION,
+    *TRAINING,
+    *SPARSE,
+    *RECURRENT,
+]
 
 
 @pytest.mark.parametrize(("op", "call", "message"), CALLS)

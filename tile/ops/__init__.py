@@ -34,15 +34,23 @@ if TYPE_CHECKING:
         smooth_l1_loss,
         smooth_l1_loss_backward,
     )
+    from tile.ops.recurrent.gru_cell import gru_cell
+    from tile.ops.recurrent.lstm_cell import lstm_cell
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
+    from tile.ops.selection.cumsum import cumsum
     from tile.ops.selection.embedding import embedding, embedding_backward
+    from tile.ops.selection.histogram import histogram
+    from tile.ops.selection.ordering import sort, topk
     from tile.ops.sequence.attention import attention
     from tile.ops.sequence.attention_backward import attention_backward
     from tile.ops.sequence.decode_attention import decode_attention
     from tile.ops.sequence.rope import rope
+    from tile.ops.sparse.block_sparse import sddmm, spmm
+    from tile.ops.training.adamw import adamw
+    from tile.ops.training.quantization import dequantize, quantize
 else:
     # The functions of each file.
     FILES = {
@@ -57,15 +65,23 @@ else:
             "binary_cross_entropy binary_cross_entropy_backward mse_loss mse_loss_backward "
             "smooth_l1_loss smooth_l1_loss_backward"
         ),
+        "recurrent.gru_cell": "gru_cell",
+        "recurrent.lstm_cell": "lstm_cell",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
+        "selection.cumsum": "cumsum",
         "selection.embedding": "embedding embedding_backward",
+        "selection.histogram": "histogram",
+        "selection.ordering": "sort topk",
         "sequence.attention": "attention",
         "sequence.attention_backward": "attention_backward",
         "sequence.decode_attention": "decode_attention",
         "sequence.rope": "rope",
+        "sparse.block_sparse": "sddmm spmm",
+        "training.adamw": "adamw",
+        "training.quantization": "dequantize quantize",
     }
     __getattr__ = LazyNames(
         __name__,
@@ -74,6 +90,7 @@ else:
     __dir__ = __getattr__.names
 
 __all__ = [
+    "adamw",
     "attention",
     "attention_backward",
     "avg_pool2d",
@@ -82,27 +99,37 @@ __all__ = [
     "conv2d",
     "cross_entropy",
     "cross_entropy_backward",
+    "cumsum",
     "decode_attention",
+    "dequantize",
     "dropout",
     "embedding",
     "embedding_backward",
     "geglu",
     "geglu_backward",
     "grouped_matmul",
+    "gru_cell",
+    "histogram",
     "layer_norm",
     "layer_norm_backward",
+    "lstm_cell",
     "matmul",
     "max_pool2d",
     "mse_loss",
     "mse_loss_backward",
+    "quantize",
     "rms_norm",
     "rms_norm_backward",
     "rope",
+    "sddmm",
     "shift_conv",
     "smooth_l1_loss",
     "smooth_l1_loss_backward",
     "softmax",
     "softmax_backward",
+    "sort",
+    "spmm",
     "swiglu",
     "swiglu_backward",
+    "topk",
 ]

@@ -23,10 +23,12 @@ from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.new_arrays import DType, Shape, new_array
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
+from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.target_selection import target_text
 from tile.short_repr import short_repr
 
 HOST = "host memory"
+MAX_WORK: Any = 10_000  # of `np.shares_memory`, whose worst case is exponential
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 I8, I32, I64 = np.dtype(np.int8), np.dtype(np.int32), np.dtype(np.int64)
@@ -175,18 +177,24 @@ class Call:
         self._adapted.append(adapted)
         return operand
 
-    def output(self, name: str, value: Any, shape: Shape, dtype: DType) -> Operand:
+    def output(
+        self, name: str, value: Any, shape: Shape, dtype: DType, in_place: Sequence[str] = ()
+    ) -> Operand:
         """Return an array to write: `value`, or if that is None a new one, like the first operand.
 
-        Raises `ArgumentError` unless `value` is a writable array of this shape and dtype.
+        in_place: the operands that it may be. Raises `ArgumentError` unless `value` is a writable
+        array of this shape and dtype, which shares no memory with other operands.
         """
-        if value is None:
+        passed = value is not None
+        if not passed:
             value = new_array(self.operands[0].value, shape, dtype, self.op)
         operand = self.array(name, value, dtypes=(dtype,), rank=len(shape), shape=shape)
         adapted = self._adapted[-1]
         writable = adapted.flags.writeable if isinstance(adapted, np.ndarray) else adapted.writeable
         if not writable:
             raise ArgumentValueError(f"{self.op}: `{name}` is read-only")
+        if passed:
+            self._require_apart(operand, in_place)
         return operand
 
     def new(self, shape: Shape, dtype: DType) -> Operand:
@@ -223,6 +231,17 @@ class Call:
         """The name of the backend that runs the kernels of this call."""
         return target_text(self._adapted).partition(":")[0]
 
+    def _require_apart(self, output: Operand, in_place: Sequence[str]) -> None:
+        """Raise `ArgumentValueError` if an array to write shares memory with another operand."""
+        adapted = self._adapted[-1]
+        for other, its in zip(self.operands[:-1], self._adapted[:-1], strict=True):
+            same = other.strides == output.strides and _address(its) == _address(adapted)
+            if not (same and other.name in in_place) and _overlap(its, adapted):
+                raise ArgumentValueError(
+                    f"{self.op}: `{output.name}` shares memory with `{other.name}`, which "
+                    "programs may still read"
+                )
+
     def _require_same_device(self, operand: Operand) -> None:
         for other in self.operands[:1]:
             if not _same_device(other.device, operand.device):
@@ -236,6 +255,27 @@ def _same_device(a: str, b: str) -> bool:
     """Return True for equal devices; libraries that do not number theirs say only the kind."""
     kinds = a.partition(":")[0], b.partition(":")[0]
     return a == b or (kinds[0] == kinds[1] and (a in kinds or b in kinds))
+
+
+def _address(array: Any) -> int:
+    address: int = array.ctypes.data if isinstance(array, np.ndarray) else array.address
+    return address
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Return True if two arrays share memory, as far as that is known.
+
+    Of OpenCL buffers it is not, nor of interleaved arrays in the memory of a device.
+    """
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        try:
+            return np.shares_memory(a, b, max_work=MAX_WORK)
+        except np.exceptions.TooHardError:
+            return True
+    arrays = [array for array in (a, b) if isinstance(array, DeviceArray)]
+    dense = all(x.span[1] - x.span[0] == x.size * x.dtype.itemsize for x in arrays)
+    opencl = any(array.device.startswith("opencl") for array in arrays)
+    return dense and not opencl and may_overlap(a, b)
 
 
 def _names(dtypes: Sequence[DType]) -> str:

@@ -47,7 +47,7 @@ def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
         raise ArgumentValueError(
             f"dropout: `x` has {source.size} elements; at most 2 ** {INDEX_BITS} - 1 have an index"
         )
-    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",)).contiguous()
     if result.size:
         dropout_kernel[(tile.cdiv(result.size, BLOCK),)](
             x, result.value, result.size, seed, P=p, BLOCK=BLOCK

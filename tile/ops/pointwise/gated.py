@@ -73,7 +73,9 @@ def _forward(op: str, activation: str, gate: Any, up: Any, out: Any) -> Any:
     call = Call(op)
     source = call.array("gate", gate).contiguous()
     call.array("up", up, dtypes=(source.dtype,), shape=source.shape).contiguous()
-    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    result = call.output(
+        "out", out, source.shape, source.dtype, in_place=("gate", "up")
+    ).contiguous()
     if result.size:
         gated_kernel[(tile.cdiv(result.size, BLOCK),)](
             *(gate, up, result.value, result.size),

@@ -140,7 +140,9 @@ def _gradient(op: str, slope: Any, dloss: Any, x: Any, target: Any, out: Any) ->
     source = call.array("x", x).contiguous()
     call.array("target", target, dtypes=(source.dtype,), shape=source.shape).contiguous()
     call.array("dloss", dloss, dtypes=(accumulator(source.dtype),), rank=0)
-    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    result = call.output(
+        "out", out, source.shape, source.dtype, in_place=("x", "target")
+    ).contiguous()
     if result.size:
         loss_backward_kernel[(tile.cdiv(result.size, BLOCK),)](
             *(dloss, x, target, result.value, result.size), SLOPE=slope, BLOCK=BLOCK

@@ -127,7 +127,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = 
     length = source.shape[-1]
     for name, vector in (("weight", weight), ("bias", bias)):
         call.array(name, vector, rank=1, shape=(length,)).contiguous()
-    result = call.output("out", out, source.shape, source.dtype)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     eps = call.number("eps", eps, low=0)
     block = require_block("layer_norm", length)
     rows, y = source.rows(), result.rows()

@@ -77,7 +77,7 @@ def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
     source = call.array("x", x)
     length = source.shape[-1]
     call.array("weight", weight, rank=1, shape=(length,)).contiguous()
-    result = call.output("out", out, source.shape, source.dtype)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     eps = call.number("eps", eps, low=0)
     block = require_block("rms_norm", length)
     rows, y = source.rows(), result.rows()

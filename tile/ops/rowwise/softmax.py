@@ -117,7 +117,7 @@ def softmax(x: Any, *, out: Any = None) -> Any:
     """
     call = Call("softmax")
     source = call.array("x", x)
-    result = call.output("out", out, source.shape, source.dtype)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     rows, y = source.rows(), result.rows()
     if result.size == 0:
         return result.value
@@ -137,7 +137,7 @@ def softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     call = Call("softmax_backward")
     gradient = call.array("dy", dy)
     forward = call.array("y", y, dtypes=(gradient.dtype,), shape=gradient.shape)
-    result = call.output("out", out, gradient.shape, gradient.dtype)
+    result = call.output("out", out, gradient.shape, gradient.dtype, in_place=("dy",))
     rows = [operand.rows() for operand in (gradient, forward, result)]
     count, length = rows[0].count, rows[0].length
     if result.size:

@@ -76,7 +76,8 @@ def rope(
         raise ArgumentValueError(f"rope: `x` has shape {source.shape}; its last axis must be even")
     for name, array in (("cos", cos), ("sin", sin)):
         call.array(name, array, rank=2, shape=(tokens, size // 2)).contiguous()
-    result = call.output("out", out, source.shape, source.dtype).last_contiguous()
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    result.last_contiguous()
     if result.size:
         rope_kernel[(batches * tokens,)](
             *(x, cos, sin, result.value, tokens, heads, source.strides[:3], result.strides[:3]),

@@ -1,0 +1,1 @@
+"""Cells of recurrent networks: a step of a sequence in one kernel."""

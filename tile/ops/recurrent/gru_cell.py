@@ -1,0 +1,108 @@
+"""A step of a gated recurrent unit, with its matmuls and gates in one kernel.
+
+    r, z = sigmoid(x @ w_x.T + b_x + h @ w_h.T + b_h), the first two thirds of the columns
+    n = tanh(x @ w_x.T + b_x + r * (h @ w_h.T + b_h)), the last third
+    h' = (1 - z) * n + z * h
+
+The reset gate r multiplies a part of n, so that x and h have separate sums there: a program holds
+four tiles, as that of an LSTM does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.activations import sigmoid
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
+
+
+@tile.jit
+def part_of_gate(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    rows,
+    units,
+    length,
+    gate,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Return a tile of x @ weight.T + bias for one gate."""
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    total = add_gate(total, x_ptr, weight_ptr, rows, units, length, gate, BLOCK_M, BLOCK_N, BLOCK_K)
+    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+
+
+@tile.jit
+def gru_cell_kernel(
+    x_ptr,
+    h_ptr,
+    w_x_ptr,
+    w_h_ptr,
+    b_x_ptr,
+    b_h_ptr,
+    new_h_ptr,
+    rows,
+    units,
+    inputs,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    of_x = (x_ptr, w_x_ptr, b_x_ptr, rows, units, inputs)
+    of_h = (h_ptr, w_h_ptr, b_h_ptr, rows, units, units)
+    r = part_of_gate(*of_x, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    r = sigmoid(r + part_of_gate(*of_h, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
+    z = part_of_gate(*of_x, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    z = sigmoid(z + part_of_gate(*of_h, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
+    n = part_of_gate(*of_x, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    n = tl.tanh(n + r * part_of_gate(*of_h, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
+    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inside = (row < rows) & (unit < units)
+    h = widen(tl.load(h_ptr + row * units + unit, mask=inside, other=0.0))
+    tl.store(new_h_ptr + row * units + unit, (1.0 - z) * n + z * h, mask=inside)
+
+
+def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any = None) -> Any:
+    """Return the new hidden state, in the type of `x`.
+
+    x: rows x inputs; h: rows x units; w_x: (3 * units) x inputs; w_h: (3 * units) x units; b_x,
+    b_h: 3 * units each. All have one float type and are contiguous.
+    """
+    call = Call("gru_cell")
+    inputs, state = cell_operands(call, 3, x, h, w_x, w_h)
+    rows, units = state.shape
+    for name, bias in (("b_x", b_x), ("b_h", b_h)):
+        call.array(name, bias, dtypes=(inputs.dtype,), shape=(3 * units,)).contiguous()
+    result = call.output("out", out, state.shape, inputs.dtype).contiguous()
+    if state.size:
+        config = TABLE.select(call.backend, units)
+        gru_cell_kernel[grid_of(config, state)](
+            *(x, h, w_x, w_h, b_x, b_h, result.value, rows, units, inputs.shape[1]),
+            SUMS=getattr(tl, accumulator(inputs.dtype).name),
+            **config,
+        )
+    return result.value
+
+
+def gru_cell_reference(x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h: Array) -> Array:
+    """Return the state in float64."""
+    x, h, w_x, w_h, b_x, b_h = wide(x, h, w_x, w_h, b_x, b_h)
+    of_x, of_h = (np.split(part, 3, axis=1) for part in (x @ w_x.T + b_x, h @ w_h.T + b_h))
+    r, z = (1 / (1 + np.exp(-of_x[i] - of_h[i])) for i in range(2))
+    n = np.tanh(of_x[2] + r * of_h[2])
+    result: Array = (1 - z) * n + z * h
+    return result

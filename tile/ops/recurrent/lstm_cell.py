@@ -1,0 +1,116 @@
+"""A step of a long short-term memory, with its matmuls and gates in one kernel.
+
+    i, f, g, o = x @ w_x.T + h @ w_h.T + bias, a quarter of the columns each
+    c' = sigmoid(f) * c + sigmoid(i) * tanh(g)        h' = sigmoid(o) * tanh(c')
+
+The gates of a hidden unit are columns that lie `units` apart. A program computes the four tiles of
+its units, so the rest is arithmetic on registers, and the gates are never stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.activations import sigmoid
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
+
+
+@tile.jit
+def gate_of(
+    x_ptr,
+    h_ptr,
+    w_x_ptr,
+    w_h_ptr,
+    bias_ptr,
+    rows,
+    units,
+    inputs,
+    gate,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Return a tile of one gate, before its activation."""
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    total = add_gate(total, x_ptr, w_x_ptr, rows, units, inputs, gate, BLOCK_M, BLOCK_N, BLOCK_K)
+    total = add_gate(total, h_ptr, w_h_ptr, rows, units, units, gate, BLOCK_M, BLOCK_N, BLOCK_K)
+    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+
+
+@tile.jit
+def lstm_cell_kernel(
+    x_ptr,
+    h_ptr,
+    c_ptr,
+    w_x_ptr,
+    w_h_ptr,
+    bias_ptr,
+    new_h_ptr,
+    new_c_ptr,
+    rows,
+    units,
+    inputs,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    arrays = (x_ptr, h_ptr, w_x_ptr, w_h_ptr, bias_ptr, rows, units, inputs)
+    i = gate_of(*arrays, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    f = gate_of(*arrays, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    g = gate_of(*arrays, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    o = gate_of(*arrays, 3, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inside = (row < rows) & (unit < units)
+    at = row * units + unit
+    c = widen(tl.load(c_ptr + at, mask=inside, other=0.0))
+    new_c = sigmoid(f) * c + sigmoid(i) * tl.tanh(g)
+    tl.store(new_c_ptr + at, new_c, mask=inside)
+    tl.store(new_h_ptr + at, sigmoid(o) * tl.tanh(new_c), mask=inside)
+
+
+def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[Any, Any]:
+    """Return the new hidden state and the new cell state, in the type of `x`.
+
+    x: rows x inputs; h, c: rows x units; w_x: (4 * units) x inputs; w_h: (4 * units) x units; bias:
+    4 * units, the sum of torch's two. All have one float type and are contiguous.
+    """
+    call = Call("lstm_cell")
+    inputs, state = cell_operands(call, 4, x, h, w_x, w_h)
+    rows, units = state.shape
+    call.array("c", c, dtypes=(inputs.dtype,), shape=state.shape).contiguous()
+    call.array("bias", bias, dtypes=(inputs.dtype,), shape=(4 * units,)).contiguous()
+    new_h, new_c = (call.new(state.shape, inputs.dtype) for _ in range(2))
+    if state.size:
+        config = TABLE.select(call.backend, units)
+        lstm_cell_kernel[grid_of(config, state)](
+            *(x, h, c, w_x, w_h, bias, new_h.value, new_c.value, rows, units, inputs.shape[1]),
+            SUMS=getattr(tl, accumulator(inputs.dtype).name),
+            **config,
+        )
+    return new_h.value, new_c.value
+
+
+def _sigmoid(x: Array) -> Array:
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
+
+
+def lstm_cell_reference(
+    x: Array, h: Array, c: Array, w_x: Array, w_h: Array, bias: Array
+) -> tuple[Array, Array]:
+    """Return both states in float64."""
+    x, h, c, w_x, w_h, bias = wide(x, h, c, w_x, w_h, bias)
+    i, f, g, o = np.split(x @ w_x.T + h @ w_h.T + bias, 4, axis=1)
+    new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(new_c), new_c

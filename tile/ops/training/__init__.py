@@ -1,0 +1,1 @@
+"""Operators of training and of reduced precision."""
