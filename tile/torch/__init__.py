@@ -20,8 +20,15 @@ check_version()
 
 if TYPE_CHECKING:
     from tile.torch.operators import op
+    from tile.torch.overrides import Override, override
 else:
-    __getattr__ = LazyNames(__name__, {"op": "tile.torch.operators"})
+    __getattr__ = LazyNames(
+        __name__,
+        {
+            "op": "tile.torch.operators",
+            **dict.fromkeys(("Override", "override"), "tile.torch.overrides"),
+        },
+    )
     __dir__ = __getattr__.names
 
-__all__ = ["op"]
+__all__ = ["Override", "op", "override"]
