@@ -11,7 +11,7 @@ import tile
 import tile.language as tl
 from tests.conformance.running import Device
 from tests.conformance.values import random_array
-from tile.ir.types import INTEGERS, SIGNED, Scalar, numpy_dtype
+from tile.ir.types import I32, INTEGERS, SIGNED, Scalar, numpy_dtype
 from tile.runtime.signature import ALIASES
 
 SIZE, GUARD = 128, 77
@@ -107,3 +107,26 @@ def test_the_least_integer_by_minus_one_wraps(device: Device) -> None:
     exact = -((1 << 31) // np.abs(by)) * np.sign(by)
     left = -(1 << 31) - exact * by
     np.testing.assert_array_equal(x, (exact + left).astype(np.int64).astype(np.int32))
+
+
+@tile.jit
+def by_one(x_ptr, d, q_ptr, r_ptr, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    x = tl.load(x_ptr + i)
+    tl.store(q_ptr + i, x // d)
+    tl.store(r_ptr + i, x % d)
+
+
+@pytest.mark.parametrize("divisor", [-(2**31), -7, -1, 1, 2, 3, 25, 641, 65536, 2**31 - 1])
+def test_one_divisor_of_many_elements(divisor: int, device: Device) -> None:
+    size = 4096  # 8 elements or more for each thread
+    x = random_array(np.random.default_rng(1), I32, size, None)
+    x[::5], x[1::7], x[2::9] = -(2**31), 2**31 - 1, divisor
+    types = {"x_ptr": "*i32", "d": "i32", "q_ptr": "*i32", "r_ptr": "*i32"}
+    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+    kernel = tile.compile(by_one, types, {"SIZE": size}, options, device.target)
+    quotient, remainder = np.empty_like(x), np.empty_like(x)
+    kernel[1,](x, divisor, quotient, remainder)
+    expected = truncated(x, np.full_like(x, divisor), I32)
+    np.testing.assert_array_equal(quotient, expected[0])
+    np.testing.assert_array_equal(remainder, expected[1])

@@ -9,6 +9,7 @@ from tile.simt.assign import assign_layouts, remove_conversions
 from tile.simt.lower import (
     decompose,
     distribute,
+    divide_by_invariants,
     guard_division,
     infer_invariant_loads,
     legalize,
@@ -29,6 +30,7 @@ SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",
+    "divide-by-invariants",
     "guard-division",
     "legalize",
     "split-dot-chains",

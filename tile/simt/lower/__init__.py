@@ -3,6 +3,8 @@
 decompose           reductions, scans, sorts and the like, in terms of what one warp can do
 distribute          LAID_OUT to THREAD: tiles to fragments
 legalize            arithmetic that a target lacks
+divide_by_invariants
+                    reciprocals, computed once, of divisors of many elements
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop
