@@ -1,6 +1,6 @@
 """Rows as 8-bit numbers with a scale each, and back.
 
-    scale = max |x[i]| / limit        q[i] = round(x[i] / scale)        x[i] = q[i] * scale
+    scale = max |x[i]| / limit        q[i] = nearest(x[i] / scale)        x[i] = q[i] * scale
 
 The limit is the greatest number of the type: 127 for int8, 448 for float8_e4m3fn. A row of zeros
 has the scale 0 and quantizes to zeros. A program reads its row twice: for the maximum, and for the
