@@ -16,7 +16,6 @@ result is wrong.
 from __future__ import annotations
 
 import argparse
-import math
 import random
 import re
 import statistics
@@ -26,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from intervals import interval
 
 import tile
 from tile import triton_c
@@ -38,18 +38,6 @@ from matmul_nt import matmul_nt_kernel  # noqa: E402
 TILES = ({"TM": 32, "TN": 32, "TK": 16}, {"TM": 128, "TN": 32, "TK": 16})
 HEADER = ("runtime", "tiles", "Triton-C, CPU ms", "Python, CPU ms", "ratio of speeds", "program")
 Launch = Callable[[], CompiledKernel]
-
-
-def interval(samples: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the median: samples whose ranks a fair coin decides."""
-    count = len(samples)
-    rank, tail = 0, 0.5**count
-    while tail <= 0.025:
-        rank += 1
-        tail += math.comb(count, rank) * 0.5**count
-    ordered = sorted(samples)
-    low = max(rank - 1, 0)
-    return ordered[low], ordered[count - 1 - low]
 
 
 def cell(samples: Sequence[float], scale: float, digits: int) -> str:

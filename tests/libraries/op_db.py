@@ -2,18 +2,21 @@
 
     tile triton -m tests.libraries.op_db inductor --ops 200 --ptx
     GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --minutes 5
+    GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --device cuda
 
 `inductor` runs each operator of torch's `op_db` through `torch.compile`, whose kernels are compiled
 by `tile`; `--ptx` compiles each of them for sm_90a too. `flag_gems` replaces torch's operators with
 those of that library. The operators come in an order that is always the same, each with the first
 sample of its inputs in float32. An operator that starts no kernel does not count, nor does one of
-random results. Prints what was not right, and the counts; fails if there was any.
+random results. Prints what was not right, and the counts; fails if there was any. After an error
+that ends the work of a process on a GPU, the operators that are left are not tried.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import random
 import sys
@@ -23,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,6 +36,7 @@ from torch.utils._pytree import tree_flatten
 from triton.backends.compiler import GPUTarget
 
 from tests.libraries import flag_gems_on_cpu
+from tests.libraries.autotuners import limit_configs
 
 HOPPER = GPUTarget("cuda", 90, 32)
 RTOL, ATOL = 1e-4, 1e-5  # sums of floats come in another order
@@ -93,12 +98,25 @@ def by_inductor(function: Function) -> Iterator[Function]:
 
 @contextlib.contextmanager
 def by_flag_gems(function: Function) -> Iterator[Function]:
-    """Give a function whose operators of torch are those of FlagGems."""
+    """Give a function whose operators of torch are those of FlagGems, for tensors on the CPU."""
     with flag_gems_on_cpu.operators():
         yield function
 
 
-WAYS = {"inductor": by_inductor, "flag_gems": by_flag_gems}
+@contextlib.contextmanager
+def by_flag_gems_on_gpu(function: Function) -> Iterator[Function]:
+    """Give a function whose operators of torch are those of FlagGems."""
+    import flag_gems
+
+    with flag_gems.use_gems():
+        yield function
+
+
+WAYS = {
+    ("inductor", "cpu"): by_inductor,
+    ("flag_gems", "cpu"): by_flag_gems,
+    ("flag_gems", "cuda"): by_flag_gems_on_gpu,
+}
 
 
 @dataclass(frozen=True)
@@ -110,9 +128,9 @@ class Result:
     ptx: Counter[str] = field(default_factory=Counter)
 
 
-def first_sample(op: Any) -> tuple[Function, tuple[Any, ...]] | None:
+def first_sample(op: Any, device: str) -> tuple[Function, tuple[Any, ...]] | None:
     """Return an operator as a function of its tensors, and the tensors; None if it takes none."""
-    sample = next(iter(op.sample_inputs("cpu", torch.float32, requires_grad=False)), None)
+    sample = next(iter(op.sample_inputs(device, torch.float32, requires_grad=False)), None)
     if sample is None:
         return None
     arguments = (sample.input, *sample.args)
@@ -140,13 +158,13 @@ def compare(actual: Any, expected: Any) -> str:
     return ""
 
 
-def judge(op: Any, way: str, ptx: bool) -> Result:
+def judge(op: Any, way: str, device: str, ptx: bool) -> Result:
     """Run an operator's first sample both ways."""
     torch.manual_seed(0)
-    if op.name in UNINITIALIZED or (drawn := first_sample(op)) is None:
-        return Result(Outcome.LEFT_OUT)
-    function, arguments = drawn
     try:
+        if op.name in UNINITIALIZED or (drawn := first_sample(op, device)) is None:
+            return Result(Outcome.LEFT_OUT)
+        function, arguments = drawn
         expected = function(*copied(arguments))
         deterministic = not compare(function(*copied(arguments)), expected)
     except Exception:  # noqa: BLE001 - torch itself refuses some on this machine
@@ -156,8 +174,9 @@ def judge(op: Any, way: str, ptx: bool) -> Result:
     kernels = Compilations()
     copies = copied(arguments)
     try:
-        with kernels.recorded(), WAYS[way](function) as replaced:
+        with kernels.recorded(), WAYS[way, device](function) as replaced:
             actual = replaced(*copies)
+            wait_for(device)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         return Result(Outcome.ERROR, summary(error))
     if not (kernels.sources or kernels.launches):
@@ -178,6 +197,21 @@ def compiled_for_hopper(kernels: Compilations) -> Result:
     return Result(Outcome.RIGHT, "", counts)
 
 
+def wait_for(device: str) -> None:
+    """Wait for a GPU; raises what went wrong there."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def works(device: str) -> bool:
+    """Return False after an error that ends all work of this process on a GPU."""
+    try:
+        wait_for(device)
+    except RuntimeError:
+        return False
+    return True
+
+
 def summary(error: BaseException) -> str:
     """Return the innermost cause's type and first line."""
     text = str(error) or type(error).__name__
@@ -185,11 +219,12 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
 
 
-def operators(seed: int) -> list[Any]:
-    """Return the operators that take float32, in an order by the seed."""
+def operators(seed: int, part: str) -> list[Any]:
+    """Return the operators that take float32, or a part such as 2/14, in an order by the seed."""
     chosen = [op for op in op_db if torch.float32 in op.dtypes]
     random.Random(seed).shuffle(chosen)
-    return chosen
+    number, count = map(int, part.split("/"))
+    return chosen[number - 1 :: count]
 
 
 def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
@@ -197,26 +232,47 @@ def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
     outcomes: Counter[Outcome] = Counter()
     ptx: Counter[str] = Counter()
     end = time.monotonic() + 60 * options.minutes
-    for op in operators(options.seed):
+    chosen = operators(options.seed, options.part)
+    for index, op in enumerate(chosen):
         if options.only and not {op.name, op.formatted_name} & set(options.only):
             continue
         counted = sum(outcomes[o] for o in (Outcome.RIGHT, Outcome.WRONG, Outcome.ERROR))
         if counted == options.ops or time.monotonic() > end:
             break
-        result = judge(op, options.way, options.ptx)
+        limit_configs(options.configs)
+        result = judge(op, options.way, options.device, options.ptx)
         outcomes[result.outcome] += 1
         ptx += result.ptx
-        if result.reason:
-            print(f"{op.formatted_name}: {result.outcome.value}: {result.reason}", flush=True)
-        elif options.verbose:
-            print(f"{op.formatted_name}: {result.outcome.value}", flush=True)
+        tell(op, result, options)
+        if not works(options.device):
+            left = ", ".join(op.formatted_name for op in chosen[index + 1 :])
+            print(f"the GPU runs no more kernels of this process; not tried: {left}", flush=True)
+            break
     return outcomes, ptx
+
+
+def tell(op: Any, result: Result, options: argparse.Namespace) -> None:
+    """Print an operator's outcome if it is not right, and write it."""
+    if result.reason:
+        print(f"{op.formatted_name}: {result.outcome.value}: {result.reason}", flush=True)
+    elif options.verbose:
+        print(f"{op.formatted_name}: {result.outcome.value}", flush=True)
+    if options.outcomes is None or result.outcome in (Outcome.NO_KERNEL, Outcome.LEFT_OUT):
+        return
+    outcome = "passed" if result.outcome is Outcome.RIGHT else "failed"
+    entry = {"id": op.formatted_name, "outcome": outcome, "reason": result.reason}
+    with options.outcomes.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
 
 
 def arguments() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("way", choices=sorted({way for way, device in WAYS}))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the tensors")
+    parser.add_argument("--part", default="1/1", help="the operators of a process, such as 2/14")
+    parser.add_argument("--configs", type=int, default=0, help="of each autotuner; 0 for all")
+    parser.add_argument("--outcomes", type=Path, help="append a line of JSON for each operator")
     parser.add_argument("--ops", type=int, default=10_000, help="operators that start a kernel")
     parser.add_argument("--minutes", type=float, default=1000.0, help="no new operator after these")
     parser.add_argument("--seed", type=int, default=0, help="the order of the operators")
@@ -232,7 +288,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     start = time.monotonic()
-    outcomes, ptx = sweep(options)
+    with torch.backends.cudnn.flags(allow_tf32=False):  # torch's own result is the reference
+        outcomes, ptx = sweep(options)
     if ptx:
         print(f"{ptx['PTX']} kernels compiled to PTX for sm_90a")
     bad = outcomes[Outcome.WRONG] + outcomes[Outcome.ERROR]
