@@ -8,12 +8,12 @@
 
 The libraries are unmodified: liger-kernel 0.8.5, fla-core 0.6.0 and FlagGems 5.0.2, of which pip
 must install none of the requirements, as Triton is there. In one process `import triton` is Triton,
-in another it is tile, which reports the same version. Both have empty caches, and run alternately on one
-GPU. Each compares an operator's first results with PyTorch's. Then both are sampled once in each
-pair, in random order: the GPU's time by CUDA events around the replay of a graph of calls (or of
-calls, if the operator cannot be captured), and the host's time until a call returns. The table has
-medians; the ratio is that of pairs, with its 95 % interval by order statistics. At last, two new
-processes time first calls with the caches of the former.
+in another it is tile, which reports the same version. Both have empty caches, and run alternately
+on one GPU. Each compares an operator's first results with PyTorch's. Then both are sampled once in
+each pair, in random order: the GPU's time by CUDA events around the replay of a graph of calls (or
+of calls, if the operator cannot be captured), and the host's time until a call returns. The table
+has medians; the ratio is that of pairs, with its 95 % interval by order statistics. At last, two
+new processes time first calls with the caches of the former.
 
 FLA's alternatives to its kernels, in Gluon and TileLang, are turned off. Autotuners with more
 configurations than `--configs` try so many of them, the same in both processes. The exit status is
