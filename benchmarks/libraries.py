@@ -408,22 +408,22 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add("--case", default="", help="only cases whose name contains this")
-    add("--pairs", type=int, default=21, help="of samples (%(default)s)")
-    add("--configs", type=int, default=12, help="an autotuner tries at most (%(default)s; 0: all)")
-    add("--minutes", type=float, default=60.0, help="no case begins after these (%(default)s)")
-    add("--limit", type=float, default=120.0, help="seconds of a first call (%(default)s)")
-    add("--version", default="3.6.0", help="of Triton that tile reports (%(default)s)")
-    add("--markdown", action="store_true", help="the tables as Markdown")
-    add("--json", type=Path, help="a file for all measurements")
-    add("--show", type=Path, help="a file of measurements, whose tables are printed")
-    add("--folder", type=Path, help="for caches and logs of the processes (a temporary one)")
-    trial = parser.add_argument_group("a trial of this program without a GPU")
-    trial.add_argument("--device", default="cuda", help="cuda or cpu")
-    trial.add_argument("--divisor", type=int, default=1, help="of the numbers of rows")
-    trial.add_argument("--peers", nargs="+", default=PEERS, help="compilers")
-    add("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--markdown", action="store_true", help="the tables as Markdown")
+    parser.add_argument("--configs", type=int, default=12, help="of an autotuner; 0: all (12)")
+    option = parser.add_argument
+    option("--case", default="", help="only cases whose name contains this")
+    option("--pairs", type=int, default=21, help="of samples (%(default)s)")
+    option("--minutes", type=float, default=60.0, help="no case begins after these (%(default)s)")
+    option("--limit", type=float, default=120.0, help="seconds of a first call (%(default)s)")
+    option("--version", default="3.6.0", help="of Triton that tile reports (%(default)s)")
+    option("--json", type=Path, help="a file for all measurements")
+    option("--show", type=Path, help="a file of measurements, whose tables are printed")
+    option("--folder", type=Path, help="for caches and logs of the processes")
+    option("--worker", type=int, help=argparse.SUPPRESS)
+    trial = parser.add_argument_group("a trial of this program without a GPU").add_argument
+    trial("--device", default="cuda", help="cuda or cpu")
+    trial("--divisor", type=int, default=1, help="of the numbers of rows")
+    trial("--peers", nargs="+", default=PEERS, help="compilers")
     return parser.parse_args()
 
 

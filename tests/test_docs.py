@@ -151,6 +151,9 @@ def test_results_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.commands(page) == ["python x.py"] * 2
     assert module.updated(page, [], "H200") == f"# Title\n\n{new}\nProse.\n\n{new}"
     assert module.updated(page, [1], "H200") == f"# Title\n\n{old}\nProse.\n\n{new}"
+    there = block.format(f"{module.datetime.date.today()}: H200", "| a |\n| --- |")
+    elsewhere = module.updated(page, [0], "H200", "a machine\n\n| a |\n| --- |\n")
+    assert elsewhere == f"# Title\n\n{there}\nProse.\n\n{old}"
 
 
 @pytest.mark.parametrize(("page", "most"), [("architecture", 150), ("performance", 100)])

@@ -3,6 +3,8 @@
     python docs/results/update.py                  list pages and commands
     python docs/results/update.py interpreter      run all commands of interpreter.md
     python docs/results/update.py interpreter 1    run its second command only
+    python docs/results/update.py libraries 0 --printed output.md --machine "H200, Python 3.12"
+                                                   take what it has printed on another machine
 
 A command and its tables stand between two comments:
 
@@ -61,18 +63,20 @@ def run(command: str) -> str:
     return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def updated(page: str, numbers: Sequence[int], name: str) -> str:
+def updated(page: str, numbers: Sequence[int], name: str, printed: str | None = None) -> str:
     """Return a page's text with the tables of the commands `numbers` (or of all) measured anew.
 
     name: the machine.
+    printed: what the commands have printed on that machine, instead of running them here.
     """
     matches = list(BLOCK.finditer(page))
     for number, match in reversed(list(enumerate(matches))):
         if numbers and number not in numbers:
             continue
-        python = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-        head = f"_{datetime.date.today()}: {name}, {python}_"
-        body = f"{head}\n\n{tables(run(match['command'])).rstrip()}\n"
+        here = f", {os.cpu_count()} cores, Python {platform.python_version()}"
+        head = f"_{datetime.date.today()}: {name}{here if printed is None else ''}_"
+        output = run(match["command"]) if printed is None else printed
+        body = f"{head}\n\n{tables(output).rstrip()}\n"
         page = page[: match.start("body")] + body + page[match.end("body") :]
     return page
 
@@ -83,15 +87,19 @@ def main() -> int:
     parser.add_argument("page", nargs="?", choices=sorted(path.stem for path in HERE.glob("*.md")))
     parser.add_argument("number", nargs="*", type=int, help="of the page's commands, from 0")
     parser.add_argument("--machine", default=machine(), help="its name (default: %(default)s)")
+    parser.add_argument("--printed", type=Path, help="the output of the one command that is named")
     options = parser.parse_args()
+    if options.printed is not None and len(options.number) != 1:
+        parser.error("--printed is the output of one command: name its page and its number")
     if options.page is None:
         for path in sorted(HERE.glob("*.md")):
             for number, command in enumerate(commands(path.read_text("utf-8"))):
                 print(f"{path.stem} {number}: {command}")
         return 0
     path = HERE / f"{options.page}.md"
+    printed = None if options.printed is None else options.printed.read_text("utf-8")
     try:
-        text = updated(path.read_text("utf-8"), options.number, options.machine)
+        text = updated(path.read_text("utf-8"), options.number, options.machine, printed)
     except subprocess.CalledProcessError as error:
         print(f"{error.cmd} failed with status {error.returncode}", file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.libraries.autotuners import limit
 
 CONFIGS = [tile.Config({"BLOCK": block}) for block in (4, 8, 16)]
 
@@ -221,3 +222,15 @@ def test_a_kernel_of_a_library_around_tuners() -> None:
         entry[grid](x, 10)
     np.testing.assert_array_equal(x, 3)
     assert len(entry.cache) == 1
+
+
+def test_autotuners_of_libraries_try_the_same_configurations() -> None:
+    """`tests/libraries` limits them, by the name of the kernel."""
+    configs = [tile.Config({"BLOCK": block}) for block in range(10)]
+    tuners = [tile.autotune(some, key=[])(add_one) for some in (configs, configs, configs[:2])]
+    for tuner in tuners:
+        limit(tuner, 3)
+    first, second, few = (tuner.configs for tuner in tuners)
+    assert first == second
+    assert len(first) == 3 and set(first) <= set(configs)
+    assert few == configs[:2]
