@@ -7,6 +7,7 @@ from tile.ir.core import Level, Module
 from tile.ir.passes import PASSES, Pass, PassManager
 from tile.simt.assign import assign_layouts, remove_conversions
 from tile.simt.lower import (
+    carry_base_pointers,
     decompose,
     distribute,
     divide_by_invariants,
@@ -35,6 +36,7 @@ THREADS = (
     "legalize",
     "split-dot-chains",
     "rematerialize",
+    "carry-base-pointers",
     "strength-reduce-pointers",
     "reassociate-xor",
     "xor-to-add",

@@ -8,6 +8,7 @@ divide_by_invariants
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop
+carry_base_pointers one pointer and 32-bit offsets in loops that lack registers
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
 reassociate_xor     one register for indices that differ by constants, where registers are short
