@@ -39,7 +39,9 @@ from tile.ir.types import (
     I32,
     I64,
     U8,
+    U16,
     U32,
+    U64,
     Precision,
     Scalar,
     Tile,
@@ -247,6 +249,13 @@ def gathers(defn: OpDef) -> Iterator[Case]:
             yield Case(defn, (Tile((4, 8), element), Tile((4, 8), I32)), {"axis": axis})
 
 
+def tables(defn: OpDef) -> Iterator[Case]:
+    """Entries of each width, for scalars and tiles, in tables of few and many bytes."""
+    for of, count, shape in itertools.product((U8, U16, U32, U64), (1, 8, 1024), SHAPES):
+        entries = tuple((k * 0x9E3779B97F4A7C15 + k) & of.max_value for k in range(count))
+        yield Case(defn, (with_shape(shape, I32),), {"of": of, "entries": entries})
+
+
 def sorts(defn: OpDef) -> Iterator[Case]:
     for element, descending, count in itertools.product(SAMPLE[1:], (False, True), (8, 2)):
         attributes = {"axis": -1, "descending": descending, "count": count}
@@ -279,6 +288,7 @@ MAKERS: dict[str, Any] = {
     "reduce_region": combines,
     "scan_region": combines,
     "gather": gathers,
+    "table": tables,
     "histogram": lambda d: iter(
         [Case(d, (Tile((64,), I32), mask), {"bins": 16}) for mask in (None, Tile((64,), I1))]
     ),

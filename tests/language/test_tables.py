@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +31,11 @@ def entries(table: Any, *indices: Any) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 64), st.sampled_from(DTYPES), st.randoms(use_true_random=False))
+@given(
+    st.integers(1, 64) | st.integers(65, 300),
+    st.sampled_from(DTYPES),
+    st.randoms(use_true_random=False),
+)
 def test_entries_of_an_array(count: int, dtype: Any, random: Any) -> None:
     table = np.array([random.randint(0, 3) for _ in range(count)]).astype(dtype)
     at = np.array([random.randrange(count) for _ in range(8)])
@@ -64,6 +69,26 @@ def test_zeros_keep_their_signs() -> None:
     np.testing.assert_array_equal(np.signbit(actual), [False, True])
 
 
+def test_large_tables_are_loaded() -> None:
+    sketch = Sketch("tile<8xi32>")
+    operators.subscript(sketch.build, tuple(range(65)), sketch.args[0])
+    first, *_ = sketch.text()
+    assert "table %a {of = u32, entries = (0, 1, 2," in first and first.count(" 0") == 63
+
+
+def test_gather_takes_a_table() -> None:
+    at = np.array([[0, 1, 3, 2], [1, 1, 3, 0]], np.int32)
+    for count, axis in itertools.product((4, 100), ((), (0,), (-1,))):
+        table = tuple(range(10, 10 + count))
+        sketch = Sketch("tile<2x4xi32>")
+        result = tl.gather.emit(sketch.build, table, sketch.args[0], *axis)
+        np.testing.assert_array_equal(sketch.run(result, at), at + 10)
+    with pytest.raises(CompilationError, match="a table has one axis"):
+        tl.gather.emit(sketch.build, table, sketch.args[0], 1)
+    with pytest.raises(CompilationError, match=r"the axis of tl\.gather"):
+        tl.gather.emit(sketch.build, sketch.args[0], sketch.args[0])
+
+
 def test_equal_parts_of_a_table_take_no_selects() -> None:
     sketch = Sketch("tile<8xi32>")
     operators.subscript(sketch.build, (5, 5, 5, 5, 7, 7), sketch.args[0])
@@ -88,7 +113,7 @@ def test_an_array_is_copied() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (tuple(range(65)), "at most 64 entries, and this has 65"),
+        ((1,) * ((1 << 16) + 1), "at most 65,536 entries, and this has 65,537"),
         ((), "it is empty"),
         ((1, "a"), "only a table of compile-time numbers"),
         (((1, 2), (3,)), "differ in length"),

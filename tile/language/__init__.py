@@ -38,8 +38,10 @@ parameters and defaults.
 - Kernels can read globals that are `tl.constexpr(...)` objects, functions, modules or types.
 - A tuple of numbers, or an array of NumPy in a `tl.constexpr(...)`, is a *table*: runtime integers
   index it, as in `CODEBOOK[x & 15]` and `GRID[i, j]`, one for each axis, and the result has their
-  shape and the array's element type. A table has at most 64 entries, of any shape; a lookup takes
-  up to as many selects, and no memory. Load from larger ones.
+  shape and the array's element type; `tl.gather(CODEBOOK, x)` is `CODEBOOK[x]`. A lookup in a table
+  of up to 64 entries takes as many selects, and no memory. Larger ones, of at most 65,536 entries,
+  are constants in the kernel's code that are loaded from. The result for an index outside of the
+  table is undefined.
 - `/` of integers returns a float. `//` and `%` truncate towards zero, as in C: `-7 // 2` is -3 and
   `-7 % 2` is -1. Between compile-time numbers they follow Python. `>>` of a signed integer is an
   arithmetic shift, even if the shift amount is unsigned.

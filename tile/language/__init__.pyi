@@ -1191,12 +1191,13 @@ def full(shape: Any, value: Tensor | float, dtype: Any) -> Tensor:
 
     Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile.
     """
-def gather(src: Tensor, index: Tensor, axis: Any) -> Tensor:
+def gather(src: Tensor | tuple[Any, ...], index: Tensor, axis: Any = None) -> Tensor:
     """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
     `index` is a tile of integers with as many axes as `src` and the same extents except along
     `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
-    Raises `CompilationError` or `TypeRuleError` for anything else.
+    `src` may also be a table, a compile-time array with one axis: `tl.gather(TABLE, index)` is
+    `TABLE[index]`. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
 def histogram(input: Tensor, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
     """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.

@@ -11,20 +11,31 @@ from tile.ir.types import I32, I64, U32, Pointer
 from tile.language.base.builtin import builtin, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import Operand, convert, convert_shape
-from tile.language.base.static_args import axis_from_right, compile_time_bool, compile_time_int
+from tile.language.base.static_args import (
+    axis_from_right,
+    compile_time_bool,
+    compile_time_int,
+    constant_value,
+)
 from tile.language.base.tensor import Tensor
 from tile.language.memory import as_mask
 from tile.language.shape import last_or, ravel, tile_of
+from tile.language.tables import lookup
 
 
 @builtin
-def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
+def gather(
+    build: Builder, src: Tensor | tuple[Any, ...], index: Tensor, axis: Any = None
+) -> Tensor:
     """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
 
     `index` is a tile of integers with as many axes as `src` and the same extents except along
     `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
-    Raises `CompilationError` or `TypeRuleError` for anything else.
+    `src` may also be a table, a compile-time array with one axis: `tl.gather(TABLE, index)` is
+    `TABLE[index]`. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
+    if isinstance(src, tuple):
+        return _gather_entries(build, src, index, axis)
     x, indices = tile_of("tl.gather", src), tile_of("tl.gather", index)
     if isinstance(indices.dtype, Pointer) or not indices.dtype.is_int():
         raise CompilationError(f"the index of tl.gather is a tile of integers, not {indices.type}")
@@ -33,6 +44,13 @@ def gather(build: Builder, src: Tensor, index: Tensor, axis: Any) -> Tensor:
         indices = convert(build, indices, I64 if wide else I32)
     along = axis_from_right(axis, len(x.shape), "tl.gather")
     return Tensor(build(ops.gather, x.value, indices.value, axis=along))
+
+
+def _gather_entries(build: Builder, table: tuple[Any, ...], index: Any, axis: Any) -> Tensor:
+    """Return the entries of a table with one axis."""
+    if axis is not None and constant_value(axis) not in (0, -1):
+        raise CompilationError("a table has one axis, so the axis of tl.gather is 0 or left out")
+    return lookup(build, table, index)
 
 
 @member

@@ -7,7 +7,8 @@ binary tree whose leaves are the elements; equal subtrees need none:
     (a, b, c, d)[i]      select(i & 2, select(i & 1, d, c), select(i & 1, b, a))
 
 So a table of n entries costs at most n - 1 selects for each element of the index, and no memory:
-15 for a codebook of 4 bits. Larger tables belong in memory.
+15 for a codebook of 4 bits. A table of more than `SELECTED_ENTRIES` is a constant array of the
+kernel's code (`table`), from which each element of the index loads an entry.
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ import numpy as np
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
-from tile.ir.ops import arith
+from tile.ir.ops import arith, indexing
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I32, I64, SCALAR_OF_DTYPE, Scalar, Type, with_element
+from tile.ir.ops.indexing import TABLE_ENTRIES
+from tile.ir.types import (
+    I1,
+    I32,
+    I64,
+    SCALAR_OF_DTYPE,
+    SCALARS,
+    Scalar,
+    Type,
+    numpy_dtype,
+    with_element,
+)
 from tile.language.base.promotion import (
     as_number,
     broadcast_together,
@@ -34,7 +46,7 @@ from tile.language.base.promotion import (
 )
 from tile.language.base.tensor import Tensor
 
-MOST_ENTRIES = 64
+SELECTED_ENTRIES = 64
 
 
 def lookup(build: Builder, table: tuple[Any, ...], index: Any) -> Tensor:
@@ -49,13 +61,15 @@ def lookup(build: Builder, table: tuple[Any, ...], index: Any) -> Tensor:
         raise CompilationError(
             f"a table of shape {list(extents)} takes {len(extents)} indices, not {len(indices)}"
         )
-    if len(entries) > MOST_ENTRIES:
+    if len(entries) > TABLE_ENTRIES:
         raise CompilationError(
-            f"a table that is indexed by runtime values has at most {MOST_ENTRIES} entries, and "
-            f"this has {len(entries)}",
+            f"a table that is indexed by runtime values has at most {TABLE_ENTRIES:,} entries, and "
+            f"this has {len(entries):,}",
             notes=["pass it as an argument, and load from it: tl.load(table + index)"],
         )
     position = _position(build, extents, indices)
+    if len(entries) > SELECTED_ENTRIES:
+        return _loaded(build, position, _element(entries), entries)
     ty = with_element(position.type, _element(entries))
     return Tensor(_Tree(build, position, ty, entries).node(0, _bits(len(entries))))
 
@@ -112,6 +126,17 @@ def _position(build: Builder, extents: Sequence[int], indices: Sequence[Any]) ->
         scaled = build(arith.mul, position, build.constant(extent, position.type))
         position = build(arith.add, scaled, tensor.value)
     return position
+
+
+def _loaded(build: Builder, position: Value, element: Scalar, entries: Sequence[Any]) -> Tensor:
+    """Return entries of a constant array; its end is padded to a power of two of entries."""
+    bits = SCALARS[f"u{element.storage_bits}"]
+    numbers = np.array([as_number(entry) for entry in entries], numpy_dtype(element))
+    padded = np.pad(numbers.view(numpy_dtype(bits)), (0, (1 << _bits(len(entries))) - len(entries)))
+    value = build(indexing.table, position, of=bits, entries=tuple(padded.tolist()))
+    if element is I1:
+        return convert(build, Tensor(value), I1)
+    return Tensor(value if element is bits else build(arith.bitcast, value, to=element))
 
 
 class _Tree:

@@ -9,6 +9,7 @@
     registers                  fragments and thread indices
     memory                     addresses, loads and stores
     control                    branches, loops, calls
+    tables                     constant tables
 
 `RULES` has the rules of the operations for which LLVM has instructions or intrinsics. A target adds
 those of its own, and overrides what its instructions do better.
@@ -26,11 +27,11 @@ time.
 
 from __future__ import annotations
 
-from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers
+from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers, tables
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import OpDef
 
-_FAMILIES = (arith, control, convert, dot, math, memory, registers)
+_FAMILIES = (arith, control, convert, dot, math, memory, registers, tables)
 
 RULES: dict[OpDef, Rule] = {
     defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()

@@ -21,6 +21,7 @@ class ModuleText:
     functions: list[str] = field(default_factory=list)
     _symbols: dict[str, str] = field(default_factory=dict)
     _declared: dict[str, str] = field(default_factory=dict)
+    _constants: dict[str, str] = field(default_factory=dict)
     _metadata: list[str] = field(default_factory=list)
     _nodes: dict[object, int] = field(default_factory=dict)
 
@@ -34,6 +35,11 @@ class ModuleText:
         if name not in self._declared:
             self._declared[name] = text
         return name
+
+    def constant(self, text: str) -> str:
+        """Return the name of a global constant; constants of one definition share it."""
+        name = self._constants.setdefault(text, f"@table{len(self._constants)}")
+        return self.declare(name, f"{name} = {text}")
 
     def name_function(self, function: Function) -> None:
         """Choose a symbol for a function that assemblers accept."""

@@ -1,4 +1,4 @@
-"""Operations with data-dependent indices: gather, histogram and sort."""
+"""Operations with data-dependent indices: gather, tables, histogram and sort."""
 
 from __future__ import annotations
 
@@ -13,14 +13,47 @@ from tile.ir.types import (
     I32,
     I64,
     INTEGERS,
+    Scalar,
     Tile,
     Type,
+    is_power_of_two,
     require,
     with_element,
     with_shape,
 )
 
 SORTED = (I1, *INTEGERS, *FLOATS)
+
+
+TABLE_ENTRIES = 1 << 16  # at most; the text of the IR has them all
+
+
+@op(
+    elementwise=True,
+    unit_axes_broadcast=True,
+    accepts=(I32,),
+    semantics=lambda index, *, of, entries: semantics.table(index, of, entries),
+    examples=("%i: tile<8xi32> | %r = table %i {of = u8, entries = (3, 1, 4, 1)} : tile<8xu8>",),
+)
+def table(index: Type, *, of: Type, entries: tuple[int, ...]) -> Type:
+    """Look up entries of a constant table of unsigned integers, which is part of the kernel.
+
+    The number of entries is a power of two, and higher bits of the index are ignored.
+    """
+    require(index.element == I32, f"table takes an index of i32, not {index}")
+    require(
+        isinstance(of, Scalar) and of.is_int_unsigned() and not of.is_bool(),
+        f"a table has entries of an unsigned integer type, not {of}",
+    )
+    assert isinstance(of, Scalar)
+    count = len(entries)
+    require(
+        is_power_of_two(count) and count <= TABLE_ENTRIES,
+        f"a table has a power of two of entries, up to {TABLE_ENTRIES}, not {count}",
+    )
+    wrong = [entry for entry in entries if not 0 <= entry <= of.max_value]
+    require(not wrong, f"the entries of a table of {of} are its numbers, not {wrong[:1]}")
+    return with_element(index, of)
 
 
 @op(

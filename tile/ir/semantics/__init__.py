@@ -45,6 +45,7 @@ from tile.ir.semantics.shape import (
     reshape,
     sort,
     split,
+    table,
 )
 from tile.ir.types import Array, Dtype, numpy_dtype, scalar_of
 
@@ -99,6 +100,7 @@ __all__ = [
     "sort",
     "split",
     "sub",
+    "table",
     "truncate_mantissa",
     "widen",
     "xor",

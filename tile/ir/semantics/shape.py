@@ -6,11 +6,12 @@ Results are views if NumPy allows that: do not write to them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from tile.ir.types import Array
+from tile.ir.types import Array, Scalar, numpy_dtype
 
 
 def reshape(x: Array, shape: Sequence[int]) -> Array:
@@ -50,6 +51,17 @@ def gather(x: Array, index: Array, axis: int) -> Array:
     """
     inside = np.clip(index, 0, x.shape[axis] - 1)
     return np.take_along_axis(x, inside, axis)
+
+
+@functools.lru_cache(maxsize=64)
+def _entries(of: Scalar, entries: tuple[int, ...]) -> Array:
+    return np.array(entries, numpy_dtype(of))
+
+
+def table(index: Array, of: Scalar, entries: tuple[int, ...]) -> Array:
+    """Return entries of a table of 2^n unsigned integers, by the lowest n bits of an index."""
+    looked_up: Array = _entries(of, entries)[index & (len(entries) - 1)]
+    return looked_up
 
 
 def histogram(x: Array, mask: Array | None, bins: int) -> Array:

@@ -10,6 +10,7 @@ add, in files of the same names, and:
     inline_ptx                 the inline PTX of kernels
     narrow_floats              8-bit and 16-bit floats
     vectors                    narrow elements in 32-bit registers
+    tables                     constant tables
     shuffle                    shuffles within a warp
     shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
@@ -36,6 +37,7 @@ from tile.backends.nvptx.emit import (
     registers,
     shared,
     shuffle,
+    tables,
     tma,
     wgmma,
 )
@@ -57,6 +59,7 @@ _FAMILIES = (
     registers,
     shared,
     shuffle,
+    tables,
     tma,
     wgmma,
 )

@@ -34,6 +34,7 @@ from tile.backends.opencl.emit import (
     registers,
     shared,
     shuffle,
+    tables,
 )
 from tile.backends.opencl.emit.function_builder import Rule
 from tile.backends.opencl.target import Capabilities
@@ -51,6 +52,7 @@ RULES: dict[OpDef, Rule] = {
     **dot.RULES,
     **registers.RULES,
     **shared.RULES,
+    **tables.RULES,
 }
 
 

@@ -43,7 +43,7 @@ _RESERVED = frozenset((_KEYWORDS + _BUILTINS).split())
 _PATTERNS = re.compile(
     r"(u?(char|short|int|long)|float|double|half|bool)\d+|(as|convert|atomic|atom|vload|vstore|"
     r"native|half|sub_group|work_group|intel|memory|cl|CL|CLK|get|async|__)_?.*|lane_.*|.*_(f16|f32|f64|"
-    r"bf16|f8e4m3|f8e5m2|tf32|i\d+|u\d+|rtz|odd)|report|results\d+_t|_.*|[A-Z]+_(MAX|MIN)"
+    r"bf16|f8e4m3|f8e5m2|tf32|i\d+|u\d+|rtz|odd)|report|results\d+_t|table\d+|_.*|[A-Z]+_(MAX|MIN)"
 )
 
 
@@ -119,6 +119,7 @@ class Source:
     functions: list[list[Line]] = field(default_factory=list)
     prototypes: list[str] = field(default_factory=list)
     structures: dict[tuple[str, ...], str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)  # names, by type and contents
     assertions: list[Assertion] = field(default_factory=list)
     extensions: set[str] = field(default_factory=set)
     assembly: int = 0  # the compute capability that its inline assembly needs
@@ -204,6 +205,13 @@ class Source:
             self.structures[key] = f"results{len(self.structures)}_t"
         return self.structures[key]
 
+    def table(self, ty: Scalar, entries: tuple[int, ...]) -> str:
+        """Return the constant array of these entries. `Names` reserves its name."""
+        suffix = {32: "u", 64: "ul"}.get(ty.bits, "")
+        numbers = ", ".join([f"{entry}{suffix}" for entry in entries])
+        key = f"{self.stored(ty)} {{}}[{len(entries)}] = {{{{{numbers}}}}};"
+        return self.tables.setdefault(key, f"table{len(self.tables)}")
+
     def lines(self) -> list[Line]:
         """Return the lines of the whole program."""
         # Helper functions must round exactly as written. The kernel's own multiplications and
@@ -217,6 +225,8 @@ class Source:
         for types, name in self.structures.items():
             fields = " ".join(f"{ty} r{number};" for number, ty in enumerate(types))
             head += [Line(""), Line(f"typedef struct {{ {fields} }} {name};")]
+        for text, name in self.tables.items():
+            head += [Line(""), Line(f"__constant {text.format(name)}")]
         for text in self._library.values():
             head += [Line(""), *(Line(line) for line in text.split("\n"))]
         if self.options.enable_fp_fusion:
