@@ -1,0 +1,135 @@
+"""The references of gradients agree with differences of those of the forward passes, in float64.
+
+The sum of a gradient times a direction is the slope of the loss, `sum of weights * result`, along
+that direction: a central difference of it has an error of the order of STEP squared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.ops.cases import reference_of, several
+from tile.ops.sequence.attention import LOG2_E
+
+Array = np.ndarray[Any, Any]
+STEP = 1e-5
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A forward op, its arguments of which some are differentiated, and how to call the backward.
+
+    backward: takes the gradient of the result, the arguments and the result.
+    """
+
+    op: str
+    arguments: Callable[[np.random.Generator], tuple[Any, ...]]
+    backward: Callable[..., Any]
+    differentiated: tuple[int, ...] = (0,)
+
+
+def of(op: str) -> Callable[..., Any]:
+    return reference_of(f"{op}_backward")
+
+
+def normals(*shapes: tuple[int, ...]) -> Callable[[np.random.Generator], tuple[Any, ...]]:
+    return lambda random: tuple(random.standard_normal(shape) for shape in shapes)
+
+
+def attended(dy: Array, q: Array, k: Array, v: Array, causal: bool, y: Array) -> Any:
+    logs = reference_of("attention")(q, k, v, causal, log_sums=True)[1]
+    assert np.isfinite(logs * LOG2_E).all()
+    return of("attention")(dy, q, k, v, y, logs, causal)
+
+
+GRADIENTS = (
+    Gradient("softmax", normals((3, 7)), lambda dy, x, y: of("softmax")(dy, y)),
+    Gradient(
+        "layer_norm",
+        normals((3, 7), (7,), (7,)),
+        lambda dy, x, w, b, y: of("layer_norm")(dy, x, w),
+        (0, 1, 2),
+    ),
+    Gradient(
+        "rms_norm", normals((3, 7), (7,)), lambda dy, x, w, y: of("rms_norm")(dy, x, w), (0, 1)
+    ),
+    Gradient(
+        "cross_entropy",
+        lambda random: (random.standard_normal((4, 6)), np.array([0, -100, 5, 2])),
+        lambda dy, x, t, y: of("cross_entropy")(dy, x, t, y),
+    ),
+    Gradient("swiglu", normals((3, 7), (3, 7)), lambda dy, *a: of("swiglu")(dy, *a[:2]), (0, 1)),
+    Gradient("geglu", normals((3, 7), (3, 7)), lambda dy, *a: of("geglu")(dy, *a[:2]), (0, 1)),
+    Gradient("mse_loss", normals((3, 7), (3, 7)), lambda dy, x, t, y: of("mse_loss")(dy, x, t)),
+    Gradient(
+        "smooth_l1_loss",
+        normals((3, 7), (3, 7)),
+        lambda dy, x, t, y: of("smooth_l1_loss")(dy, x, t),
+    ),
+    Gradient(
+        "binary_cross_entropy",
+        lambda random: (random.standard_normal((3, 7)), random.random((3, 7))),
+        lambda dy, x, t, y: of("binary_cross_entropy")(dy, x, t),
+    ),
+    Gradient(
+        "rope",
+        normals((2, 5, 3, 8), (5, 4), (5, 4)),
+        lambda dy, x, cos, sin, y: reference_of("rope")(dy, cos, sin, inverse=True),
+    ),
+    Gradient(
+        "embedding",
+        lambda random: (np.array([[0, 2], [2, 1]]), random.standard_normal((3, 5))),
+        lambda dy, indices, w, y: of("embedding")(dy, indices, 3),
+        (1,),
+    ),
+    Gradient(
+        "cumsum",
+        normals((3, 7)),
+        lambda dy, x, y: reference_of("cumsum")(dy, reverse=True),
+    ),
+    Gradient(
+        "attention",
+        lambda random: (*normals((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 3))(random), True),
+        attended,
+        (0, 1, 2),
+    ),
+    Gradient(
+        "dropout",
+        lambda random: (random.standard_normal((3, 7)), 0.3, 7),
+        lambda dy, x, p, seed, y: reference_of("dropout")(dy, p, seed),
+    ),
+)
+
+
+def loss(gradient: Gradient, args: tuple[Any, ...], weights: Array | float) -> float:
+    return float((weights * reference_of(gradient.op)(*args)).sum())
+
+
+def moved(args: tuple[Any, ...], index: int, step: Array) -> tuple[Any, ...]:
+    return (*args[:index], args[index] + step, *args[index + 1 :])
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS, ids=lambda gradient: gradient.op)
+def test_gradients_are_slopes(gradient: Gradient) -> None:
+    random = np.random.default_rng(0)
+    args = gradient.arguments(random)
+    result = reference_of(gradient.op)(*args)
+    weights = random.standard_normal(result.shape)
+    slopes = several(gradient.backward(weights, *args, result))
+    for index, slope in zip(gradient.differentiated, slopes, strict=True):
+        direction = random.standard_normal(args[index].shape)
+        ends = (loss(gradient, moved(args, index, s * direction), weights) for s in (STEP, -STEP))
+        difference = -np.subtract(*reversed([*ends])) / (2 * STEP)
+        assert np.isclose((slope * direction).sum(), difference, rtol=1e-6, atol=1e-8), index
+
+
+def test_every_gradient_is_tested() -> None:
+    import tile.ops
+
+    backward = {name.removesuffix("_backward") for name in tile.ops.__all__ if "_back" in name}
+    assert backward <= {gradient.op for gradient in GRADIENTS}
