@@ -19,16 +19,18 @@ from tile.torch.version import check_version
 check_version()
 
 if TYPE_CHECKING:
+    from tile.torch.inductor_backend import inductor
     from tile.torch.operators import op
     from tile.torch.overrides import Override, override
 else:
     __getattr__ = LazyNames(
         __name__,
         {
+            "inductor": "tile.torch.inductor_backend",
             "op": "tile.torch.operators",
             **dict.fromkeys(("Override", "override"), "tile.torch.overrides"),
         },
     )
     __dir__ = __getattr__.names
 
-__all__ = ["Override", "op", "override"]
+__all__ = ["Override", "inductor", "op", "override"]

@@ -1,0 +1,104 @@
+"""`tile.torch.inductor`, each time in a process of its own."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+import tile.torch
+from tile.errors import TritonLoadedError
+from tile.torch.inductor_backend import DESCRIBES, HINTS
+
+
+def run(tmp_path, text, **variables) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), **variables}
+    command = [sys.executable, str(program)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+TRAINING = """
+import importlib.util
+
+import torch
+from torch.utils._triton import has_triton_package
+
+if importlib.util.find_spec("triton") is None:
+    has_triton_package()  # PyTorch remembers the answer
+
+import tile.torch
+from tile.runtime.callbacks import recorded_launches
+
+tile.torch.inductor()
+tile.torch.inductor()
+import torch._inductor.config as config
+
+config.compile_threads = 1
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))
+x, target = torch.randn(4, 8), torch.randn(4, 16)
+eager = torch.nn.functional.mse_loss(model(x), target)
+eager.backward()
+expected = [p.grad.clone() for p in model.parameters()]
+model.zero_grad()
+step = torch.compile(lambda: torch.nn.functional.mse_loss(model(x), target), fullgraph=True)
+with recorded_launches() as launched:
+    loss = step()
+    loss.backward()
+torch.testing.assert_close(loss, eager)
+for parameter, gradient in zip(model.parameters(), expected, strict=True):
+    torch.testing.assert_close(parameter.grad, gradient)
+assert len(launched) > 1, launched
+print(len(launched), "launches")
+"""
+
+
+def test_a_training_step_runs_on_tile_under_all_checks(tmp_path) -> None:
+    done = run(tmp_path, TRAINING, TILE_SANITIZE="all")
+    assert done.stdout.endswith(" launches\n"), done.stderr
+
+
+LOADED = """
+import sys
+import types
+
+sys.modules["triton"] = types.ModuleType("triton")
+import tile.torch
+
+tile.torch.inductor()
+"""
+
+MISSING = """
+import importlib.metadata as metadata
+
+true = metadata.version
+def version(name):
+    if name == "torch":
+        {0}
+    return true(name)
+
+metadata.version = version
+import tile.torch
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LOADED, "TritonLoadedError: Triton itself is loaded"),
+        (MISSING.format("raise metadata.PackageNotFoundError"), "needs PyTorch, which is not inst"),
+        (MISSING.format("return '2.4.0+cpu'"), "needs PyTorch 2.11 or later, and 2.4.0+cpu is in"),
+    ],
+)
+def test_too_late_or_without_pytorch(tmp_path, text, message) -> None:
+    done = run(tmp_path, text)
+    assert message in done.stderr
+
+
+def test_after_inductor_was_loaded_without_triton(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, HINTS, types.SimpleNamespace(**{DESCRIBES: tuple}))
+    with pytest.raises(TritonLoadedError, match=r"before the first torch\.compile"):
+        tile.torch.inductor()
