@@ -31,6 +31,7 @@ from tile.runtime.grid import cdiv, next_power_of_2
 from tile.runtime.jit import JITFunction, jit
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.target_selection import backend
+from tile.version import VERSION
 
 if TYPE_CHECKING:
     from tile import testing
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tile.runtime.autotuning.autotuner import Autotuner, autotune
     from tile.runtime.autotuning.configs import Config
     from tile.runtime.autotuning.heuristics import Heuristics, heuristics
+    from tile.runtime.autotuning.space import Space
 else:
     _TUNING = "tile.runtime.autotuning"
     __getattr__ = LazyNames(
@@ -53,11 +55,12 @@ else:
             **dict.fromkeys(("Autotuner", "autotune"), f"{_TUNING}.autotuner"),
             **dict.fromkeys(("Heuristics", "heuristics"), f"{_TUNING}.heuristics"),
             "Config": f"{_TUNING}.configs",
+            "Space": f"{_TUNING}.space",
         },
     )
     __dir__ = __getattr__.names
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Launches in functions that torch.compile compiles.
 call_after_import("torch._dynamo", "tile.torch.dynamo", "register")
@@ -72,6 +75,7 @@ __all__ = [
     "JITFunction",
     "MockArray",
     "PointerArray",
+    "Space",
     "TensorDescriptor",
     "TileError",
     "aggregate",

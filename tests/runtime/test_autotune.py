@@ -957,20 +957,34 @@ def test_results_on_disk_serve_the_next_process(tmp_path):
     again[(1,)](np.ones(4), 3)  # another key
     assert len(second.launched) == 1 + 4
     tuned(third, configs=BLOCKS[:2], cache_results=tmp_path)[(1,)](np.ones(4), 4)  # another list
-    assert len(third.launched) == 3
+    assert [run["BLOCK"] for run in third.launched] == [32]
+    fourth = FakeKernel(scale, writes=["x"])
+    more, times = [*BLOCKS, Config({"BLOCK": 128})], costs(fourth, b128=4.0)
+    tuned(fourth, configs=more, cache_results=tmp_path, do_bench=times)[(1,)](np.ones(4), 4)
+    assert [run["BLOCK"] for run in fourth.launched] == [128, 32]  # the rest is on disk
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "{", "[]", '{"timings": 3}', '{"timings": {}}', '{"timings": {"a": []}}']
+    ("damage", "text"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[]", "it is not of the format"),
+        ('{"format": "tile tuning result 1", "times": 3, "reason": ""}', "neither times nor"),
+        ('{"format": "tile tuning result 1", "times": ["a"], "reason": ""}', "its times are"),
+        ('{"format": "another program\'s"}', "it is not of the format"),
+    ],
 )
-def test_damaged_results_are_measured_anew(tmp_path, damage):
+def test_damaged_results_are_measured_anew(tmp_path, damage, text):
     tuned(FakeKernel(scale, writes=["x"]), cache_results=tmp_path)[(1,)](np.ones(4), 4)
-    [file] = tmp_path.iterdir()
+    file, *others = sorted(tmp_path.rglob("*.json"))
+    assert len(others) == len(BLOCKS) - 1
     good = file.read_text()
     file.write_text(damage)
     kernel = FakeKernel(scale, writes=["x"])
-    tuned(kernel, cache_results=str(tmp_path))[(1,)](np.ones(4), 4)
-    assert len(kernel.launched) == 4
+    with pytest.warns(RuntimeWarning, match=f"{file.name} is ignored: .*{text}"):
+        tuned(kernel, cache_results=str(tmp_path))[(1,)](np.ones(4), 4)
+    assert len(kernel.launched) == 2  # one is measured, and the best launched
     assert file.read_text() == good
 
 

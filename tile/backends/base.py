@@ -405,6 +405,17 @@ class ThreadLowering(Protocol):
 
 
 @runtime_checkable
+class DeviceNamed(Protocol):
+    """A backend that names the device of a target, as results of measurements depend on it."""
+
+    def device_names(self, target: Target) -> list[str]:
+        """Return the names and versions of the device and its driver.
+
+        Raises `BackendError` if there is no device.
+        """
+
+
+@runtime_checkable
 class Surveyable(Protocol):
     """A backend that reports which of its requirements this machine has."""
 

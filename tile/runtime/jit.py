@@ -22,6 +22,7 @@ from typing import (
 )
 
 from tile import backends
+from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.errors import ArgumentTypeError, NoGridError
 from tile.frontend.python.fingerprint import portable_digest
@@ -55,6 +56,12 @@ from tile.runtime.specialize import (
 from tile.runtime.target_selection import target_of
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function, trim
+
+if TYPE_CHECKING:
+    from tile.runtime.autotuning.kernel_space import space_of
+    from tile.runtime.autotuning.space import Space
+else:
+    space_of = lazy_import("tile.runtime.autotuning.kernel_space", "space_of")
 
 RUN_ARGUMENTS = ("grid", "warmup")
 OVERLAPPING = "overlapping"  # the last part of the key of a kernel for arrays that may overlap
@@ -453,6 +460,15 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
         """Return the names of the parameters through which a launch writes memory."""
         return self.warmup(*args, **kwargs).written
+
+    @public_function
+    def space(self, *args: Any, grid: Any = None, **kwargs: Any) -> Space:
+        """Return the search space of the kernel for these arguments; nothing is launched.
+
+        Constants may be ranges, as in `kernel.space(x, n, BLOCK=(64, ..., 1024))`; the compile
+        options that mean something for the kernel follow. `grid` is that of a launch.
+        """
+        return space_of(self, args, kwargs, grid)
 
     def create_binder(self) -> tuple[Any, ...]:
         """Return the compiled kernels, an empty table, the target, its backend, and a binder.

@@ -34,13 +34,14 @@ from tile.tools import (
     reference,
     trace,
     triton,
+    tune,
 )
 from tile.tools.streams import run_with_checked_output
 
 # Each command is a module. Its docstring is the help: the summary after "`tile NAME`: ", then the
 # description. `configure` adds the options to a parser; `run` takes the parsed options and returns
 # the exit status. A `TileError` that it raises is printed.
-COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace, triton)
+COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace, triton, tune)
 
 
 def parser() -> argparse.ArgumentParser:

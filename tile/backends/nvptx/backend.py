@@ -27,7 +27,7 @@ from tile.errors import BackendError
 if TYPE_CHECKING:
     from tile.backends.nvptx.aot import files
     from tile.backends.nvptx.compiler import compile_module, without_maps
-    from tile.backends.nvptx.driver import current_architecture, device_of
+    from tile.backends.nvptx.driver import current_architecture, current_names, device_of
     from tile.backends.nvptx.emit import lowering_target as emitter_target
     from tile.backends.nvptx.launch import LoadedKernel
     from tile.backends.nvptx.survey import survey
@@ -41,6 +41,7 @@ else:
     compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
     without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
     current_architecture = lazy_import("tile.backends.nvptx.driver", "current_architecture")
+    current_names = lazy_import("tile.backends.nvptx.driver", "current_names")
     device_of = lazy_import("tile.backends.nvptx.driver", "device_of")
     LoadedKernel = lazy_import("tile.backends.nvptx.launch", "LoadedKernel")
     survey = lazy_import("tile.backends.nvptx.survey", "survey")
@@ -89,6 +90,10 @@ class NvptxBackend:
     def lowering_target(self, target: Target) -> SimtTarget:
         """Return the description by which passes lower kernels for an architecture."""
         return emitter_target(architecture(target.arch))
+
+    def device_names(self, target: Target) -> list[str]:
+        """Return the current device's name and the driver's version."""
+        return current_names()
 
     def survey(self) -> Sequence[Requirement]:
         """Report packages, the driver and its devices."""

@@ -244,6 +244,11 @@ def current_architecture() -> str:
     return current_device().architecture
 
 
+def current_names() -> list[str]:
+    """Return the name of the current device, and the driver's version."""
+    return [current_device().name, f"driver {version()}"]
+
+
 def device_of(array: DeviceMemory) -> Device:
     """Return the device whose memory holds an array."""
     number = array.device.partition(":")[2]

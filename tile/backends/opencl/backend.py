@@ -71,6 +71,10 @@ class OpenclBackend:
         """Return the description by which passes lower kernels for a device or class."""
         return emitter_target(self._capabilities(target))
 
+    def device_names(self, target: Target) -> list[str]:
+        """Return the names and versions of the platform, the device and its driver."""
+        return [] if target.arch in NAMED else devices.versions(target.arch)
+
     def survey(self) -> Sequence[Requirement]:
         """Return the installed runtimes and the capabilities of their devices."""
         return survey()

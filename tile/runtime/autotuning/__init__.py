@@ -1,8 +1,17 @@
 """Choose a kernel's meta-parameters, by benchmarking or by rules.
 
-autotuner          `autotune` and `heuristics`
+autotuner          `autotune` and its launches
+fast_path          repeated launches
+heuristics         meta-parameters by rules
 configs            configurations, their pruning, and user functions that tuners call
-do_bench           the time of a call
+space              search spaces
+kernel_space       the space of a kernel, from its TILE IR
+cost_model         the estimated time of a configuration
+search             which configurations are measured
+tuning_run         a search on the arguments of a call
+trial, do_bench    a run of a configuration, and the time of a call
 skipped_configs    errors of configurations that cannot run
-autotune_cache     tuning results on disk
+tuning_store       results on disk
+results_table      results as text, CSV and a plot
+progress           what a run shows
 """

@@ -16,21 +16,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tile._lazy import lazy_import
 from tile.config import config as settings
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError
 from tile.pickling import Reduction
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotuning.autotune_cache import AutotuneCache, default_folder
 from tile.runtime.autotuning.configs import (
     Call,
     Config,
@@ -46,8 +46,19 @@ from tile.runtime.autotuning.configs import (
 )
 from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
 from tile.runtime.autotuning.fast_path import Choice, ChoicePlan, build_choice_plan
-from tile.runtime.autotuning.skipped_configs import Skipped, reason
+from tile.runtime.autotuning.progress import progress_for
+from tile.runtime.autotuning.results_table import TuningResults
+from tile.runtime.autotuning.search import budget_of
+from tile.runtime.autotuning.skipped_configs import MOST_REASONS, Skipped, reason
+from tile.runtime.autotuning.space import TILE_OPTIONS, Space
 from tile.runtime.autotuning.trial import Trial, launch_arguments, prepare
+from tile.runtime.autotuning.tuning_store import (
+    StoredResult,
+    TuningStore,
+    default_folder,
+    launch_target,
+    machine_of,
+)
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.fast_path import UNREADABLE, Shape, shape_of
@@ -55,6 +66,13 @@ from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import NoLaunches, TunedLaunch, active_observer
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function, trim
+
+if TYPE_CHECKING:
+    from tile.runtime.autotuning.kernel_space import kernel_space
+    from tile.runtime.autotuning.tuning_run import SearchRun
+else:
+    kernel_space = lazy_import("tile.runtime.autotuning.kernel_space", "kernel_space")
+    SearchRun = lazy_import("tile.runtime.autotuning.tuning_run", "SearchRun")
 
 Key = tuple[Any, ...]
 
@@ -91,13 +109,19 @@ class Autotuner(KernelWrapper):
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool | str | PathLike[str] = False,
         executor: Executor | None = None,
+        space: Space | None = None,
+        search: str = "",
+        effort: object = "normal",
     ) -> None:
         """`fn` is the kernel and `arg_names` its parameters; see `autotune` for the others.
 
         Names that are not parameters are ignored here; `autotune` refuses them.
         """
         super().__init__(fn, arg_names)
-        self.configs = list(configs) or [Config({})]
+        self.space = space
+        self.search = search or ("exhaustive" if space is None else "auto")
+        self.effort = effort
+        self.configs = (list(configs) if space is None else space.configs) or [Config({})]
         self.keys = tuple(key)
         self.reset_to_zero = list(reset_to_zero or ())
         self.restore_value = list(restore_value or ())
@@ -127,6 +151,12 @@ class Autotuner(KernelWrapper):
         self._choices: dict[Shape, ChoicePlan | None] = {}
         self._latest: Callable[..., Any] = self._start  # what `tuner[grid]` calls
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
+        if space is not None:
+            self._chosen |= dict.fromkeys(TILE_OPTIONS)
+        self._share = 1.0  # of the usual time of measuring
+        self._stored: dict[str, StoredResult] = {}  # results on disk of the current run
+        self._place: tuple[Key, str] | None = None  # where the current run stores its results
+        self._new_results = 0  # of the current run
         self._parameter_defaults = {
             name: parameter.default
             for name, parameter in inspect.signature(self.base_fn).parameters.items()
@@ -134,12 +164,17 @@ class Autotuner(KernelWrapper):
         }
 
     @functools.cached_property
-    def _store(self) -> AutotuneCache | None:
+    def _store(self) -> TuningStore | None:
         """The results on disk; None if they are not stored."""
         if not self.cache_results:
             return None
         folder = default_folder() if self.cache_results is True else Path(self.cache_results)
-        return AutotuneCache(folder, self.base_fn, [str(config) for config in self.configs])
+        return TuningStore(folder, self.fn, self.base_fn)
+
+    @property
+    def _is_single(self) -> bool:
+        """True for a single configuration, which is not timed."""
+        return self.space is None and len(self.configs) == 1
 
     @property
     def do_bench(self) -> Callable[..., Any]:
@@ -206,7 +241,7 @@ class Autotuner(KernelWrapper):
         plan = self._choices[shape]
         if plan is None or settings.own.get(None) is not None:
             return
-        key = None if len(self.configs) == 1 else self._key(self.bind(args, kwargs))
+        key = None if self._is_single else self._key(self.bind(args, kwargs))
         config = self.configs[0] if key is None else self.cache.get(key)
         if config is not None:
             with suppress(*UNREADABLE):
@@ -228,9 +263,9 @@ class Autotuner(KernelWrapper):
         observer = active_observer()
         if isinstance(observer, NoLaunches):
             return None
-        if observer is not None and len(self.configs) > 1:
+        if observer is not None and not self._is_single:
             return observer.launch_tuned(self.__name__, self._alternatives(call))
-        config = self.configs[0] if len(self.configs) == 1 else self._best(call)
+        config = self.configs[0] if self._is_single else self._best(call)
         return self._launch_chosen(call, config)
 
     def _launch_chosen(self, call: Call, config: Config) -> Any:
@@ -285,7 +320,9 @@ class Autotuner(KernelWrapper):
         }
         names = (self.arg_names, self.configs, self.keys, self.reset_to_zero, self.restore_value)
         timing = (self.num_warmups, self.num_reps, self.use_cuda_graph, self._do_bench)
-        return True, (type(self), (self.fn, *names, *hooks, rules, *timing, self.cache_results))
+        searching = (None, self.space, self.search, self.effort)
+        arguments = (self.fn, *names, *hooks, rules, *timing, self.cache_results, *searching)
+        return True, (type(self), arguments)
 
     def launch(self, call: Call, config: Config, *, warmup: bool = False) -> Any:
         """Run the wrapped kernel on `call` with `config`, without hooks."""
@@ -385,13 +422,14 @@ class Autotuner(KernelWrapper):
                 )
 
     def _tune(self, key: Key, call: Call) -> Config:
-        configs = self._pruned(call)
+        configs = self._candidates(call)
         if len(configs) == 1:
             return configs[0]
 
         def benchmark() -> None:
             self._time_all(key, configs, call)
 
+        self._open_results(key, call)
         cached = bool(self.cache_results) and self.check_disk_cache(key, configs, benchmark)
         if not self.cache_results:
             benchmark()
@@ -407,68 +445,143 @@ class Autotuner(KernelWrapper):
             )
         return best
 
+    def _candidates(self, call: Call) -> list[Config]:
+        """Return the configurations to try on a call, with compile options of the kernel's space.
+
+        Raises `AutotunerError` for a space without configurations.
+        """
+        if self.space is None:
+            return self._pruned(call)
+        self.nargs = call.positional
+        space = kernel_space(self.fn, call, self.space)
+        rules = Pruning(self.early_config_prune, self.perf_model, self.configs_top_k)
+        return rules(space.configs, call, self.__name__)
+
+    def _open_results(self, key: Key, call: Call) -> None:
+        """Read the results on disk for a key."""
+        self._stored, self._place, self._new_results = {}, None, 0
+        if self._store is None:
+            return
+        try:
+            machine = machine_of(launch_target(self.fn, call.named))
+        except AttributeError:  # a kernel of another class
+            machine = str(settings.backend)
+        self._place = key, machine
+        self._stored = self._store.load(key, machine)
+
     def check_disk_cache(
         self, tuning_key: Key, configs: list[Config], bench_fn: Callable[[], object]
     ) -> bool:
-        """Use the stored times of an earlier process, or call `bench_fn` and store its times.
+        """Call `bench_fn`, which takes results from disk where there are any.
 
-        Return True if there were stored times. A subclass may set `cache[tuning_key]` instead.
+        Return True if it measured nothing. A subclass may set `cache[tuning_key]` instead.
         """
-        if self._use_stored(tuning_key, configs):
-            return True
         bench_fn()
-        if self._store is not None:
-            self._store.save(
-                tuning_key,
-                {str(config): times for config, times in self.configs_timings.items()},
-                {str(config): reason for config, reason in self.skipped.items()},
-            )
-        return False
+        return self._new_results == 0
 
     def _time_all(self, key: Key, configs: list[Config], call: Call) -> None:
-        """Time all configurations. Raises the last error if none of them can run."""
+        """Time the configurations. Raises the last error if none of them can run."""
         started = time.perf_counter()
         self._skips = Skipped(self.__name__)
-        self.configs_timings = self._trials(configs, call, self._skips)
-        self.skipped = self._skips.reasons
-        self.bench_time = time.perf_counter() - started
+        self.skipped = {}
+        self.configs_timings = {}
+        if self.search == "exhaustive":
+            self._trials(configs, call)
+        else:
+            self._search(configs, call)
+        self.skipped |= self._skips.reasons
+        self.bench_time = time.perf_counter() - started if self._new_results else 0.0
         if settings.print_autotuning:
-            sys.stderr.write(self._report(key, self._skips))
-        self._skips.check_some_run(configs)
+            sys.stderr.write(self._report(key))
+        if len(self.skipped) >= len(set(configs)):
+            if len(self._skips):
+                self._skips.check_some_run(())
+            raise self._none_runs()
 
-    def _use_stored(self, key: Key, configs: list[Config]) -> bool:
-        """Use the cached result of an earlier process; return False if there is none."""
-        stored = None if self._store is None else self._store.load(key)
-        if stored is None or not all(str(config) in stored.timings for config in configs):
-            return False
-        timings = {config: stored.timings[str(config)] for config in configs}
-        if not math.isfinite(_cost(timings[_fastest(timings)])):
-            return False
-        self.configs_timings = timings
-        reasons = {config: stored.skipped.get(str(config)) for config in timings}
-        self.skipped = {config: text for config, text in reasons.items() if text is not None}
-        self.bench_time = 0.0
-        return True
+    def _none_runs(self) -> AutotunerError:
+        """Return the error for a run in which nothing could be measured."""
+        reasons = list(dict.fromkeys(self.skipped.values()))
+        error = AutotunerError(
+            f"none of the {len(self.skipped)} configurations of {self.__name__} can run here"
+        )
+        error.notes += [text.splitlines()[0] for text in reasons[:MOST_REASONS] if text]
+        return error
 
-    def _trials(
-        self, configs: list[Config], call: Call, skipped: Skipped
-    ) -> dict[Config, list[float]]:
-        """Return the times of all configurations, and restore the arguments.
+    def _search(self, configs: list[Config], call: Call) -> None:
+        """Measure few of the configurations, of which one is close to the best."""
+        progress = progress_for(f"autotune {self.__name__}", shown=bool(settings.print_autotuning))
+        run = SearchRun(
+            self, configs, call, effort=self.effort, starts=self._starts(configs), progress=progress
+        )
+        try:
+            run.run()
+        finally:
+            self._share = 1.0
+            self.configs_timings = run.timings()
+        self._prepare_best(call)
 
-        Configurations that cannot run are added to `skipped`.
-        """
-        self._compile_ahead(configs, call, skipped)
-        timings: dict[Config, list[float]] = {}
+    def _starts(self, configs: list[Config]) -> list[Config]:
+        """Return configurations that were the best for other keys."""
+        of_text = {str(config): config for config in configs}
+        texts = [str(config) for config in reversed(self.cache.values())]
+        if self._store is not None and self._place is not None:
+            texts += self._store.fastest(*self._place)
+        return [of_text[text] for text in dict.fromkeys(texts) if text in of_text]
+
+    def _trials(self, configs: list[Config], call: Call) -> None:
+        """Time all configurations, and restore the arguments."""
+        missing = [config for config in configs if str(config) not in self._stored]
+        self._compile_ahead(missing, call, self._skips)
         for config in dict.fromkeys(configs):
-            timings[config] = NEVER
-            if config not in skipped:
-                times = self._bench(*call.args, config=config, grid=call.grid, **call.kwargs)
-                timings[config] = list(times)
-        if self.user_defined_pre_hook and len(skipped) < len(timings):
-            best = _fastest(timings)
+            self.configs_timings[config] = NEVER
+            if config not in self._skips:
+                self.configs_timings[config] = self.timed(config, call, 1.0) or NEVER
+        self._prepare_best(call)
+
+    def _prepare_best(self, call: Call) -> None:
+        """Call the user's hook for the best configuration, once after all trials."""
+        if not self.user_defined_pre_hook or not self.configs_timings:
+            return
+        best = _fastest(self.configs_timings)
+        if math.isfinite(_cost(self.configs_timings[best])) and self._new_results:
             with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
                 self.pre_hook(launch_arguments(call, best), reset_only=True)
-        return timings
+
+    def timed(self, config: Config, call: Call, share: float) -> list[float]:
+        """Return times of a configuration in ms: from disk, or measured, and then stored.
+
+        share: of the usual time of measuring. Empty for a configuration that cannot run, whose
+        reason is in `skipped`.
+        """
+        stored = self._stored.get(str(config))
+        if stored is not None:
+            if not stored.times:
+                self.skipped[config] = stored.reason
+            return list(stored.times)
+        self._share = share
+        times = list(self._bench(*call.args, config=config, grid=call.grid, **call.kwargs))
+        self._new_results += 1
+        if self._store is not None and self._place is not None:
+            self._store.save(*self._place, config, times, self.skipped.get(config, ""))
+        return [] if config in self._skips else times
+
+    def compiled(self, config: Config, call: Call) -> Any:
+        """Return the compiled kernel of a configuration; None if it does not compile."""
+        compiled: list[Any] = []
+        with self._skips.trying(config):
+            _set_blocks(config, call, self.__name__)
+            compiled.append(self.launch(call, config, warmup=True))
+        return compiled[0] if compiled else None
+
+    def skip(self, config: Config, reason: str) -> None:
+        """Record why a configuration is not tried."""
+        self.skipped[config] = reason
+
+    def submit(self, config: Config, call: Call) -> Future[None]:
+        """Compile a configuration by the executor."""
+        assert self.executor is not None
+        arguments = call.with_config(config)
+        return self.executor.submit(_compile_one, self.fn, _overrides(), call.args, arguments)
 
     def _bench(
         self, *args: Any, config: Config, grid: Any = None, warmup: bool = False, **meta: Any
@@ -504,8 +617,8 @@ class Autotuner(KernelWrapper):
             return self._benchmark(trial, self._do_bench)
         samples = measure(
             trial.launch,
-            warmup=self.num_warmups,
-            rep=self.num_reps,
+            warmup=self.num_warmups * self._share,
+            rep=self.num_reps * self._share,
             before=trial.before,
             after=trial.after,
         )
@@ -543,17 +656,7 @@ class Autotuner(KernelWrapper):
         """
         if self.executor is None or any(_sets_blocks(config, call) for config in configs):
             return
-        overrides = {
-            name: settings.overrides[variable.name]
-            for name, variable in settings.variables().items()
-            if variable.name in settings.overrides
-        }
-        futures = {
-            config: self.executor.submit(
-                _compile_one, self.fn, overrides, call.args, call.with_config(config)
-            )
-            for config in dict.fromkeys(configs)
-        }
+        futures = {config: self.submit(config, call) for config in dict.fromkeys(configs)}
         try:
             for config, future in futures.items():
                 with skipped.trying(config):
@@ -562,26 +665,43 @@ class Autotuner(KernelWrapper):
             for future in futures.values():
                 future.cancel()
 
-    def _report(self, key: Key, skipped: Skipped) -> str:
+    @property
+    def results(self) -> TuningResults:
+        """The last tuning run as a table: `print(tuner.results)`, `.csv(path)`, `.plot(path)`."""
+        return TuningResults(self.configs_timings, self.skipped)
+
+    @public_function
+    def search_space(self, *args: Any, grid: Any = None, **kwargs: Any) -> Space:
+        """Return the space that a launch with these arguments would search.
+
+        Raises `ArgumentTypeError` for a tuner with `configs`.
+        """
+        if self.space is None:
+            raise ArgumentTypeError(f"{self.__name__} is tuned among configs, not in a space")
+        return kernel_space(self.fn, self.bind(args, kwargs, grid), self.space)
+
+    def _report(self, key: Key) -> str:
         """Return the last tuning run as a table, fastest first, with the reasons of skips."""
         values = ", ".join(f"{n}={short_repr(v)}" for n, v in zip(self.keys, key, strict=False))
-        timings = sorted(self.configs_timings.items(), key=lambda item: _cost(item[1]))
-        without = f", {len(skipped)} skipped" if len(skipped) else ""
-        lines = [
-            f"autotune {self.__name__}({values}): {len(timings)} configurations "
-            f"in {self.bench_time:.2f} s{without}",
-            f"{'median ms':>12}{'20 %':>12}{'80 %':>12}  configuration",
-        ]
-        lines += [
-            "".join(f"{t:12.4g}" for t in times) + f"  {config}"
-            for config, times in timings
-            if config not in skipped
-        ]
-        lines += [
-            f"{'skipped':>36}  {config}  ({reason(error)})"
-            for config, error in skipped.errors.items()
-        ]
-        return "\n".join(lines) + "\n"
+        reasons = {
+            config: reason(self._skips.errors[config]) if config in self._skips else text
+            for config, text in self.skipped.items()
+        }
+        count = len({*self.configs_timings, *reasons})
+        without = f", {len(reasons)} skipped" if reasons else ""
+        stored = f", {len(self._stored)} of them from disk" if self._stored else ""
+        title = f"autotune {self.__name__}({values}): {count} configurations "
+        title += f"in {self.bench_time:.2f} s{stored}{without}"
+        return f"{title}\n{TuningResults(self.configs_timings, reasons)}\n"
+
+
+def _overrides() -> dict[str, Any]:
+    """Return the settings of `with` blocks, for a worker, which does not share them."""
+    return {
+        name: settings.overrides[variable.name]
+        for name, variable in settings.variables().items()
+        if variable.name in settings.overrides
+    }
 
 
 def _sets_blocks(config: Config, call: Call) -> bool:
@@ -647,8 +767,8 @@ def _fastest(timings: Mapping[Config, Sequence[float]]) -> Config:
 
 @public_function
 def autotune(
-    configs: Sequence[Config],
-    key: Sequence[str],
+    configs: Sequence[Config] | None = None,
+    key: Sequence[str] = (),
     prune_configs_by: Mapping[str, Any] | None = None,
     reset_to_zero: Sequence[str] | None = None,
     restore_value: Sequence[str] | None = None,
@@ -660,14 +780,24 @@ def autotune(
     do_bench: Callable[..., Any] | None = None,
     cache_results: bool | str | PathLike[str] = False,
     executor: Executor | None = None,
+    space: Space | Mapping[str, Iterable[Any]] | None = None,
+    search: str = "",
+    effort: object = "normal",
 ) -> Callable[[Kernel], Autotuner]:
-    """Choose among `configs` by benchmarking, once per key. Use it as a decorator.
+    """Choose among `configs`, or in a `space`, by benchmarking, once per key. A decorator.
 
     The key consists of the values of the parameters named in `key`, the dtype and device of every
     array, and the backend. Each configuration runs on the arguments of the first call with the key.
     Arrays that the kernel writes are restored automatically, so the call has the effect of one
     launch. An empty list stands for the default configuration; a single configuration is not timed.
 
+    - `space`: in place of `configs`, a `Space` or a dict of its dimensions: values of constants and
+      of compile options, as in `space={"BM": (32, ..., 128)}`. Options that it does not list get
+      the values that mean something for the kernel (`Space` of `docs/tuning.md`).
+    - `search`: "auto" measures few configurations, as many as `effort` permits, and is the default
+      for a space; "exhaustive", the default for `configs`, measures all.
+    - `effort`: how much of the space to measure at most: a share as a float, a number of
+      configurations, or "quick" (0.1, and 30), "normal" (0.25, and 100), "thorough" (0.5, and 400).
     - `prune_configs_by`: `early_config_prune(configs, positional_arguments, **keyword_arguments)`,
       which returns the configurations to try; `perf_model(**all_arguments)`, an estimate of the
       time; and `top_k`, the number of configurations with the best estimates to try (a count, or a
@@ -693,7 +823,22 @@ def autotune(
     Raises `ArgumentError` for names that are not parameters; the wrapped kernel raises it for calls
     that pass a parameter that the configurations set.
     """
-    configs = _configs(configs)
+    if (configs is None) == (space is None):
+        raise ArgumentTypeError(
+            "autotune takes either configs, a list of Config, or space, the values of each "
+            "dimension: space={'BLOCK': (64, ..., 1024)}"
+        )
+    if search not in ("", "auto", "exhaustive"):
+        raise ArgumentValueError(
+            f'search is {short_repr(search)} in autotune; there are "auto" and "exhaustive"'
+        )
+    budget_of(effort, 1)
+    listed = [] if configs is None else _configs(configs)
+    dimensions = Space(space) if isinstance(space, Mapping) else space
+    if dimensions is not None and not isinstance(dimensions, Space):
+        raise ArgumentTypeError(
+            f"the space of autotune is a tile.Space or a dict, not {short_repr(space)}"
+        )
     times: tuple[tuple[str, object], ...] = (("warmup", warmup), ("rep", rep))
     for name, value in times:
         if value is not None and not (isinstance(value, int | float) and value >= 0):
@@ -704,10 +849,13 @@ def autotune(
     @public_function
     def decorate(kernel: Kernel) -> Autotuner:
         check_kernel(kernel, "autotune")
+        if dimensions is not None:
+            constants = [d.name for d in dimensions.dimensions if not d.is_option]
+            parameter_names("space", constants, kernel)
         return Autotuner(
             kernel,
             kernel.arg_names,
-            configs,
+            listed,
             parameter_names("key", key, kernel),
             parameter_names("reset_to_zero", reset_to_zero or (), kernel),
             parameter_names("restore_value", restore_value or (), kernel),
@@ -720,6 +868,9 @@ def autotune(
             do_bench,
             cache_results,
             executor,
+            dimensions,
+            search,
+            effort,
         )
 
     return decorate

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tile.backends.base import Options
-from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError, HookError
+from tile.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    AutotunerError,
+    BackendError,
+    CompilationError,
+    HookError,
+    IRError,
+    TileError,
+    TypeRuleError,
+)
 from tile.pickling import PickledByName
 from tile.runtime.interface import KernelInterface
 from tile.short_repr import short_repr
@@ -35,6 +45,9 @@ def hook_error(name: str, error: Exception) -> HookError:
 
 
 OPTION_FIELDS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+# Errors of the compiler and of loading a kernel on its device, but not of arguments or runs.
+CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, CompilationError, IRError, TypeRuleError)
+
 PRUNE_KEYS = ("early_config_prune", "perf_model", "top_k")
 
 
@@ -116,6 +129,17 @@ class Config:
         if self.ir_override is not None:
             arguments["ir_override"] = self.ir_override
         return arguments
+
+    @property
+    def source(self) -> str:
+        """The text of a Python expression for this configuration, without its hook."""
+        default = Config({})
+        options = [
+            f"{name}={getattr(self, name)!r}"
+            for name in (*OPTION_FIELDS, "ir_override")
+            if getattr(self, name) != getattr(default, name)
+        ]
+        return f"tile.Config({', '.join([repr(self.kwargs), *options])})"
 
     def __hash__(self) -> int:
         return hash((frozenset(self.all_kwargs().items()), self.pre_hook))

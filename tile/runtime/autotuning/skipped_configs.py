@@ -12,17 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tile.errors import (
-    BackendError,
-    CompilationError,
     HookError,
-    IRError,
     TileError,
-    TypeRuleError,
 )
-from tile.runtime.autotuning.configs import Config
-
-# Errors of the compiler and of loading a kernel on its device, but not of arguments or runs.
-CANNOT_RUN: tuple[type[TileError], ...] = (BackendError, CompilationError, IRError, TypeRuleError)
+from tile.runtime.autotuning.configs import CANNOT_RUN, Config
 
 # The most reasons, and configurations per reason, in the error if all configurations fail.
 MOST_REASONS = 8

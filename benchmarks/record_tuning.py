@@ -1,0 +1,367 @@
+"""Record the times of all configurations of kernels, as tables for tests of the search.
+
+    python benchmarks/record_tuning.py cuda FOLDER [--cases NAME ...] [--minutes 3]
+    python benchmarks/record_tuning.py opencl:pocl FOLDER
+
+Each table is a JSON file with the points of a kernel's space, and for each of them the estimate of
+the cost model, a number for its code (equal for configurations of equal thread IR) and ten times in
+ms; no times for one that cannot run. Configurations are compiled by as many processes as there are
+cores, and then timed one by one. A table is left unfinished, and says so, where its minutes end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import contextlib
+
+import tile
+import tile.language as tl
+from benchmarks import gpu_kernels
+from tile.errors import TileError
+from tile.runtime.autotuning.configs import Call, Config
+from tile.runtime.autotuning.cost_model import estimate, features
+from tile.runtime.autotuning.do_bench import measure
+from tile.runtime.autotuning.kernel_space import kernel_space, profiled
+from tile.runtime.autotuning.space import Space, point_of
+
+SAMPLES = 10
+COMPILED_ALIKE = ("num_ctas", "maxnreg")  # options that the thread IR does not show
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel on arguments; `grid` is a function of a configuration, `space` the constants."""
+
+    kernel: Any
+    arguments: tuple[Any, ...]
+    constants: Mapping[str, Any]
+    grid: Callable[[Mapping[str, Any]], tuple[int, ...]]
+    space: Space
+
+    @property
+    def on_device(self) -> bool:
+        """True for arrays in a device's memory."""
+        return not isinstance(self.arguments[0], np.ndarray)
+
+    @property
+    def call(self) -> Call:
+        """A call of the kernel without a configuration."""
+        names = dict(zip(self.kernel.arg_names, self.arguments, strict=False))
+        return Call(self.arguments, dict(self.constants), self.grid, names)
+
+
+@tile.jit
+def convolution_kernel(
+    x_ptr, w_ptr, y_ptr, H, W, C, K, R: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
+    BC: tl.constexpr,
+):  # fmt: skip
+    """A 2D convolution of one image, NHWC, without padding: pixels by rows, channels by columns."""
+    pixel = tl.program_id(0) * BP + tl.arange(0, BP)
+    k = tl.program_id(1) * BK + tl.arange(0, BK)
+    c = tl.arange(0, BC)
+    width = W - R + 1
+    row, column = pixel // width, pixel % width
+    inside = row < H - R + 1
+    total = tl.zeros((BP, BK), dtype=tl.float32)
+    for tap in range(R * R):
+        at = (row + tap // R) * W + column + tap % R
+        for first in range(0, C, BC):
+            x = tl.load(
+                x_ptr + at[:, None] * C + first + c[None, :], mask=inside[:, None], other=0.0
+            )
+            w = tl.load(w_ptr + (tap * C + first + c[:, None]) * K + k[None, :])
+            total = tl.dot(x, w, total)
+    y = total.to(y_ptr.dtype.element_ty)
+    tl.store(y_ptr + pixel[:, None] * K + k[None, :], y, mask=inside[:, None])
+
+
+@tile.jit
+def w4a16_kernel(
+    a_ptr, b_ptr, scale_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """f16 by weights of 4 bits, two in a byte along K, with a scale for each column."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptr + rows[:, None] * K + k + inner[None, :], mask=rows[:, None] < M, other=0)
+        packed = tl.load(b_ptr + (k + inner[:, None]) // 2 * N + columns[None, :])
+        shift = (inner[:, None] % 2 * 4).to(tl.uint8)
+        b = ((packed >> shift) & 15).to(a.dtype) - 8.0
+        total = tl.dot(a, b, total)
+    scale = tl.load(scale_ptr + columns)
+    c = (total * scale[None, :]).to(c_ptr.dtype.element_ty)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], c, mask=rows[:, None] < M)
+
+
+class CpuTimer:
+    """The CPU time of a call by all threads, which other programs on the machine change little."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def start(self) -> None:
+        self.started = time.process_time()
+
+    def stop(self) -> None:
+        self.times.append(1e3 * (time.process_time() - self.started))
+
+    def elapsed(self) -> list[float]:
+        times, self.times = self.times, []
+        return times
+
+
+class Arrays:
+    """Makes the arrays of a device: torch's on CUDA, else NumPy's."""
+
+    def __init__(self, cuda: bool) -> None:
+        self.cuda = cuda
+        self.random = np.random.default_rng(0)
+
+    def __call__(self, *shape: int, dtype: str = "float16") -> Any:
+        values = self.random.standard_normal(shape, np.float32)
+        if np.dtype(dtype).kind in "iu":
+            values = self.random.integers(0, 255, shape).astype(dtype)
+        if not self.cuda:
+            return values.astype(dtype)
+        import torch
+
+        return torch.from_numpy(values).to("cuda", getattr(torch, dtype))
+
+
+def matmul(new: Arrays, m: int, n: int, k: int, dtype: str, space: Space) -> Case:
+    a, b, c = new(m, k, dtype=dtype), new(k, n, dtype=dtype), new(m, n, dtype=dtype)
+    return Case(
+        gpu_kernels.matmul_kernel,
+        (a, b, c, m, n, k),
+        {"GROUP": 8},
+        lambda meta: (tile.cdiv(m, meta["BM"]) * tile.cdiv(n, meta["BN"]),),
+        space,
+    )
+
+
+def rows(new: Arrays, count: int, columns: int, blocks: Space) -> Case:
+    x, out = new(count, columns, dtype="float32"), new(count, columns, dtype="float32")
+    return Case(
+        gpu_kernels.softmax_rows_kernel,
+        (out, x, columns, count, columns),
+        {"BLOCK": 1 << (columns - 1).bit_length()},
+        lambda meta: (tile.cdiv(count, meta["ROWS"]),),
+        blocks,
+    )
+
+
+def layer_norm(new: Arrays, count: int, columns: int) -> Case:
+    x, out = new(count, columns), new(count, columns)
+    weight, bias = new(columns), new(columns)
+    return Case(
+        gpu_kernels.layer_norm_kernel,
+        (x, out, weight, bias, columns, 1e-5),
+        {"BLOCK": 1 << (columns - 1).bit_length()},
+        lambda meta: (count,),
+        Space(),
+    )
+
+
+def attention(new: Arrays, heads: int, context: int, head: int) -> Case:
+    q, k, v, out = (new(heads, context, head) for _ in range(4))
+    log_sum = new(heads, context, dtype="float32")
+    return Case(
+        gpu_kernels.attention_kernel,
+        (q, k, v, out, log_sum, 0.18, context),
+        {"HEAD": head, "CAUSAL": False},
+        lambda meta: (context // meta["BM"], heads),
+        Space(BM=(64, 128), BN=(32, 64, 128)),
+    )
+
+
+def backward(new: Arrays, heads: int, context: int, head: int) -> Case:
+    q, k, v, dout, dk, dv = (new(heads, context, head) for _ in range(6))
+    log_sum, delta = (new(heads, context, dtype="float32") for _ in range(2))
+    return Case(
+        gpu_kernels.backward_kv_kernel,
+        (q, k, v, dout, log_sum, delta, dk, dv, 0.125, 0.18, context),
+        {"HEAD": head, "CAUSAL": False},
+        lambda meta: (context // meta["BN"], heads),
+        Space(BM=(32, 64, 128), BN=(64, 128)),
+    )
+
+
+def convolution(
+    new: Arrays, size: int, channels: int, filters: int, dtype: str, space: Space
+) -> Case:
+    x, w = new(size, size, channels, dtype=dtype), new(3, 3, channels, filters, dtype=dtype)
+    y = new(size - 2, size - 2, filters, dtype=dtype)
+    return Case(
+        convolution_kernel,
+        (x, w, y, size, size, channels, filters),
+        {"R": 3},
+        lambda meta: (tile.cdiv((size - 2) ** 2, meta["BP"]), filters // meta["BK"]),
+        space,
+    )
+
+
+def w4a16(new: Arrays, m: int, n: int, k: int) -> Case:
+    a, b = new(m, k), new(k // 2, n, dtype="uint8")
+    scale, c = new(n), new(m, n)
+    return Case(
+        w4a16_kernel,
+        (a, b, scale, c, m, n, k),
+        {},
+        lambda meta: (tile.cdiv(m, meta["BM"]), n // meta["BN"]),
+        Space(BM=(16,), BN=(32, ..., 256), BK=(32, ..., 256)),
+    )
+
+
+def cuda_cases(new: Arrays) -> Iterator[tuple[str, Callable[[], Case]]]:
+    tiles = Space(BM=(64, 128, 256), BN=(64, 128, 256), BK=(32, 64))
+    tiles = tiles.fixed(warp_rows=0).where(lambda BM, BN: BM * BN <= 128 * 256)
+    pixels = Space(BP=(32, ..., 128), BK=(32, ..., 128), BC=(32, 64)).fixed(warp_rows=0)
+    yield "matmul", lambda: matmul(new, 4096, 4096, 4096, "float16", tiles)
+    yield "matmul-long-k", lambda: matmul(new, 512, 512, 16384, "float16", tiles)
+    yield "convolution", lambda: convolution(new, 56, 256, 256, "float16", pixels)
+    yield "softmax", lambda: rows(new, 8192, 1000, Space(ROWS=(1, ..., 16)))
+    yield "layer-norm", lambda: layer_norm(new, 4096, 8192)
+    yield "attention", lambda: attention(new, 32, 2048, 64)
+    yield "attention-backward", lambda: backward(new, 32, 2048, 64)
+    yield "w4a16", lambda: w4a16(new, 16, 8192, 8192)
+
+
+def opencl_cases(new: Arrays) -> Iterator[tuple[str, Callable[[], Case]]]:
+    tiles = Space(BM=(8, ..., 32), BN=(16, ..., 64), BK=(8, ..., 32), num_stages=(1,))
+    pixels = Space(BP=(8, ..., 64), BK=(8, ..., 32), BC=(8, 16), num_stages=(1,))
+    yield "matmul", lambda: matmul(new, 192, 192, 192, "float32", tiles.fixed(warp_rows=0))
+    yield "softmax", lambda: rows(new, 512, 200, Space(ROWS=(1, ..., 64)))
+    yield (
+        "convolution",
+        lambda: convolution(new, 18, 32, 32, "float32", pixels.fixed(warp_rows=0)),
+    )
+
+
+def code_of(kernel: Any) -> str:
+    """Return what is equal for configurations of equal code."""
+    text = kernel.asm.get("thread") or kernel.asm["tile-optimized"]
+    options = [getattr(kernel.options, name) for name in ("num_warps", *COMPILED_ALIKE)]
+    return f"{options}\n{text}"
+
+
+def compile_one(device: str, name: str, at: int) -> None:
+    """Compile a configuration for the cache on disk, in a process of its own."""
+    case = dict(cases_of(device))[name]()
+    config = config_list(case)[at]
+    with contextlib.suppress(TileError):
+        case.kernel.run(*case.arguments, grid=(1,), warmup=True, **case.call.with_config(config))
+
+
+def cases_of(device: str) -> Iterator[tuple[str, Callable[[], Case]]]:
+    new = Arrays(device == "cuda")
+    return cuda_cases(new) if device == "cuda" else opencl_cases(new)
+
+
+def config_list(case: Case) -> list[Config]:
+    return kernel_space(case.kernel, case.call, case.space).configs
+
+
+def record(case: Case, until: float) -> dict[str, Any]:
+    """Return the table of a case."""
+    configs = config_list(case)
+    profiles: dict[Any, Any] = {}
+    codes: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    for config in configs:
+        if time.monotonic() > until:
+            break
+        point = point_of(config)
+        row: dict[str, Any] = {"point": point, "times": []}
+        rows.append(row)
+        try:
+            key = tuple((n, v) for n, v in point.items() if n in case.kernel.arg_names)
+            if key not in profiles:
+                profiles[key] = profiled(case.kernel, case.call, config)
+            row["estimate"] = float(f"{estimate(profiles[key], point):.5g}")
+            row["features"] = [round(number, 3) for number in features(profiles[key], point)]
+            started = time.perf_counter()
+            arguments = case.call.with_config(config)
+            kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
+            row["compile"] = round(time.perf_counter() - started, 3)
+            row["code"] = codes.setdefault(code_of(kernel), len(codes))
+            same = [r for r in rows[:-1] if r.get("code") == row["code"] and r["times"]]
+            if same:
+                row["times"] = same[0]["times"]
+                continue
+            launch = functools.partial(case.kernel[case.grid], *case.arguments, **arguments)
+            timer = None if case.on_device else CpuTimer()
+            times = measure(launch, warmup=2, rep=10 if timer is None else 80, timer=timer)
+            if timer is not None:  # other programs only make it slower
+                times = sorted(times)[: max(SAMPLES, len(times) // 4)]
+            times = times if len(times) >= SAMPLES else times * SAMPLES
+            picked = np.linspace(0, len(times) - 1, SAMPLES).astype(int)
+            row["times"] = [float(f"{times[i]:.5g}") for i in picked]
+        except TileError as error:
+            row["reason"] = str(error).splitlines()[0][:160]
+    finished = len(rows) == len(configs)
+    return {"finished": finished, "configurations": len(configs), "rows": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("device")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cases", nargs="*")
+    parser.add_argument("--minutes", type=float, default=60.0, help="for each case")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    if options.device != "cuda":
+        os.environ["TILE_BACKEND"] = options.device
+    for name, make in cases_of(options.device):
+        if options.cases and name not in options.cases:
+            continue
+        case = make()
+        until = time.monotonic() + 60 * options.minutes
+        if options.processes > 1:
+            with ProcessPoolExecutor(options.processes) as pool:
+                indices = range(len(config_list(case)))
+                jobs = [pool.submit(compile_one, options.device, name, i) for i in indices]
+                wait(jobs)
+        table = record(case, until)
+        made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
+        options.folder.mkdir(parents=True, exist_ok=True)
+        path = options.folder / f"{name}.json"
+        text = json.dumps(
+            {"case": name, "made": made, "device": device_name(options.device)} | table
+        )
+        path.write_text(text.replace('}, {"point"', '},\n{"point"') + "\n")
+        ran = [row for row in table["rows"] if row["times"]]
+        print(f"{name}: {len(table['rows'])} configurations, {len(ran)} ran, ", end="")
+        print(
+            f"{len({row['code'] for row in ran})} distinct, finished {table['finished']}",
+            flush=True,
+        )
+
+
+def device_name(device: str) -> str:
+    if device == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name())
+    return device
+
+
+if __name__ == "__main__":
+    main()

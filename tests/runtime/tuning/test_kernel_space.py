@@ -1,0 +1,158 @@
+"""Spaces that are read from kernels, what cannot win in them, and estimates of times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.simt.kernels import attention_blocks, matmul, softmax
+from tile.errors import ArgumentTypeError, AutotunerError, CompilationError
+from tile.runtime.autotuning.configs import Call, Config
+from tile.runtime.autotuning.cost_model import estimate, misfit
+from tile.runtime.autotuning.kernel_space import Profile, profiled
+
+
+def halves(*shape: int) -> Any:
+    return np.zeros(shape, np.float16)
+
+
+A, B, C = halves(128, 128), halves(128, 128), np.zeros((128, 128), np.float32)
+SIZES = (128, 128, 128)
+BLOCKS = {"BM": 64, "BN": 64, "BK": 32}
+
+
+def space(machine: str, *args: Any, kernel: Any = matmul, **kwargs: Any) -> dict[str, Any]:
+    with tile.backend(f"interp:{machine}" if machine else "interp"):
+        found = kernel.space(*args, **kwargs)
+    return {dimension.name: dimension.values for dimension in found.dimensions}
+
+
+def test_dots_without_instructions_have_sizes_for_threads() -> None:
+    assert space("generic", A, B, C, *SIZES, **BLOCKS) == {
+        "num_warps": (1, 2, 4, 8, 16, 32),
+        "thread_tile": (1, 2, 4, 8),
+        "warp_rows": (0, 1, 2, 4, 8),
+        "num_stages": (1, 2),
+    }
+
+
+def test_dots_by_mma_have_warps_along_rows_and_stages() -> None:
+    dimensions = space("mma", A, B, C, *SIZES, **BLOCKS)
+    assert list(dimensions) == ["num_warps", "warp_rows", "num_stages"]
+    assert dimensions["num_stages"] == (1, 2, 3, 4, 5)
+
+
+def test_kernels_without_dots_have_warps_alone() -> None:
+    x = np.zeros((4, 256), np.float32)
+    assert space("mma", x, x, 256, N=256, kernel=softmax) == {"num_warps": (1, 2, 4, 8)}
+
+
+def test_the_interpreter_on_tiles_has_no_options() -> None:
+    assert space("", A, B, C, *SIZES, **BLOCKS) == {}
+
+
+def test_ranges_of_constants_are_dimensions() -> None:
+    dimensions = space("mma", A, B, C, *SIZES, BM=(16, ..., 64), BN=[32, 64], BK=32)
+    assert (dimensions["BM"], dimensions["BN"]) == ((16, 32, 64), (32, 64))
+    assert list(dimensions)[:2] == ["BM", "BN"] and "BK" not in dimensions
+
+
+def test_each_dot_is_named_with_its_reason() -> None:
+    q = halves(64, 16)
+    with tile.backend("interp:generic"):
+        found = attention_blocks.space(q, q, q, np.zeros((64, 16), np.float32), 64, N=64, D=16)
+    texts = {dimension.name: dimension.reason for dimension in found.dimensions}
+    assert texts["thread_tile"] == "dot0, dot1 by FMA"
+    assert texts["num_stages"] == "a loop loads 4096 bytes in each iteration"
+
+
+def test_no_more_warps_than_rules_permit() -> None:
+    with tile.backend("interp:mma"):
+        found = matmul.space(A, B, C, *SIZES, **BLOCKS)
+    assert all(c.kwargs["warp_rows"] <= c.num_warps for c in found)
+
+
+def test_a_first_point_that_does_not_compile() -> None:
+    @tile.jit
+    def picky(x, B: tl.constexpr):
+        tl.static_assert(B >= 32, "too small")
+        tl.store(x + tl.arange(0, B), 1.0)
+
+    x = np.zeros(64, np.float32)
+    assert space("generic", x, B=(16, ..., 64), kernel=picky)["num_warps"] == (1, 2)
+    with pytest.raises(CompilationError, match="too small"):
+        space("generic", x, B=[8, 16], kernel=picky)
+
+
+def test_tuners_add_what_they_do_not_list() -> None:
+    tuner = tile.autotune(space={"BM": (16, ..., 64), "num_warps": (2, 4)}, key=["M"])(matmul)
+    with tile.backend("interp:mma"):
+        found = tuner.search_space(A, B, C, *SIZES, BN=64, BK=32)
+    values = {dimension.name: dimension.values for dimension in found.dimensions}
+    assert (values["BM"], values["num_warps"]) == ((16, 32, 64), (2, 4))
+    assert "num_stages" in values
+    listed = tile.autotune([Config({"BM": 16})], key=[])(matmul)
+    with pytest.raises(ArgumentTypeError, match="matmul is tuned among configs, not in a space"):
+        listed.search_space(A, B, C, *SIZES)
+
+
+def test_bad_spaces_are_refused_at_the_decorator() -> None:
+    with pytest.raises(ArgumentTypeError, match="space names 'BLOCK', which is not a parameter"):
+        tile.autotune(space={"BLOCK": (16, 32)}, key=[])(matmul)
+    with pytest.raises(ArgumentTypeError, match="either configs, a list of Config, or space"):
+        tile.autotune(key=[])
+    with pytest.raises(ArgumentTypeError, match=r"a tile\.Space or a dict, not 3"):
+        tile.autotune(space=3, key=[])  # type: ignore[arg-type]
+    with pytest.raises(AutotunerError, match="no configuration satisfies"):
+        tile.autotune(space=tile.Space(BM=(16,)).where(lambda BM: BM > 16), key=[])(matmul)
+    with pytest.raises(tile.errors.ArgumentValueError, match="search is 'best' in autotune"):
+        tile.autotune(space={"BM": (16,)}, key=[], search="best")
+
+
+# -- misfits and estimates
+
+
+def profile(machine: str, n: int = 1024, **blocks: int) -> Profile:
+    a, c = halves(n, n), np.zeros((n, n), np.float32)
+    names = dict(zip(matmul.arg_names, (a, a, c, n, n, n), strict=False))
+
+    def grid(meta: Any) -> tuple[int, int]:
+        return (tile.cdiv(n, meta["BM"]), tile.cdiv(n, meta["BN"]))
+
+    call = Call((a, a, c, n, n, n), {}, grid, names)
+    with tile.backend(f"interp:{machine}"):
+        return profiled(matmul, call, Config({**BLOCKS, **blocks}))
+
+
+def test_a_profile_counts_programs_and_iterations() -> None:
+    found = profile("mma")
+    assert found.programs == (1024 // 64) ** 2
+    assert found.work.of_kind("dot")[0].count == 32
+
+
+def test_misfits_have_reasons() -> None:
+    small, large = profile("mma"), profile("mma", BM=512, BN=512)
+    assert misfit(small, {"num_warps": 4}) is None
+    assert "registers of a thread for one tile" in str(misfit(large, {"num_warps": 1}))
+    machine = small.simt
+    assert machine is not None
+    most = 2 * machine.max_threads // machine.warp_size
+    assert f"a program has at most {machine.max_threads}" in str(misfit(small, {"num_warps": most}))
+    deep = profile("mma", BM=256, BN=256, BK=512)
+    assert "bytes of operands in an iteration" in str(misfit(deep, {"num_warps": 8}))
+
+
+def test_estimates_rank_what_is_clear() -> None:
+    four = {"num_warps": 4, "num_stages": 3}
+    good, tiny = profile("mma", BM=128, BN=128), profile("mma", BM=16, BN=16)
+    assert estimate(good, four) < estimate(tiny, four)
+    assert estimate(good, {**four, "num_warps": 4}) < estimate(good, {**four, "num_warps": 1})
+    generic = profile("generic")
+    assert estimate(generic, {**four, "thread_tile": 4}) < estimate(
+        generic, {**four, "thread_tile": 1}
+    )
+    assert estimate(profile("mma", BM=1024, BN=512), {"num_warps": 1}) == float("inf")

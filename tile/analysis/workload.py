@@ -1,0 +1,200 @@
+"""The work of one program of a kernel on TILE IR: operations, bytes, and the tiles it is made of.
+
+Counts are for given arguments: loop bounds are evaluated from them, for a program in the middle of
+the grid, so that loops whose length depends on the program have about their mean length. Masks
+are not evaluated; each access counts with all its elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tile.ir import semantics
+from tile.ir.core import Block, Function, Operation, Trait, Value
+from tile.ir.effects import accesses_global, constant_of
+from tile.ir.ops import control, descriptor, memory, program
+from tile.ir.types import I64, Pointer, Scalar, Tile, Type
+
+TRIP_COUNT = 16  # of a loop whose bounds depend on memory
+_BRANCH = 0.5  # of the operations in a branch, whichever is taken
+_MOST_TRIPS = 1 << 24
+
+# Accesses of descriptors: the operation, and which of its values has the block.
+_BLOCK_LOADS = frozenset({descriptor.descriptor_load, descriptor.descriptor_gather})
+_BLOCK_STORES = frozenset(
+    {descriptor.descriptor_store, descriptor.descriptor_reduce, descriptor.descriptor_scatter}
+)
+
+
+@dataclass(frozen=True)
+class TiledOp:
+    """A dot, reduction or memory access of a kernel, on a tile.
+
+    name: its kind, and its number among those of the kind: `dot0`, `load2`.
+    shape: of a dot (batch,) m, n and k; of others the tile.
+    count: how often a program executes it.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    element: Scalar
+    count: float
+    op: Operation
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """The shape of the tile that threads share: of a dot that of its result."""
+        return self.shape[:-1] if self.kind == "dot" else self.shape
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of an accessed tile."""
+        return math.prod(self.shape) * max(1, self.element.bits // 8)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The work of one program: its tiles, and `flops` of elementwise arithmetic."""
+
+    tiles: tuple[TiledOp, ...]
+    flops: float
+
+    def of_kind(self, kind: str) -> list[TiledOp]:
+        """Return the dots, reductions, loads or stores."""
+        return [tiled for tiled in self.tiles if tiled.kind == kind]
+
+    @property
+    def dot_flops(self) -> float:
+        """Operations of all dots."""
+        return sum(2.0 * math.prod(dot.shape) * dot.count for dot in self.of_kind("dot"))
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of global memory that a program accesses, without reuse by caches."""
+        accesses = [*self.of_kind("load"), *self.of_kind("store")]
+        return sum(access.bytes * access.count for access in accesses)
+
+    @property
+    def loop_bytes(self) -> int:
+        """The bytes that one iteration loads, of the loop that loads the most; 0 without loops."""
+        loaded: dict[Any, int] = {}
+        for load in self.of_kind("load"):
+            block = load.op.block
+            if block is not None and block.parent is not None:
+                loaded[block] = loaded.get(block, 0) + load.bytes
+        return max(loaded.values(), default=0)
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """The bytes of the largest accumulator of a dot, and of the largest tile without dots."""
+        dots = [_bytes(dot.op.inputs[2].type) for dot in self.of_kind("dot")]
+        return max(dots or [tiled.bytes for tiled in self.tiles], default=0)
+
+
+def workload(
+    kernel: Function, arguments: Sequence[Any] = (), grid: Sequence[int] = (1, 1, 1)
+) -> Workload:
+    """Return the work of a program of a kernel.
+
+    arguments: the value of each kernel parameter; None for one that is unknown, as for arrays.
+    """
+    count = _Count(dict(zip(kernel.args, arguments, strict=False)), grid)
+    count.block(kernel.body, 1.0)
+    return Workload(tuple(count.tiles), count.flops)
+
+
+class _Count:
+    def __init__(self, numbers: Mapping[Value, Any], grid: Sequence[int]) -> None:
+        self.numbers: dict[Value, Any] = {v: n for v, n in numbers.items() if n is not None}
+        self.grid = grid
+        self.tiles: list[TiledOp] = []
+        self.flops = 0.0
+
+    def block(self, block: Block, count: float) -> None:
+        for op in block:
+            if op.regions and not op.defn.isolated:
+                inner = count * (self.trips(op) if op.has_trait(Trait.LOOP) else _BRANCH)
+                for region in op.regions:
+                    self.block(region, inner)
+                continue
+            for kind, shape, element in _tiled(op):
+                number = sum(other.kind == kind for other in self.tiles)
+                self.tiles.append(TiledOp(f"{kind}{number}", kind, shape, element, count, op))
+            if op.defn.elementwise and op.defn.pure and isinstance(op.result.type, Tile):
+                self.flops += count * math.prod(op.result.type.shape)
+
+    def trips(self, loop: Operation) -> float:
+        """Return the trip count of a loop."""
+        if loop.defn is not control.for_:
+            return TRIP_COUNT
+        bounds = [self.number(value) for value in loop.inputs[:3]]
+        if None in bounds:
+            return TRIP_COUNT
+        lower, upper, step = (float(bound) for bound in bounds)
+        return min(_MOST_TRIPS, max(0.0, -(-(upper - lower) // step))) if step else TRIP_COUNT
+
+    def number(self, value: Value | None) -> Any:
+        """Return the value of a scalar in the middle program; None if it is not known."""
+        if value is None:
+            return None
+        if value not in self.numbers:
+            self.numbers[value] = None  # of a value that depends on itself
+            self.numbers[value] = self.evaluated(value)
+        return self.numbers[value]
+
+    def evaluated(self, value: Value) -> Any:
+        constant, op = constant_of(value), value.op
+        if constant is not None or op is None or isinstance(value.type, Tile):
+            return constant
+        if op.defn is program.program_id:
+            return (self.grid[op["axis"]] - 1) // 2
+        if op.defn is program.num_programs:
+            return self.grid[op["axis"]]
+        if op.defn.semantics is None or op.regions or len(op.results) != 1:
+            return None
+        numbers = [self.number(operand) for operand in op.inputs]
+        if None in numbers or any(isinstance(v.type, Pointer) for v in (value, *op.inputs)):
+            return None
+        if op.has_trait(Trait.DIVISION) and not numbers[1]:
+            return None
+        arrays = [
+            semantics.constant(number, operand.type.element).reshape(1)
+            for number, operand in zip(numbers, op.inputs, strict=True)
+        ]
+        with semantics.quiet():
+            result = op.defn.semantics(*arrays, **op.attributes)
+        return result.reshape(-1)[0].item()
+
+
+def _tiled(op: Operation) -> Iterator[tuple[str, tuple[int, ...], Scalar]]:
+    """Yield the kind, shape and element of an operation that is a dot, reduction or access."""
+    if op.has_trait(Trait.DOT):
+        a, acc = op.inputs[0].type, op.inputs[2].type
+        yield "dot", (*acc.shape, a.shape[-1]), _scalar(a)
+    elif op.has_trait(Trait.COMBINE):
+        yield "reduce", op.inputs[0].type.shape, _scalar(op.inputs[0].type)
+    elif op.defn in _BLOCK_LOADS:
+        yield "load", op.result.type.shape, _scalar(op.result.type)
+    elif op.defn in _BLOCK_STORES:
+        yield "store", op.inputs[1].type.shape, _scalar(op.inputs[1].type)
+    elif op.defn is memory.load:
+        yield "load", op.result.type.shape, _scalar(op.result.type)
+    elif accesses_global(op):
+        pointed = op.inputs[0].type.element
+        assert isinstance(pointed, Pointer)
+        element = pointed.pointee
+        element = element if isinstance(element, Scalar) else I64
+        yield "store", op.inputs[0].type.shape, element
+
+
+def _scalar(ty: Type) -> Scalar:
+    element = ty.element
+    return element if isinstance(element, Scalar) else I64
+
+
+def _bytes(ty: Type) -> int:
+    return math.prod(ty.shape) * max(1, _scalar(ty).bits // 8)

@@ -1,0 +1,189 @@
+"""The search space of a kernel, read from its TILE IR, and a model of each configuration's time.
+
+`profiled` compiles a call's kernel to TILE IR, which takes some milliseconds, and counts its work.
+From that follow the dimensions that compile options have for this kernel and target
+(`option_dimensions`), the reasons why a configuration cannot win (`misfit`), and an estimate of its
+time (`estimate`), all before anything is compiled for the target.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tile import backends
+from tile.analysis.workload import Workload, workload
+from tile.backends.base import MOST_WARPS, Options, Target, ThreadLowering
+from tile.config import config as settings
+from tile.errors import BackendError, TileError
+from tile.ir.types import Scalar
+from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config, Kernel, innermost
+from tile.runtime.autotuning.space import Dimension, Point, Space
+from tile.runtime.autotuning.tuning_store import launch_target
+from tile.runtime.binding import OPTION_DEFAULTS
+from tile.runtime.grid import normalize_grid
+from tile.runtime.kernel import CompiledKernel
+from tile.simt.target import SimtTarget
+
+MOST_TRIED = 16  # points of which one is to compile
+MOST_STAGES = 5  # of a pipelined loop; more seldom fit in shared memory
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A configuration as far as TILE IR tells.
+
+    simt: how the target runs threads; None for the interpreter, which has none.
+    programs: the programs of the grid.
+    """
+
+    work: Workload
+    programs: int
+    simt: SimtTarget | None
+    target: Target
+
+
+def profiled(kernel: Kernel, call: Call, config: Config) -> Profile:
+    """Compile a configuration to TILE IR, and count the work of a program.
+
+    Raises the errors of compilation and of arguments.
+    """
+    arguments = call.with_config(config)
+    with settings.scope(backend="interp", interp_level="tile"):
+        compiled = kernel.run(*call.args, grid=(1,), warmup=True, **arguments)
+    assert isinstance(compiled, CompiledKernel) and compiled.artifact.module is not None
+    grid = grid_of(call, config, compiled.constants)
+    module = compiled.artifact.module
+    named = {**call.positional, **arguments}
+    passed = {name: named[name] for name in compiled.leaves if name in named}
+    values = compiled.launch_arguments(
+        **{name: value for name, value in passed.items() if name not in compiled.constants}
+    )
+    numbers = [value.item() if isinstance(value, np.generic) else None for value in values]
+    target = launch_target(kernel, named)
+    work = workload(module.kernel, numbers, grid)
+    return Profile(work, math.prod(grid), _simt(target), target)
+
+
+def grid_of(call: Call, config: Config, constants: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the grid of a call with a configuration; (1, 1, 1) for a call without one."""
+    grid = (1,) if call.grid is None else call.grid
+    if callable(grid):
+        grid = grid({**OPTION_DEFAULTS, **constants, **call.named, **config.all_kwargs()})
+    return normalize_grid(grid)
+
+
+def _simt(target: Target) -> SimtTarget | None:
+    backend = backends.get(target.backend)
+    if not isinstance(backend, ThreadLowering):
+        return None
+    try:
+        return backend.lowering_target(target)
+    except BackendError:  # of the interpreter, which runs tiles unless a machine is named
+        return None
+
+
+# -- dimensions of compile options
+
+
+def option_dimensions(profile: Profile) -> list[Dimension]:
+    """Return the dimensions that compile options have for a kernel and target, with reasons.
+
+    None for the interpreter on tiles, where options mean nothing.
+    """
+    return [] if profile.simt is None else [*_option_dimensions(profile.work, profile.simt)]
+
+
+def _option_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
+    largest = max((math.prod(tiled.tile) for tiled in work.tiles), default=1)
+    most = min(MOST_WARPS, simt.max_threads // simt.warp_size)
+    warps = _powers(1, min(most, max(1, largest // simt.warp_size)))
+    yield Dimension("num_warps", warps, f"the largest tile has {largest} elements")
+    dots = work.of_kind("dot")
+    by_threads = [dot.name for dot in dots if not has_instruction(dot.element, simt)]
+    if by_threads:
+        edge = min(8, min(min(dot.shape[-3:-1]) for dot in dots))
+        yield Dimension("thread_tile", _powers(1, edge), f"{', '.join(by_threads)} by FMA")
+    if dots and len(warps) > 1:
+        names = ", ".join(dot.name for dot in dots)
+        yield Dimension("warp_rows", (0, *warps[:4]), f"warps along the rows of {names}")
+    if work.loop_bytes and dots:
+        stages = (1, *range(2, MOST_STAGES + 1)) if simt.cp_async_bytes or simt.has_tma else (1, 2)
+        loaded = f"a loop loads {work.loop_bytes} bytes in each iteration"
+        yield Dimension("num_stages", stages, loaded)
+
+
+def option_rules(dimensions: Sequence[Dimension]) -> list[Any]:
+    """Return the rules between options."""
+    names = {dimension.name for dimension in dimensions}
+    if {"warp_rows", "num_warps"} <= names:
+        return [lambda warp_rows, num_warps: warp_rows <= num_warps]
+    return []
+
+
+def has_instruction(element: Scalar, simt: SimtTarget) -> bool:
+    """Return True if the target has mma or wgmma instructions for an element."""
+    return any(element in dict(simt.wgmma_types) for _ in (0,)) or any(
+        simt.has_mma(shape, element) for shape in simt.mma_shapes
+    )
+
+
+def _powers(first: int, last: int) -> tuple[int, ...]:
+    return tuple(1 << bit for bit in range(first.bit_length() - 1, last.bit_length()))
+
+
+def kernel_space(kernel: Kernel, call: Call, declared: Space | None = None) -> Space:
+    """Return the space of a kernel for a call: declared dimensions, then those of compile options.
+
+    Values of options are those for the first and for the last declared point that compiles, as a
+    rule the smallest and the largest tiles. Raises the first error if none of some points does.
+    """
+    declared = Space() if declared is None else declared
+    points = [*declared.points()]
+    if not points:
+        return declared  # as listing its configurations says
+    profiles = [_first_profile(kernel, call, points), _first_profile(kernel, call, points[::-1])]
+    merged: dict[str, Dimension] = {}
+    for dimension in itertools.chain(*map(option_dimensions, profiles)):
+        other = merged.get(dimension.name, dimension)
+        values = tuple(sorted({*other.values, *dimension.values}))
+        merged[dimension.name] = Dimension(dimension.name, values, dimension.reason)
+    rules = option_rules([*declared.dimensions, *merged.values()])
+    return declared.joined(Space.of(merged.values(), rules))
+
+
+def _first_profile(kernel: Kernel, call: Call, points: Sequence[Point]) -> Profile:
+    """Return the profile of the first of some points that compiles."""
+    failure: TileError | None = None
+    for point in points[:MOST_TRIED]:
+        constants = {name: v for name, v in point.items() if name not in Options.names()}
+        try:
+            return profiled(kernel, call, Config(constants))
+        except CANNOT_RUN as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def space_of(
+    kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any = None
+) -> Space:
+    """Return the space of a kernel for arguments, among which ranges of constants may be.
+
+    A range is a list, a `range`, or a tuple with `...`.
+    """
+    named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+    constants = {p.name for p in innermost(kernel).parameters if p.is_constexpr}
+    ranges = {name: value for name, value in named.items() if name in constants and is_range(value)}
+    rest = {name: value for name, value in named.items() if name not in ranges}
+    return kernel_space(kernel, Call((), rest, grid, {}), Space(ranges))
+
+
+def is_range(value: object) -> bool:
+    """Return True for the values of a dimension, rather than one constant."""
+    return isinstance(value, list | range) or (isinstance(value, tuple) and Ellipsis in value)

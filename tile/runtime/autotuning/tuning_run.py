@@ -1,0 +1,191 @@
+"""One tuning run of a tuned kernel: the times of its configurations on the arguments of a call.
+
+Results come from three places: from disk, from an earlier configuration of equal code, and from
+measurements, which are stored at once. So a run that is interrupted loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from typing import Any, Protocol
+
+from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config
+from tile.runtime.autotuning.cost_model import estimate, features, misfit
+from tile.runtime.autotuning.kernel_space import Profile, profiled
+from tile.runtime.autotuning.progress import Progress
+from tile.runtime.autotuning.search import Search, budget_of
+from tile.runtime.autotuning.space import point_of
+
+FIRST_SHARE = 0.2  # of the usual time of measuring, for the first measurement of a configuration
+DEAD_WORKER = "a worker of the executor died while it compiled this or another configuration"
+
+
+class Tuner(Protocol):
+    """The part of an autotuner that a run uses."""
+
+    __name__: str
+    fn: Any
+    arg_names: list[str]
+    executor: Executor | None
+
+    def timed(self, config: Config, call: Call, share: float) -> list[float]:
+        """Return times of a configuration: from disk, or measured; empty if it cannot run."""
+
+    def compiled(self, config: Config, call: Call) -> Any:
+        """Return the compiled kernel of a configuration; None if it does not compile."""
+
+    def skip(self, config: Config, reason: str) -> None:
+        """Record why a configuration is not tried."""
+
+    def submit(self, config: Config, call: Call) -> Future[None]:
+        """Compile a configuration by the executor."""
+
+
+class SearchRun:
+    """A search among the configurations of a call."""
+
+    def __init__(
+        self,
+        tuner: Tuner,
+        configs: Sequence[Config],
+        call: Call,
+        *,
+        effort: object,
+        starts: Sequence[Config],
+        progress: Progress,
+    ) -> None:
+        """`starts` are configurations to measure first; see `search.budget_of` for `effort`."""
+        self.tuner = tuner
+        self.configs = list(dict.fromkeys(configs))
+        self.call = call
+        self.points = [point_of(config) for config in self.configs]
+        self.progress = progress
+        self._profiles: dict[Hashable, Profile | None] = {}
+        self._failures: dict[Hashable, str] = {}
+        self._ahead: dict[int, Future[None]] = {}
+        self._executor_lives = tuner.executor is not None
+        estimates = [self._estimate(at) for at in range(len(self.configs))]
+        possible = [math.isfinite(number) for number in estimates]
+        at = {config: number for number, config in enumerate(self.configs)}
+        self.search = Search(
+            self.points,
+            estimates,
+            self._measure,
+            budget_of(effort, sum(possible)),
+            features=self._features(),
+            starts=[at[config] for config in starts if config in at],
+            identity=self._identity,
+            progress=self._report,
+        )
+
+    def timings(self) -> dict[Config, list[float]]:
+        """Return the times of what was measured so far, in the order of measuring."""
+        return {
+            self.configs[one.index]: one.times for one in self.search.measured.values() if one.times
+        }
+
+    def run(self) -> None:
+        """Search. A keyboard interrupt propagates; `timings` has what was measured."""
+        try:
+            self.search.run()
+        finally:
+            for future in self._ahead.values():
+                future.cancel()
+            self.progress.close()
+
+    def _estimate(self, at: int) -> float:
+        """Return the model's time of a configuration; infinity for one that cannot win."""
+        config, point = self.configs[at], self.points[at]
+        profile = self._profile(config)
+        if profile is None:
+            self.tuner.skip(config, self._failures[self._constants(config)])
+            return math.inf
+        reason = misfit(profile, point)
+        if reason is not None:
+            self.tuner.skip(config, f"not compiled: {reason}")
+            return math.inf
+        return estimate(profile, point)
+
+    def _features(self) -> list[tuple[float, ...]]:
+        profiles = [self._profile(config) for config in self.configs]
+        listed = [
+            () if profile is None else features(profile, point)
+            for profile, point in zip(profiles, self.points, strict=True)
+        ]
+        width = max(map(len, listed), default=0)
+        return [row or (0.0,) * width for row in listed]
+
+    def _constants(self, config: Config) -> Hashable:
+        names = set(self.tuner.arg_names)
+        return tuple((name, v) for name, v in config.kwargs.items() if name in names)
+
+    def _profile(self, config: Config) -> Profile | None:
+        key = self._constants(config)
+        if key not in self._profiles:
+            try:
+                self._profiles[key] = profiled(self.tuner.fn, self.call, config)
+            except CANNOT_RUN as error:
+                self._profiles[key] = None
+                self._failures[key] = str(error)
+        return self._profiles[key]
+
+    def _identity(self, at: int) -> Hashable:
+        """Compile a configuration, and return what equals for configurations of equal code."""
+        self._compile_ahead(at)
+        config = self.configs[at]
+        if not self._wait_for(at):
+            return at
+        kernel = self.tuner.compiled(config, self.call)
+        return at if kernel is None else code_of(kernel, at)
+
+    def _compile_ahead(self, at: int) -> None:
+        """Let the executor compile a configuration, and those that the search may take next."""
+        if not self._executor_lives:
+            return
+        for index in (at, *self.search.upcoming()):
+            if index not in self._ahead:
+                try:
+                    self._ahead[index] = self.tuner.submit(self.configs[index], self.call)
+                except (BrokenExecutor, RuntimeError):  # it was shut down
+                    self._executor_lives = False
+                    return
+
+    def _wait_for(self, at: int) -> bool:
+        """Wait for the executor; return False for a configuration whose worker died."""
+        future = self._ahead.get(at)
+        if future is None:
+            return True
+        error = future.exception()
+        if isinstance(error, BrokenExecutor):
+            self._executor_lives = False
+            self.tuner.skip(self.configs[at], DEAD_WORKER)
+            return False
+        return True  # other errors of compiling are raised again where this process compiles
+
+    def _measure(self, at: int, step: int) -> list[float]:
+        if isinstance(self._ahead.get(at), Future) and self._died(at):
+            return []
+        return self.tuner.timed(self.configs[at], self.call, FIRST_SHARE * 2**step)
+
+    def _died(self, at: int) -> bool:
+        return isinstance(self._ahead[at].exception(), BrokenExecutor)
+
+    def _report(self, search: Search) -> None:
+        best = search.best
+        self.progress.measured(
+            search.distinct,
+            search.budget,
+            None if best is None else (str(self.configs[best.index]), best.median),
+        )
+
+
+def code_of(kernel: Any, otherwise: Hashable) -> Hashable:
+    """Return what is equal for kernels of equal code and launches, else `otherwise`."""
+    stages = getattr(kernel, "asm", {})
+    if "thread" in stages:
+        options = kernel.options
+        return stages["thread"], options.num_warps, options.num_ctas, options.maxnreg
+    text: Hashable = stages.get("tile-optimized", otherwise)
+    return text
