@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tile import errors, language, runtime
 from tile._import_hooks import call_after_import
 from tile._lazy import LazyNames
-from tile.errors import TileError
+from tile.errors import PerformanceWarning, TileError
 from tile.frontend.python.constexpr_function import constexpr_function
 from tile.runtime.arguments.adapt import MockArray, pointers
 from tile.runtime.arguments.device_arrays import PointerArray
@@ -74,6 +74,7 @@ __all__ = [
     "Heuristics",
     "JITFunction",
     "MockArray",
+    "PerformanceWarning",
     "PointerArray",
     "Space",
     "TensorDescriptor",

@@ -41,6 +41,14 @@ class TileError(Exception):
         return "\n".join(parts)
 
 
+class PerformanceWarning(UserWarning):
+    """A line of a kernel, or a kernel, takes more than twice the time that it could.
+
+    Issued when a kernel is compiled, once for each line; the message says why, and what would be
+    faster. `warnings.simplefilter("ignore", tile.PerformanceWarning)` silences it.
+    """
+
+
 class TypeRuleError(TileError):
     """An operation's type rule rejects its operands or attributes."""
 

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tile.config import config
 from tile.errors import TileError
@@ -155,21 +155,32 @@ def _is_library(frame: FrameType) -> bool:
     return standard or module in _LIBRARIES or file.startswith("<frozen ") or file == "<string>"
 
 
-def warn(message: str, loc: Loc | None = None) -> None:
+def warn(message: str, loc: Loc | None = None, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at a location in a kernel, or at the user's line that called this package if None.
 
-    Python shows a warning at a kernel's location every time, and one at a call once for each line.
+    Python shows a `RuntimeWarning` at a kernel's location every time, one of another category once
+    for each line of an imported module, and a warning at a call once for each line.
     """
     if loc is not None:
-        warnings.warn_explicit(message, RuntimeWarning, loc.file, loc.line)
+        registry = None if category is RuntimeWarning else _registry(loc.file)
+        warnings.warn_explicit(message, category, loc.file, loc.line, registry=registry)
         return
     frame = user_frame(sys._getframe(1))
     names = frame.f_globals
     warnings.warn_explicit(
         message,
-        RuntimeWarning,
+        category,
         frame.f_code.co_filename,
         frame.f_lineno,
         names.get("__name__"),
         names.setdefault("__warningregistry__", {}),
     )
+
+
+def _registry(file: str) -> dict[Any, Any] | None:
+    """Return the record of warnings that were shown for an imported file; None for another file."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == file:
+            registry: dict[Any, Any] = vars(module).setdefault("__warningregistry__", {})
+            return registry
+    return None

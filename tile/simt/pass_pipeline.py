@@ -18,6 +18,7 @@ from tile.simt.lower import (
     rematerialize,
     split_dot_chains,
     strength_reduce_pointers,
+    warn_slow_code,
     xor_to_add,
 )
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers

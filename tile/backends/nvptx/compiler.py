@@ -33,6 +33,7 @@ from tile.ir.core import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.simt.lower.infer_invariant_loads import invariant_parameters
+from tile.simt.lower.warn_slow_code import warn_slow_code
 from tile.simt.pass_pipeline import lower
 from tile.transforms.pass_pipeline import optimize
 
@@ -164,6 +165,7 @@ def compile_module(
     if not use_tma:
         simt = replace(simt, has_tma=False)
     lower(module, simt, **options.lowering)
+    warn_slow_code(module, target=simt)
     stages["thread"] = print_module(module)
     emitted = emit_module(module, arch, options)
     stages["llvm"] = emitted.text

@@ -12,6 +12,7 @@ occupancy.
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +20,8 @@ from pathlib import Path
 
 from tile.backends.nvptx.toolkit import roots
 from tile.cache import CacheEntry, current_cache
-from tile.errors import BackendError
+from tile.errors import BackendError, PerformanceWarning
+from tile.tracebacks import warn
 
 
 @functools.cache
@@ -45,6 +47,22 @@ def assemble(ptx: str, arch: str, program: str) -> tuple[bytes, str]:
         return cubin.read_bytes(), process.stderr
 
 
+# Fewer bytes are usually spilled outside of loops.
+MANY_SPILLED_BYTES = 256
+
+
+def warn_of_spills(report: str, kernel: str, arch: str) -> None:
+    """Warn if ptxas reports that each thread of a kernel stores many registers to memory."""
+    spilled = max(map(int, re.findall(r"(\d+) bytes spill stores", report)), default=0)
+    if spilled >= MANY_SPILLED_BYTES:
+        warn(
+            f"each thread of {kernel} stores more than {MANY_SPILLED_BYTES - 1} bytes of registers "
+            f"to memory on {arch}, and loads them again; take smaller tiles, more warps "
+            "(num_warps), fewer stages, or a greater maxnreg if the launch sets one",
+            category=PerformanceWarning,
+        )
+
+
 _CUBIN = "cubin of a whole program"
 
 
@@ -65,8 +83,9 @@ def cubin(ptx: str, kernel: str, arch: str, driver_version: int) -> bytes | None
     if program is None:
         return None
     try:
-        code, _ = assemble(ptx, arch, program)
+        code, report = assemble(ptx, arch, program)
     except BackendError:
         return None
+    warn_of_spills(report, kernel, arch)
     cache.put(key, CacheEntry(f"{kernel}, assembled for {arch}", {}, {_CUBIN: code}))
     return code

@@ -12,5 +12,6 @@ carry_base_pointers one pointer and 32-bit offsets in loops that lack registers
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
 reassociate_xor     one register for indices that differ by constants, where registers are short
+warn_slow_code      dots without tensor cores, and narrow loads in their loops
 xor_to_add          sums instead of XORs, for compilers that vectorize
 """
