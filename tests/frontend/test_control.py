@@ -244,7 +244,7 @@ def test_loop_options_are_attributes():
     with pytest.warns(RuntimeWarning, match="of tl.range ha(s|ve) no effect"):
         text = text_of(kernel, INTS, I32)
     assert "{num_stages = 3, unroll = 2, flatten = true}" in text
-    assert "warp_specialize = true, disallow_acc_multi_buffer = true, disable_licm = true" in text
+    assert "warp_specialize = on, disallow_acc_multi_buffer = true, disable_licm = true" in text
 
 
 @pytest.mark.parametrize(

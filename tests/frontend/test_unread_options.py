@@ -63,9 +63,11 @@ def warned(kernel: Any, *args: Any) -> list[Any]:
     ("given", "names"),
     [
         ((True, False, False), "the option flatten of tl.range has no effect"),
-        ((False, True, False), "the option warp_specialize of tl.range has no effect"),
         ((False, False, True), "the option disallow_acc_multi_buffer of tl.range has no effect"),
-        ((True, True, False), "the options flatten, warp_specialize of tl.range have no effect"),
+        (
+            (True, True, True),
+            "the options disallow_acc_multi_buffer, flatten of tl.range have no effect",
+        ),
     ],
 )
 def test_options_that_nothing_reads(given: Any, names: str) -> None:

@@ -14,6 +14,7 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.ops.control import WarpSpecialize
 from tile.ir.types import SCALARS, Scalar
 from tile.language.base.builtin import MEMBERS, Bound, Builtin, builtin
 from tile.language.base.static_args import compile_time, constant_value
@@ -282,7 +283,7 @@ def test_ranges_hold_what_was_asked_for() -> None:
         "num_stages": 4,
         "unroll": 2,
         "flatten": True,
-        "warp_specialize": False,
+        "warp_specialize": WarpSpecialize.AUTO,
         "disallow_acc_multi_buffer": False,
         "disable_licm": False,
     }

@@ -110,7 +110,8 @@ def persistent(
     b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
     c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
     columns = tl.cdiv(N, BN)
-    for number in range(tl.program_id(0), tl.cdiv(M, BM) * columns, programs):
+    tiles = tl.cdiv(M, BM) * columns
+    for number in tl.range(tl.program_id(0), tiles, programs, warp_specialize=False):
         row = number // columns * BM
         column = number % columns * BN
         total = tl.zeros((BM, BN), dtype=tl.float32)

@@ -125,6 +125,8 @@ class Forward(Generic[F]):
                     self.isolated(region)
                 facts = self.transfer(op)
             else:
+                for region in op.regions:  # those of another partition
+                    self.isolated(region)
                 self.observe(op)
                 continue
             self.facts.update(zip(op.results, facts, strict=True))

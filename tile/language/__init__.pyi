@@ -752,10 +752,11 @@ class range:
 
     Bounds and step are integers, at compile time or run time. `num_stages` is the depth of software
     pipelining (None: the launch's), `loop_unroll_factor` the unroll factor. The signatures are
-    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`,
-    `warp_specialize` and `disallow_acc_multi_buffer` have no effect yet, and no option has an
-    effect in a loop that `break` or `return` may leave; a warning says so once. Raises
-    `CompilationError` for a step of 0.
+    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `warp_specialize`
+    gives the TMA loads of the loop, and of loops inside, to warps of their own: where possible
+    (True), nowhere (False), or where that pays (None). `flatten` and `disallow_acc_multi_buffer`
+    have no effect yet, and no option has an effect in a loop that `break` or `return` may leave; a
+    warning says so once. Raises `CompilationError` for a step of 0.
     """
     def __init__(
         self,
@@ -766,7 +767,7 @@ class range:
         loop_unroll_factor: Any = None,
         disallow_acc_multi_buffer: Any = False,
         flatten: Any = False,
-        warp_specialize: Any = False,
+        warp_specialize: Any = None,
         disable_licm: Any = False,
     ) -> None: ...
     def __iter__(self) -> Iterator[Tensor]: ...

@@ -12,6 +12,7 @@ from typing import Any
 import tile.language.math as math
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.ops.control import WarpSpecialize
 from tile.language.base.builtin import builtin
 from tile.language.base.promotion import as_number, describe
 from tile.language.base.static_args import (
@@ -33,10 +34,11 @@ class range:  # noqa: N801 - the language's own spelling
 
     Bounds and step are integers, at compile time or run time. `num_stages` is the depth of software
     pipelining (None: the launch's), `loop_unroll_factor` the unroll factor. The signatures are
-    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `flatten`,
-    `warp_specialize` and `disallow_acc_multi_buffer` have no effect yet, and no option has an
-    effect in a loop that `break` or `return` may leave; a warning says so once. Raises
-    `CompilationError` for a step of 0.
+    those of Python's `range`: `tl.range(stop)`, `tl.range(start, stop)`. `warp_specialize`
+    gives the TMA loads of the loop, and of loops inside, to warps of their own: where possible
+    (True), nowhere (False), or where that pays (None). `flatten` and `disallow_acc_multi_buffer`
+    have no effect yet, and no option has an effect in a loop that `break` or `return` may leave; a
+    warning says so once. Raises `CompilationError` for a step of 0.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class range:  # noqa: N801 - the language's own spelling
         loop_unroll_factor: Any = None,
         disallow_acc_multi_buffer: Any = False,
         flatten: Any = False,
-        warp_specialize: Any = False,
+        warp_specialize: Any = None,
         disable_licm: Any = False,
     ) -> None:
         self.start = 0 if arg2 is None else arg1
@@ -70,14 +72,17 @@ class range:  # noqa: N801 - the language's own spelling
             "unroll": _count(self.loop_unroll_factor, "loop_unroll_factor", 1),
             **{
                 name: compile_time_bool(getattr(self, name), f"the {name} of tl.range")
-                for name in (
-                    "flatten",
-                    "warp_specialize",
-                    "disallow_acc_multi_buffer",
-                    "disable_licm",
-                )
+                for name in ("flatten", "disallow_acc_multi_buffer", "disable_licm")
             },
+            "warp_specialize": self._warp_specialize(),
         }
+
+    def _warp_specialize(self) -> WarpSpecialize:
+        option = compile_time(self.warp_specialize, "the warp_specialize of tl.range")
+        if option is None:
+            return WarpSpecialize.AUTO
+        chosen = compile_time_bool(option, "the warp_specialize of tl.range")
+        return WarpSpecialize.ON if chosen else WarpSpecialize.OFF
 
     def __iter__(self) -> Iterator[Any]:
         raise CompilationError("tl.range can only be used inside a kernel (a @tile.jit function)")

@@ -57,6 +57,18 @@ def remove_dead(function: Function) -> None:
     _sweep(function.body, live)
 
 
+def retain(block: Block, roots: Iterable[Operation]) -> None:
+    """Remove all operations of a block but `roots`, and what these depend on.
+
+    Other operations go whatever their effects are.
+    """
+    live = _Live()
+    for op in roots:
+        live.mark(op)
+    live.propagate()
+    _sweep(block, live)
+
+
 class _Live:
     """The operations and values on which observable effects depend."""
 

@@ -17,6 +17,7 @@ from tile.backends.interp.program_batch import (
     Frame,
     Join,
     Loop,
+    ParkedError,
     ProgramBatch,
     StepResult,
 )
@@ -48,6 +49,14 @@ class Executor:
 
     def run(self, batch: ProgramBatch) -> StepResult:
         """Run a batch as far as it goes."""
+        try:
+            return self.run_until_control(batch)
+        except ParkedError as error:
+            batch.parked = error.wait
+            return StepResult.PARK
+
+    def run_until_control(self, batch: ProgramBatch) -> StepResult:
+        """Run a batch until control flow, or the end, stops it."""
         while True:
             frame = batch.frames[-1]
             activation = frame.activation
@@ -110,6 +119,8 @@ class Executor:
         if join is not None and not join.broken:
             return self.arrive(join, batch.rows, values)
         batch.frames.pop()
+        if not batch.frames:  # a region that a batch of its own runs
+            return StepResult.STOP
         self.deliver(batch, frame.instruction, values)
         return StepResult.GO
 

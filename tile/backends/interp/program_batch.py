@@ -15,15 +15,15 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tile.backends.base import Grid
 from tile.backends.interp.bytecode import ABSENT, BlockCode, Code, FunctionCode, Instruction
-from tile.backends.interp.spin_loops import ObservedAccesses, Wait
+from tile.backends.interp.spin_loops import ObservedAccesses
 from tile.backends.interp.values import Array, RegisterValue, Rows, merge, take
-from tile.backends.interp.virtual_memory import Memory
+from tile.backends.interp.virtual_memory import DetectedFaultError, Memory
 from tile.faults import Fault, FaultLog
 
 
@@ -34,6 +34,24 @@ class StepResult(enum.Enum):
     STOP = enum.auto()  # it ended, or waits for its children
     PARK = enum.auto()  # it waits for a change of memory
     YIELD = enum.auto()  # it can continue, but other batches are to run first
+
+
+class ParkedError(Exception):
+    """Raised by an instruction that cannot continue before `wait` is over; it then runs again."""
+
+    def __init__(self, wait: Waiting) -> None:
+        super().__init__()
+        self.wait = wait
+
+
+class Waiting(Protocol):
+    """The condition that ends the wait of a parked batch."""
+
+    def over(self, memory: Memory) -> bool:
+        """Return True if the batch may be able to continue."""
+
+    def deadlock(self) -> DetectedFaultError | None:
+        """Return the fault of a wait that never ends; None for that of a loop."""
 
 
 class Activation:
@@ -140,6 +158,7 @@ class LaunchContext:
     """
 
     report: FaultLog | None = None  # collects faults; None: the first one is raised
+    ready: Callable[[ProgramBatch], None]  # queues a batch; set by the scheduler
 
     def __init__(self, code: Code, grid: Grid) -> None:
         self.code = code
@@ -199,7 +218,7 @@ class ProgramBatch:
         self.rows = rows
         self.frames = frames
         self.chunk = chunk
-        self.parked: Wait | None = None  # what this batch waits for
+        self.parked: Waiting | None = None  # what this batch waits for
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -52,6 +52,7 @@ class Scheduler:
         self.joins: dict[Join, None] = {}
         self.executor = executor(self)
         self.idle = 0
+        launch.ready = self.ready
 
     def ready(self, batch: ProgramBatch) -> None:
         """Queue a batch that can run."""
@@ -144,6 +145,11 @@ class Scheduler:
 
     def deadlock(self) -> None:
         """Report a deadlock, and give up the waiting batches."""
+        for batch in self.parked:
+            assert batch.parked is not None
+            error = batch.parked.deadlock()
+            if error is not None:
+                raise error_for(error, batch)
         batch, *others = self.parked
         launch = self.launch
         frame = next(f for f in reversed(batch.frames) if f.loop is not None)

@@ -111,6 +111,9 @@ class Wait:
             return False
         return not self.reads or not all(read.holds(memory) for read in self.reads)
 
+    def deadlock(self) -> None:
+        """Return None: the loop that waits is reported."""
+
 
 def wait_of_observed(
     accesses: ObservedAccesses | None,

@@ -44,6 +44,7 @@ from tile.ir.core import Block, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
+from tile.ir.ops.control import WarpSpecialize
 from tile.ir.types import I1, I32, I64, Scalar
 from tile.language import python_builtins
 from tile.language.base import promotion
@@ -52,11 +53,12 @@ from tile.location import Loc
 
 # Options of `tl.range`, by the loop's attribute: those that no pass reads, and the neutral value of
 # each. A loop that may be left early becomes a `while`, which has none of them.
-NEVER_READ = ("flatten", "warp_specialize", "disallow_acc_multi_buffer")
+NEVER_READ = ("flatten", "disallow_acc_multi_buffer")
 LOOP_OPTIONS: dict[str, object] = {
     "num_stages": 0,
     "unroll": 1,
     "disable_licm": False,
+    "warp_specialize": WarpSpecialize.AUTO,
     **dict.fromkeys(NEVER_READ, False),
 }
 OPTION_NAMES = {"unroll": "loop_unroll_factor"}
@@ -90,7 +92,9 @@ def counted_loop(low: Lowering, node: ast.For, target: ast.Name, bounds: Bounds)
     unread = {name for name in NEVER_READ if bounds.options[name]}
     if path.flow.left is not False:
         unread |= {
-            name for name, default in LOOP_OPTIONS.items() if bounds.options[name] != default
+            name
+            for name, default in LOOP_OPTIONS.items()
+            if bounds.options[name] not in (default, WarpSpecialize.OFF)
         }
     if unread:
         of = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from tile.ir.core import Block, Effect, Symbol, Trait, Value
@@ -51,6 +52,14 @@ def _list(types: Sequence[Type]) -> str:
     return ", ".join(map(str, types))
 
 
+class WarpSpecialize(enum.StrEnum):
+    """Options of a loop whose loads may be given to warps of their own."""
+
+    AUTO = "auto"  # where that pays
+    ON = "on"  # where that is possible
+    OFF = "off"
+
+
 @op(
     traits={Trait.LOOP},
     name="for",
@@ -72,7 +81,7 @@ def for_(
     num_stages: int = 0,
     unroll: int = 1,
     flatten: bool = False,
-    warp_specialize: bool = False,
+    warp_specialize: WarpSpecialize = WarpSpecialize.AUTO,
     disallow_acc_multi_buffer: bool = False,
     disable_licm: bool = False,
 ) -> tuple[Type, ...]:

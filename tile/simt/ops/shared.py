@@ -75,6 +75,21 @@ def local_subview(mem: Type, iteration: Type, *, stage_offset: int = 0) -> Type:
 @op(
     levels=LOWERED,
     examples=(
+        f"%m: shared<4xf32, {_ROW}, stages = 3>, %i: i32 | "
+        f"%s = local_index %m, %i : shared<4xf32, {_ROW}>",
+    ),
+)
+def local_index(mem: Type, index: Type) -> Type:
+    """Return the subview of stage `index`, which is less than the number of stages."""
+    require(isinstance(mem, Shared), f"local_index takes a buffer, not {mem}")
+    assert isinstance(mem, Shared)
+    require(index == I32, f"local_index takes an index of type i32, not {index}")
+    return Shared(mem.dims, mem.of, mem.layout)
+
+
+@op(
+    levels=LOWERED,
+    examples=(
         "%m: shared<4x2xf32, #linear{offset = [[0,1],[1,0],[2,0]] -> dim0 = 4, dim1 = 2}> | "
         "%t = local_trans %m {order = (1, 0)} : "
         "shared<2x4xf32, #linear{offset = [[1,0],[0,1],[0,2]] -> dim0 = 2, dim1 = 4}>",
@@ -93,7 +108,7 @@ def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
     )
 
 
-VIEWS = frozenset({local_subview, local_trans})  # subviews and other views of a buffer
+VIEWS = frozenset({local_subview, local_index, local_trans})  # views of a buffer
 
 
 def allocation(mem: Value) -> Operation | None:

@@ -53,14 +53,27 @@ def _check_iteration(name: str, iteration: Type, active: Type, stage_offset: int
     require(stage_offset >= 0, f"{name} takes a stage_offset of 0 or more, not {stage_offset}")
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_init %b",))
-def mbarrier_init(bars: Type) -> None:
+def _check_index(name: str, index: Type) -> None:
+    require(index == I32, f"{name} takes the index of an mbarrier, an i32, not {index}")
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(
+        f"%b: {_MBARRIERS} | mbarrier_init %b",
+        f"%b: {_MBARRIERS} | mbarrier_init %b {{count = 8}}",
+    ),
+)
+def mbarrier_init(bars: Type, *, count: int = 1) -> None:
     """Initialize the mbarriers of a multi-buffer, by the first thread.
 
+    A phase completes after `count` threads have arrived, and all bytes expected by then.
     Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
     `fence_proxy_async`.
     """
     _check_mbarriers("mbarrier_init", bars)
+    require(count > 0, f"mbarrier_init takes a count of 1 thread or more, not {count}")
 
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_inval %b",))
@@ -102,6 +115,34 @@ def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None
     """
     _check_mbarriers("mbarrier_wait", bars)
     _check_iteration("mbarrier_wait", iteration, I1, stage_offset)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(f"%b: {_MBARRIERS}, %i: i32, %f: i32 | mbarrier_wait_parity %b, %i, %f",),
+)
+def mbarrier_wait_parity(bars: Type, index: Type, phase: Type) -> None:
+    """Wait in every thread of the partition for a phase of mbarrier `index` to complete.
+
+    `phase` is its parity, 0 or 1; phases count from 0, and the one before the first, of parity 1,
+    is complete. A partition that has waited for another one to arrive may overwrite what that one
+    read before.
+    """
+    _check_mbarriers("mbarrier_wait_parity", bars)
+    _check_index("mbarrier_wait_parity", index)
+    require(phase == I32, f"mbarrier_wait_parity takes a phase of type i32, not {phase}")
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(f"%b: {_MBARRIERS}, %i: i32 | mbarrier_arrive %b, %i",),
+)
+def mbarrier_arrive(bars: Type, index: Type) -> None:
+    """Arrive on mbarrier `index`, once for each warp of the program."""
+    _check_mbarriers("mbarrier_arrive", bars)
+    _check_index("mbarrier_arrive", index)
 
 
 @op(

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tile.backends.interp.program_batch import ParkedError
 from tile.backends.interp.simulator.shared_memory import SharedMemory, Touch
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array, Rows
-from tile.backends.interp.virtual_memory import DetectedFaultError
+from tile.backends.interp.virtual_memory import DetectedFaultError, Memory
 from tile.errors import MbarrierError, RaceError
 from tile.ir.core import Operation
 
@@ -198,12 +199,13 @@ class _MbarrierArray:
     phase: Array
     expected: Array
     started: Array
+    arrived: Array  # record of the program's last arrive
 
     @classmethod
     def of(cls, programs: int, stages: int) -> _MbarrierArray:
         initialized, waited = (np.zeros(programs, np.int64) for _ in range(2))
-        phase, expected, started = (np.zeros((programs, stages), np.int64) for _ in range(3))
-        return cls(initialized, waited, phase, expected, started)
+        each = [np.zeros((programs, stages), np.int64) for _ in range(4)]
+        return cls(initialized, waited, *each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +240,7 @@ class Mbarriers:
         array.initialized[use.programs] = self.memory.tick(use.op)
         array.waited[use.programs] = 0
         array.phase[use.programs] = array.started[use.programs] = 0
+        array.arrived[use.programs] = 0
         array.expected[use.programs] = _NO_TX
 
     def invalidate(self, use: MbarrierUse) -> None:
@@ -264,19 +267,72 @@ class Mbarriers:
 
     def wait(self, use: MbarrierUse, parity: Array) -> None:
         """Wait for the phase of this parity, for each program, to complete."""
-        array = self._initialized(use)
-        initialized = array.initialized[use.programs]
-        self._check(
-            initialized < self.memory.barriers[use.programs], MbarrierMisuse.UNSYNCHRONIZED, use
-        )
-        self.memory.read_any(use.touch(self.memory, array.phase.shape[1]))
-        array.waited[use.programs] = self.memory.tick(use.op)
+        array = self._synchronized(use)
+        self._record_wait(use, array)
         remaining = use.take_rows(array.phase[use.programs, use.stage] & 1 == parity)
         index = remaining.programs, remaining.stage
         self._check(
             array.expected[index] == array.started[index], MbarrierMisuse.NEVER_COMPLETES, remaining
         )
-        self._complete_loads(remaining)
+        self._complete(remaining, array)
+
+    def arrive(self, use: MbarrierUse) -> None:
+        """Arrive with all warps of each program, which completes a phase."""
+        array = self._synchronized(use)
+        self._record_wait(use, array)
+        array.arrived[use.programs, use.stage] = self.memory.tick(use.op)
+        array.phase[use.programs, use.stage] += 1
+
+    def wait_for_loads(self, use: MbarrierUse, parity: Array) -> None:
+        """Wait for the phase of this parity; park if its loads have not all been started."""
+        array = self._synchronized(use)
+        remaining = use.take_rows(array.phase[use.programs, use.stage] & 1 == parity)
+        index = remaining.programs, remaining.stage
+        started = array.expected[index] == array.started[index]
+        if not started.all():
+            raise ParkedError(MbarrierWait(self, use, parity))
+        self._record_wait(use, array)
+        self._complete(remaining, array)
+
+    def wait_for_program(self, use: MbarrierUse, parity: Array) -> Array:
+        """Wait, as a producer, for the program to arrive in the phase of this parity.
+
+        Returns the record of that, by program. The phase before the first is complete.
+        """
+        array = self._synchronized(use)
+        if (array.phase[use.programs, use.stage] & 1 == parity).any():
+            raise ParkedError(MbarrierWait(self, use, parity))
+        arrived: Array = array.arrived[use.programs, use.stage]
+        return arrived
+
+    def is_over(self, use: MbarrierUse, parity: Array) -> bool:
+        """Return True if a wait can end: each phase is complete, or its loads have been started."""
+        array = self.arrays[use.offset]
+        index = use.programs, use.stage
+        started = (array.expected[index] == array.started[index]) & (array.started[index] > 0)
+        return bool(((array.phase[index] & 1 != parity) | started).all())
+
+    def never_completes(self, use: MbarrierUse) -> MbarrierMisuseError:
+        """Return the error of a wait that nothing can end any more."""
+        return self._error(MbarrierMisuse.NEVER_COMPLETES, use, 0)
+
+    def _synchronized(self, use: MbarrierUse) -> _MbarrierArray:
+        """Return the array of a use; raise unless a barrier follows its initialization."""
+        array = self._initialized(use)
+        initialized = array.initialized[use.programs]
+        self._check(
+            initialized < self.memory.barriers[use.programs], MbarrierMisuse.UNSYNCHRONIZED, use
+        )
+        return array
+
+    def _record_wait(self, use: MbarrierUse, array: _MbarrierArray) -> None:
+        self.memory.read_any(use.touch(self.memory, array.phase.shape[1]))
+        array.waited[use.programs] = self.memory.tick(use.op)
+
+    def _complete(self, use: MbarrierUse, array: _MbarrierArray) -> None:
+        """Complete the loads of a phase, and the phase."""
+        index = use.programs, use.stage
+        self._complete_loads(use)
         array.phase[index] += 1
         array.started[index] = 0
         array.expected[index] = _NO_TX
@@ -315,11 +371,31 @@ class Mbarriers:
         """Raise `MbarrierMisuseError` for the first program where `right` is false."""
         if right.all():
             return
-        index = int(right.argmin())
+        raise self._error(misuse, use, int(right.argmin()))
+
+    def _error(self, misuse: MbarrierMisuse, use: MbarrierUse, index: int) -> MbarrierMisuseError:
+        """Return the error of a use in its program number `index`."""
         array = self.arrays[use.offset]
         program, stage = int(use.programs[index]), int(use.stage[index])
         expected = started = 0
         if array.initialized[program] > 0:
             expected = max(0, int(array.expected[program, stage]))
             started = int(array.started[program, stage])
-        raise MbarrierMisuseError(misuse, use.op, program, stage, expected, started)
+        return MbarrierMisuseError(misuse, use.op, program, stage, expected, started)
+
+
+@dataclass(frozen=True, eq=False)
+class MbarrierWait:
+    """The wait of a partition for a phase of this parity that another partition completes."""
+
+    mbarriers: Mbarriers
+    use: MbarrierUse
+    parity: Array
+
+    def over(self, memory: Memory) -> bool:
+        """Return True if the wait can end."""
+        return self.mbarriers.is_over(self.use, self.parity)
+
+    def deadlock(self) -> MbarrierMisuseError:
+        """Return the fault of a wait that never ends."""
+        return self.mbarriers.never_completes(self.use)

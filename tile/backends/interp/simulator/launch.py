@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.verify import check_accumulators, check_supported
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
-from tile.backends.interp.values import Rows
+from tile.backends.interp.values import Array, Rows
 from tile.config import config
 from tile.errors import OutOfResourcesError, UnsupportedError, stamp
 from tile.ir.core import Module, Operation
@@ -136,8 +137,22 @@ class Chunk:
         self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
         self.mbarriers = Mbarriers(self.memory, len(programs))
+        # Of a producer partition: the record up to which it has acquired the program's accesses, by
+        # program. None for the program itself, whose threads synchronize by barriers.
+        self.acquired: Array | None = None
         self._rows: Rows | None = None
         self._thread_map: ThreadMap | None = None
+
+    def partition(self) -> Chunk:
+        """Return the same state as a producer partition sees it, which starts now."""
+        producer = copy(self)
+        producer.acquired = self.memory.barriers.copy()
+        return producer
+
+    def horizon(self, programs: Rows) -> Array:
+        """Return the record before which accesses of other threads precede this point."""
+        records = self.memory.barriers if self.acquired is None else self.acquired
+        return records[programs]
 
     def thread_map(self, rows: Rows) -> ThreadMap:
         """Return the threads of some rows; the last answer is cached, as batches ask repeatedly."""

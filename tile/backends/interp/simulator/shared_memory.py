@@ -364,11 +364,15 @@ class SharedMemory:
         self.read_any(touch)
 
     def start_tma_load(self, touch: Touch) -> None:
-        """Check and record the start of a TMA load to the vectors."""
+        """Check and record the start of a TMA load to the vectors.
+
+        A negative thread is one of no program's: a producer's.
+        """
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, (granules, thread, barrier))
         self._check_fenced(Fault.TMA_LOAD_UNFENCED, touch, granules)
-        self.writer[granules] = self.tick(touch.op) | thread | IN_FLIGHT
+        writer = np.where(thread < 0, self.many, thread)
+        self.writer[granules] = self.tick(touch.op) | writer | IN_FLIGHT
 
     def complete_tma_load(self, touch: Touch, words: Array, values: Array) -> None:
         """Complete a TMA load. All threads have waited, so it counts as before any barrier."""

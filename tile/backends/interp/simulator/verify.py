@@ -193,6 +193,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.mma.mma: _mma,
     ops.wgmma.wgmma: _wgmma,
     ops.tma.mbarrier_init: _tma,
+    ops.warp_specialize.warp_specialize: _tma,
     ops.tma.tma_load: _tma_block,
     ops.tma.tma_store: _tma_block,
 }

@@ -14,6 +14,7 @@ add, in files of the same names, and:
     shuffle                    shuffles within a warp
     shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
+    warp_specialize            producer warps
     stage_counters             stages of multi-buffers
     atomics                    atomic operations in PTX
     debug                      prints and assertions
@@ -39,6 +40,7 @@ from tile.backends.nvptx.emit import (
     shuffle,
     tables,
     tma,
+    warp_specialize,
     wgmma,
 )
 from tile.backends.nvptx.target import Architecture
@@ -61,6 +63,7 @@ _FAMILIES = (
     shuffle,
     tables,
     tma,
+    warp_specialize,
     wgmma,
 )
 

@@ -33,6 +33,9 @@ class FunctionBuilder(llvm.FunctionBuilder):
         self.buffers: dict[Value, SharedAddress] = {}
         # Iterations modulo a number of stages: by (iteration, modulus). See `StageCounter`.
         self.stage_counters: dict[tuple[str, int], str] = {}
+        # The partition of what is emitted: that of a producer, or only the program (functions, and
+        # what follows a `warp_specialize`).
+        self.in_producer, self.in_program = False, not function.kernel
         # Vectors by their type and the names of all of their elements.
         self.vectors: dict[tuple[str, ...], str] = {}
         # Bytes that were extracted from 32-bit registers: (register, number of the byte).

@@ -8,13 +8,14 @@ from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
-from tile.backends.nvptx.emit.occupancy import runs_alone
+from tile.backends.nvptx.emit.occupancy import resident_programs
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import WARP, Architecture
 from tile.codegen.llvm.function_builder import THREAD
 from tile.codegen.llvm.functions import function_text
 from tile.ir.core import Function, Module
 from tile.simt.memory.allocate_shared import shared_bytes
+from tile.simt.ops.warp_specialize import warp_specialize
 
 # A tensor map is read from the parameter itself, without a local copy.
 _MAP = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
@@ -32,17 +33,19 @@ class EmittedModule:
 
 def emit_module(module: Module, arch: Architecture, options: Options) -> EmittedModule:
     """Emit the functions of a THREAD module, whose only kernel is launched."""
-    text = ModuleText(arch, options, threads=WARP * options.num_warps)
+    partitions = [op for op in module.walk() if op.defn is warp_specialize]
+    producer_warps = sum(op["num_warps"] for op in partitions)
+    text = ModuleText(arch, options, WARP * options.num_warps, WARP * producer_warps)
     for function in module:
         text.name_function(function)
-    alone = runs_alone(module, text.threads, arch.simt)
+    programs = resident_programs(module, text.threads, arch.simt)
     for function in module:
-        emit_function(text, function, alone=alone)
+        emit_function(text, function, programs=programs)
     return EmittedModule(
         text.text(),
         LaunchMetadata(
             kernel=text.symbol(module.kernel.name)[1:],
-            threads=text.threads,
+            threads=text.all_threads,
             shared_bytes=shared_bytes(module),
             assertions=tuple(text.assertions),
             maps=tuple(text.maps),
@@ -52,24 +55,25 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
     )
 
 
-def emit_function(text: ModuleText, function: Function, *, alone: bool = False) -> None:
+def emit_function(text: ModuleText, function: Function, *, programs: int | None = None) -> None:
     """Emit a function, and add it to a module.
 
-    alone: a multiprocessor runs one program of the kernel at a time.
+    programs: the number of programs that a multiprocessor runs at a time, at least; None if it is
+        unknown.
     """
     kind = "ptx_kernel " if function.kernel else "internal "
     attributes = ["nounwind", "convergent"]
     if not function.kernel:
         attributes.append("noinline")
     else:
-        attributes.append(f'"nvvm.reqntid"="{text.threads}"')
+        attributes.append(f'"nvvm.reqntid"="{text.all_threads}"')
         if text.options.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{text.options.maxnreg}"')
-        elif alone:
-            attributes.append('"nvvm.minctasm"="1"')
+        elif programs is not None:
+            attributes.append(f'"nvvm.minctasm"="{programs}"')
     name = "@llvm.nvvm.read.ptx.sreg.tid.x"
     text.declare(name, f"declare i32 {name}()")
-    thread = f"{THREAD} = call range(i32 0, {text.threads}) i32 {name}()"
+    thread = f"{THREAD} = call range(i32 0, {text.all_threads}) i32 {name}()"
 
     def maps() -> list[str]:
         count = len(text.maps) if function.kernel else 0

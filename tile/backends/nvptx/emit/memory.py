@@ -226,9 +226,16 @@ def guarded_store(
 
 
 def barrier(builder: FunctionBuilder, op: Operation) -> None:
-    """Wait for all threads of the program; a program of one warp needs less."""
-    if builder.module.threads == 32:
+    """Wait for all threads of the program; a program of one warp needs less.
+
+    The program of a kernel with a producer partition has barrier 1 for itself.
+    """
+    module = builder.module
+    if module.threads == 32:
         builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+    elif module.producer_threads and builder.in_program:
+        name = "@llvm.nvvm.barrier.cta.sync.aligned.count"
+        builder.call(name, "void", ("i32", "1"), ("i32", str(module.threads)))
     else:
         builder.call("@llvm.nvvm.barrier.cta.sync.aligned.all", "void", ("i32", "0"))
 

@@ -19,14 +19,22 @@ TRIPLE = "nvptx64-nvidia-cuda"
 class ModuleText(llvm.ModuleText):
     """A module under construction."""
 
-    def __init__(self, arch: Architecture, options: Options, threads: int) -> None:
+    def __init__(
+        self, arch: Architecture, options: Options, threads: int, producer_threads: int = 0
+    ) -> None:
         super().__init__("nvptx", TRIPLE, DATA_LAYOUT, threads, options.enable_fp_fusion)
         self.arch = arch
         self.options = options
         self.assertions: list[Assertion] = []
         self.libdevice_functions: set[str] = set()  # names of those called
         self.maps: list[TensorMap] = []
+        self.producer_threads = producer_threads
         self._globals: dict[str, str] = {}
+
+    @property
+    def all_threads(self) -> int:
+        """The threads of a program and of the producer partition besides it."""
+        return self.threads + self.producer_threads
 
     @property
     def has_alwaysinline(self) -> bool:

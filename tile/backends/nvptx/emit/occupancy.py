@@ -12,13 +12,28 @@ addition of 4096 elements by 128 threads has 96 registers instead of 64.
 from __future__ import annotations
 
 from tile.analysis.liveness import liveness
-from tile.backends.nvptx.target import REGISTERS
+from tile.backends.nvptx.target import REGISTERS, WARP
 from tile.ir.core import Function, Module
 from tile.simt.memory.allocate_shared import shared_bytes
+from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.schedule.register_pressure import tile_registers
 from tile.simt.target import SimtTarget
 
 RESERVED_SHARED_BYTES = 1024  # of each program, from sm_80 on; CUDA programming guide
+
+
+def resident_programs(module: Module, threads: int, target: SimtTarget) -> int | None:
+    """Return the number of programs that a multiprocessor runs at least; None to let ptxas guess.
+
+    With a producer partition it follows from the registers that the partitions are given: ptxas
+    ignores setmaxnreg unless it knows the registers at entry.
+    """
+    for op in module.walk():
+        if op.defn is warp_specialize:
+            producer, program = op["registers"]
+            used: int = op["num_warps"] * WARP * producer + threads * program
+            return target.register_file // used
+    return 1 if runs_alone(module, threads, target) else None
 
 
 def runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:

@@ -16,7 +16,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAdd
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import warp_index
-from tile.backends.nvptx.emit.shared import MEMORY, stage_address
+from tile.backends.nvptx.emit.shared import MEMORY, index_address, stage_address
 from tile.backends.nvptx.emit.stage_counters import parity_of
 from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
@@ -39,7 +39,9 @@ def _buffer(op: Operation) -> Shared:
 
 
 def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
-    """Return an i1: this is the first warp, of a program that is `active`."""
+    """Return an i1: this is the first warp of its partition, and `active` is true."""
+    if builder.in_producer:  # which only its first warp executes
+        return "true" if active is None else builder.scalar(active)
     first = builder.in_prologue(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
     if active is None:
         return first
@@ -62,8 +64,8 @@ def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
 
 
 def mbarrier_init(builder: FunctionBuilder, op: Operation) -> None:
-    """A phase completes when one thread has arrived and all expected bytes have been copied."""
-    _each_mbarrier(builder, op, "mbarrier.init.shared::cta.b64 {}, 1")
+    """A phase completes when `count` threads have arrived and all expected bytes been copied."""
+    _each_mbarrier(builder, op, f"mbarrier.init.shared::cta.b64 {{}}, {op['count']}")
 
 
 def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
@@ -94,10 +96,32 @@ def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
 
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Retry until the phase has completed; each try suspends the thread for a while by itself."""
-    address = _mbarrier(builder, op)
     parity = parity_of(
         builder, builder.scalar(op["iteration"]), op["stage_offset"], _buffer(op).stages
     )
+    _wait(builder, _mbarrier(builder, op), parity)
+
+
+def mbarrier_wait_parity(builder: FunctionBuilder, op: Operation) -> None:
+    """Retry until the phase has completed."""
+    _wait(builder, _mbarrier_at(builder, op), builder.scalar(op["phase"]))
+
+
+def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by one thread of each warp, once all of its lanes have read."""
+    address = _mbarrier_at(builder, op)
+    builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+    text = f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]"
+    _elect_one(builder, [text], [("i1", "true"), (SHARED, _pointer(builder, address))])
+
+
+def _mbarrier_at(builder: FunctionBuilder, op: Operation) -> SharedAddress:
+    """Return the address of the mbarrier with an index."""
+    address, index = builder.buffers[op["bars"]], builder.scalar(op["index"])
+    return index_address(builder, address, index, _buffer(op))
+
+
+def _wait(builder: FunctionBuilder, address: SharedAddress, parity: str) -> None:
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
@@ -182,6 +206,8 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.mbarrier_init: mbarrier_init,
     ops.tma.mbarrier_arrive_expect_tx: mbarrier_arrive_expect_tx,
     ops.tma.mbarrier_wait: mbarrier_wait,
+    ops.tma.mbarrier_wait_parity: mbarrier_wait_parity,
+    ops.tma.mbarrier_arrive: mbarrier_arrive,
     ops.tma.mbarrier_inval: mbarrier_inval,
     ops.tma.tma_load: tma_load,
     ops.tma.tma_store: tma_store,

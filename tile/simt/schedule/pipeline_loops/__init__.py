@@ -22,15 +22,19 @@ from functools import cache
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import liveness
-from tile.ir.core import Level, Module, Operation, Trait
+from tile.ir.core import Function, Level, Module, Operation, Trait
+from tile.ir.ops import control
+from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
 from tile.simt.schedule.pipeline_loops.address_slices import BackwardSlice, backward_slice
 from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
 from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
+from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
 from tile.simt.schedule.register_pressure import exceeds_registers, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
+from tile.tracebacks import warn
 from tile.transforms.dce import remove_dead
 
 __all__ = ["pipeline_loops"]
@@ -115,27 +119,77 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
     budget = SharedBudget(target)
     for function in CallGraph(module).bottom_up():
         plans = LoopPlanner(function, aliases, budget, num_stages).plans()
+        tops = {plan.loop: _top(plan.loop) for plan in plans}
         for plan in plans:
-            _pipeline(plan, budget)
+            _prefetch(plan, budget)
+        specialized = _specialize(function, plans, budget)
+        for plan in plans:
+            if plan not in specialized:
+                _copy(plan, tops[plan.loop], budget)
         if plans:
             remove_dead(function)
 
 
-def _pipeline(plan: LoopPlan, budget: SharedBudget) -> None:
-    loop = plan.loop
-    (body,) = loop.regions
-    top = body.first
+def _specialize(
+    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget
+) -> Sequence[LoopPlan]:
+    """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
+
+    That is done for all loops with TMA loads or for none: if one of them asks for it, or is inside
+    another loop. Then the producer runs on into the next iteration of the outer loop, while the
+    program ends the one before.
+    """
+    if not budget.target.has_tma:
+        return ()
+    asked = [op for op in function.walk() if _option(op) is WarpSpecialize.ON]
+    chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
+    around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
+    for loop in asked:
+        if loop not in around:
+            warn(f"{_UNCHANGED}: no TMA load feeds a dot there", loop.loc)
+    off = any(_option(op) is WarpSpecialize.OFF for op in around)
+    if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
+        try:
+            return specialize(function, chosen, budget)
+        except CannotSpecializeError as error:
+            where = "" if error.op.loc is None else f", at {error.op.loc}"
+            for loop in asked:
+                warn(f"{_UNCHANGED}: {error}{where}", loop.loc)
+    return ()
+
+
+_UNCHANGED = "this loop is not warp-specialized"
+
+
+def _option(op: Operation) -> WarpSpecialize:
+    """Return what a loop's author wants."""
+    is_for = op.defn is control.for_
+    return op["warp_specialize"] if is_for else WarpSpecialize.AUTO
+
+
+def _top(loop: Operation) -> Operation:
+    top = loop.regions[0].first
     assert top is not None
-    before = _insertion_point(plan, budget.target) or top
+    return top
+
+
+def _prefetch(plan: LoopPlan, budget: SharedBudget) -> None:
+    """Build the loads of a loop that are done one iteration ahead."""
+    loop = plan.loop
+    before = _insertion_point(plan, budget.target) or _top(loop)
     if plan.register_loads:
         prefetch_to_registers(plan.register_loads, _sources(loop, plan.register_loads), before)
     if plan.shared_loads:
         sources = _sources(loop, [each.load for each in plan.shared_loads])
         prefetch_to_shared(plan.shared_loads, sources, plan.shared_stages, before)
-    if plan.async_loads:
-        sources = _sources(loop, [each.load for each in plan.async_loads])
-        prefetch_async(plan.async_loads, sources, plan.stages, top, budget, plan.double_buffered)
     loop.attributes["num_stages"] = 1
+
+
+def _copy(plan: LoopPlan, top: Operation, budget: SharedBudget) -> None:
+    """Build the async copies of a loop, which precede `top`."""
+    if plan.async_loads:
+        sources = _sources(plan.loop, [each.load for each in plan.async_loads])
+        prefetch_async(plan.async_loads, sources, plan.stages, top, budget, plan.double_buffered)
 
 
 def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:

@@ -45,15 +45,40 @@ class BufferedLoad:
         return Shared(self.tile.dims, self.tile.of, self.layout, stages)
 
 
+def allocate_buffer(build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> Value:
+    """Allocate the multi-buffer of a load, of `stages` stages."""
+    with build.at(buffered.load.loc):
+        buffer = build(shared.local_alloc, result=buffered.buffer(stages))
+    buffer.name = buffered.load.result.name
+    return buffer
+
+
+def replace_load(load: Operation, stage: Value) -> None:
+    """Make the users of a load read a stage of its buffer: one local load for each layout.
+
+    A wgmma that can read the buffer itself gets the buffer.
+    """
+    build = LayoutBuilder.before(load)
+    tiles: dict[LinearLayout, Value] = {}
+
+    def read(layout: LinearLayout) -> Value:
+        if layout not in tiles:
+            result = with_layout(load.result.type, layout)
+            tiles[layout] = build(shared.local_load, stage, result=result)
+            tiles[layout].name = load.result.name
+        return tiles[layout]
+
+    read_from_buffer(load.result, stage)
+    replace_by_local_load(load.result, read)
+
+
 class MultiBuffer:
-    """The buffer of a load, of `stages` stages."""
+    """The buffer of a load, of `stages` stages, which iterations select."""
 
     def __init__(self, build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> None:
         self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
         self.tma = buffered.tma
-        with build.at(self.load.loc):
-            self.buffer = build(shared.local_alloc, result=buffered.buffer(stages))
-        self.buffer.name = self.load.result.name
+        self.buffer = allocate_buffer(build, buffered, stages)
 
     def stage(self, build: LayoutBuilder, iteration: Value, stage_offset: int = 0) -> Value:
         """Return the stage of the iteration that is `stage_offset` after `iteration`."""
@@ -62,21 +87,8 @@ class MultiBuffer:
         return build(shared.local_subview, self.buffer, iteration, stage_offset=stage_offset)
 
     def replace_load(self, iteration: Value) -> None:
-        """Make the users of the load read the buffer: one local load for each layout they take.
-
-        A wgmma that can read the buffer itself gets the buffer.
-        """
+        """Make the users of the load read the stage of this iteration."""
         build = LayoutBuilder.before(self.load)
-        stage = self.stage(build, iteration)
-        tiles: dict[LinearLayout, Value] = {}
-
-        def read(layout: LinearLayout) -> Value:
-            if layout not in tiles:
-                tiles[layout] = build(
-                    shared.local_load, stage, result=with_layout(self.tile, layout)
-                )
-                tiles[layout].name = self.load.result.name
-            return tiles[layout]
-
-        read_from_buffer(self.load.result, stage)
-        replace_by_local_load(self.load.result, read)
+        with build.at(self.load.loc):
+            stage = self.stage(build, iteration)
+        replace_load(self.load, stage)

@@ -8,7 +8,7 @@ functions before their callers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tile.ir.core import Block, Function, OpDef, Operation
 from tile.ir.ops import control
@@ -54,22 +54,46 @@ class SharedBudget:
         """Record what a function takes, once all of its loops have their buffers."""
         self.functions[function.name] = self._regions([function.body], ())
 
+    def taken_until(
+        self,
+        function: Function,
+        loops: Sequence[Operation],
+        buffer_reads: Collection[BufferRead] = (),
+    ) -> int:
+        """Return the bytes that operations take from the function's start to the end of `loops`.
+
+        loops: loops for which these buffers are; they take no other ones.
+        buffer_reads: as for `remaining`.
+        """
+        reserved = self.loops.copy()
+        for loop in loops:
+            for outer in (loop, *loop.ancestors()):
+                self.reserve(outer, 0, buffer_reads)
+        ops = list(function.body)
+        outermost = {[loop, *loop.ancestors()][-1] for loop in loops}
+        end = 1 + max(index for index, op in enumerate(ops) if op in outermost)
+        taken = self._ops(ops[:end], buffer_reads)
+        self.loops = reserved
+        return taken
+
     def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
+        return self._ops((op for region in regions for op in region), buffer_reads)
+
+    def _ops(self, ops: Iterable[Operation], buffer_reads: Collection[BufferRead]) -> int:
         """Return the bytes that operations take.
 
         Buffers of `local_alloc` and of wgmma operands are live throughout; the scratch memory of
         other operations is live for one operation at a time.
         """
         scratch, buffers = 0, 0
-        for region in regions:
-            for op in region:
-                if op.defn is local_alloc:
-                    assert isinstance(op.result.type, Shared)
-                    buffers += align_up(op.result.type.bytes)
-                elif op.defn is wgmma:
-                    buffers += _operand_buffers(op, buffer_reads)
-                elif op not in buffer_reads:
-                    scratch = max(scratch, self._operation(op, buffer_reads))
+        for op in ops:
+            if op.defn is local_alloc:
+                assert isinstance(op.result.type, Shared)
+                buffers += align_up(op.result.type.bytes)
+            elif op.defn is wgmma:
+                buffers += _operand_buffers(op, buffer_reads)
+            elif op not in buffer_reads:
+                scratch = max(scratch, self._operation(op, buffer_reads))
         return scratch + buffers
 
     def _operation(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:

@@ -32,10 +32,11 @@ def descriptor_pointers_of(load: Operation) -> Operation | None:
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:
     """Return the bytes of shared memory that the mbarriers of asynchronous loads take."""
     uses_tma = any(load.tma for load in async_loads)
-    return align_up(_mbarriers_type(stages).bytes) if uses_tma else 0
+    return align_up(mbarriers_type(stages).bytes) if uses_tma else 0
 
 
-def _mbarriers_type(stages: int) -> Shared:
+def mbarriers_type(stages: int) -> Shared:
+    """Return the type of a multi-buffer of mbarriers."""
     return Shared((1,), I64, _ONE, stages)
 
 
@@ -45,7 +46,7 @@ class TmaLoads:
     def __init__(self, build: LayoutBuilder, buffers: Sequence[MultiBuffer], stages: int) -> None:
         self.buffers = buffers
         self.bytes = sum(buffer.tile.of.bytes_of(buffer.tile.numel) for buffer in buffers)
-        self.mbarriers = build(shared.local_alloc, result=_mbarriers_type(stages))
+        self.mbarriers = build(shared.local_alloc, result=mbarriers_type(stages))
         self.mbarriers.name = "mbarriers"
         build.op(tma.mbarrier_init, self.mbarriers)
 

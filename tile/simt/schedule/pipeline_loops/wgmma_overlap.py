@@ -60,6 +60,11 @@ class InFlightWgmma:
     leading: tuple[Operation, ...]
     stable: frozenset[Operation]
 
+    @property
+    def loop_carried(self) -> list[Operation]:
+        """The wgmmas that stay in flight into the next iteration, in order."""
+        return [op for op in self.dots if op in self.stable and _is_loop_carried(op)]
+
 
 def find_in_flight(
     loop: Operation,
@@ -142,7 +147,7 @@ def keep_in_flight(loop_dots: InFlightWgmma) -> Operation | None:
     # The wgmmas that an iteration issues before it waits for those of the previous iteration.
     first = loop_dots.leading or loop_dots.dots
     positions = {op: number for number, op in enumerate(body)}
-    loop_carried = [op for op in loop_dots.dots if op in loop_dots.stable and _is_loop_carried(op)]
+    loop_carried = loop_dots.loop_carried
     for dot in loop_dots.dots:
         if dot in loop_dots.stable and dot not in loop_carried:
             _wait_at_use(dot, loop_dots, positions)

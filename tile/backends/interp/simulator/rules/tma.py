@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tile.backends.interp.bytecode import Run, rule_in
-from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.program_batch import Frame, ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.async_ops import MbarrierUse
 from tile.backends.interp.simulator.fault_report import (
@@ -63,6 +63,44 @@ def mbarrier_wait(op: Operation) -> Run:
     return lambda batch, bars, iteration: chunk_of(batch).mbarriers.wait(
         *_stage_of(batch, op, bars, iteration)
     )
+
+
+@rule(ops.tma.mbarrier_arrive)
+def mbarrier_arrive(op: Operation) -> Run:
+    return lambda batch, bars, index: chunk_of(batch).mbarriers.arrive(
+        _at_index(batch, op, bars, index)
+    )
+
+
+@rule(ops.tma.mbarrier_wait_parity)
+def mbarrier_wait_parity(op: Operation) -> Run:
+    def run(batch: ProgramBatch, bars: RunValue, index: RunValue, phase: RunValue) -> None:
+        chunk = chunk_of(batch)
+        use, parity = _at_index(batch, op, bars, index), _by_program(batch, phase)
+        if chunk.acquired is None:
+            chunk.mbarriers.wait_for_loads(use, parity)
+        else:
+            arrived = chunk.mbarriers.wait_for_program(use, parity)
+            chunk.acquired[use.programs] = np.maximum(chunk.acquired[use.programs], arrived)
+
+    return run
+
+
+@rule(ops.warp_specialize.warp_specialize)
+def warp_specialize(op: Operation) -> Run:
+    """Start a batch for the producer, in which the threads of the program stand for its own."""
+
+    def run(batch: ProgramBatch) -> None:
+        require_whole_programs(batch, op)
+        instruction = batch.instruction()
+        assert instruction is not None
+        producer = batch.split(np.arange(len(batch)))
+        activation = producer.frames[-1].activation
+        producer.frames = [Frame(activation, instruction.regions[0], instruction)]
+        producer.chunk = chunk_of(batch).partition()
+        batch.launch.ready(producer)
+
+    return run
 
 
 @rule(ops.tma.tma_load)
@@ -164,11 +202,11 @@ class _DescriptorBlock:
 
     def touch(self, batch: ProgramBatch, programs: Rows, begin: Array) -> Touch:
         """Return the vectors of the buffer, a program in each row."""
-        memory = chunk_of(batch).memory
+        chunk = chunk_of(batch)
         count = self.mem.bytes // VECTOR_BYTES
-        start = (begin + programs * memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
-        first = np.zeros((len(programs), 1), np.int64)
-        return Touch(self.op, start, VECTOR_BYTES, first, memory.barriers[programs][:, None])
+        start = (begin + programs * chunk.memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
+        thread = np.full((len(programs), 1), 0 if chunk.acquired is None else -1, np.int64)
+        return Touch(self.op, start, VECTOR_BYTES, thread, chunk.horizon(programs)[:, None])
 
 
 @contextmanager
@@ -216,6 +254,13 @@ def _all_stages(batch: ProgramBatch, op: Operation, bars: RunValue) -> MbarrierU
     require_whole_programs(batch, op)
     programs = thread_map_of(batch).programs
     return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
+
+
+def _at_index(batch: ProgramBatch, op: Operation, bars: RunValue, index: RunValue) -> MbarrierUse:
+    """Return a use of the mbarrier with an index."""
+    require_whole_programs(batch, op)
+    stage = _by_program(batch, index).astype(np.int64)
+    return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage)
 
 
 def _stage_of(

@@ -1,0 +1,277 @@
+"""Warp specialization in the simulator: results, and that each mbarrier operation is needed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.simt.kernels import Kernel, numbers
+from tests.simt.synchronization import lowered
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.errors import (
+    CopyInFlightError,
+    ExecutionError,
+    MbarrierError,
+    RaceError,
+    UndefinedReadError,
+    WgmmaInFlightError,
+)
+from tile.ir.core import Module
+from tile.ir.ops import memory
+from tile.simt import ops
+from tile.simt.pass_pipeline import lower
+from tile.simt.target import WGMMA
+
+F16 = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+
+
+@tile.jit
+def persistent(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    programs,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    WS: tl.constexpr = None,
+):
+    """A loop over tiles of the result, around that along K."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    columns = tl.cdiv(N, BN)
+    tiles = tl.cdiv(M, BM) * columns
+    for number in tl.range(tl.program_id(0), tiles, programs, warp_specialize=WS):
+        row = number // columns * BM
+        column = number % columns * BN
+        total = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+        c.store([row, column], total.to(c.dtype))
+
+
+@tile.jit
+def two_loops(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Two loops that share their channels: the first half of K, and the rest."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    row = tl.program_id(0) * BM
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    middle = K // 2 // BK * BK
+    for k in tl.range(0, middle, BK, warp_specialize=True):
+        total = tl.dot(a.load([row, k]), b.load([k, 0]), total)
+    for k in range(middle, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, 0]), total)
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    c.store([row, 0], total.to(c.dtype))
+
+
+@tile.jit
+def attention(q_ptr, k_ptr, v_ptr, o_ptr, rows, N, scale, BLOCK: tl.constexpr, D: tl.constexpr):
+    """Two dots an iteration, of which the second stays in flight: a channel each for K and V."""
+    q = tl.make_tensor_descriptor(q_ptr, [rows, D], [D, 1], [BLOCK, D])
+    k = tl.make_tensor_descriptor(k_ptr, [rows, D], [D, 1], [BLOCK, D])
+    v = tl.make_tensor_descriptor(v_ptr, [rows, D], [D, 1], [BLOCK, D])
+    o = tl.make_tensor_descriptor(o_ptr, [rows, D], [D, 1], [BLOCK, D])
+    head = tl.program_id(1) * N
+    first = head + tl.program_id(0) * BLOCK
+    query = q.load([first, 0])
+    highest = tl.full((BLOCK,), -float("inf"), tl.float32)
+    weights = tl.zeros((BLOCK,), tl.float32)
+    total = tl.zeros((BLOCK, D), tl.float32)
+    for start in tl.range(0, N, BLOCK, warp_specialize=True):
+        scores = tl.dot(query, tl.trans(k.load([head + start, 0])))
+        above = tl.maximum(highest, tl.max(scores, 1) * scale)
+        powers = tl.exp2(scores * scale - above[:, None])
+        shrink = tl.exp2(highest - above)
+        weights = weights * shrink + tl.sum(powers, 1)
+        total = total * shrink[:, None]
+        total = tl.dot(powers.to(tl.float16), v.load([head + start, 0]), total)
+        highest = above
+    o.store([first, 0], (total / weights[:, None]).to(tl.float16))
+
+
+def operations(module: Module, *names: str) -> int:
+    return sum(op.name in names for op in module.walk())
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+@pytest.mark.parametrize("kernel", [persistent, two_loops])
+@pytest.mark.parametrize(
+    ("shape", "programs", "blocks", "warps", "stages"),
+    [
+        ((256, 64, 160), 3, (64, 64, 32), 4, 3),
+        ((256, 64, 160), 2, (128, 64, 32), 8, 2),
+        ((70, 56, 40), 2, (64, 64, 32), 4, 4),
+        ((128, 64, 0), 1, (64, 64, 32), 4, 3),  # no iteration
+        ((64, 64, 32), 1, (64, 64, 32), 4, 5),  # fewer iterations than stages
+    ],
+)
+def test_results(
+    kernel: Any,
+    shape: tuple[int, int, int],
+    programs: int,
+    blocks: tuple[int, int, int],
+    warps: int,
+    stages: int,
+) -> None:
+    m, n, k = shape
+    a = numbers(m, k or 8, dtype=np.float16)[:, :k]
+    b = numbers(k or 8, n, dtype=np.float16, seed=1)[:k]
+    c = np.full((m, n), 7, np.float16)
+    sizes = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
+    grid = programs if kernel is persistent else tile.cdiv(m, blocks[0])
+    with tile.backend("interp:wgmma"):
+        kernel[(grid,)](
+            *map(np.ascontiguousarray, (a, b)), c, m, n, k, grid, **sizes, num_warps=warps,
+            num_stages=stages,
+        )  # fmt: skip
+    np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_attention(stages: int) -> None:
+    n, d, heads, block = 192, 64, 2, 64
+    q, k, v = (numbers(heads * n, d, dtype=np.float16, seed=seed) for seed in range(3))
+    o = np.zeros_like(q)
+    with tile.backend("interp:wgmma"):
+        attention[n // block, heads](
+            q, k, v, o, heads * n, n, 0.125 * 1.4427, block, d, num_stages=stages
+        )
+    for head in range(heads):
+        rows = slice(head * n, (head + 1) * n)
+        scores = product(q[rows], k[rows].T) * 0.125
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        wanted = powers / powers.sum(1, keepdims=True) @ v[rows].astype(np.float32)
+        np.testing.assert_allclose(o[rows].astype(np.float32), wanted, atol=2e-3)
+
+
+def gemm(kernel: Any, grid: int) -> Kernel:
+    m, n, k = 128, 64, 512
+    sizes = {**dict.fromkeys("MNK", "i32:16"), "programs": "i32"}
+
+    def arguments() -> list[Any]:
+        a = numbers(m, k, dtype=np.float16)
+        b = numbers(k, n, dtype=np.float16, seed=1)
+        return [a, b, np.zeros((m, n), np.float16), *map(np.int32, (m, n, k, grid))]
+
+    return Kernel(kernel, {**F16, **sizes}, {"BM": 64, "BN": 64, "BK": 32}, (grid, 1, 1), arguments)
+
+
+# What is reported where one of these is missing. Without a wait for loads, the program reads too
+# early; without one for the program, the producer overwrites too early.
+EARLY = (RaceError, CopyInFlightError, WgmmaInFlightError, UndefinedReadError, MbarrierError)
+FAULTS: dict[object, tuple[type[ExecutionError], ...]] = {
+    ops.tma.mbarrier_init: (MbarrierError,),
+    ops.tma.mbarrier_arrive: (MbarrierError,),
+    ops.tma.mbarrier_arrive_expect_tx: (MbarrierError,),
+    ops.tma.tma_load: (MbarrierError,),
+    ops.tma.mbarrier_wait_parity: EARLY,
+    ops.wgmma.fence_proxy_async: (RaceError,),
+    memory.barrier: (RaceError,),
+}
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize(("kernel", "grid"), [(persistent, 1), (two_loops, 2)])
+def test_what_is_missing_is_reported(kernel: Any, grid: int, stages: int) -> None:
+    """Each wait, arrive, barrier, fence and load between the partitions is needed."""
+    case = gemm(kernel, grid)
+    module = lowered(case, WGMMA, 4, stages)
+    assert operations(module, "warp_specialize") == 1
+    assert operations(module, "mbarrier_arrive") == (1 if kernel is persistent else 2)
+    run_threads(module, WGMMA, 4, case.grid, case.arguments())
+    count = sum(op.defn in FAULTS for op in module.walk())
+    for index in range(count):
+        broken = module.clone()
+        removed = [op for op in broken.walk() if op.defn in FAULTS][index]
+        removed.erase()
+        with pytest.raises(FAULTS[removed.defn]) as raised:
+            run_threads(broken, WGMMA, 4, case.grid, case.arguments())
+        assert raised.value.loc is not None
+
+
+def test_an_early_release_is_reported() -> None:
+    """The program arrives before the wgmma that reads the stage has been waited for."""
+    case = gemm(persistent, 1)
+    module = lowered(case, WGMMA, 4, 2)
+    (arrive,) = [op for op in module.walk() if op.defn is ops.tma.mbarrier_arrive]
+    assert arrive.block is not None and arrive.block.first is not None
+    arrive.move_before(arrive.block.first)
+    with pytest.raises(EARLY):
+        run_threads(module, WGMMA, 4, case.grid, case.arguments())
+
+
+@tile.jit
+def counted(a_ptr, b_ptr, c_ptr, index_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
+    """Addresses from an atomic operation, which may be done only once."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BM])
+    total = tl.zeros((BM, BM), dtype=tl.float32)
+    for k in tl.range(0, K, BK, warp_specialize=True):
+        row = tl.atomic_add(index_ptr, 1)
+        total += tl.dot(a.load([row, k]), b.load([k, 0]))
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BM])
+    c.store([0, 0], total.to(c.dtype))
+
+
+def warnings_of(kernel: Any, signature: dict[str, str], constants: dict[str, int]) -> list[str]:
+    module = tile.compile(kernel, signature, constants, {}, "interp").artifact.module.clone()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lower(module, WGMMA, num_warps=8, num_stages=3)
+    assert operations(module, "warp_specialize") == 0
+    return [str(each.message) for each in caught]
+
+
+@tile.jit
+def in_while(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
+    """A loop inside one whose trip count nobody knows."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BM])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BM])
+    row = 0
+    while row < M:
+        total = tl.zeros((BM, BM), dtype=tl.float32)
+        for k in tl.range(0, K, BK, warp_specialize=True):
+            total = tl.dot(a.load([row, k]), b.load([k, 0]), total)
+        c.store([row, 0], total.to(c.dtype))
+        row += BM
+
+
+SIZES = dict.fromkeys("MNK", "i32:16")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "blocks", "reason"),
+    [
+        (
+            persistent,
+            {"programs": "i32"},
+            {"BM": 128, "BN": 256, "BK": 128, "WS": True},
+            "its channels would",
+        ),
+        (counted, {"index_ptr": "*i32"}, {"BM": 64, "BK": 32}, "no TMA load"),
+        (in_while, {}, {"BM": 64, "BK": 32}, "it is nested in `while`"),
+    ],
+)
+def test_what_cannot_be_specialized_says_why(
+    kernel: Any, signature: dict[str, str], blocks: dict[str, int], reason: str
+) -> None:
+    """And keeps its other schedule."""
+    (message,) = warnings_of(kernel, {**F16, **SIZES, **signature}, blocks)
+    assert f"this loop is not warp-specialized: {reason}" in message

@@ -1,0 +1,393 @@
+"""Warp specialization: TMA loads are issued by producer warps, several iterations ahead.
+
+The kernel is sliced in two. The producer's slice is a clone of the kernel in which only the TMA
+loads are left, with the loops around them and the scalars that they need. The program keeps the
+rest, with its layouts; it reads the tiles from channels (`channels.py`).
+
+    %x = load %p                              warp_specialize {..} {
+    for .. {                                    for .. iter(%i = .., %f = ..) {
+      %y = load %q                                mbarrier_wait_parity %empty, ..
+      %r = wgmma %x, %y, %a                       tma_load ..
+      %s = wgmma_wait %r {pending = 0}          }
+      yield %s                                  yield
+    }                                         }
+                                              %x = load %p
+                                              for .. iter(.., %i = %0, %f = %0) {
+                                                mbarrier_wait_parity %full, %i, %f
+                                                %y = local_index %m, %i
+                                                %r = wgmma %x, %y, %a
+                                                %s = wgmma_wait %r {pending = 1}
+                                                mbarrier_arrive %empty, %i
+                                                yield %s, ..
+                                              }
+
+No barrier of the program is left in such a loop, so its warpgroups drift apart as they must. A loop
+whose addresses need a tile, or something that only the program can compute, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tile.analysis.liveness import liveness
+from tile.ir.core import Block, Function, Operation, Value, clone
+from tile.ir.effects import is_pure
+from tile.ir.ops import control, memory
+from tile.ir.types import Tile
+from tile.simt.layouts.dims import WARP
+from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
+from tile.simt.ops import shared, tma, wgmma
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.warp_specialize import (
+    LEAST_REGISTERS,
+    REGISTER_STEP,
+    WARPGROUP_WARPS,
+    warp_specialize,
+)
+from tile.simt.schedule.pipeline_loops.channels import (
+    Channel,
+    ChannelLoads,
+    Positions,
+    start_of,
+    thread_positions,
+)
+from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, replace_load
+from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
+from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, SharedBudget
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
+    InFlightWgmma,
+    find_in_flight,
+    keep_in_flight,
+)
+from tile.simt.schedule.register_pressure import pressure
+from tile.simt.target import SimtTarget
+from tile.transforms.dce import retain
+
+PRODUCER_WARPS = WARPGROUP_WARPS  # setmaxnreg changes the registers of a whole warpgroup
+PRODUCER_REGISTERS = LEAST_REGISTERS
+MBARRIER_BYTES = 8
+# ptxas uses at most 255 registers a thread, and the program's are a multiple of 8.
+MOST_PROGRAM_REGISTERS = 240
+
+
+class CannotSpecializeError(Exception):
+    """A kernel cannot be warp-specialized, for the reason that is the message."""
+
+    def __init__(self, reason: str, op: Operation) -> None:
+        super().__init__(reason)
+        self.op = op
+
+
+@dataclass(frozen=True)
+class SpecializedLoop:
+    """A loop whose TMA loads the producer issues."""
+
+    plan: LoopPlan
+    in_flight: InFlightWgmma | None
+    groups: tuple[ChannelLoads, ...]
+
+    @property
+    def loop(self) -> Operation:
+        return self.plan.loop
+
+
+def specialize(
+    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget
+) -> Sequence[LoopPlan]:
+    """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
+
+    Returns these plans. Raises `CannotSpecializeError`, with nothing changed, if that cannot be.
+    """
+    if not plans:
+        return ()
+    loops = [_specialized(plan, budget) for plan in plans]
+    _check_nesting(function, loops)
+    warps = _warps(loops[0])
+    stages = _stages(function, loops, budget)
+    live = liveness(function)
+    tiles = max(pressure(each.loop, live, budget.target) for each in loops)
+    top = function.body.first
+    assert top is not None
+    build = LayoutBuilder(function.body, top, function.loc)
+    channels = _allocate(build, loops, stages, warps)
+    build.op(wgmma.fence_proxy_async)
+    build.op(memory.barrier)
+    try:
+        producer = _producer(function, top, loops, channels)
+    except CannotSpecializeError:
+        _erase_before(function.body, top)
+        raise
+    shared_bytes = stages * _stage_bytes(loops) + _other_bytes(function, loops, budget)
+    build.op(
+        warp_specialize,
+        regions=(producer,),
+        num_warps=PRODUCER_WARPS,
+        registers=(
+            PRODUCER_REGISTERS,
+            program_registers(warps, tiles, shared_bytes, budget.target),
+        ),
+    )
+    start = start_of(build, _distinct(channels))
+    by_loop = {each.loop: each for each in loops}
+
+    def visit(loop: Operation, at: Positions) -> Positions:
+        return _program(by_loop[loop], channels[loop], at)
+
+    thread_positions(function.body, channels, start, visit)
+    for channel in start:
+        channel.end(LayoutBuilder.before(_after(function.body, channel)))
+    return plans
+
+
+# -- analysis
+
+
+def _specialized(plan: LoopPlan, budget: SharedBudget) -> SpecializedLoop:
+    loads = plan.async_loads
+    if not all(load.tma for load in loads):
+        other = next(load for load in loads if not load.tma)
+        raise CannotSpecializeError("a load of its loop is no TMA load", other.load)
+    in_flight = find_in_flight(plan.loop, loads, budget, plan.double_buffered)
+    if plan.double_buffered:
+        raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
+    groups: dict[frozenset[Operation], list[BufferedLoad]] = {}
+    for load in loads:
+        dots = frozenset(operand.dot for operand in dot_operands(load.load.result))
+        groups.setdefault(dots, []).append(load)
+    carried = set() if in_flight is None else {*in_flight.loop_carried}
+    return SpecializedLoop(
+        plan,
+        in_flight,
+        tuple(
+            ChannelLoads(plan.loop, tuple(group), int(bool(dots & carried)))
+            for dots, group in groups.items()
+        ),
+    )
+
+
+def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None:
+    if not function.kernel:
+        raise CannotSpecializeError("it is in a function that is not inlined", loops[0].loop)
+    for each in loops:
+        for outer in each.loop.ancestors():
+            if outer.defn is not control.for_:
+                raise CannotSpecializeError(f"it is nested in `{outer.name}`", each.loop)
+
+
+def _warps(loop: SpecializedLoop) -> int:
+    dot = dot_operands(loop.groups[0].loads[0].load.result)[0].dot
+    return layout_of(dot.result).in_size(WARP)
+
+
+def _stages(function: Function, loops: Sequence[SpecializedLoop], budget: SharedBudget) -> int:
+    """Return the stages of all channels: as many as asked for, and as fit."""
+    stage_bytes = _stage_bytes(loops)
+    left = budget.target.shared_bytes - _other_bytes(function, loops, budget)
+    stages = min(max(each.plan.stages for each in loops), left // stage_bytes)
+    if stages < 2:
+        raise CannotSpecializeError(
+            f"its channels would have {stages} stages: of {left} bytes of shared memory, a stage "
+            f"takes {stage_bytes}",
+            loops[0].loop,
+        )
+    return stages
+
+
+def _stage_bytes(loops: Sequence[SpecializedLoop]) -> int:
+    """Return the bytes of a stage of all channels, with its mbarriers."""
+    most: dict[object, int] = {}
+    for each in loops:
+        signatures = [group.signature for group in each.groups]
+        for group in each.groups:
+            count = signatures.count(group.signature)
+            size = count * (group.bytes + 2 * MBARRIER_BYTES)
+            most[group.signature] = max(most.get(group.signature, 0), size)
+    return sum(most.values())
+
+
+def _other_bytes(function: Function, loops: Sequence[SpecializedLoop], budget: SharedBudget) -> int:
+    """Return the bytes that the kernel takes besides the channels, while these are live."""
+    reads = {read for each in loops for read in each.plan.buffer_reads}
+    # Mbarriers and buffers are aligned, which may cost some bytes each.
+    padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
+    return budget.taken_until(function, [each.loop for each in loops], reads) + padding
+
+
+def program_registers(warps: int, tiles: int, shared_bytes: int, target: SimtTarget) -> int:
+    """Return the registers of a thread of the program: its part of what the producer leaves.
+
+    That is with as many co-resident programs as shared memory permits, if their tiles fit.
+
+    tiles: the registers that a thread needs for tiles.
+    """
+    most = min(target.tuning.enough_programs, target.shared_bytes // shared_bytes)
+    for programs in range(most, 1, -1):
+        registers = _registers_left(warps, programs, target)
+        if registers >= tiles + target.tuning.other_registers:
+            return registers
+    return _registers_left(warps, 1, target)
+
+
+def _registers_left(warps: int, programs: int, target: SimtTarget) -> int:
+    producer = PRODUCER_WARPS * target.warp_size * PRODUCER_REGISTERS
+    each = (target.register_file // programs - producer) // (warps * target.warp_size)
+    return min(MOST_PROGRAM_REGISTERS, each // REGISTER_STEP * REGISTER_STEP)
+
+
+# -- build
+
+
+def _allocate(
+    build: LayoutBuilder, loops: Sequence[SpecializedLoop], stages: int, warps: int
+) -> dict[Operation, list[Channel]]:
+    """Allocate the channels of each loop. Loops whose stages are alike share channels."""
+    made: dict[tuple[object, int], Channel] = {}
+    channels: dict[Operation, list[Channel]] = {}
+    for each in loops:
+        own: list[Channel] = []
+        for group in each.groups:
+            before = [other.signature for other in each.groups[: len(own)]]
+            key = group.signature, before.count(group.signature)
+            if key not in made:
+                made[key] = Channel(build, group, stages, warps)
+            own.append(made[key])
+        channels[each.loop] = own
+    return channels
+
+
+def _producer(
+    function: Function,
+    top: Operation,
+    loops: Sequence[SpecializedLoop],
+    channels: Mapping[Operation, Sequence[Channel]],
+) -> Block:
+    """Return the producer's code: a clone of the kernel, from `top` on, with TMA loads alone."""
+    block, mapping = Block(), dict[Value, Value]()
+    op: Operation | None = top
+    while op is not None and not op.defn.terminator:
+        block.insert(clone(op, mapping), None)
+        op = op.next
+    end = LayoutBuilder(block, None, function.loc)
+    end.op(control.yield_)
+    clones = {_clone_of(each.loop, mapping): each for each in loops}
+    roots: list[Operation] = []
+
+    def visit(loop: Operation, at: Positions) -> Positions:
+        each = clones[loop]
+        build = LayoutBuilder.before(_end(loop.regions[0]))
+        for group, channel in zip(each.groups, channels[each.loop], strict=True):
+            loads = [load.load for load in group.loads]
+            roots.extend(channel.load(build, loads, at[channel], mapping))
+        return {channel: at[channel].next(build, channel.stages) for channel in at}
+
+    own = {loop: channels[each.loop] for loop, each in clones.items()}
+    start = start_of(LayoutBuilder(block, block.first, function.loc), _distinct(channels))
+    thread_positions(block, own, start, visit)
+    retain(block, [*roots, _end(block)])
+    _check_scalar(block, {*roots})
+    return block
+
+
+def _end(block: Block) -> Operation:
+    assert block.last is not None
+    return block.last
+
+
+def _distinct(channels: Mapping[Operation, Sequence[Channel]]) -> list[Channel]:
+    return list(dict.fromkeys(channel for own in channels.values() for channel in own))
+
+
+def _clone_of(loop: Operation, mapping: Mapping[Value, Value]) -> Operation:
+    parent = mapping[loop.regions[0].args[0]].block.parent
+    assert parent is not None
+    return parent
+
+
+def _check_scalar(block: Block, roots: set[Operation]) -> None:
+    """Raise unless a producer's code is scalars, which each of its threads can compute."""
+    for op in block.walk():
+        if op in roots or op.defn.terminator:
+            continue
+        if any(isinstance(value.type, Tile) for value in (*op.inputs, *op.results)):
+            raise CannotSpecializeError("the address of a load needs a tile", op)
+        if not (is_pure(op) or op.defn is control.for_):
+            raise CannotSpecializeError(
+                f"the address of a load needs a `{op.name}`, which may be done only once", op
+            )
+
+
+def _erase_before(block: Block, end: Operation) -> None:
+    op = end.prev
+    while op is not None:
+        previous = op.prev
+        op.erase()
+        op = previous
+
+
+def _program(each: SpecializedLoop, channels: Sequence[Channel], at: Positions) -> Positions:
+    """Make a loop of the program read its channels; return the positions of the next iteration."""
+    loop = each.loop
+    (body,) = loop.regions
+    completed = None if each.in_flight is None else keep_in_flight(each.in_flight)
+    for group, channel in zip(each.groups, channels, strict=True):
+        position = at[channel]
+        readers: list[Operation] = []
+        for load, buffer in zip(group.loads, channel.buffers, strict=True):
+            build = LayoutBuilder.before(load.load)
+            stage = build(shared.local_index, buffer, position.index)
+            replace_load(load.load, stage)
+            readers += [_enclosing(op, body) for op in _readers(stage)]
+        in_order = [op for op in body if op in set(readers)]
+        wait = LayoutBuilder.before(in_order[0])
+        wait.op(tma.mbarrier_wait_parity, channel.full, position.index, position.phase)
+        release = LayoutBuilder.before(_release_point(body, in_order, group, completed))
+        release.op(tma.mbarrier_arrive, channel.empty, position.index)
+    loop.attributes["num_stages"] = 1
+    build = LayoutBuilder.before(_end(body))
+    return {channel: at[channel].next(build, channel.stages) for channel in at}
+
+
+def _readers(stage: Value) -> Iterator[Operation]:
+    """Yield the operations that read a subview of a buffer, through views of it."""
+    for op in stage.users:
+        if op.defn in shared.VIEWS:
+            yield from _readers(op.result)
+        else:
+            yield op
+
+
+def _enclosing(op: Operation, body: Block) -> Operation:
+    while op.block is not body:
+        assert op.parent is not None
+        op = op.parent
+    return op
+
+
+def _release_point(
+    body: Block, readers: Sequence[Operation], group: ChannelLoads, completed: Operation | None
+) -> Operation:
+    """Return the operation before which a stage is released.
+
+    That is the one of the previous iteration, if its readers stay in flight until then.
+    """
+    if group.behind:
+        assert completed is not None
+        return completed
+    last: set[Operation] = set()
+    for op in readers:
+        last.add(op)
+        if op.defn is wgmma.wgmma:
+            last |= {_enclosing(user, body) for user in op.result.users}
+    final = [op for op in body if op in last][-1]
+    assert final.next is not None
+    return final.next
+
+
+def _after(block: Block, channel: Channel) -> Operation:
+    """Return the operation of a block after the last one that uses a channel."""
+    users = {_enclosing(op, block) for op in channel.full.users}
+    last = [op for op in block if op in users][-1]
+    assert last.next is not None
+    return last.next
