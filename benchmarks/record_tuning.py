@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -34,12 +35,13 @@ import tile.language as tl
 from benchmarks import gpu_kernels
 from tile.errors import TileError
 from tile.runtime.autotuning.configs import Call, Config
-from tile.runtime.autotuning.cost_model import estimate, features
+from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.do_bench import measure
 from tile.runtime.autotuning.kernel_space import kernel_space, profiled
 from tile.runtime.autotuning.space import Space, point_of
 
 SAMPLES = 10
+SPAWN = multiprocessing.get_context("spawn")  # a process that has used CUDA cannot fork
 COMPILED_ALIKE = ("num_ctas", "maxnreg")  # options that the thread IR does not show
 
 
@@ -187,7 +189,7 @@ def attention(new: Arrays, heads: int, context: int, head: int) -> Case:
         (q, k, v, out, log_sum, 0.18, context),
         {"HEAD": head, "CAUSAL": False},
         lambda meta: (context // meta["BM"], heads),
-        Space(BM=(64, 128), BN=(32, 64, 128)),
+        Space(BM=(64, 128), BN=(32, 64, 128), num_warps=(4, 8), warp_rows=(0,)),
     )
 
 
@@ -199,7 +201,7 @@ def backward(new: Arrays, heads: int, context: int, head: int) -> Case:
         (q, k, v, dout, log_sum, delta, dk, dv, 0.125, 0.18, context),
         {"HEAD": head, "CAUSAL": False},
         lambda meta: (context // meta["BN"], heads),
-        Space(BM=(32, 64, 128), BN=(64, 128)),
+        Space(BM=(32, 64, 128), BN=(64, 128), num_warps=(4, 8), warp_rows=(0,)),
     )
 
 
@@ -225,14 +227,15 @@ def w4a16(new: Arrays, m: int, n: int, k: int) -> Case:
         (a, b, scale, c, m, n, k),
         {},
         lambda meta: (tile.cdiv(m, meta["BM"]), n // meta["BN"]),
-        Space(BM=(16,), BN=(32, ..., 256), BK=(32, ..., 256)),
+        Space(BM=(16,), BN=(32, ..., 256), BK=(32, ..., 256), num_warps=(4, 8), warp_rows=(0,)),
     )
 
 
 def cuda_cases(new: Arrays) -> Iterator[tuple[str, Callable[[], Case]]]:
-    tiles = Space(BM=(64, 128, 256), BN=(64, 128, 256), BK=(32, 64))
-    tiles = tiles.fixed(warp_rows=0).where(lambda BM, BN: BM * BN <= 128 * 256)
-    pixels = Space(BP=(32, ..., 128), BK=(32, ..., 128), BC=(32, 64)).fixed(warp_rows=0)
+    options = {"num_warps": (4, 8), "warp_rows": (0,)}
+    tiles = Space(BM=(64, 128, 256), BN=(64, 128, 256), BK=(32, 64), **options)
+    tiles = tiles.where(lambda BM, BN: BM * BN <= 128 * 256)
+    pixels = Space(BP=(32, ..., 128), BK=(32, ..., 128), BC=(32, 64), **options)
     yield "matmul", lambda: matmul(new, 4096, 4096, 4096, "float16", tiles)
     yield "matmul-long-k", lambda: matmul(new, 512, 512, 16384, "float16", tiles)
     yield "convolution", lambda: convolution(new, 56, 256, 256, "float16", pixels)
@@ -261,12 +264,25 @@ def code_of(kernel: Any) -> str:
     return f"{options}\n{text}"
 
 
+@functools.cache
+def case_of(device: str, name: str) -> tuple[Case, list[Config]]:
+    """Return a case and its configurations, once in each process."""
+    case = dict(cases_of(device))[name]()
+    return case, config_list(case)
+
+
 def compile_one(device: str, name: str, at: int) -> None:
     """Compile a configuration for the cache on disk, in a process of its own."""
-    case = dict(cases_of(device))[name]()
-    config = config_list(case)[at]
+    case, configs = case_of(device, name)
+    arguments = case.call.with_config(configs[at])
     with contextlib.suppress(TileError):
-        case.kernel.run(*case.arguments, grid=(1,), warmup=True, **case.call.with_config(config))
+        kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
+        if device == "cuda":  # what loading the kernel would assemble
+            from tile.backends.nvptx import driver, ptxas
+
+            loaded = kernel.executable
+            arch = driver.current_device().architecture
+            ptxas.cubin(loaded.ptx, loaded.metadata.kernel, arch, driver.version())
 
 
 def cases_of(device: str) -> Iterator[tuple[str, Callable[[], Case]]]:
@@ -294,6 +310,10 @@ def record(case: Case, until: float) -> dict[str, Any]:
             key = tuple((n, v) for n, v in point.items() if n in case.kernel.arg_names)
             if key not in profiles:
                 profiles[key] = profiled(case.kernel, case.call, config)
+            reason = misfit(profiles[key], point)
+            if reason is not None:
+                row["reason"] = reason
+                continue
             row["estimate"] = float(f"{estimate(profiles[key], point):.5g}")
             row["features"] = [round(number, 3) for number in features(profiles[key], point)]
             started = time.perf_counter()
@@ -335,7 +355,7 @@ def main() -> None:
         case = make()
         until = time.monotonic() + 60 * options.minutes
         if options.processes > 1:
-            with ProcessPoolExecutor(options.processes) as pool:
+            with ProcessPoolExecutor(options.processes, SPAWN) as pool:
                 indices = range(len(config_list(case)))
                 jobs = [pool.submit(compile_one, options.device, name, i) for i in indices]
                 wait(jobs)
