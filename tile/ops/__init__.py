@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from tile.ops.recurrent.gru_cell import gru_cell
     from tile.ops.recurrent.lstm_cell import lstm_cell
+    from tile.ops.replacements import enable, use
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
@@ -67,6 +68,7 @@ else:
         ),
         "recurrent.gru_cell": "gru_cell",
         "recurrent.lstm_cell": "lstm_cell",
+        "replacements": "enable use",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
@@ -105,6 +107,7 @@ __all__ = [
     "dropout",
     "embedding",
     "embedding_backward",
+    "enable",
     "geglu",
     "geglu_backward",
     "grouped_matmul",
@@ -132,4 +135,5 @@ __all__ = [
     "swiglu",
     "swiglu_backward",
     "topk",
+    "use",
 ]

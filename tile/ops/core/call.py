@@ -185,21 +185,21 @@ class Call:
         in_place: the operands that it may be. Raises `ArgumentError` unless `value` is a writable
         array of this shape and dtype, which shares no memory with other operands.
         """
-        passed = value is not None
-        if not passed:
-            value = new_array(self.operands[0].value, shape, dtype, self.op)
+        if value is None:
+            return self.new(shape, dtype, name)
         operand = self.array(name, value, dtypes=(dtype,), rank=len(shape), shape=shape)
         adapted = self._adapted[-1]
         writable = adapted.flags.writeable if isinstance(adapted, np.ndarray) else adapted.writeable
         if not writable:
             raise ArgumentValueError(f"{self.op}: `{name}` is read-only")
-        if passed:
-            self._require_apart(operand, in_place)
+        self._require_apart(operand, in_place)
         return operand
 
-    def new(self, shape: Shape, dtype: DType) -> Operand:
-        """Return a new array like the first operand, for results between kernels."""
-        return self.output("a temporary array", None, shape, dtype)
+    def new(self, shape: Shape, dtype: DType, name: str = "a temporary array") -> Operand:
+        """Return a new array like the first operand: a result, or one between kernels."""
+        like = self.operands[0]
+        value = new_array(like.value, shape, dtype, self.op)
+        return Operand(self.op, name, value, shape, row_major(shape), dtype, like.device, None)
 
     def number(
         self, name: str, value: Any, low: float = -math.inf, high: float = math.inf

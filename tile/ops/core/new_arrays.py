@@ -5,6 +5,7 @@ Libraries are recognized by the class of the array, as in launches, so that none
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +47,12 @@ def _numpy(like: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def _torch(like: Any, shape: Shape, dtype: DType) -> Any:
-    return like.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype.name))
+    return like.new_empty(shape, dtype=_torch_dtype(dtype))
+
+
+@functools.cache
+def _torch_dtype(dtype: DType) -> Any:
+    return getattr(sys.modules["torch"], dtype.name)
 
 
 def _pyopencl(like: Any, shape: Shape, dtype: DType) -> Any:
