@@ -132,6 +132,7 @@ class Worker:
             if is_fatal(error):
                 raise
             torch.cuda.synchronize()
+            end_capture_of_random_numbers()
             return "events"
         return "graph"
 
@@ -191,6 +192,12 @@ def captured(call: Callable[[], object], count: int) -> Callable[[], object]:
     graph.replay()
     torch.cuda.synchronize()
     return graph.replay
+
+
+def end_capture_of_random_numbers() -> None:
+    """Give the generator of random numbers a state that no failed capture of a graph has left."""
+    fresh = torch.Generator(device="cuda").graphsafe_get_state()
+    torch.cuda.default_generators[torch.cuda.current_device()].graphsafe_set_state(fresh)
 
 
 def timed(run: Callable[[], object], sleep: int = 0) -> float:
