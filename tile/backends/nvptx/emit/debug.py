@@ -131,16 +131,22 @@ def _print(builder: FunctionBuilder, text: str, values: Sequence[Argument]) -> N
 
 REPORT = "@tile.report"
 
+# A launcher that does not set the record, as TorchInductor's or a C program's, reads no report:
+# there a false assertion traps, and the launch fails.
 # The record's i32s: the number of the assertion from 1, the program along x, y and z, the thread.
 _REPORT = f"""@{RECORD} = addrspace(1) externally_initialized global i64 0, align 8
 @{REPORTED} = addrspace(1) externally_initialized global i32 0, align 4
 define internal void {REPORT}(i32 %number) noinline {{
-  %old = atomicrmw xchg ptr addrspace(1) @{REPORTED}, i32 1 monotonic
-  %first = icmp eq i32 %old, 0
   %record = load volatile i64, ptr addrspace(1) @{RECORD}, align 8
   %is_set = icmp ne i64 %record, 0
-  %reports = and i1 %first, %is_set
-  br i1 %reports, label %report, label %done
+  br i1 %is_set, label %claim, label %foreign
+foreign:
+  call void @llvm.trap()
+  unreachable
+claim:
+  %old = atomicrmw xchg ptr addrspace(1) @{REPORTED}, i32 1 monotonic
+  %first = icmp eq i32 %old, 0
+  br i1 %first, label %report, label %done
 report:
   %fields = inttoptr i64 %record to ptr addrspace(1)
   %x = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
@@ -179,6 +185,7 @@ def device_assert(builder: FunctionBuilder, op: Operation) -> None:
     for axis in "xyz":
         name = f"@llvm.nvvm.read.ptx.sreg.ctaid.{axis}"
         builder.module.declare(name, f"declare i32 {name}()")
+    builder.module.declare("@llvm.trap", "declare void @llvm.trap() noreturn")
     builder.module.declare(REPORT, _REPORT)
     number = len(assertions)
     when(builder, any_failed, lambda: builder.do(f"call void {REPORT}(i32 {number})"))
