@@ -1,5 +1,7 @@
 """`triton.compile`, drivers, backends and caches of files."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -197,3 +199,23 @@ def test_async_compilation(triton) -> None:
         kernel = mode.submit("key", lambda: triton.compile(source(triton)), finished.append)
         assert mode.submit("key", None, None) is kernel
     assert finished == [kernel.result()] and kernel.name == "add"
+
+
+def test_kernels_for_a_gpu_have_a_cubin_for_the_static_launcher(triton, tmp_path, monkeypatch):
+    pytest.importorskip("llvmlite")
+    if importlib.import_module("tile.backends.nvptx.ptxas").find() is None:
+        pytest.skip("no ptxas")
+    monkeypatch.setenv("TILE_CACHE", "1")
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path / "tile"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    kernel = triton.compile(source(triton), target=target, options={"num_warps": 2})
+    folder = triton.runtime.cache._base32(kernel.hash)
+    assert (tmp_path / folder / "add.cubin").read_bytes() == kernel.asm["cubin"]
+    assert kernel.asm["cubin"].startswith(b"\x7fELF") and not kernel.disjoint_parameters
+    assert kernel.src.signature == {
+        "x_ptr": "*fp32",
+        "y_ptr": "*fp32",
+        "n": "i32",
+        "BLOCK": "constexpr",
+    }

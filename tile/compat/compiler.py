@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tile.backends.base import Options
-from tile.compat.driver import GPUTarget, TileBackend, driver, tile_target
+from tile.compat.driver import NVPTX, GPUTarget, TileBackend, driver, tile_target
+from tile.compat.static_launch import add_cubin
 from tile.errors import ArgumentTypeError, UnsupportedError
 from tile.runtime import compile as ahead_of_time
 from tile.runtime.kernel import CompiledKernel
@@ -111,7 +112,13 @@ def compile(  # noqa: A001 - Triton's name
     chosen = {k: v for k, v in (options or {}).items() if k in Options.names()}
     types = src.types()
     constants = {name: value for name, value in src.constexprs().items() if name not in types}
-    return ahead_of_time.compile(src.fn, types, constants, chosen, tile_target(target))
+    compiled_for = tile_target(target)
+    # Triton's kernels assume nothing about overlap, and libraries launch them without a check.
+    gpu = compiled_for.backend == NVPTX
+    kernel = ahead_of_time.compile(src.fn, types, constants, chosen, compiled_for, may_overlap=gpu)
+    if gpu:
+        add_cubin(kernel)
+    return kernel
 
 
 def make_backend(target: GPUTarget) -> TileBackend:

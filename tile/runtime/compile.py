@@ -31,6 +31,7 @@ from tile.runtime.specialize import (
     descriptor_leaf,
     keep_noalias,
     spell_leaf,
+    with_aliased,
     with_noalias,
 )
 from tile.runtime.target_selection import DEFAULT, qualified_target
@@ -92,6 +93,8 @@ def compile(  # noqa: A001 - the public name is tile.compile
     constexprs: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     target: str | Target = DEFAULT,
+    *,
+    may_overlap: bool = False,
 ) -> CompiledKernel:
     """Compile a kernel ahead of time.
 
@@ -101,6 +104,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
         with its default value.
     options: launch options (`num_warps` and so on).
     target: a backend, optionally with an architecture (`"nvptx:sm_90a"`).
+    may_overlap: arrays may overlap, so that launches need not check it.
 
     Raises `ArgumentError` for unknown names and types and for parameters that are missing or passed
     twice, `CompilationError` for an invalid function, and `BackendError`.
@@ -117,6 +121,8 @@ def compile(  # noqa: A001 - the public name is tile.compile
     parsed = Target.parse(qualified_target(target)) if isinstance(target, str) else target
     resolved = backends.get(parsed.backend).resolve(parsed)
     chosen = Options.of({**function.launch_defaults(), **(options or {})})
+    if may_overlap:
+        leaves = {name: with_aliased(leaf) for name, leaf in leaves.items()}
     return build(function, leaves, resolved, chosen)
 
 

@@ -30,6 +30,7 @@ from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction
 from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
+from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.binding import (
@@ -200,7 +201,8 @@ class CompiledKernel:
         constants: dict[tuple[int, ...], Any] = {
             (names.index(name),): value for name, value in self.constants.items()
         }
-        return KernelSource(self.fn, self.name, self.signature, constants)
+        types = {name: _plain_type(kind) for name, kind in self.signature.items()}
+        return KernelSource(self.fn, self.name, types, constants)
 
     @property
     def n_regs(self) -> int | None:
@@ -467,6 +469,13 @@ class CompiledKernel:
             fixed.update(range(len(every) + 1, len(every) + len(group)))
             every += group
         return executable.bind(every, fixed)
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type of a signature without divisibility, as Triton has it."""
+    if isinstance(kind, tuple):
+        return retuple(kind, list(map(_plain_type, kind)))
+    return kind.partition(":")[0]
 
 
 @dataclass(frozen=True)

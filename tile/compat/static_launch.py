@@ -1,0 +1,64 @@
+"""Cubins of kernels where TorchInductor looks for them, so that it launches them from C++.
+
+TorchInductor's static launcher loads `<folder of the hash>/<function>.cubin` in the folder of
+Triton's cache, and passes the runtime arguments in order. That takes neither Python of this package
+nor of Triton. Kernels that need more at a launch have no cubin there, and are launched by
+`CompiledKernel.run`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tile._lazy import lazy_import
+from tile.compat.cache import get_cache_manager
+from tile.runtime.kernel import WARP_SIZE, CompiledKernel
+
+if TYPE_CHECKING:
+    from tile.backends.nvptx.ptxas import cubin as assembled
+else:
+    assembled = lazy_import("tile.backends.nvptx.ptxas", "cubin")
+
+CUBIN = "cubin"
+ANY_DRIVER = 0  # stands for the version of the driver, which worker processes do not ask for
+POINTER = "*"
+# The types that the launcher passes as they are. It passes an fp16 as an fp32.
+PASSED = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 64)) | {
+    "fp32",
+    "fp64",
+}
+
+
+def add_cubin(kernel: CompiledKernel) -> None:
+    """Store the cubin of a kernel that can be launched statically; else do nothing.
+
+    There is none without ptxas, either.
+    """
+    if not launches_statically(kernel):
+        return
+    key = kernel.hash  # of the other stages
+    ptx = kernel.asm["ptx"]
+    assert isinstance(ptx, str)
+    code = assembled(ptx, kernel.name, kernel.target.arch, ANY_DRIVER)
+    if code is not None:
+        kernel.asm[CUBIN] = code
+        get_cache_manager(key).put(code, f"{kernel.name}.{CUBIN}")
+
+
+def launches_statically(kernel: CompiledKernel) -> bool:
+    """Return True if a launch takes the kernel's runtime arguments and nothing else."""
+    launch = kernel.artifact.launch_metadata
+    options = kernel.options
+    runtime = [kind for name, kind in kernel.src.signature.items() if name not in kernel.constants]
+    return (
+        launch["kernel"] == getattr(kernel.fn, "__name__", None)
+        and launch["threads"] == WARP_SIZE * options.num_warps
+        and not launch["maps"]
+        and options.num_ctas == 1
+        and not options.launch_cooperative_grid
+        and not kernel.disjoint_parameters
+        and all(
+            isinstance(kind, str) and (kind.startswith(POINTER) or kind in PASSED)
+            for kind in runtime
+        )
+    )
