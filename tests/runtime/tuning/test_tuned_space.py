@@ -16,7 +16,13 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import matmul
-from tile.errors import AutotunerError, BackendError, CompilationError
+from tile.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    AutotunerError,
+    BackendError,
+    CompilationError,
+)
 from tile.runtime.autotuning import progress
 from tile.runtime.autotuning.progress import PlainProgress, progress_for
 
@@ -121,7 +127,7 @@ def test_nothing_runs() -> None:
     with pytest.raises(AutotunerError, match="none of the 2 configurations of scale can run") as e:
         run(kernel)
     assert "not compiled: 512 threads for tiles of at most 64 elements" in str(e.value)
-    with pytest.raises(tile.errors.ArgumentValueError, match="num_warps must be a power of two"):
+    with pytest.raises(ArgumentValueError, match="num_warps must be a power of two"):
         tuned(space={"BLOCK": (64,), "ROWS": (1,), "num_warps": (3,)})
 
 
@@ -162,13 +168,50 @@ def test_threads_compile_ahead() -> None:
 
 def test_processes_compile_ahead() -> None:
     with ProcessPoolExecutor(2) as executor:
-        kernel = tile.autotune(
-            space={"BM": (16, 32), "BN": (16,), "BK": (16,), "num_warps": (1, 2), "warp_rows": (0,)},
-            key=["M"], warmup=0, rep=1, executor=executor, effort=1.0,
-        )(matmul)  # fmt: skip
-        a, c = np.ones((32, 32), np.float16), np.zeros((32, 32), np.float32)
-        kernel[lambda meta: (32 // meta["BM"], 32 // meta["BN"])](a, a, c, 32, 32, 32)
-        np.testing.assert_array_equal(c, 32)
+        assert len(matmul_by(executor).configs_timings) == 8
+
+
+SMALL = {"BM": (16, 32), "BN": (16,), "BK": (16,), "num_warps": (1, 2), "warp_rows": (0,)}
+
+
+def matmul_by(executor: Executor, **options: Any) -> Any:
+    """Tune a matmul by an executor, and check the result."""
+    kernel = tile.autotune(
+        space={**SMALL, "thread_tile": (1, 2), "num_stages": (1,)},
+        key=["M"],
+        executor=executor,
+        **{"warmup": 0, "rep": 1, "effort": 1.0, "search": "auto", **options},
+    )(matmul)
+    a, c = np.ones((32, 32), np.float16), np.zeros((32, 32), np.float32)
+    kernel[lambda meta: (32 // meta["BM"], 32 // meta["BN"])](a, a, c, 32, 32, 32)
+    np.testing.assert_array_equal(c, 32)
+    return kernel
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_executors_measure(make: Callable[[int], Executor], tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tile.Autotuner, "timed", None)  # what would measure here
+    with make(2) as executor:
+        kernel = matmul_by(executor, measure="executor", cache_results=tmp_path)
+    assert len(kernel.configs_timings) == 8 and not kernel.skipped
+    assert 1 <= len(list(tmp_path.rglob("*.json"))) <= 8
+
+
+def test_workers_do_not_change_the_caller_s_arrays() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        arguments = {"executor": executor, "measure": "executor", "do_bench": None}
+        kernel, _ = tuned(**arguments, warmup=0, rep=1, effort=8)
+        run(kernel)
+
+
+def test_what_workers_cannot_call_is_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="takes an executor and search='auto'"):
+        tile.autotune(space=SPACE, measure="executor")
+    with ThreadPoolExecutor(1) as executor:
+        with pytest.raises(ArgumentTypeError, match="cannot call pre_hook in its workers"):
+            tile.autotune(space=SPACE, measure="executor", executor=executor, pre_hook=print)
+        with pytest.raises(ArgumentValueError, match="measure is 'there' in autotune"):
+            tile.autotune(space=SPACE, measure="there", executor=executor)
 
 
 class Dying(Executor):

@@ -59,6 +59,7 @@ from tile.runtime.autotuning.tuning_store import (
     launch_target,
     machine_of,
 )
+from tile.runtime.autotuning.worker import compile_one, measure_one
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.fast_path import UNREADABLE, Shape, shape_of
@@ -112,6 +113,7 @@ class Autotuner(KernelWrapper):
         space: Space | None = None,
         search: str = "",
         effort: object = "normal",
+        measure: str = "here",
     ) -> None:
         """`fn` is the kernel and `arg_names` its parameters; see `autotune` for the others.
 
@@ -121,6 +123,7 @@ class Autotuner(KernelWrapper):
         self.space = space
         self.search = search or ("exhaustive" if space is None else "auto")
         self.effort = effort
+        self.measure = measure
         self.configs = (list(configs) if space is None else space.configs) or [Config({})]
         self.keys = tuple(key)
         self.reset_to_zero = list(reset_to_zero or ())
@@ -320,7 +323,7 @@ class Autotuner(KernelWrapper):
         }
         names = (self.arg_names, self.configs, self.keys, self.reset_to_zero, self.restore_value)
         timing = (self.num_warmups, self.num_reps, self.use_cuda_graph, self._do_bench)
-        searching = (None, self.space, self.search, self.effort)
+        searching = (None, self.space, self.search, self.effort, self.measure)
         arguments = (self.fn, *names, *hooks, rules, *timing, self.cache_results, *searching)
         return True, (type(self), arguments)
 
@@ -560,9 +563,7 @@ class Autotuner(KernelWrapper):
             return list(stored.times)
         self._share = share
         times = list(self._bench(*call.args, config=config, grid=call.grid, **call.kwargs))
-        self._new_results += 1
-        if self._store is not None and self._place is not None:
-            self._store.save(*self._place, config, times, self.skipped.get(config, ""))
+        self.keep(config, times)
         return [] if config in self._skips else times
 
     def compiled(self, config: Config, call: Call) -> Any:
@@ -577,11 +578,38 @@ class Autotuner(KernelWrapper):
         """Record why a configuration is not tried."""
         self.skipped[config] = reason
 
-    def submit(self, config: Config, call: Call) -> Future[None]:
-        """Compile a configuration by the executor."""
+    @property
+    def measures_by_executor(self) -> bool:
+        """True if the executor measures configurations, too."""
+        return self.measure == "executor" and self.executor is not None
+
+    def submit(self, config: Config, call: Call, share: float = 1.0) -> Future[Any]:
+        """Compile a configuration by the executor, or also measure it, on copies of the arguments.
+
+        share: of the usual time of measuring.
+        """
         assert self.executor is not None
-        arguments = call.with_config(config)
-        return self.executor.submit(_compile_one, self.fn, _overrides(), call.args, arguments)
+        job = (self.fn, _overrides(), call.args, call.with_config(config))
+        if not self.measures_by_executor:
+            return self.executor.submit(compile_one, *job)
+        grid = call.grid
+        if callable(grid):
+            values = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
+            with user_code(f"the grid of {self.__name__}"):
+                grid = grid({**values, **config.all_kwargs()})
+        times = (self.num_warmups * share, self.num_reps * share)
+        return self.executor.submit(measure_one, *job, normalize_grid(grid), *times, QUANTILES)
+
+    def stores(self, config: Config) -> bool:
+        """Return True if a configuration's result is on disk."""
+        return str(config) in self._stored
+
+    def keep(self, config: Config, times: Sequence[float]) -> list[float]:
+        """Store times of a configuration, and return them."""
+        self._new_results += 1
+        if self._store is not None and self._place is not None:
+            self._store.save(*self._place, config, times, self.skipped.get(config, ""))
+        return list(times)
 
     def _bench(
         self, *args: Any, config: Config, grid: Any = None, warmup: bool = False, **meta: Any
@@ -738,15 +766,6 @@ def _has_data(value: Any) -> bool:
     return shaped and not isinstance(value, MockArray | np.generic)
 
 
-def _compile_one(
-    kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    # Runs in a worker of the executor, which does not share the caller's settings. The result is in
-    # the kernel's cache or on disk. The grid, often a lambda, is not sent to the worker.
-    with settings.scope(**overrides):
-        kernel.run(*args, grid=(1,), warmup=True, **kwargs)
-
-
 def _array_type(value: Any) -> Key | None:
     """Return the dtype and device of an array, or of each of a tuple; None for other values."""
     if isinstance(value, tuple):
@@ -783,6 +802,7 @@ def autotune(
     space: Space | Mapping[str, Iterable[Any]] | None = None,
     search: str = "",
     effort: object = "normal",
+    measure: str = "here",
 ) -> Callable[[Kernel], Autotuner]:
     """Choose among `configs`, or in a `space`, by benchmarking, once per key. A decorator.
 
@@ -813,6 +833,8 @@ def autotune(
     - `cache_results`: store results on disk for later processes; True, or the folder to use.
     - `executor`: compiles the configurations in parallel, before they are timed one by one;
       threads, or other processes if kernel and arguments can be pickled and they share a cache.
+    - `measure`: "executor" lets it measure configurations of a search too, on copies of the
+      arguments, each worker on its own device; "here" measures them in the calling process.
 
     A configuration that does not compile, or that exceeds the resources of the device, is skipped.
     The reasons are in `skipped` of the tuner and in the table of `TILE_PRINT_AUTOTUNING`. If no
@@ -833,6 +855,17 @@ def autotune(
             f'search is {short_repr(search)} in autotune; there are "auto" and "exhaustive"'
         )
     budget_of(effort, 1)
+    if measure not in ("here", "executor"):
+        raise ArgumentValueError(
+            f'measure is {short_repr(measure)} in autotune; there are "here" and "executor"'
+        )
+    hooks = {"do_bench": do_bench, "pre_hook": pre_hook, "post_hook": post_hook}
+    own = [name for name, hook in hooks.items() if hook is not None]
+    if measure == "executor" and (own or executor is None or search == "exhaustive"):
+        raise ArgumentTypeError(
+            "measure='executor' of autotune takes an executor and search='auto'"
+            + (f", and cannot call {own[0]} in its workers" if own else "")
+        )
     listed = [] if configs is None else _configs(configs)
     dimensions = Space(space) if isinstance(space, Mapping) else space
     if dimensions is not None and not isinstance(dimensions, Space):
@@ -871,6 +904,7 @@ def autotune(
             dimensions,
             search,
             effort,
+            measure,
         )
 
     return decorate

@@ -29,6 +29,7 @@ class Tuner(Protocol):
     fn: Any
     arg_names: list[str]
     executor: Executor | None
+    skipped: dict[Config, str]
 
     def timed(self, config: Config, call: Call, share: float) -> list[float]:
         """Return times of a configuration: from disk, or measured; empty if it cannot run."""
@@ -36,11 +37,21 @@ class Tuner(Protocol):
     def compiled(self, config: Config, call: Call) -> Any:
         """Return the compiled kernel of a configuration; None if it does not compile."""
 
+    def stores(self, config: Config) -> bool:
+        """Return True if a configuration's result is on disk."""
+
     def skip(self, config: Config, reason: str) -> None:
         """Record why a configuration is not tried."""
 
-    def submit(self, config: Config, call: Call) -> Future[None]:
-        """Compile a configuration by the executor."""
+    @property
+    def measures_by_executor(self) -> bool:
+        """True if the executor measures configurations, too."""
+
+    def submit(self, config: Config, call: Call, share: float) -> Future[Any]:
+        """Compile a configuration by the executor, or also measure it, as `timed` does."""
+
+    def keep(self, config: Config, times: Sequence[float]) -> list[float]:
+        """Store times that the executor measured, and return them."""
 
 
 class SearchRun:
@@ -64,7 +75,7 @@ class SearchRun:
         self.progress = progress
         self._profiles: dict[Hashable, Profile | None] = {}
         self._failures: dict[Hashable, str] = {}
-        self._ahead: dict[int, Future[None]] = {}
+        self._ahead: dict[int, Future[Any]] = {}
         self._executor_lives = tuner.executor is not None
         estimates = [self._estimate(at) for at in range(len(self.configs))]
         possible = [math.isfinite(number) for number in estimates]
@@ -133,44 +144,59 @@ class SearchRun:
 
     def _identity(self, at: int) -> Hashable:
         """Compile a configuration, and return what equals for configurations of equal code."""
-        self._compile_ahead(at)
+        self._submit(at)
         config = self.configs[at]
-        if not self._wait_for(at):
+        if not self._lives(at):
             return at
         kernel = self.tuner.compiled(config, self.call)
         return at if kernel is None else code_of(kernel, at)
 
-    def _compile_ahead(self, at: int) -> None:
-        """Let the executor compile a configuration, and those that the search may take next."""
-        if not self._executor_lives:
-            return
+    def _submit(self, at: int) -> None:
+        """Let the executor work on a configuration, and on those that the search may take next."""
         for index in (at, *self.search.upcoming()):
-            if index not in self._ahead:
-                try:
-                    self._ahead[index] = self.tuner.submit(self.configs[index], self.call)
-                except (BrokenExecutor, RuntimeError):  # it was shut down
-                    self._executor_lives = False
+            if index not in self._ahead and not self.tuner.stores(self.configs[index]):
+                future = self._submitted(index, FIRST_SHARE)
+                if future is None:
                     return
+                self._ahead[index] = future
 
-    def _wait_for(self, at: int) -> bool:
+    def _submitted(self, at: int, share: float) -> Future[Any] | None:
+        """Return a job of the executor; None if there is none, or if it was shut down."""
+        if not self._executor_lives:
+            return None
+        try:
+            return self.tuner.submit(self.configs[at], self.call, share)
+        except RuntimeError:  # which a `BrokenExecutor` is too
+            self._executor_lives = False
+            return None
+
+    def _lives(self, at: int) -> bool:
         """Wait for the executor; return False for a configuration whose worker died."""
         future = self._ahead.get(at)
-        if future is None:
-            return True
-        error = future.exception()
-        if isinstance(error, BrokenExecutor):
-            self._executor_lives = False
-            self.tuner.skip(self.configs[at], DEAD_WORKER)
-            return False
-        return True  # other errors of compiling are raised again where this process compiles
+        if future is None or not isinstance(future.exception(), BrokenExecutor):
+            return True  # other errors are raised again where their results are used
+        self._executor_lives = False
+        self.tuner.skip(self.configs[at], DEAD_WORKER)
+        return False
 
     def _measure(self, at: int, step: int) -> list[float]:
-        if isinstance(self._ahead.get(at), Future) and self._died(at):
+        """Return the times of a configuration, more precise ones in later steps."""
+        config, share = self.configs[at], FIRST_SHARE * 2**step
+        if not self._lives(at) or config in self.tuner.skipped:
             return []
-        return self.tuner.timed(self.configs[at], self.call, FIRST_SHARE * 2**step)
-
-    def _died(self, at: int) -> bool:
-        return isinstance(self._ahead[at].exception(), BrokenExecutor)
+        if not self.tuner.measures_by_executor or self.tuner.stores(config):
+            return self.tuner.timed(config, self.call, share)
+        future = self._submitted(at, share) if step else self._ahead.get(at)
+        if future is None:
+            return self.tuner.timed(config, self.call, share)
+        try:
+            return self.tuner.keep(config, future.result())
+        except BrokenExecutor:
+            self._executor_lives = False
+            return []
+        except CANNOT_RUN as error:
+            self.tuner.skip(config, str(error))
+            return []
 
     def _report(self, search: Search) -> None:
         best = search.best
