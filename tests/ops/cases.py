@@ -329,6 +329,7 @@ def image() -> Iterator[Case]:
         yield Case("conv2d", label, convolution(shape, filters, options))
     for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
         yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
+    yield Case("shift_conv", "runs", shifted((1, 7, 5, 40), 20, run=8))
     for op in ("max_pool2d", "avg_pool2d"):
         yield Case(op, "3x2", lambda r: ((r.normal(2, 9, 8, 5), (3, 2), 2, 1), {}))
         planes = lambda r: r.normal(2, 5, 9, 8).transpose(0, 2, 3, 1)  # noqa: E731
@@ -342,10 +343,11 @@ def convolution(
     return lambda r: ((r.normal(*shape), r.normal(*filters), r.normal(filters[0])), options)
 
 
-def shifted(shape: tuple[int, ...], count: int) -> Callable[[Random], Arguments]:
+def shifted(shape: tuple[int, ...], count: int, run: int = 1) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        shifts = (random.integers(-1, 2, shape[3], dtype=np.int32) for _ in range(2))
-        return (random.normal(*shape), random.normal(count, shape[3]), *shifts), {}
+        groups = (random.integers(-1, 2, shape[3] // run + 1, dtype=np.int32) for _ in range(2))
+        shifts = (np.repeat(group, run)[: shape[3]] for group in groups)
+        return (random.normal(*shape), random.normal(count, shape[3]), *shifts, run), {}
 
     return make
 

@@ -221,6 +221,20 @@ IMAGE: list[Wrong] = [
         "shift_conv: `shift_h` contains 5; its elements must be -4 to 4",
     ),
     (
+        "shift_conv",
+        lambda out: tile.ops.shift_conv(
+            ones(1, 4, 4, 2), ones(3, 2), np.array([0, 1], np.int32), np.zeros(2, np.int32), 2
+        ),
+        "shift_conv: `shift_h` has groups of `run` = 2 channels with several shifts",
+    ),
+    (
+        "shift_conv",
+        lambda out: tile.ops.shift_conv(
+            ones(1, 4, 4, 3), ones(3, 3), np.zeros(3, np.int32), np.zeros(3, np.int32), 2
+        ),
+        "shift_conv: `x` has 3 channels; with `run` = 2, a multiple of that",
+    ),
+    (
         "max_pool2d",
         lambda out: tile.ops.max_pool2d(ones(1, 4, 4, 2), 2, 2, padding=2),
         "max_pool2d: `padding` is 2; it must be at most 1",

@@ -21,9 +21,25 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import ANY, Table
 from tile.ops.image.windows import pair, window_counts
-from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul import tile_position
+
+# By pixels, filters and the inner axis. Not measured: few pixels take small tiles, so that there
+# are as many programs as multiprocessors, and a short inner axis takes a short iteration.
+TABLE = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, ANY, 32): tiles(128, 64, 32),
+            (ANY, 32, ANY): tiles(128, 32, 64),
+            (1024, ANY, ANY): tiles(64, 64, 64, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 64),
+            (ANY, ANY, ANY): tiles(128, 128, 64, warps=8),
+        }
+    },
+)
 
 
 @tile.jit
@@ -56,11 +72,12 @@ def conv2d_kernel(
     pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inner = tl.arange(0, BLOCK_K)
-    n = pixel // (out_height * out_width)
+    n = (pixel // (out_height * out_width)).to(tl.int64)
     p, q = pixel // out_width % out_height, pixel % out_width
     # The pixel under the first element of the window, which may be in the padding.
     top, left = p * stride[0] - padding[0], q * stride[1] - padding[1]
-    image = n.to(tl.int64) * x_strides[0]
+    origin = x_ptr + n * x_strides[0] + top.to(tl.int64) * x_strides[1]
+    origin += left.to(tl.int64) * x_strides[2]
     weights = filters_ptr + column.to(tl.int64) * INNER + inner[:, None]
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for k in range(0, INNER, BLOCK_K):
@@ -70,12 +87,14 @@ def conv2d_kernel(
         else:
             position = (k + inner[None, :]) // CHANNELS
             channel = (k + inner[None, :]) % CHANNELS
-        h = top + position // S * dilation[0]
-        w = left + position % S * dilation[1]
+        down, right = position // S * dilation[0], position % S * dilation[1]
+        # One address a pixel, and one 32-bit offset for each element along the inner axis.
+        offset = down * x_strides[1] + right * x_strides[2] + channel * x_strides[3]
+        h, w = top + down, left + right
         inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < pixels)
-        inside = inside & (k + inner < INNER)[None, :]
-        at = image + h.to(tl.int64) * x_strides[1] + w * x_strides[2] + channel * x_strides[3]
-        a = tl.load(x_ptr + at, mask=inside, other=0.0)
+        if INNER % BLOCK_K != 0:
+            inside = inside & (k + inner < INNER)[None, :]
+        a = tl.load(origin + offset, mask=inside, other=0.0)
         b_inside = (k + inner < INNER)[:, None] & (column < filters)
         b = tl.load(weights + k, mask=b_inside, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
@@ -83,7 +102,7 @@ def conv2d_kernel(
         total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
     if ACTIVATION is not None:
         total = ACTIVATION(total)
-    at = n.to(tl.int64) * out_strides[0] + p * out_strides[1] + q * out_strides[2]
+    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
     at += column * out_strides[3]
     inside = (pixel < pixels) & (column < filters)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
@@ -128,9 +147,9 @@ def conv2d(
     result = call.output("out", out, (batches, p, q, count), image.dtype)
     if result.size:
         pixels, inner = batches * p * q, r * s * channels
-        config = tiles_of(call.backend, image.dtype, pixels, count, inner, precision)
-        tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-        conv2d_kernel[(tiles,)](
+        config = TABLE.select(call.backend, pixels, count, inner)
+        rows, columns = tile.cdiv(pixels, config["BLOCK_M"]), tile.cdiv(count, config["BLOCK_N"])
+        conv2d_kernel[(rows * columns,)](
             *(x, filters, bias, result.value, image.strides, result.strides),
             *((height, width, p, q), pixels, count, steps, edges, apart),
             S=s,

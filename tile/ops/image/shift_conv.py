@@ -15,6 +15,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
+from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
@@ -33,6 +34,7 @@ def shift_conv_kernel(
     pixels,
     filters,
     channels,
+    RUN: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -48,8 +50,11 @@ def shift_conv_kernel(
     for start in range(0, channels, BLOCK_K):
         channel = start + tl.arange(0, BLOCK_K)
         exists = channel < channels
-        down = tl.load(shift_h_ptr + channel, mask=exists, other=0)[None, :]
-        right = tl.load(shift_w_ptr + channel, mask=exists, other=0)[None, :]
+        down = tl.load(shift_h_ptr + channel, mask=exists, other=0)
+        right = tl.load(shift_w_ptr + channel, mask=exists, other=0)
+        if RUN > 1:  # so that a thread loads a run of channels at once
+            down, right = tl.max_constancy(down, RUN), tl.max_constancy(right, RUN)
+        down, right = down[None, :], right[None, :]
         inside = (h + down >= 0) & (h + down < height) & (w + right >= 0) & (w + right < width)
         inside = inside & (pixel < pixels) & exists[None, :]
         # The address of the pixel, and the offset of the channel and its shift.
@@ -68,13 +73,21 @@ def shift_conv_kernel(
 
 
 def shift_conv(
-    x: Any, filters: Any, shift_h: Any, shift_w: Any, *, precision: str = "ieee", out: Any = None
+    x: Any,
+    filters: Any,
+    shift_h: Any,
+    shift_w: Any,
+    run: int = 1,
+    *,
+    precision: str = "ieee",
+    out: Any = None,
 ) -> Any:
     """Return the shift convolution, batch x height x width x filters, in the type of `x`.
 
     x: batch x height x width x channels; filters: filters x channels, of its type; shift_h,
     shift_w: int32, how far each channel is read below and to the right. All are contiguous.
-    precision: as in `matmul`.
+    run: 1, 2, 4, 8 or 16; a promise that the channels are groups of so many with one shift each,
+    so that loads are vectors. precision: as in `matmul`.
     """
     call = Call("shift_conv")
     image = call.array("x", x, rank=4).contiguous()
@@ -82,9 +95,18 @@ def shift_conv(
     weights = call.array("filters", filters, dtypes=(image.dtype,), rank=2)
     count = weights.shape[0]
     call.array("filters", filters, rank=2, shape=(count, channels)).contiguous()
+    call.choice("run", run, (1, 2, 4, 8, 16))
+    if channels % run:
+        raise ArgumentValueError(
+            f"shift_conv: `x` has {channels} channels; with `run` = {run}, a multiple of that"
+        )
     for name, array, limit in (("shift_h", shift_h, height), ("shift_w", shift_w, width)):
         shift = call.array(name, array, dtypes=(I32,), rank=1, shape=(channels,)).contiguous()
         shift.within(-limit, limit + 1)
+        if shift.host is not None and not _in_runs(shift.host, run):
+            raise ArgumentValueError(
+                f"shift_conv: `{name}` has groups of `run` = {run} channels with several shifts"
+            )
     call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
     shape = (batches, height, width, count)
     result = call.output("out", out, shape, image.dtype).contiguous()
@@ -94,6 +116,7 @@ def shift_conv(
         tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
         shift_conv_kernel[(tiles,)](
             *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
+            RUN=run,
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(image.dtype).name),
             **config,
@@ -101,8 +124,18 @@ def shift_conv(
     return result.value
 
 
+def _in_runs(shift: Array, run: int) -> bool:
+    """Return True if each group of `run` elements has one value."""
+    return bool((shift == np.repeat(shift[::run], run)).all())
+
+
 def shift_conv_reference(
-    x: Array, filters: Array, shift_h: Array, shift_w: Array, precision: str = "ieee"
+    x: Array,
+    filters: Array,
+    shift_h: Array,
+    shift_w: Array,
+    run: int = 1,
+    precision: str = "ieee",
 ) -> Array:
     """Return the result in float64: whole channels are shifted, then multiplied."""
     x, filters = wide(x, filters)

@@ -133,7 +133,8 @@ def attention_kernel(
         *(highest, weights, total, SCALE, SIZE, CAUSAL, True, BLOCK_N, HEAD),
     )
     out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2] + feature
-    tl.store(out, (total / weights[:, None]).to(out_ptr.dtype.element_ty), mask=inside)
+    total *= (1.0 / weights)[:, None]
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
     if log_sum_ptr is not None:
         # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
         at = tl.program_id(1).to(tl.int64) * queries + query
