@@ -52,3 +52,27 @@ def test_the_loop_carries_two_pointers() -> None:
     )
     assert loop.count("frag<1xptr<f16>>") == 2, loop
     assert "frag<32xptr<f16>>" not in loop
+
+
+@tile.jit
+def transposed(a_ptr, b_ptr, c_ptr, K, B: tl.constexpr):
+    m, k = tl.arange(0, B), tl.arange(0, B)
+    a_ptrs = a_ptr + m[:, None] * K + k[None, :]
+    b_ptrs = b_ptr + m[:, None] * K + k[None, :]
+    total = tl.zeros((B, B), dtype=tl.float32)
+    for _ in range(tl.cdiv(K, B)):
+        a, b = tl.load(a_ptrs), tl.load(b_ptrs)
+        total = tl.dot(a, tl.trans(b), total, input_precision="ieee")
+        a_ptrs += B
+        b_ptrs += B
+    tl.store(c_ptr + m[:, None] * B + k[None, :], total)
+
+
+def test_fma_dots_from_ldmatrix() -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-4, 5, (32, 64)).astype(np.float32) for _ in range(2))
+    types = {"a_ptr": "*fp32:16", "b_ptr": "*fp32:16", "c_ptr": "*fp32:16", "K": "i32:16"}
+    c = np.empty((32, 32), np.float32)
+    for target in ("interp:mma", "interp:wgmma"):
+        tile.compile(transposed, types, {"B": 32}, {"num_warps": 4}, target)[1,](a, b, c, 64)
+        np.testing.assert_array_equal(c, a @ b.T)

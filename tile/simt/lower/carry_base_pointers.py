@@ -55,7 +55,8 @@ def carry_base_pointers(module: Module, *, target: SimtTarget = GENERIC) -> None
         return
     for function in module:
         for loop in [op for op in function.walk() if op.defn is control.for_]:
-            if any(op.has_trait(Trait.DOT) for op in loop.regions[0]):
+            dots = [op.defn for op in loop.regions[0] if op.has_trait(Trait.DOT)]
+            if dots and ops.mma.fma_dot not in dots:  # slices of FMA dots fit by themselves
                 _rebase(function, loop, target)
 
 
