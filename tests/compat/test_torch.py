@@ -122,6 +122,46 @@ print("kernel: close")
 """
 
 
+STORAGE = """
+import torch
+import tile
+import triton
+import triton.language as tl
+
+
+def look(x, y, first: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + first + at))
+
+
+def fault(kernel, *args):
+    try:
+        kernel[1,](*args, N=32)
+    except tile.errors.OutOfBoundsError as error:
+        return error.message
+    return "none"
+
+
+base, out = torch.arange(64.0), torch.zeros(32)
+under_triton, under_tile = triton.jit(look), tile.jit(look)
+for x in (base[16:24], base[16:48:2], base.view(8, 8)[:, 2], base[32:]):
+    start = x.storage_offset()
+    for first in (0, 32):
+        under_triton[1,](x, out, first - start, N=32)
+        assert torch.equal(out, base[first : first + 32])
+    assert fault(under_triton, x, out, 40 - start).endswith("1 past the end of its storage")
+    assert "before the start of its storage" in fault(under_triton, x, out, -1 - start)
+    assert "before its start" in fault(under_tile, x, out, -start)
+narrow, few = torch.arange(64).to(torch.bfloat16), torch.zeros(32, dtype=torch.bfloat16)
+under_triton[1,](narrow[40:], few, -40, N=32)
+assert torch.equal(few, narrow[:32])
+target = torch.zeros(64)
+under_triton[1,](base, target[8:16], 0, N=32)
+assert torch.equal(target[8:40], base[:32]) and not target[40:].any()
+print("storage: found")
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "output"),
     [
@@ -129,6 +169,7 @@ print("kernel: close")
         (INDUCTOR, "inductor: close"),
         (POOL, "pool: close"),
         (KERNEL, "kernel: close"),
+        (STORAGE, "storage: found"),
     ],
 )
 def test_programs(tmp_path, text, output) -> None:

@@ -59,6 +59,15 @@ def footprint(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tu
     return sum(n for n in reach if n < 0), sum(n for n in reach if n > 0) + itemsize
 
 
+def accessible(array: np.ndarray[Any, np.dtype[Any]]) -> tuple[int, int]:
+    """Return the bytes [low, high) that kernels may access, relative to an array's first element.
+
+    They are those that its elements cover, or the whole storage of a `StorageView`.
+    """
+    storage: tuple[int, int] | None = getattr(array, "storage_span", None)
+    return storage or footprint(array.shape, array.strides, array.itemsize)
+
+
 @dataclass(frozen=True)
 class Target:
     """A compilation target: a backend, and for some an architecture, as in `nvptx:sm_90a`."""

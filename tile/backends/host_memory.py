@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tile.backends.base import footprint
+from tile.backends.base import accessible
 
 Array = npt.NDArray[Any]
 
 
 def span(array: Array) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the end of its last one."""
-    low, high = footprint(array.shape, array.strides, array.itemsize)
+    """Return the addresses of an array's first accessible byte and of the end of its last one."""
+    low, high = accessible(array)
     return array.ctypes.data + low, array.ctypes.data + high
 
 

@@ -30,6 +30,7 @@ from tile.frontend.python.source import DeviceFunction, source_of_text
 from tile.pickling import Reduction
 from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.adapt import DIRECT, adapt
+from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build, preloaded
@@ -85,6 +86,7 @@ class JitOptions:
     noinline: bool | None = None
     runtime_constexprs: bool = False  # see `DeviceFunction`
     launch_defaults: Callable[[], Mapping[str, Any]] = dict  # see `DeviceFunction`
+    whole_storage: bool = False  # kernels may access all of the storage of torch's tensors
 
 
 class _Call(NamedTuple):
@@ -126,6 +128,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         self.own_src = ""
         self.runtime_constexprs = settings.runtime_constexprs
         self.launch_defaults = settings.launch_defaults
+        self.whole_storage = settings.whole_storage
         self.version = settings.version
         self.repr: Callable[[Any], str] = settings.repr or functools.partial(_own_name, self.name)
         self.launch_metadata = settings.launch_metadata
@@ -588,6 +591,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             else:
                 if kind not in DIRECT:
                     value = adapt(value, rule.label)
+                    if self.whole_storage:
+                        value = with_storage(value)
                 keys.append(runtime_key(value, rule))
             adapted.append(value)
         return adapted, keys

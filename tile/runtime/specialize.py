@@ -41,6 +41,7 @@ from tile.runtime.arguments.device_arrays import (
     PointerArray,
     element_type,
 )
+from tile.runtime.arguments.storage_view import StorageView
 from tile.runtime.arguments.tensor_descriptor import part_types, spell_descriptor
 from tile.runtime.arguments.uninitialized import EmptyArray
 from tile.runtime.signature import (
@@ -241,6 +242,7 @@ _KEY_FUNCTIONS: dict[type, Callable[[Any, Rule], Key]] = {
     np.ndarray: _array,
     PointerArray: _pointer_array,
     EmptyArray: _array,
+    StorageView: _array,
     DeviceArray: _device_array,
     MockArray: lambda value, rule: _type_texts(Pointer(value.element))[rule.alignment],
 }

@@ -216,10 +216,13 @@ def _place(buffer: Buffer, address: int, itemsize: int) -> str:
     element = offset // size
     if buffer.start <= address < buffer.end and buffer.gaps is not None:
         return f"{name} at element {element}, which lies between those of the view passed"
-    if element < 0:
-        return f"{name} at element {element}, before its start"
+    start, end = ("its start", "its end")
+    if buffer.is_storage:
+        start, end = ("the start of its storage", "the end of its storage")
+    if address < buffer.start:
+        return f"{name} at element {element}, before {start}"
     beyond = (address - buffer.end) // size + 1
-    return f"{name} at element {element}, {beyond} past its end"
+    return f"{name} at element {element}, {beyond} past {end}"
 
 
 def described(buffer: Buffer) -> str:
@@ -228,11 +231,14 @@ def described(buffer: Buffer) -> str:
     kind = f"{array.dtype} array of shape {array.shape}"
     if array.size == 0:
         return f"`{buffer.name}` is a {kind}: it has no elements"
+    low = (buffer.start - buffer.origin) // array.itemsize
+    high = (buffer.end - buffer.origin) // array.itemsize - 1
+    if buffer.is_storage:
+        kind = kind.replace("array", "view", 1)
+        return f"`{buffer.name}` is a {kind}: its storage has elements {low} to {high}"
     if array.flags.c_contiguous:
         return f"`{buffer.name}` is a {kind}: elements 0 to {array.size - 1}"
     strides = tuple(int(s) // array.itemsize for s in array.strides)
-    low = (buffer.start - buffer.origin) // array.itemsize
-    high = (buffer.end - buffer.origin) // array.itemsize - 1
     return f"`{buffer.name}` is a {kind} with strides {strides}: elements {low} to {high}"
 
 

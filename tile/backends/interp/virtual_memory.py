@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tile.backends.base import footprint
+from tile.backends.base import accessible
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.config import config
@@ -67,6 +67,11 @@ class Buffer:
     def real(self) -> int:
         """The real address of the element at index 0."""
         return self.array.ctypes.data
+
+    @property
+    def is_storage(self) -> bool:
+        """True if the bytes are those of the storage of a view, of which the array is a part."""
+        return hasattr(self.array, "storage_span")
 
     def typed(self, dtype: np.dtype[Any]) -> Array:
         """Return the bytes of the array as a flat array of `dtype`."""
@@ -347,14 +352,14 @@ class Memory:
 
         Raises `ArgumentValueError` if the array exceeds a window, or no window is left.
         """
-        low, high = footprint(array.shape, array.strides, array.itemsize)
+        low, high = accessible(array)
         self._check_limits(name, high - low)
         base = LOWEST + len(self.buffers) * WINDOW + MIDDLE + array.ctypes.data % ALIGNMENT
         buffer = Buffer(name, array, base, base + low, base + high)
         if array.size:
             buffer.span = _bytes(array, low, high)
             inside = ViewBytes.of(array)
-            buffer.gaps = None if inside.dense else inside
+            buffer.gaps = None if inside.dense or buffer.is_storage else inside
         self.buffers.append(buffer)
         return base
 
@@ -677,6 +682,11 @@ def process_memory(address: int) -> Array | None:
 
 def _bytes(array: Array, low: int, high: int) -> Array:
     """Return all bytes from `low` to `high`, relative to the first element, as a view."""
+    if hasattr(array, "storage_span"):
+        memory = (ctypes.c_uint8 * (high - low)).from_address(array.ctypes.data + low)
+        whole = np.ctypeslib.as_array(memory)
+        whole.flags.writeable = array.flags.writeable
+        return whole
     upwards = (slice(None, None, -1) if s < 0 else slice(None) for s in array.strides)
     corner = array[(..., *upwards)]
     first = restrided(corner, (1,), (array.itemsize,))

@@ -30,6 +30,7 @@ from tile.runtime.arguments.device_arrays import (
 )
 from tile.runtime.arguments.opencl_buffers import is_opencl, opencl_array
 from tile.runtime.arguments.pointer_objects import is_pointer_object, pointer_object_array
+from tile.runtime.arguments.storage_view import StorageView
 from tile.runtime.arguments.torch_tensors import is_torch, torch_array, torch_dtype
 from tile.runtime.arguments.uninitialized import EmptyArray
 from tile.runtime.signature import parse_type
@@ -84,9 +85,8 @@ class Adaptable(ABC):
 
 
 # Types that need no adapting; the launch path tests the type of each argument here first.
-DIRECT = frozenset(
-    {np.ndarray, PointerArray, EmptyArray, DeviceArray, MockArray, int, float, bool, type(None)}
-)
+ARRAYS = (np.ndarray, PointerArray, EmptyArray, StorageView, DeviceArray, MockArray)
+DIRECT = frozenset({*ARRAYS, int, float, bool, type(None)})
 
 
 def adapt(value: Any, label: str) -> Any:
@@ -152,6 +152,7 @@ def _torch(value: Any, label: str) -> Any:
 _ADAPTERS: tuple[tuple[type, Adapter], ...] = (
     (PointerArray, _itself),
     (EmptyArray, _itself),
+    (StorageView, _itself),
     (np.ndarray, lambda value, label: np.asarray(value)),
     (np.generic, _itself),
     (bool, _itself),

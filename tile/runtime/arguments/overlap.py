@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.backends.base import footprint
+from tile.backends.base import accessible
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.runtime.arguments.opencl_buffers import DEVICE as OPENCL
 
@@ -16,7 +16,7 @@ def may_overlap(x: Any, y: Any) -> bool:
 
     Return True for memory whose range is not known: OpenCL buffers, which have no addresses.
     """
-    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+    if type(x) is np.ndarray and type(y) is np.ndarray:
         return np.may_share_memory(x, y)
     one, other = _span(x), _span(y)
     if one is None or other is None:
@@ -27,7 +27,7 @@ def may_overlap(x: Any, y: Any) -> bool:
 def _span(array: Any) -> tuple[int, int] | None:
     """Return the address range of an array; None if it is not known."""
     if isinstance(array, np.ndarray):
-        low, high = footprint(array.shape, array.strides, array.itemsize)
+        low, high = accessible(array)
         address: int = array.__array_interface__["data"][0]
         return address + low, address + high
     if type(array) is not DeviceArray or array.device.partition(":")[0] == OPENCL:
