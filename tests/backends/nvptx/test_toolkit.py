@@ -173,3 +173,15 @@ def test_search_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     sys.path_importer_cache.pop(str(tmp_path), None)
     check("nvidia/cu14")
+
+
+@pytest.mark.usefixtures("no_wheels")
+def test_the_ptxas_of_the_package_of_triton_comes_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "triton" / "backends" / "nvidia" / "bin" / "ptxas"
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert ptxas.find() == str(program)

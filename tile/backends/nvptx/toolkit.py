@@ -15,6 +15,7 @@ from pathlib import Path
 from tile.config import config
 
 LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
+_TRITON = "triton/backends/nvidia"
 _USUAL = "/usr/local/cuda"  # where NVIDIA's installers and containers put the toolkit
 
 
@@ -22,7 +23,8 @@ def roots() -> Iterator[Path]:
     """Yield the folders that may be a toolkit, in the order in which they are searched.
 
     NVIDIA's wheels come first, the latest version before others, then a conda environment, the
-    toolkit that `CUDA_PATH` or `CUDA_HOME` names, that of the `ptxas` on PATH, and the usual place.
+    toolkit that `CUDA_PATH` or `CUDA_HOME` names, that of the `ptxas` on PATH, the usual place, and
+    last the package of Triton, which comes with PyTorch and has a ptxas.
     """
     yield from _wheels()
     yield Path(sys.prefix)
@@ -31,6 +33,8 @@ def roots() -> Iterator[Path]:
     if program is not None:
         yield Path(program).resolve().parents[1]
     yield Path(_USUAL)
+    # Not by an import: `triton` may be a name of this package (`tile.compat`).
+    yield from (Path(folder, _TRITON) for folder in sys.path)
 
 
 def _wheels() -> Iterator[Path]:
