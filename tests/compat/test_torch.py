@@ -122,6 +122,38 @@ print("kernel: close")
 """
 
 
+MXFP = """
+import torch
+from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor, fp8e8m0_to_float32
+
+f32 = torch.float32
+every = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+every = torch.cat([every, -every])
+codes = MXFP4Tensor(data=every)
+assert codes.data.tolist() == list(range(16)) and codes.data.dtype == torch.uint8
+assert torch.equal(codes.to(f32), every) and torch.signbit(codes.to(f32)[8])
+middles = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -5.0])
+assert MXFP4Tensor(data=middles).to(f32).tolist() == [0, 1, 1, 2, 2, 4, 4, -4]
+far = torch.tensor([0.26, 100, float("inf"), -float("inf"), float("nan"), -1e-9])
+assert MXFP4Tensor(data=far).to(f32).tolist() == [0.5, 6, 6, -6, 6, 0]
+for shape, dim in (((8, 6), 0), ((8, 6), 1), ((3, 5, 7), 1), ((5,), 0)):
+    x = MXFP4Tensor(size=shape, device="cpu").random()
+    packed = x.to_packed_tensor(dim)
+    assert packed.shape[dim] == (shape[dim] + 1) // 2
+    assert torch.equal(x.unpack_packed_tensor(packed, dim, shape), x.data)
+first = x.to_packed_tensor(0)[0]
+assert first == x.data[0] | x.data[1] << 4
+powers = torch.tensor([1.0, 1.99, 2.0, 0.5, 2.0**127, 2.0**-126, 0, -1, float("nan")])
+scales = MXScaleTensor(data=powers)
+assert scales.data.tolist() == [127, 127, 128, 126, 254, 1, 255, 255, 255]
+assert scales.to(f32)[:6].tolist() == [1, 1, 2, 0.5, 2.0**127, 2.0**-126]
+assert scales.to(f32)[6:].isnan().all()
+some = MXScaleTensor(size=(100,)).random(low=0.25, high=4)
+assert some.data.min() >= 125 and some.data.max() <= 129
+assert torch.equal(fp8e8m0_to_float32(some.data), some.to(f32))
+print("mxfp: right")
+"""
+
 STORAGE = """
 import torch
 import tile
@@ -170,6 +202,7 @@ print("storage: found")
         (POOL, "pool: close"),
         (KERNEL, "kernel: close"),
         (STORAGE, "storage: found"),
+        (MXFP, "mxfp: right"),
     ],
 )
 def test_programs(tmp_path, text, output) -> None:

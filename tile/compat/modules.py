@@ -198,6 +198,9 @@ MODULES: Mapping[str, View] = {
     "triton.tools.tensor_descriptor": View(
         "Descriptors of arrays, made by the host.", _of("tile", "TensorDescriptor")
     ),
+    "triton.tools.mxfp": View(
+        "Elements and scales of microscaling formats.", shows=("tile.compat.mxfp",)
+    ),
     # -- the language
     "triton.language": View(
         "The language of kernels.",

@@ -33,7 +33,6 @@ ABSENT_MODULES: Mapping[str, str] = {
     "triton.tools.link": "use `tile link`, which writes one launcher for several kernels",
     "triton.tools.disasm": "use NVIDIA's cuobjdump on `kernel.asm['ptx']` assembled by ptxas",
     "triton.tools.gsan": "use `tile check`, which finds races without a GPU",
-    "triton.tools.mxfp": "this version of `tile` has no types of MX scales",
     "triton.tools.ragged_tma": "this version of `tile` has no ragged descriptors",
     "triton.tools.triton_to_gluon_translator": _GLUON,
 }
