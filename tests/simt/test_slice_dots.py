@@ -81,7 +81,7 @@ def test_code_does_not_grow_with_tiles() -> None:
         counts.append(sum(1 for _ in module.walk()))
         unrolled.append(sum(math.prod(op["sizes"]) for op in parts_read(module)))
     assert max(counts) < 1.2 * min(counts)  # more or fewer terms of an address
-    assert unrolled == [8 * 8 * 4] * 3
+    assert unrolled == [4 * (8 * 8 * 4)] * 3
 
 
 def test_what_fits_is_not_cut() -> None:
@@ -93,7 +93,8 @@ def test_what_fits_is_not_cut() -> None:
 
 
 def test_each_barrier_is_needed() -> None:
-    target = replace(SMALL, shared_bytes=4 << 10)  # parts as well as slices
+    rolled = replace(SMALL.tuning, unrolled_fmas=0)
+    target = replace(SMALL, shared_bytes=4 << 10, tuning=rolled)  # parts as well as slices
     module = dot_module(32, 32, 32)
     lower(module, target, num_warps=4, num_stages=1)
     assert max(_depth(op) for op in parts_read(module)) == 3

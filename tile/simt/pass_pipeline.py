@@ -18,6 +18,7 @@ from tile.simt.lower import (
     rematerialize,
     split_dot_chains,
     strength_reduce_pointers,
+    unroll_slices,
     warn_slow_code,
     xor_to_add,
 )
@@ -32,6 +33,8 @@ SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",
+    "unroll-slices",
+    "fold",
     "divide-by-invariants",
     "guard-division",
     "legalize",

@@ -97,6 +97,8 @@ class TuningConstants:
         0.75, "docs/results/registers.md#fma-dots: with and without slices, not the share"
     )
     slice_shared_share: int = constant(4)
+    # A loop over k-slices is unrolled if a thread has at most this many FMAs in it.
+    unrolled_fmas: int = constant(1024)
     # Tiles that are prefetched to registers take at most 1 / `prefetch_register_share` of them.
     prefetch_register_share: int = constant(3)
 

@@ -40,12 +40,13 @@ def _unroll(loop: Operation, limit: int) -> None:
     numbers, step = iterations(loop), constant_of(loop.inputs[2])
     factor: int = loop["unroll"]
     if numbers is not None and len(numbers) <= max(limit, factor if factor > 1 else 0):
-        _unroll_fully(loop, numbers)
+        unroll_fully(loop, numbers)
     elif factor > 1 and step:
-        _unroll_by(loop, factor, int(step), numbers)
+        unroll_by(loop, factor, int(step), numbers)
 
 
-def _unroll_fully(loop: Operation, numbers: range) -> None:
+def unroll_fully(loop: Operation, numbers: range) -> None:
+    """Replace a `for` by its iterations, for the values `numbers` of its induction variable."""
     (body,) = loop.regions
     build = Builder.before(loop)
     carried = loop.inputs[3:]
@@ -55,7 +56,11 @@ def _unroll_fully(loop: Operation, numbers: range) -> None:
     loop.replace_by(carried)
 
 
-def _unroll_by(loop: Operation, factor: int, step: int, numbers: range | None) -> None:
+def unroll_by(loop: Operation, factor: int, step: int, numbers: range | None) -> None:
+    """Replace a `for` by one with `factor` of its iterations in each, and one for the remainder.
+
+    numbers: the values of the induction variable, if they are known.
+    """
     assert isinstance(loop.inputs[0].type, Scalar)
     ty = loop.inputs[0].type
     stride = step * factor

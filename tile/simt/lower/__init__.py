@@ -13,5 +13,6 @@ strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
 reassociate_xor     one register for indices that differ by constants, where registers are short
 warn_slow_code      dots without tensor cores, and narrow loads in their loops
+unroll_slices       the k-slices of FMA dots in a row
 xor_to_add          sums instead of XORs, for compilers that vectorize
 """
