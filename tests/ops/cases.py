@@ -205,6 +205,20 @@ def linear() -> Iterator[Case]:
     for ends in ([0, 17, 17, 50], [50], [0]):
         yield Case("grouped_matmul", str(ends), groups(ends))
 
+    for kind in ("int8", "float8_e4m3fn"):
+        for m, n, k in ((5, 9, 40), (70, 65, 33), (0, 5, 4)):
+            make = scaled(m, n, k, kind)
+            yield Case("scaled_matmul", f"{kind} {m}x{n}x{k}", make, ("float32",))
+
+
+def scaled(m: int, n: int, k: int, kind: str) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        a, a_scale = reference_of("quantize")(random.normal(m, k), kind)
+        b, b_scale = reference_of("quantize")(random.normal(n, k), kind)
+        return (a, b.T, a_scale, b_scale, "float16"), {}
+
+    return make
+
 
 def bytes_(random: Random, *shape: int) -> Array:
     return random.integers(-128, 128, *shape, dtype=np.int8)

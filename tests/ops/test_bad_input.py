@@ -259,6 +259,20 @@ LINEAR += [
         "matmul: `out` shares memory with `a`, which programs may still read",
     ),
 ]
+LINEAR += [
+    (
+        "scaled_matmul",
+        lambda out: tile.ops.scaled_matmul(
+            ones(4, 5, dtype=np.int8), ones(5, 8, dtype=np.int8), ones(4), ones(5), out=out
+        ),
+        "scaled_matmul: `b_scale` has shape (5,); it must be (8,)",
+    ),
+    (
+        "scaled_matmul",
+        lambda out: tile.ops.scaled_matmul(ones(4, 5), ones(5, 8), ones(4), ones(8), out=out),
+        "scaled_matmul: `a` has dtype float32; it takes int8 or float8_e4m3fn",
+    ),
+]
 SELECTION += [
     (
         "topk",

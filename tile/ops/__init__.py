@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tile.ops.image.shift_conv import shift_conv
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.matmul import matmul
+    from tile.ops.linear.scaled_matmul import scaled_matmul
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
     from tile.ops.pointwise.losses import (
@@ -60,6 +61,7 @@ else:
         "image.shift_conv": "shift_conv",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.matmul": "matmul",
+        "linear.scaled_matmul": "scaled_matmul",
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
         "pointwise.losses": (
@@ -124,6 +126,7 @@ __all__ = [
     "rms_norm",
     "rms_norm_backward",
     "rope",
+    "scaled_matmul",
     "sddmm",
     "shift_conv",
     "smooth_l1_loss",
