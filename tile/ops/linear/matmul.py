@@ -23,7 +23,8 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import PROGRAMS, tiles_of
+from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.splits import add_splits_kernel, splits_of
 
 INT32_LIMIT = 2**31
 
@@ -109,36 +110,6 @@ def matmul_kernel(
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@tile.jit
-def add_splits_kernel(
-    parts_ptr,
-    bias_ptr,
-    out_ptr,
-    M,
-    N,
-    batches,
-    splits,
-    out_batch,
-    out_row,
-    out_column,
-    ACTIVATION: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    batch = row // M
-    total = tl.zeros((BLOCK,), dtype=parts_ptr.dtype.element_ty)
-    for split in range(splits):
-        part = parts_ptr + (split * batches * M + row) * N + column
-        total += tl.load(part, mask=column < N, other=0.0)
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=column < N, other=0.0)
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
-    out = out_ptr + batch * out_batch + row % M * out_row + column * out_column
-    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=column < N)
-
-
 def matmul(
     a: Any,
     b: Any,
@@ -198,17 +169,6 @@ def matmul(
             BLOCK=block,
         )
     return result.value
-
-
-def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
-    """Return how many programs share the inner axis of a tile, of `steps` iterations.
-
-    Enough that all multiprocessors have work, with at least 4 iterations each.
-    """
-    if splits is None:
-        wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
-        return max(1, min(wanted, steps // 4))
-    return max(1, min(int(call.number("splits", splits, low=1)), steps))
 
 
 def _rank(value: Any) -> int:

@@ -1,0 +1,54 @@
+"""Matmuls whose inner axis is split among programs, for results with few tiles.
+
+Each program adds up a part of the inner axis and stores its sums, splits x batches x M x N. A
+second kernel adds up the parts in a fixed order, so that results are the same in every run, which
+they would not be with atomic additions; bias and activation follow there.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call
+from tile.ops.linear.configurations import PROGRAMS
+
+
+@tile.jit
+def add_splits_kernel(
+    parts_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    batches,
+    splits,
+    out_batch,
+    out_row,
+    out_column,
+    ACTIVATION: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    batch = row // M
+    total = tl.zeros((BLOCK,), dtype=parts_ptr.dtype.element_ty)
+    for split in range(splits):
+        part = parts_ptr + (split * batches * M + row) * N + column
+        total += tl.load(part, mask=column < N, other=0.0)
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < N, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    out = out_ptr + batch * out_batch + row % M * out_row + column * out_column
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=column < N)
+
+
+def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
+    """Return how many programs share the inner axis of a tile, of `steps` iterations.
+
+    Enough that all multiprocessors have work, with at least 4 iterations each.
+    """
+    if splits is None:
+        wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
+        return max(1, min(wanted, steps // 4))
+    return max(1, min(int(call.number("splits", splits, low=1)), steps))
