@@ -107,6 +107,17 @@ def workload(
     return Workload(tuple(count.tiles), count.flops)
 
 
+def named_tiles(function: Function) -> dict[Operation, str]:
+    """Return the dots, reductions, loads and stores of a function with their names."""
+    names: dict[Operation, str] = {}
+    numbers: dict[str, int] = {}
+    for op in function.walk():
+        for kind, _, _ in _tiled(op):
+            names[op] = f"{kind}{numbers.setdefault(kind, 0)}"
+            numbers[kind] += 1
+    return names
+
+
 class _Count:
     def __init__(self, numbers: Mapping[Value, Any], grid: Sequence[int]) -> None:
         self.numbers: dict[Value, Any] = {v: n for v, n in numbers.items() if n is not None}

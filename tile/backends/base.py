@@ -26,9 +26,11 @@ if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
     from tile.simt.target import SimtTarget
+    from tile.simt.tile_sizes import parse_tile_sizes
 else:
     parse_module = lazy_import("tile.ir.parser", "parse_module")
     print_module = lazy_import("tile.ir.printer", "print_module")
+    parse_tile_sizes = lazy_import("tile.simt.tile_sizes", "parse_tile_sizes")
 
 Grid = tuple[int, int, int]
 
@@ -95,7 +97,8 @@ class Options:
     cluster, if the device has clusters and the grid is a multiple of it; results never depend on
     it. `thread_tile` and `warp_rows` are sizes of dots inside a program: the edge of the square
     that one thread computes in dots without mma, and the number of warps along the rows of the
-    result (0: chosen by its shape). `sanitize` names checks as `tile.sanitize` does (None: those
+    result (0: chosen by its shape); `tile_sizes` has sizes of single dots, loads and stores
+    (`tile.simt.tile_sizes`). `sanitize` names checks as `tile.sanitize` does (None: those
     of the configuration); the interpreter supports them on tiles, other backends refuse them.
     `default_dot_input_precision` is the precision of dots of float32 that state none (`tl.dot`).
     """
@@ -109,6 +112,7 @@ class Options:
     debug: bool = False
     thread_tile: int = 4
     warp_rows: int = 0
+    tile_sizes: str = ""
     sanitize: str | tuple[str, ...] | None = None
     default_dot_input_precision: str = Precision.IEEE.value
 
@@ -133,6 +137,13 @@ class Options:
             raise ArgumentValueError(
                 f"num_stages must be a non-negative integer, not {short_repr(stages)}"
             )
+        sizes: object = self.tile_sizes
+        if not isinstance(sizes, str):
+            raise ArgumentTypeError(
+                f"tile_sizes is a text such as 'dot0:2x8@4+load1:4', not {short_repr(sizes)}"
+            )
+        if sizes:
+            parse_tile_sizes(sizes)
         _ = self.checks
 
     @property
@@ -151,12 +162,11 @@ class Options:
             raise unsupported_checks_error("the option sanitize", missing, target)
 
     @property
-    def lowering(self) -> dict[str, int]:
+    def lowering(self) -> dict[str, Any]:
         """The options of the lowering from tiles to threads, by name."""
-        return {
-            name: getattr(self, name)
-            for name in ("num_warps", "num_stages", "thread_tile", "warp_rows")
-        }
+        names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
+        sizes = {"tile_sizes": self.tile_sizes} if self.tile_sizes else {}
+        return {name: getattr(self, name) for name in names} | sizes
 
     @classmethod
     def names(cls) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tile.errors import ArgumentTypeError, OutOfResourcesError
 from tile.ir.core import Level, Module
 from tile.ir.passes import PASSES, Pass, PassManager
@@ -25,6 +27,7 @@ from tile.simt.lower import (
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
 from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tile_sizes import TileSizes
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers")
@@ -51,14 +54,20 @@ THREADS = (
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)
 
 
-def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
+def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     """Return the passes from TILE to THREAD; each takes the options that it declares.
 
-    Options are `num_warps`, `num_stages`, `thread_tile` and `warp_rows`. Raises `ArgumentTypeError`
-    for an option that no pass has.
+    Options are those of `Options.lowering`. Raises `ArgumentTypeError` for an option that no pass
+    has.
     """
-    chosen = {"target": target, "keep_blocks": target.has_tma, "simd_width": target.simd_width}
+    chosen: dict[str, Any] = {
+        "target": target,
+        "keep_blocks": target.has_tma,
+        "simd_width": target.simd_width,
+    }
     chosen |= {"invariant_loads": target.invariant_loads, **options}
+    if "tile_sizes" in chosen:
+        chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)
@@ -69,7 +78,7 @@ def lowering(target: SimtTarget = GENERIC, **options: int) -> list[Pass]:
     return passes
 
 
-def lower(module: Module, target: SimtTarget, **options: int) -> list[tuple[str, float]]:
+def lower(module: Module, target: SimtTarget, **options: Any) -> list[tuple[str, float]]:
     """Lower a TILE module to THREAD in place; return the time of each pass, in seconds.
 
     `options` are as for `lowering`. Raises `OutOfResourcesError` for a kernel that does not fit the

@@ -8,20 +8,23 @@ layout, unless that is expensive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tile.analysis.axis_info import axis_info
+from tile.analysis.workload import named_tiles
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value, clone
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.anchor_layouts import AnchorLayouts, LayoutOptions, find_anchors
-from tile.simt.assign.coalesce import coalesced_layout, memory_accesses
+from tile.simt.assign.coalesce import TileAccess, coalesced_layout, memory_accesses
 from tile.simt.assign.dot_layouts import DotTiling, replace_dots
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import maybe_layout, operand_layout
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tile_sizes import NO_SIZES, TileSizes
 from tile.simt.tuning import TuningConstants
 from tile.transforms.region_utils import conversion_loc
 
@@ -157,6 +160,7 @@ def assign_layouts(
     num_warps: int = 4,
     thread_tile: int = DotTiling.thread_tile,
     warp_rows: int = DotTiling.warp_rows,
+    tile_sizes: TileSizes = NO_SIZES,
 ) -> None:
     """Give every tile a layout, and insert conversions where an operation needs another.
 
@@ -165,7 +169,8 @@ def assign_layouts(
     those of f32 as sums of terms, are decomposed into such (`decompose_dots`). Loaded and expensive
     values keep their layout through arithmetic, loops and branches. Cheap values (indices,
     constants, pointers made of them) are computed in each layout in which they are used.
-    `thread_tile` and `warp_rows` are sizes of dots; see `dot_layouts.DotTiling`.
+    `thread_tile` and `warp_rows` are sizes of dots (`dot_layouts.DotTiling`), and `tile_sizes`
+    those of single dots, loads and stores (`tile.simt.tile_sizes`).
 
         %o = arange {start = 0, end = 64}         %o = arange ... : tile<64xi32, #a>
         %p = splat %x {shape = (64)}              %p = splat %x ... : tile<64xptr<f32>, #a>
@@ -174,7 +179,7 @@ def assign_layouts(
     """
     machine = LayoutOptions(target, num_warps)
     for function in module:
-        _lay_out(function, machine, DotTiling(thread_tile, warp_rows))
+        _lay_out(function, machine, DotTiling(thread_tile, warp_rows), tile_sizes)
     for function in module:
         function.result_types = tuple(
             with_layout(ty, machine.default(ty)) if isinstance(ty, Tile) else ty
@@ -182,9 +187,47 @@ def assign_layouts(
         )
 
 
-def _lay_out(function: Function, machine: LayoutOptions, tiling: DotTiling) -> None:
+def _lay_out(
+    function: Function, machine: LayoutOptions, tiling: DotTiling, tile_sizes: TileSizes
+) -> None:
     properties = memory_accesses(function, axis_info(function), machine.target)
+    own: dict[Operation, DotTiling] = {}
+    if tile_sizes.sizes:
+        names = named_tiles(function)
+        own = _own_tilings(names, tiling, tile_sizes, machine.num_warps)
+        properties = _narrowed(names, properties, tile_sizes)
     layouts = coalesced_layout(properties, machine.target, machine.num_warps)
-    dots = replace_dots(function, machine.target, machine.num_warps, tiling)
+    dots = replace_dots(function, machine.target, machine.num_warps, tiling, own)
     anchors = find_anchors(function, machine, layouts, dots)
     insert_conversions(function, anchors, machine.target.tuning)
+
+
+def _own_tilings(
+    names: Mapping[Operation, str], usual: DotTiling, tile_sizes: TileSizes, num_warps: int
+) -> dict[Operation, DotTiling]:
+    """Return the tilings of dots that have sizes of their own."""
+    own: dict[Operation, DotTiling] = {}
+    for op, name in names.items():
+        size = tile_sizes.of(name)
+        if size is not None and op.has_trait(Trait.DOT):
+            rows, columns = (size.rows, size.columns) if size.rows else usual.part
+            warp_rows = min(num_warps, size.warp_rows) or usual.warp_rows
+            own[op] = DotTiling(rows, warp_rows, columns)
+    return own
+
+
+def _narrowed(
+    names: Mapping[Operation, str],
+    accesses: Mapping[Operation, TileAccess],
+    tile_sizes: TileSizes,
+) -> dict[Operation, TileAccess]:
+    """Limit the width of accesses that have sizes, and of those connected with them."""
+    limits: dict[int, int] = {}
+    for op, access in accesses.items():
+        size = tile_sizes.of(names.get(op, ""))
+        if size is not None:
+            limits[access.connected] = min(limits.get(access.connected, size.columns), size.columns)
+    return {
+        op: replace(access, vector=min(access.vector, limits.get(access.connected, access.vector)))
+        for op, access in accesses.items()
+    }

@@ -9,7 +9,7 @@ is reused as often as possible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -48,6 +48,12 @@ class DotTiling:
 
     thread_tile: int = 4
     warp_rows: int = 0
+    thread_columns: int = 0  # of a sub-tile that is no square, whose rows are `thread_tile`
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """The most rows and columns of a thread's sub-tile."""
+        return self.thread_tile, self.thread_columns or self.thread_tile
 
 
 def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
@@ -119,7 +125,8 @@ def fma_accumulator_layout(
     rest = [*part[:-1], part[-1] // across]
     threads = _shared_out(rest[:-2], rest[-2:], lanes // across)
     part = [max(1, extent // count) for extent, count in zip(rest, threads, strict=True)]
-    micro = [*(1 for _ in batch), *(min(size, tiling.thread_tile) for size in part[-2:])]
+    own = (min(size, most) for size, most in zip(part[-2:], tiling.part, strict=True))
+    micro = [*(1 for _ in batch), *own]
     if across > 1:
         threads[-1] *= across
         micro[-1] = 1
@@ -147,11 +154,16 @@ class DotLayouts:
 
 
 def replace_dots(
-    function: Function, target: SimtTarget, num_warps: int, tiling: DotTiling = DotTiling()
+    function: Function,
+    target: SimtTarget,
+    num_warps: int,
+    usual: DotTiling = DotTiling(),
+    own: Mapping[Operation, DotTiling] | None = None,
 ) -> dict[Operation, DotLayouts]:
     """Replace each `dot` for which the target has instructions by a `wgmma` or a `mma_dot`.
 
-    Dots that decompose into such are decomposed before (`decompose_dots`).
+    Dots that decompose into such are decomposed before (`decompose_dots`). `own` has the tiling of
+    those dots whose is not `usual`.
 
     Return the layouts of all dots. The values have no layouts yet.
     """
@@ -161,6 +173,7 @@ def replace_dots(
     for op in list(function.walk()):
         if op.defn is not dot.dot:
             continue
+        tiling = usual if own is None else own.get(op, usual)
         instruction = wgmma_instruction(op, target, num_warps, tiling.warp_rows)
         if instruction is None and is_imprecise(op.inputs[0].type.element, target):
             instruction = wgmma_instruction(op, target, num_warps, tiling.warp_rows, F16)
