@@ -465,13 +465,14 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         return self.warmup(*args, **kwargs).written
 
     @public_function
-    def space(self, *args: Any, grid: Any = None, **kwargs: Any) -> Space:
+    def space(self, *args: Any, grid: Any = None, per_tile: bool = False, **kwargs: Any) -> Space:
         """Return the search space of the kernel for these arguments; nothing is launched.
 
         Constants may be ranges, as in `kernel.space(x, n, BLOCK=(64, ..., 1024))`; the compile
-        options that mean something for the kernel follow. `grid` is that of a launch.
+        options that mean something for the kernel follow; with `per_tile` those of each dot, load
+        and store. `grid` is that of a launch.
         """
-        return space_of(self, args, kwargs, grid)
+        return space_of(self, args, kwargs, grid, per_tile=per_tile)
 
     def create_binder(self) -> tuple[Any, ...]:
         """Return the compiled kernels, an empty table, the target, its backend, and a binder.

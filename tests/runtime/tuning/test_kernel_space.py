@@ -70,6 +70,22 @@ def test_each_dot_is_named_with_its_reason() -> None:
     assert texts["num_stages"] == "a loop loads 4096 bytes in each iteration"
 
 
+def test_each_tile_has_sizes_of_its_own() -> None:
+    q, out = halves(64, 16), np.zeros((64, 16), np.float32)
+    with tile.backend("interp:generic"):
+        found = attention_blocks.space(q, q, q, out, 64, N=64, D=16, per_tile=True)
+    values = {dimension.name: dimension.values for dimension in found.dimensions}
+    parts = tuple(f"{rows}x{columns}" for rows in (1, 2, 4) for columns in (1, 2, 4))
+    assert values["dot0_thread"] == values["dot1_thread"] == parts
+    assert values["dot1_warps"] == (1, 2, 4, 8)
+    assert values["load1_width"] == (1, 2, 4, 8) and values["store0_width"] == (1, 2, 4)
+    assert not {"thread_tile", "warp_rows"} & {*values}
+    assert {d.name: d.reason for d in found.dimensions}["dot1_thread"].endswith("of 64x16x64")
+    with tile.backend("interp:mma"):
+        mma = attention_blocks.space(q, q, q, out, 64, N=64, D=16, per_tile=True)
+    assert "dot0_warps" in mma.names and "dot0_thread" not in mma.names
+
+
 def test_no_more_warps_than_rules_permit() -> None:
     with tile.backend("interp:mma"):
         found = matmul.space(A, B, C, *SIZES, **BLOCKS)

@@ -28,6 +28,24 @@ def test_options_are_options_of_configurations() -> None:
     assert [d.is_option for d in Space(BLOCK=[1], num_warps=[1]).dimensions] == [False, True]
 
 
+def test_sizes_of_tiles_are_one_option() -> None:
+    space = Space(dot0_thread=["2x4"], load1_width=[4], dot0_warps=[2], dot1_warps=[1], BM=[16])
+    (config,) = space
+    assert config.kwargs == {"BM": 16, "tile_sizes": "dot0:2x4@2+dot1:@1+load1:4"}
+    assert point_of(config) == {
+        "BM": 16,
+        "num_warps": 4,
+        "num_stages": 3,
+        "num_ctas": 1,
+        "dot0_rows": 2,
+        "dot0_columns": 4,
+        "dot0_warp_rows": 2,
+        "dot1_warp_rows": 1,
+        "load1_columns": 4,
+    }
+    assert all(d.is_option for d in space.dimensions if d.name != "BM")
+
+
 def test_rules_permit_points() -> None:
     space = Space(BM=(16, ..., 64), num_warps=(1, ..., 8))
     some = space.where(lambda BM, num_warps: BM >= 16 * num_warps)

@@ -96,6 +96,21 @@ def test_a_search_measures_few_and_has_the_effect_of_one_launch() -> None:
     assert clock.timed == []
 
 
+def test_sizes_of_each_tile_are_searched() -> None:
+    def bench(run: Any, quantiles: tuple[float, ...]) -> list[float]:
+        """Take the more time the further a thread's part is from 1 x 4."""
+        run()
+        rows, columns = (int(n) for n in run.config.kwargs["tile_sizes"][5:8].split("x"))
+        return [1.0 + rows.bit_length() + abs(columns - 4)] * len(quantiles)
+
+    space = tile.Space(BM=(16, 32), BN=(16,), BK=(16,), num_warps=(2,), per_tile=True)
+    kernel = tile.autotune(space=space, key=["M"], do_bench=bench, effort=20)(matmul)
+    a, c = np.ones((32, 32), np.float16), np.zeros((32, 32), np.float32)
+    compiled = kernel[lambda meta: (32 // meta["BM"], 32 // meta["BN"])](a, a, c, 32, 32, 32)
+    np.testing.assert_array_equal(c, 32)
+    assert compiled.options.tile_sizes.startswith("dot0:1x4@")
+
+
 def test_an_exhaustive_search_measures_all_that_run() -> None:
     kernel, clock = tuned(space={**SPACE, "num_warps": (1, 2)}, search="exhaustive")
     run(kernel)

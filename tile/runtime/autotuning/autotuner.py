@@ -155,7 +155,7 @@ class Autotuner(KernelWrapper):
         self._latest: Callable[..., Any] = self._start  # what `tuner[grid]` calls
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         if space is not None:
-            self._chosen |= dict.fromkeys(TILE_OPTIONS)
+            self._chosen |= dict.fromkeys((*TILE_OPTIONS, "tile_sizes"))
         self._share = 1.0  # of the usual time of measuring
         self._stored: dict[str, StoredResult] = {}  # results on disk of the current run
         self._place: tuple[Key, str] | None = None  # where the current run stores its results

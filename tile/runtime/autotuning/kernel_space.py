@@ -18,12 +18,12 @@ import numpy as np
 
 from tile import backends
 from tile.analysis.workload import Workload, workload
-from tile.backends.base import MOST_WARPS, Options, Target, ThreadLowering
+from tile.backends.base import MOST_WARPS, Target, ThreadLowering
 from tile.config import config as settings
 from tile.errors import BackendError, TileError
 from tile.ir.types import Scalar
 from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config, Kernel, innermost
-from tile.runtime.autotuning.space import Dimension, Point, Space
+from tile.runtime.autotuning.space import TILE_OPTIONS, Dimension, Point, Space
 from tile.runtime.autotuning.tuning_store import launch_target
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
@@ -31,6 +31,7 @@ from tile.runtime.kernel import CompiledKernel
 from tile.simt.target import SimtTarget
 
 MOST_TRIED = 16  # points of which one is to compile
+MOST_EDGE = 4  # rows or columns of a thread in a dot, as in the paper
 MOST_STAGES = 5  # of a pipelined loop; more seldom fit in shared memory
 
 
@@ -91,12 +92,19 @@ def _simt(target: Target) -> SimtTarget | None:
 # -- dimensions of compile options
 
 
-def option_dimensions(profile: Profile) -> list[Dimension]:
+def option_dimensions(profile: Profile, *, per_tile: bool = False) -> list[Dimension]:
     """Return the dimensions that compile options have for a kernel and target, with reasons.
 
-    None for the interpreter on tiles, where options mean nothing.
+    None for the interpreter on tiles, where options mean nothing. With `per_tile`, each dot and
+    access has sizes of its own in place of `thread_tile` and `warp_rows`.
     """
-    return [] if profile.simt is None else [*_option_dimensions(profile.work, profile.simt)]
+    if profile.simt is None:
+        return []
+    dimensions = [*_option_dimensions(profile.work, profile.simt)]
+    if per_tile:
+        dimensions = [d for d in dimensions if d.name not in TILE_OPTIONS]
+        dimensions += _tile_dimensions(profile.work, profile.simt)
+    return dimensions
 
 
 def _option_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
@@ -116,6 +124,25 @@ def _option_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
         stages = (1, *range(2, MOST_STAGES + 1)) if simt.cp_async_bytes or simt.has_tma else (1, 2)
         loaded = f"a loop loads {work.loop_bytes} bytes in each iteration"
         yield Dimension("num_stages", stages, loaded)
+
+
+def _tile_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
+    """Yield the sizes of each dot, load and store: for warps and for a thread."""
+    largest = max((math.prod(tiled.tile) for tiled in work.tiles), default=1)
+    warps = min(8, simt.max_threads // simt.warp_size, max(1, largest // simt.warp_size))
+    for dot in work.of_kind("dot"):
+        shape = "x".join(map(str, dot.shape))
+        yield Dimension(f"{dot.name}_warps", _powers(1, warps), f"along the rows of {shape}")
+        if not has_instruction(dot.element, simt):
+            rows, columns = (_powers(1, min(MOST_EDGE, extent)) for extent in dot.shape[-3:-1])
+            parts = tuple(f"{r}x{c}" for r in rows for c in columns)
+            yield Dimension(f"{dot.name}_thread", parts, f"a thread's part of {shape}")
+    for access in (*work.of_kind("load"), *work.of_kind("store")):
+        widest = max(1, simt.vector_bits // max(8, access.element.bits))
+        widths = _powers(1, min(widest, access.shape[-1] if access.shape else 1))
+        if len(widths) > 1:
+            shape = "x".join(map(str, access.shape))
+            yield Dimension(f"{access.name}_width", widths, f"contiguous elements of {shape}")
 
 
 def option_rules(dimensions: Sequence[Dimension]) -> list[Any]:
@@ -147,9 +174,10 @@ def kernel_space(kernel: Kernel, call: Call, declared: Space | None = None) -> S
     points = [*declared.points()]
     if not points:
         return declared  # as listing its configurations says
-    profiles = [_first_profile(kernel, call, points), _first_profile(kernel, call, points[::-1])]
+    profiles = [_first_profile(kernel, call, declared, p) for p in (points, points[::-1])]
     merged: dict[str, Dimension] = {}
-    for dimension in itertools.chain(*map(option_dimensions, profiles)):
+    of_each = (option_dimensions(one, per_tile=declared.per_tile) for one in profiles)
+    for dimension in itertools.chain(*of_each):
         other = merged.get(dimension.name, dimension)
         values = tuple(sorted({*other.values, *dimension.values}))
         merged[dimension.name] = Dimension(dimension.name, values, dimension.reason)
@@ -157,11 +185,11 @@ def kernel_space(kernel: Kernel, call: Call, declared: Space | None = None) -> S
     return declared.joined(Space.of(merged.values(), rules))
 
 
-def _first_profile(kernel: Kernel, call: Call, points: Sequence[Point]) -> Profile:
+def _first_profile(kernel: Kernel, call: Call, declared: Space, points: Sequence[Point]) -> Profile:
     """Return the profile of the first of some points that compiles."""
     failure: TileError | None = None
     for point in points[:MOST_TRIED]:
-        constants = {name: v for name, v in point.items() if name not in Options.names()}
+        constants = {d.name: point[d.name] for d in declared.dimensions if not d.is_option}
         try:
             return profiled(kernel, call, Config(constants))
         except CANNOT_RUN as error:
@@ -171,7 +199,12 @@ def _first_profile(kernel: Kernel, call: Call, points: Sequence[Point]) -> Profi
 
 
 def space_of(
-    kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any = None
+    kernel: Kernel,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    grid: Any = None,
+    *,
+    per_tile: bool = False,
 ) -> Space:
     """Return the space of a kernel for arguments, among which ranges of constants may be.
 
@@ -181,7 +214,7 @@ def space_of(
     constants = {p.name for p in innermost(kernel).parameters if p.is_constexpr}
     ranges = {name: value for name, value in named.items() if name in constants and is_range(value)}
     rest = {name: value for name, value in named.items() if name not in ranges}
-    return kernel_space(kernel, Call((), rest, grid, {}), Space(ranges))
+    return kernel_space(kernel, Call((), rest, grid, {}), Space(ranges, per_tile=per_tile))
 
 
 def is_range(value: object) -> bool:

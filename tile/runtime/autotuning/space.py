@@ -11,17 +11,22 @@ option; a `Config` is one point of the space.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError
 from tile.runtime.autotuning.configs import OPTION_FIELDS, Config, user_code
 from tile.short_repr import short_repr
+from tile.simt.tile_sizes import parse_tile_sizes
 from tile.tracebacks import public_class, public_function
 
 TILE_OPTIONS = ("thread_tile", "warp_rows")  # options that only dots have
+# A size of one tile, all of which the option `tile_sizes` joins: `dot0_thread` is a thread's rows
+# and columns ("2x4"), `dot0_warps` the warps along its rows, `load1_width` contiguous elements.
+TILE_DIMENSION = re.compile(r"(?:dot\d+_(?:thread|warps)|(?:load|store)\d+_width)")
 MOST_CONFIGS = 1 << 20  # of a space that is listed; a mistake, rather than a search, has more
 Point = dict[str, Any]
 Rule = Callable[..., object]
@@ -43,7 +48,7 @@ class Dimension:
     @property
     def is_option(self) -> bool:
         """True for a compile option, False for a constant of the kernel."""
-        return self.name in Options.names()
+        return self.name in Options.names() or TILE_DIMENSION.fullmatch(self.name) is not None
 
     def __str__(self) -> str:
         values = ", ".join(map(str, self.values))
@@ -63,9 +68,18 @@ class Space:
     """
 
     def __init__(
-        self, dimensions: Mapping[str, Iterable[Any]] | None = None, /, **named: Iterable[Any]
+        self,
+        dimensions: Mapping[str, Iterable[Any]] | None = None,
+        /,
+        *,
+        per_tile: bool = False,
+        **named: Iterable[Any],
     ) -> None:
-        """The dimensions by name, as a dict or as keyword arguments."""
+        """The dimensions by name, as a dict or as keyword arguments.
+
+        per_tile: options that are read from the kernel have values for each dot and access.
+        """
+        self.per_tile = per_tile
         listed = {**({} if dimensions is None else dimensions), **named}
         self.dimensions = tuple(
             Dimension(name, expand(name, values)) for name, values in listed.items()
@@ -73,9 +87,11 @@ class Space:
         self.rules: tuple[Rule, ...] = ()
 
     @classmethod
-    def of(cls, dimensions: Iterable[Dimension], rules: Iterable[Rule] = ()) -> Space:
+    def of(
+        cls, dimensions: Iterable[Dimension], rules: Iterable[Rule] = (), *, per_tile: bool = False
+    ) -> Space:
         """Return the space of these dimensions, of which the first of equal names counts."""
-        space = cls()
+        space = cls(per_tile=per_tile)
         space.dimensions = tuple({d.name: d for d in reversed(list(dimensions))}.values())[::-1]
         space.rules = tuple(rules)
         return space
@@ -94,23 +110,25 @@ class Space:
                 f"a rule of where takes {unknown[0]!r}, which is no dimension; there are "
                 f"{', '.join(self.names) or 'none'}"
             )
-        return Space.of(self.dimensions, (*self.rules, rule))
+        return Space.of(self.dimensions, (*self.rules, rule), per_tile=self.per_tile)
 
     @public_function
     def fixed(self, **values: Any) -> Space:
         """Return the space with some dimensions replaced by single values."""
         new = [Dimension(name, expand(name, (value,))) for name, value in values.items()]
-        return Space.of([*new, *self.dimensions], self.rules).ordered(self.names)
+        dimensions = [*new, *self.dimensions]
+        return Space.of(dimensions, self.rules, per_tile=self.per_tile).ordered(self.names)
 
     def joined(self, other: Space) -> Space:
         """Return the space of the dimensions of both; those of this one count."""
-        return Space.of((*self.dimensions, *other.dimensions), (*self.rules, *other.rules))
+        dimensions, rules = (*self.dimensions, *other.dimensions), (*self.rules, *other.rules)
+        return Space.of(dimensions, rules, per_tile=self.per_tile)
 
     def ordered(self, names: Sequence[str]) -> Space:
         """Return the same space with its dimensions in the order of `names`; others come last."""
         at = {name: number for number, name in enumerate(names)}
         ordered = sorted(self.dimensions, key=lambda d: at.get(d.name, len(at)))
-        return Space.of(ordered, self.rules)
+        return Space.of(ordered, self.rules, per_tile=self.per_tile)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -202,12 +220,27 @@ def _is_power(value: object) -> bool:
 def config_of(point: Mapping[str, Any]) -> Config:
     """Return the configuration of a point."""
     options = {name: value for name, value in point.items() if name in OPTION_FIELDS}
-    return Config({n: value for n, value in point.items() if n not in options}, **options)
+    tiles = {name: value for name, value in point.items() if TILE_DIMENSION.fullmatch(name)}
+    rest = {n: value for n, value in point.items() if n not in options and n not in tiles}
+    return Config(rest | ({"tile_sizes": _joined(tiles)} if tiles else {}), **options)
+
+
+def _joined(tiles: Point) -> str:
+    """Return the option `tile_sizes` for sizes of tiles by the names of dimensions."""
+    parts: dict[str, str] = {}
+    for dimension, value in sorted(tiles.items()):  # `dot0_thread` comes before `dot0_warps`
+        name, _, kind = dimension.partition("_")
+        parts[name] = parts.get(name, f"{name}:") + (f"@{value}" if kind == "warps" else str(value))
+    return "+".join(parts.values())
 
 
 def point_of(config: Config) -> Point:
-    """Return the values of a configuration by the names of dimensions."""
-    return config.all_kwargs()
+    """Return the values of a configuration by name, sizes of tiles as numbers."""
+    point = config.all_kwargs()
+    text = point.pop("tile_sizes", "")
+    for name, size in parse_tile_sizes(text).sizes if text else ():
+        point |= {f"{name}_{field}": value for field, value in asdict(size).items() if value}
+    return point
 
 
 def _parameters(rule: Rule) -> tuple[str, ...]:
