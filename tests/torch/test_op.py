@@ -128,6 +128,27 @@ def test_writing_what_requires_a_gradient_is_an_error() -> None:
     assert x[0] == 2
 
 
+def test_the_first_call_compares_what_is_written_with_what_is_declared() -> None:
+    @tile.torch.op("tile_tests::undeclared")
+    def undeclared(x: Tensor, y: Tensor) -> Tensor:
+        add[grid(x)](x, y, y[:], x.numel(), BLOCK=BLOCK)
+        return torch.empty_like(x)
+
+    x, y = torch.randn(2, 1, 40)
+    with pytest.raises(ArgumentError, match=r"writes y; declare it: mutates_args=\['y'\]"):
+        undeclared(x[0], y[0].clone())
+
+
+def test_views_side_by_side_are_no_undeclared_writes() -> None:
+    @tile.torch.op("tile_tests::left_", mutates_args=["x"])
+    def left_(x: Tensor, y: Tensor) -> None:
+        add[1,](x.t(), x.t(), x.t(), 1, BLOCK=BLOCK)
+
+    x = torch.ones(4, 4)
+    left_(x[:, :1], x[:, 1:])
+    assert x.sum() == 17
+
+
 def test_an_operator_without_backward_says_so() -> None:
     x, y = torch.randn(2, 40, requires_grad=True)
     loss = sin_backward(x, y).sum()

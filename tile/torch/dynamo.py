@@ -6,6 +6,7 @@ table by type, so launches outside of compiled functions pay nothing.
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -42,21 +43,20 @@ def register() -> None:
         VariableBuilder._type_dispatch_impl(trace_numpy).update(WRAPPERS)
     VariableBuilder._id_dispatch()[id(TensorDescriptor)] = _wrap_descriptor_class
     # A launch that is left out of the graph runs these functions, which must not be traced.
-    trace_rules.SKIP_DIRS.append(GENERATED)
-    for name in skipped(tile):
-        trace_rules.add(name)
+    trace_rules.SKIP_DIRS += [GENERATED, *skipped(tile)]
+    trace_rules.add("tile.torch.dynamo")  # takes the others into account
 
 
 def skipped(package: ModuleType) -> list[str]:
-    """Return the names of the modules and packages that contain none of `TRACED`."""
-    names = []
-    for _, name, is_package in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        inside = [one for one in TRACED if f"{one.__name__}.".startswith(f"{name}.")]
-        if not inside:
-            names.append(name)
+    """Return the paths of the modules and packages that contain none of `TRACED`."""
+    paths = []
+    for finder, name, is_package in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        path = os.path.join(getattr(finder, "path", ""), name.rpartition(".")[2])
+        if not any(f"{one.__name__}.".startswith(f"{name}.") for one in TRACED):
+            paths.append(f"{path}{os.sep}" if is_package else f"{path}.py")
         elif is_package:
-            names += skipped(sys.modules[name])
-    return names
+            paths += skipped(sys.modules[name])
+    return paths
 
 
 def _wrap_kernel(builder: Any, kernel: Any) -> VariableTracker:

@@ -19,6 +19,7 @@ from torch._C import (
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.launch_hooks import NoLaunches, active_observer
 from tile.short_repr import short_repr
+from tile.torch.first_call import FirstCall
 from tile.torch.flat_ops import NAMESPACE, define
 from tile.tracebacks import public_function
 
@@ -69,7 +70,8 @@ def op(
     setup_context: `setup_context(ctx, inputs, output)` saves other values for `backward`.
     fake: returns empty tensors of the results' shapes. By default the function itself is called,
         and its launches do nothing.
-    mutates_args: the names of the arguments that the function writes; these have no gradient.
+    mutates_args: the names of the arguments that the function writes; these have no gradient. The
+        first call raises `ArgumentValueError` if a kernel writes another one.
     elementwise: each element of the results depends on the same elements of the arguments alone.
         Then `torch.vmap` calls the operator once, on the whole batch.
 
@@ -96,7 +98,8 @@ def op(
         schema = _schema(name, function, mutates_args)
         library = _LIBRARIES.new(namespace, base)
         shapes = without_launches(function) if fake is None else fake
-        operator = define(library, f"{base}{schema}", function, shapes)
+        checked = FirstCall(name, function, mutates_args)
+        operator = define(library, f"{base}{schema}", checked, shapes)
         if mutates_args:
             _track_writes(library, operator)
         else:
