@@ -32,6 +32,7 @@ FAULTS: dict[object, type[ExecutionError]] = {
     tma.mbarrier_wait: CopyInFlightError,
     tma.mbarrier_init: MbarrierError,
     tma.mbarrier_arrive_expect_tx: MbarrierError,
+    tma.tma_store_wait: CopyInFlightError,
 }
 MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3))
 

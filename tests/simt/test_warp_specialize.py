@@ -183,6 +183,7 @@ FAULTS: dict[object, tuple[type[ExecutionError], ...]] = {
     ops.tma.mbarrier_wait_parity: EARLY,
     ops.wgmma.fence_proxy_async: (RaceError,),
     memory.barrier: (RaceError,),
+    ops.tma.tma_store_wait: (CopyInFlightError,),
 }
 
 

@@ -184,13 +184,29 @@ def tma_load(
     examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
 def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
-    """Store a buffer to a descriptor block; elements outside of the array are not written.
+    """Begin to store a buffer to a descriptor block; elements outside of the array are not written.
 
-    The array and the buffer are as for `tma_load`. The first thread issues it, and waits until it
-    is complete. Writes of other threads to the buffer are made visible to it by a
-    `fence_proxy_async`.
+    The array and the buffer are as for `tma_load`. The first thread issues it. A `tma_store_wait`
+    for the same buffer comes before the buffer is written again, and before the kernel ends. Writes
+    of other threads to the buffer are made visible to it by a `fence_proxy_async`.
     """
     _check_block("tma_store", mem, ptr, numbers)
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(f"%m: {_BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",),
+)
+def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
+    """Wait, in the first thread, until its TMA stores are complete.
+
+    With `read`, until they have read their buffers, of which `mem` is one: it is free then. The
+    last `pending` stores may still be in flight. Other threads may write to the buffer, and see
+    what has been stored, after a `barrier`.
+    """
+    buffer("tma_store_wait", mem)
+    require(pending >= 0, f"tma_store_wait leaves 0 or more stores pending, not {pending}")
 
 
 COORDINATE_TYPES = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices

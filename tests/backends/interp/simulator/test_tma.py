@@ -237,6 +237,7 @@ def test_targets_and_buffers_without_tma() -> None:
 AGAIN = "shared_store %m, %o, %x2 {vector = 2}\n"
 TAKE = "%x2 = load %p : frag<2xf16>\n" + AGAIN
 SEND = "tma_store %m, %out, %rows, %columns, %pitch, %row, %column\n"
+READ = "tma_store_wait %m {read = true}\n"
 
 
 def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -260,7 +261,7 @@ def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.nda
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (4, 8), (12, 9), (-3, 20), (19, -15), (40, 0)])
 def test_tma_store_writes_in_bounds_elements(row: int, column: int) -> None:
-    loaded, values = stored(ALLOC + TAKE + FENCE + BARRIER + SEND, row, column)
+    loaded, values = stored(ALLOC + TAKE + FENCE + BARRIER + SEND + READ, row, column)
     wanted = array()
     for i, j in np.ndindex(16, 16):
         if 0 <= row + i < ROWS and 0 <= column + j < COLUMNS:
@@ -275,7 +276,23 @@ def test_tma_store_of_unfenced_or_undefined_data() -> None:
             "reads with a TMA store what a thread wrote, with no fence_proxy_async",
         ),
         (TAKE + FENCE + SEND, "reads shared memory that another thread wrote"),
-        (TAKE + FENCE + BARRIER + SEND + AGAIN, "writes shared memory that another thread read"),
+        (
+            TAKE + FENCE + BARRIER + SEND + READ + AGAIN,
+            "writes shared memory that another thread read",
+        ),
     ):
         with pytest.raises(RaceError, match=text):
             stored(ALLOC + body)
+
+
+def test_tma_store_that_is_not_waited_for() -> None:
+    sent = TAKE + FENCE + BARRIER + SEND
+    again = BARRIER + AGAIN
+    for body, text in (
+        (sent, "ends while a TMA store still reads shared memory"),
+        (sent + again, "writes shared memory that a TMA store still reads"),
+        (sent + "tma_store_wait %m {pending = 1}\n" + again, "that a TMA store still reads"),
+    ):
+        with pytest.raises(CopyInFlightError, match=text):
+            stored(ALLOC + body)
+    stored(ALLOC + sent + READ + again)

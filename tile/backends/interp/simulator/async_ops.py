@@ -2,6 +2,7 @@
 
 - cp.async copies, by thread and commit group (`InFlightCopies`).
 - wgmmas, by thread: those that no `wgmma_wait` has completed yet (`InFlightWgmma`).
+- TMA stores, by program, that still read (`InFlightStores`).
 - mbarriers, and the TMA loads that complete on them (`Mbarriers`).
 
 A TMA load completes as late as it may: at the wait on its mbarrier. Until then its destination is
@@ -19,7 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tile.backends.interp.program_batch import ParkedError
-from tile.backends.interp.simulator.shared_memory import SharedMemory, Touch
+from tile.backends.interp.simulator.shared_memory import (
+    Fault,
+    SharedFaultError,
+    SharedMemory,
+    Touch,
+)
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array, Rows
 from tile.backends.interp.virtual_memory import DetectedFaultError, Memory
@@ -110,11 +116,48 @@ class InFlightWgmma(InFlight):
         """Complete all wgmmas of these threads but the last `pending`."""
         for reads in self.complete(thread_map, pending):
             for touch in reads.touches:
-                self.memory.end_wgmma_reads(touch)
+                self.memory.end_async_reads(touch)
         for reads in self.pending:
             for touch in reads.touches:
-                self.memory.keep_wgmma_reads(touch)
-        self.memory.reading = bool(self.pending)
+                self.memory.keep_async_reads(touch)
+
+
+class InFlightStores:
+    """The TMA stores of a chunk that still read shared memory."""
+
+    def __init__(self, memory: SharedMemory, programs: int) -> None:
+        self.memory = memory
+        self.counts = np.zeros(programs, np.int64)  # commit groups of each program
+        self.pending: list[tuple[Rows, Array, Touch]] = []  # programs, group numbers, vectors
+
+    def start(self, programs: Rows, touch: Touch) -> None:
+        """Start a store that reads vectors, a program in each row."""
+        self.memory.start_tma_store(touch)
+        self.pending.append((programs, self.counts[programs], touch))
+        self.counts[programs] += 1
+
+    def wait(self, programs: Rows, pending: int) -> None:
+        """Let all stores of some programs but the last `pending` have read."""
+        finished = np.zeros(len(self.counts), np.int64)
+        finished[programs] = self.counts[programs] - pending
+        stores, self.pending = self.pending, []
+        for owners, numbers, touch in stores:
+            done = numbers < finished[owners]
+            if done.any():
+                self.memory.end_async_reads(touch.of_rows(done))
+            if not done.all():
+                self.pending.append((owners[~done], numbers[~done], touch.of_rows(~done)))
+        for _, _, touch in self.pending:
+            self.memory.keep_async_reads(touch)
+
+    def end(self, programs: Rows) -> None:
+        """Raise `SharedFaultError` for a store of programs that end, if it still reads."""
+        for owners, _, touch in self.pending:
+            ended = np.flatnonzero(np.isin(owners, programs))
+            if len(ended):
+                program, start = int(owners[ended[0]]), int(touch.start[ended[0], 0])
+                at, fault = start % self.memory.size, Fault.STORE_AT_END
+                raise SharedFaultError(fault, touch.op, program, 0, at, 0)
 
 
 _BYTES, _VECTOR_BYTES = 8, 16  # size of an mbarrier, and of the vectors in which it is accessed

@@ -14,10 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.bytecode import Code
+from tile.backends.interp.bytecode import Code, Instruction
+from tile.backends.interp.executor import Executor
 from tile.backends.interp.launch import Launch, reordered_runs
-from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightWgmma, Mbarriers
+from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
+from tile.backends.interp.simulator.async_ops import (
+    InFlightCopies,
+    InFlightStores,
+    InFlightWgmma,
+    Mbarriers,
+)
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
@@ -136,6 +142,7 @@ class Chunk:
         self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
         self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
+        self.stores = InFlightStores(self.memory, len(programs))
         self.mbarriers = Mbarriers(self.memory, len(programs))
         # Of a producer partition: the record up to which it has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.
@@ -162,8 +169,20 @@ class Chunk:
         return self._thread_map
 
 
+class ThreadExecutor(Executor):
+    """The executor of batches of threads."""
+
+    def return_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
+        if len(batch.frames) == 1:
+            chunk = chunk_of(batch)
+            chunk.stores.end(chunk.thread_map(batch.rows).programs)
+        return super().return_(batch, frame, instruction)
+
+
 class ThreadLaunch(Launch):
     """A run of a kernel whose rows are threads."""
+
+    executor = ThreadExecutor
 
     def __init__(
         self,

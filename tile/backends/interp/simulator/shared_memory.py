@@ -14,9 +14,9 @@ comparison finds everything that makes a read illegal:
 
     record >= barrier  and  thread and flags of the record != the reader
 
-The read record of a granule that a wgmma reads has the flag WGMMA_READING until the wgmma has been
-waited for, so that no write precedes that wait. wgmma and TMA see what a thread wrote only after a
-proxy fence of that thread: each thread knows the clock of its last fence.
+The read record of a granule that a wgmma or TMA store reads has the flag ASYNC_READING until that
+has been waited for, so that no write precedes that wait. wgmma and TMA see what a thread wrote only
+after a proxy fence of that thread: each thread knows the clock of its last fence.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tile.errors import (
     UndefinedReadError,
     WgmmaInFlightError,
 )
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Trait
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
-WGMMA_READING = 1 << 60
+ASYNC_READING = 1 << 60
 _NO_THREAD = np.array(-1, np.int64)  # no thread's number
 # Programs begin at multiples of this, which no vector exceeds.
 ALIGNMENT = 256
@@ -91,6 +91,16 @@ class Fault(enum.Enum):
         WgmmaInFlightError,
         "writes shared memory that a wgmma in flight still reads; wgmma_wait waits for it",
         "wgmma started",
+    )
+    STORE_READING = (
+        CopyInFlightError,
+        "writes shared memory that a TMA store still reads; tma_store_wait waits for it",
+        "TMA store started",
+    )
+    STORE_AT_END = (
+        CopyInFlightError,
+        "ends while a TMA store still reads shared memory; tma_store_wait waits for it",
+        "",
     )
     WGMMA_UNFENCED = (
         RaceError,
@@ -185,7 +195,7 @@ class SharedMemory:
         self._columns_cache: tuple[ThreadMap, Array, Array] | None = None
         self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
         self.fences = np.zeros((programs, threads), np.int64)
-        self.reading = False  # True if any granule may have the flag WGMMA_READING
+        self.reading = False  # True if any granule may have the flag ASYNC_READING
         self.ops: list[Operation | None] = [None]  # by clock
 
     # -- vectors, clock and barriers
@@ -243,7 +253,7 @@ class SharedMemory:
         if others.any():
             new = np.where(others, now | self.many, new)
         if self.reading:
-            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+            new = np.where(record > 0, new | (record & ASYNC_READING), new)
         self._record(self.reader, granules, new, now | self.many)
 
     def read_for_warp(self, touch: Touch) -> None:
@@ -257,7 +267,7 @@ class SharedMemory:
         new: Array = np.array(self.tick(touch.op) | self.many)
         if self.reading:
             record = self.reader[granules]
-            new = np.where(record > 0, new | (record & WGMMA_READING), new)
+            new = np.where(record > 0, new | (record & ASYNC_READING), new)
         self.reader[granules] = new
 
     def fence(self, op: Operation, thread_map: ThreadMap) -> None:
@@ -269,7 +279,7 @@ class SharedMemory:
         granules, _, barrier = self._granules(touch)
         self._check_defined(touch, (granules, _NO_THREAD, barrier))
         self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
-        self.reader[granules] = self.tick(touch.op) | self.many | WGMMA_READING
+        self.reader[granules] = self.tick(touch.op) | self.many | ASYNC_READING
         self.reading = True
 
     def _check_fenced(self, fault: Fault, touch: Touch, granules: Array) -> None:
@@ -283,13 +293,13 @@ class SharedMemory:
         if wrong.any():
             self._raise_first(fault, touch, granules, wrong, record)
 
-    def keep_wgmma_reads(self, touch: Touch) -> None:
-        """Restore the flag of granules that a wgmma in flight reads, after another's end."""
+    def keep_async_reads(self, touch: Touch) -> None:
+        """Restore the flag of granules that something in flight reads, after another read's end."""
         granules, _, _ = self._granules(touch)
-        self.reader[granules] |= WGMMA_READING
+        self.reader[granules] |= ASYNC_READING
 
-    def end_wgmma_reads(self, touch: Touch) -> None:
-        """Record that a wgmma has read its vectors."""
+    def end_async_reads(self, touch: Touch) -> None:
+        """Record that a wgmma or TMA store has read its vectors."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] = self.tick(touch.op) | self.many
 
@@ -357,11 +367,12 @@ class SharedMemory:
         self.reader[granules] = self.tick(touch.op) | self.many
 
     def start_tma_store(self, touch: Touch) -> None:
-        """Check and record that a TMA store reads vectors."""
+        """Check and record that a TMA store starts to read vectors."""
         granules, thread, barrier = self._granules(touch)
         self._check_defined(touch, (granules, thread, barrier))
         self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
-        self.read_any(touch)
+        self.reader[granules] = self.tick(touch.op) | self.many | ASYNC_READING
+        self.reading = True
 
     def start_tma_load(self, touch: Touch) -> None:
         """Check and record the start of a TMA load to the vectors.
@@ -440,8 +451,10 @@ class SharedMemory:
             fault = Fault.IN_FLIGHT
         elif record & UNDEFINED:
             fault = Fault.UNDEFINED
-        elif record & WGMMA_READING:
-            fault = Fault.WGMMA_READING
+        elif record & ASYNC_READING:
+            reader, _ = self.operation_of(record)
+            is_wgmma = reader is not None and reader.has_trait(Trait.IN_FLIGHT)
+            fault = Fault.WGMMA_READING if is_wgmma else Fault.STORE_READING
         vector = index[: touch.start.ndim]
         address = max(int(granule) * self.granule, int(touch.start[vector]))
         program, byte = divmod(address, self.size)
@@ -449,5 +462,5 @@ class SharedMemory:
 
     def operation_of(self, record: int) -> tuple[Operation | None, int]:
         """Return the operation and the thread of a record; `many` stands for several threads."""
-        clean = record & ~(UNDEFINED | IN_FLIGHT | WGMMA_READING)
+        clean = record & ~(UNDEFINED | IN_FLIGHT | ASYNC_READING)
         return self.ops[clean >> self.bits], clean & self.thread_mask

@@ -140,12 +140,17 @@ def tma_load(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit an instruction for each TMA box of the descriptor block, and a wait for all of them."""
+    """Emit an instruction for each TMA box of the descriptor block, and commit all of them."""
     name = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
     text = f"{name} [$2, {{{{{{x}}, {{y}}}}}}], [$1+{{at}}]"
     _boxes(builder, op, text, _first_warp(builder))
-    wait = ["cp.async.bulk.commit_group", "cp.async.bulk.wait_group 0"]
-    _elect_one(builder, wait, [("i1", _first_warp(builder))])
+    _elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _first_warp(builder))])
+
+
+def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait until stores have read, or are complete."""
+    wait = f"cp.async.bulk.wait_group{'.read' if op['read'] else ''} {op['pending']}"
+    _elect_one(builder, [wait], [("i1", _first_warp(builder))])
 
 
 def _boxes(
@@ -211,4 +216,5 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.mbarrier_inval: mbarrier_inval,
     ops.tma.tma_load: tma_load,
     ops.tma.tma_store: tma_store,
+    ops.tma.tma_store_wait: tma_store_wait,
 }

@@ -138,10 +138,19 @@ def tma_store(op: Operation) -> Run:
         require_whole_programs(batch, op)
         programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
         touch = block.touch(batch, programs, _by_program(batch, mem))
-        memory.start_tma_store(touch)
+        chunk_of(batch).stores.start(programs, touch)
         descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
         block.write(batch, programs, values, *descriptor)
+
+    return run
+
+
+@rule(ops.tma.tma_store_wait)
+def tma_store_wait(op: Operation) -> Run:
+    def run(batch: ProgramBatch, mem: RunValue) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).stores.wait(thread_map_of(batch).programs, op["pending"])
 
     return run
 
