@@ -135,6 +135,23 @@ def linear(shapes: Sequence[tuple[int, int, int]]) -> Iterator[Problem]:
         )
 
 
+def int4(m: int, n: int, k: int) -> Iterator[Problem]:
+    """Yield a matmul by weights of 4 bits; PyTorch has them in float16, converted beforehand."""
+    converted: list[Any] = []
+
+    def make(a: Arrays) -> Args:
+        scales = a.normal(n, k // 128, dtype="float32")
+        return a.normal(m, k), a.integers(256, n, k // 2, dtype="uint8"), scales
+
+    def by_torch(torch: Any, x: Any, packed: Any, scales: Any) -> Any:
+        if not converted:
+            q = torch.stack([packed & 15, packed >> 4], dim=-1).reshape(n, k).float() - 8
+            converted.append((q * scales.repeat_interleave(128, dim=1)).to(x.dtype))
+        return x @ converted[0].T
+
+    yield Problem("int4_matmul", f"{m}x{n}x{k}", "TFLOP/s", 2.0 * m * n * k, make, by_torch)
+
+
 def attention(
     batch: int, heads: int, key_heads: int, context: int, sizes: Sequence[int]
 ) -> Iterator[Problem]:
@@ -178,6 +195,8 @@ def on_gpu() -> Iterator[Problem]:
     """Yield the problems of a GPU."""
     yield from rowwise(4096, (1024, 4096, 8192))
     yield from linear(((1760, 16, 1760), (2560, 64, 2560), (512, 512, 16384), (4096, 4096, 4096)))
+    for m in (1, 16, 2048):
+        yield from int4(m, 8192, 8192)
     yield from attention(4, 32, 32, 4096, (64, 128))
     yield from decoding(64, 64, 8, 8192, 128)
 
@@ -186,5 +205,6 @@ def on_cpu() -> Iterator[Problem]:
     """Yield the same with sizes for a CPU."""
     yield from rowwise(256, (1000,))
     yield from linear(((176, 16, 176), (256, 256, 256)))
+    yield from int4(5, 128, 256)
     yield from attention(1, 2, 1, 128, (64,))
     yield from decoding(2, 8, 2, 256, 64)

@@ -210,6 +210,19 @@ def linear() -> Iterator[Case]:
             make = scaled(m, n, k, kind)
             yield Case("scaled_matmul", f"{kind} {m}x{n}x{k}", make, ("float32",))
 
+    for m, n, k, group, splits in ((5, 40, 128, 32, 2), (33, 70, 192, 64, None), (0, 5, 32, 32, 1)):
+        label = f"{m}x{n}x{k}, groups of {group}"
+        yield Case("pack_int4", label, floats((n, k), group), NARROW)
+        yield Case("int4_matmul", label, packed(m, n, k, group, splits), NARROW)
+
+
+def packed(m: int, n: int, k: int, group: int, splits: int | None) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        weights = reference_of("pack_int4")(random.normal(n, k), group)
+        return (random.normal(m, k), *weights), {"splits": splits}
+
+    return make
+
 
 def scaled(m: int, n: int, k: int, kind: str) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
@@ -440,7 +453,7 @@ def parameters(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
     return make
 
 
-def floats(shape: tuple[int, ...], kind: str) -> Callable[[Random], Arguments]:
+def floats(shape: tuple[int, ...], kind: str | int) -> Callable[[Random], Arguments]:
     return lambda random: ((random.normal(*shape), kind), {})
 
 

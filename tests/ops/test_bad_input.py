@@ -273,6 +273,18 @@ LINEAR += [
         "scaled_matmul: `a` has dtype float32; it takes int8 or float8_e4m3fn",
     ),
 ]
+LINEAR += [
+    (
+        "pack_int4",
+        lambda out: tile.ops.pack_int4(ones(4, 96), 64),
+        "the rows of `weight` have 96 elements; they must be a multiple of `group`, 64",
+    ),
+    (
+        "int4_matmul",
+        lambda out: tile.ops.int4_matmul(ones(4, 64), ones(8, 32, dtype=np.uint8), ones(8, 3)),
+        "int4_matmul: `scales` has shape (8, 3); it must be 8 x K / group, where K is 64",
+    ),
+]
 SELECTION += [
     (
         "topk",

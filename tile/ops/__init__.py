@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tile.ops.image.pooling import avg_pool2d, max_pool2d
     from tile.ops.image.shift_conv import shift_conv
     from tile.ops.linear.grouped_matmul import grouped_matmul
+    from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
     from tile.ops.linear.matmul import matmul
     from tile.ops.linear.scaled_matmul import scaled_matmul
     from tile.ops.pointwise.dropout import dropout
@@ -60,6 +61,7 @@ else:
         "image.pooling": "avg_pool2d max_pool2d",
         "image.shift_conv": "shift_conv",
         "linear.grouped_matmul": "grouped_matmul",
+        "linear.int4_matmul": "int4_matmul pack_int4",
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",
         "pointwise.dropout": "dropout",
@@ -115,6 +117,7 @@ __all__ = [
     "grouped_matmul",
     "gru_cell",
     "histogram",
+    "int4_matmul",
     "layer_norm",
     "layer_norm_backward",
     "lstm_cell",
@@ -122,6 +125,7 @@ __all__ = [
     "max_pool2d",
     "mse_loss",
     "mse_loss_backward",
+    "pack_int4",
     "quantize",
     "rms_norm",
     "rms_norm_backward",
