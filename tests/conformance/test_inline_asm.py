@@ -231,6 +231,39 @@ def through_pointers(x_ptr, y_ptr):
     )
 
 
+@tile.jit
+def atomic_accesses(x_ptr, y_ptr):
+    i = tl.arange(0, 32)
+    tl.inline_asm_elementwise(
+        """{
+            .reg .pred odd;
+            .reg .b32 number;
+            .reg .f32 half;
+            setp.ne.u32 odd, $3, 0;
+            ld.acquire.gpu.global.b32 number, [$1];
+            ld.relaxed.sys.global.f32 half, [$1+4];
+            add.f32 half, half, half;
+            add.s32 $0, number, 1;
+            st.release.gpu.global.b32 [$2], $0;
+            @odd st.relaxed.cta.global.f32 [$2], half;
+        }""",
+        "=r,l,l,r",
+        [x_ptr + i * 2, y_ptr + i, i & 1],
+        tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+def test_atomic_accesses_through_pointers(device: Device) -> None:
+    x = np.arange(64, dtype=np.int32)
+    x[1::2] = np.arange(32, dtype=np.float32).view(np.int32)
+    y = np.zeros(32, np.int32)
+    device.run(module_of(atomic_accesses, Pointer(I32), Pointer(I32)), (1, 1, 1), [x, y])
+    doubled = (2 * np.arange(32, dtype=np.float32)).view(np.int32)
+    np.testing.assert_array_equal(y, np.where(np.arange(32) % 2, doubled, x[::2] + 1))
+
+
 def test_accesses_through_pointers(device: Device) -> None:
     """Loads extend to the register; a guard is a mask."""
     x, y = np.arange(-16, 48, dtype=np.int8), np.zeros(32, np.int32)

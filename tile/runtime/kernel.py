@@ -33,6 +33,7 @@ from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.arguments.overlap import may_overlap
+from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import (
     OPTION_DEFAULTS,
     assignments,
@@ -320,6 +321,8 @@ class CompiledKernel:
         labels = self._overlapping(self._promised, arguments)
         if labels is not None:
             raise self._overlap_error(labels)
+        if getattr(self.fn, "whole_storage", False):
+            return [with_storage(argument) for argument in arguments]
         return arguments
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

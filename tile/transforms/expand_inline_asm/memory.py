@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tile.ir.core import Value
 from tile.ir.ops import arith, memory
-from tile.ir.types import I32, U8, U64, Pointer, Scalar
-from tile.transforms.expand_inline_asm.expression import Expression
+from tile.ir.ops.memory import Order, RMWKind, Scope
+from tile.ir.types import I32, U8, U64, Pointer, Scalar, with_element
+from tile.transforms.expand_inline_asm.expression import Expression, unsigned
 from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import Opcode, unsupported
@@ -13,6 +16,12 @@ from tile.transforms.expand_inline_asm.syntax import Address, Group, Instruction
 
 # Modifiers without a meaning here: caches, and what the accesses are in any case.
 _HINTS = frozenset(["global", "weak", "volatile", "ca", "cg", "cs", "lu", "cv", "wb", "wt"])
+_ORDERS = frozenset([Order.RELAXED.value, Order.ACQUIRE.value, Order.RELEASE.value])
+_SCOPES = frozenset([scope.value for scope in Scope])
+_ATOMIC = {
+    "ld": _SCOPES | _ORDERS - {Order.RELEASE.value},
+    "st": _SCOPES | _ORDERS - {Order.ACQUIRE.value},
+}
 
 
 def load(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
@@ -20,10 +29,18 @@ def load(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
     target, address = operands_of(instruction, 2)
     element = _element(opcode, instruction)
     guard = guard_of(registers, instruction)
-    pointer = _pointer(registers, address, element, instruction)
     mask = None if guard is None else guard.value
-    value = pointer.build(memory.load, pointer.value, mask, volatile=True)
-    result = Expression(pointer.build, value)
+    if ordering := _ordering(opcode, Order.ACQUIRE):
+        # An atomic load is a bitwise or with zero.
+        pointer = _pointer(registers, address, unsigned(element.bits), instruction)
+        zero = pointer.build.constant(0, with_element(pointer.value.type, unsigned(element.bits)))
+        operands = (pointer.value, zero, mask)
+        value = pointer.build(memory.atomic_rmw, *operands, kind=RMWKind.OR, **ordering)
+        result = Expression(pointer.build, value).view(element)
+    else:
+        pointer = _pointer(registers, address, element, instruction)
+        value = pointer.build(memory.load, pointer.value, mask, volatile=True)
+        result = Expression(pointer.build, value)
     registers.write(target_of(target, instruction), result, instruction, guard, wider=True)
 
 
@@ -37,15 +54,33 @@ def store(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> 
         raise unsupported(instruction)
     value: Value = registers.read(source, element, instruction, wider=True).value
     mask = None if guard is None else guard.value
-    pointer.build.op(memory.store, pointer.value, value, mask)
+    if ordering := _ordering(opcode, Order.RELEASE):
+        operands = (pointer.value, value, mask)
+        pointer.build.op(memory.atomic_rmw, *operands, kind=RMWKind.STORE, **ordering)
+    else:
+        pointer.build.op(memory.store, pointer.value, value, mask)
+
+
+def _ordering(opcode: Opcode, order: Order) -> dict[str, Any]:
+    """Return the order and scope of an atomic access, relaxed or `order`; empty for others."""
+    named = opcode.one_of((order.value, Order.RELAXED.value))
+    if not named:
+        return {}
+    scope = opcode.one_of([scope.value for scope in Scope])
+    return {"order": Order(named), "scope": Scope(scope)}
 
 
 def _element(opcode: Opcode, instruction: Instruction) -> Scalar:
     """Return the type of an access of one element of global memory."""
     if len(opcode.names) != 1 or opcode.types[0].lanes != 1:
         raise unsupported(instruction)
-    if not opcode.has("global") or not _HINTS.issuperset(opcode.modifiers):
+    allowed = _HINTS | _ATOMIC[opcode.base]
+    if not opcode.has("global") or not allowed.issuperset(opcode.modifiers):
         raise unsupported(instruction)
+    orders = [name for name in opcode.modifiers if name in _ORDERS]
+    scopes = [name for name in opcode.modifiers if name in _SCOPES]
+    if len(orders) != len(scopes) or len(orders) > 1:
+        raise instruction.refusal("an atomic access has one order and one scope")
     return opcode.types[0].element
 
 
