@@ -314,6 +314,9 @@ class Config:
         NONE,
         triton=TritonVariable("TRITON_PRINT_AUTOTUNING", triton_flag),
     )
+    print_compiles = Variable(
+        False, "print each compilation of a kernel, and what differs from earlier ones", NONE
+    )
     cache_autotuning = Variable(
         False,
         "store the results of all autotuners on disk, as with `cache_results=True`",

@@ -6,6 +6,7 @@ import collections
 import functools
 import inspect
 import linecache
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import (
 from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
+from tile.config import config
 from tile.errors import ArgumentTypeError, NoGridError
 from tile.frontend.python.fingerprint import portable_digest
 from tile.frontend.python.source import DeviceFunction, source_of_text
@@ -61,7 +63,9 @@ from tile.tracebacks import public_function, trim
 if TYPE_CHECKING:
     from tile.runtime.autotuning.kernel_space import space_of
     from tile.runtime.autotuning.space import Space
+    from tile.runtime.compile_reasons import compile_reason
 else:
+    compile_reason = lazy_import("tile.runtime.compile_reasons", "compile_reason")
     space_of = lazy_import("tile.runtime.autotuning.kernel_space", "space_of")
 
 RUN_ARGUMENTS = ("grid", "warmup")
@@ -629,6 +633,10 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         if compilation_refused(event):
             return None
         name = self._name_for(leaves)
+        if config.print_compiles:
+            earlier = self.cache.values()
+            line = compile_reason(self.name, leaves, call.target, chosen, earlier)
+            sys.stderr.write(f"{line}\n")
         kernel = build(self, leaves, call.target, chosen, name=name, guarded=guarded)
         compilation_done(event, kernel)
         return kernel
