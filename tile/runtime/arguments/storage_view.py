@@ -39,9 +39,10 @@ def with_storage(value: Any) -> Any:
         return value
     storage = base.untyped_storage()
     low = storage.data_ptr() - value.ctypes.data
-    is_whole = low == 0 and storage.nbytes() == value.nbytes
+    span = low, low + storage.nbytes()
+    is_whole = span == (0, value.nbytes) and value.flags.c_contiguous
     if is_whole or low % value.itemsize:
         return value
     view = value.view(StorageView)
-    view.storage_span = low, low + storage.nbytes()
+    view.storage_span = span
     return view
