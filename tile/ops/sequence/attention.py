@@ -61,10 +61,13 @@ def attend(
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`."""
     feature = tl.arange(0, HEAD)[None, :]
+    # Offsets in a block are 32-bit and the same in all iterations; a scalar moves the block.
+    within = tl.arange(0, BLOCK_N)[:, None]
+    k_tile, v_tile = k_ptr + (within * k_row + feature), v_ptr + (within * v_row + feature)
     for first in range(start, end, BLOCK_N):
         key = first + tl.arange(0, BLOCK_N)
         inside = (key[:, None] < keys) & (feature < SIZE) if MASKED else feature < SIZE
-        k = tl.load(k_ptr + key.to(tl.int64)[:, None] * k_row + feature, mask=inside, other=0.0)
+        k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype) * SCALE
         if MASKED:
             seen = key[None, :] < keys
@@ -75,7 +78,7 @@ def attend(
         shrink = tl.exp2(highest - higher)
         powers = tl.exp2(scores - higher[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
-        v = tl.load(v_ptr + key.to(tl.int64)[:, None] * v_row + feature, mask=inside, other=0.0)
+        v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
         highest = higher
     return highest, weights, total

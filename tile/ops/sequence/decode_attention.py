@@ -59,6 +59,9 @@ def decode_kernel(
     )
     k_ptr += batch * k_strides[0] + key_head * k_strides[1]
     v_ptr += batch * v_strides[0] + key_head * v_strides[1]
+    within = tl.arange(0, BLOCK_N)[:, None]
+    k_tile = k_ptr + (within * k_strides[2] + feature)
+    v_tile = v_ptr + (within * v_strides[2] + feature)
     sums = parts_ptr.dtype.element_ty
     highest = tl.full((BLOCK_G,), -float("inf"), dtype=sums)
     weights = tl.zeros((BLOCK_G,), dtype=sums)
@@ -67,15 +70,15 @@ def decode_kernel(
     for start in range(part * span, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
         inside = (key < end)[:, None] & (feature < size)
-        rows = key.to(tl.int64)[:, None]
-        k = tl.load(k_ptr + rows * k_strides[2] + feature, mask=inside, other=0.0)
+        first = tl.cast(start, tl.int64)
+        k = tl.load(k_tile + first * k_strides[2], mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=sums) * SCALE
         scores = tl.where((key < end)[None, :], scores, -float("inf"))
         higher = tl.maximum(highest, tl.max(scores, axis=1))
         shrink = tl.exp2(highest - higher)
         powers = tl.exp2(scores - higher[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
-        v = tl.load(v_ptr + rows * v_strides[2] + feature, mask=inside, other=0.0)
+        v = tl.load(v_tile + first * v_strides[2], mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=sums)
         highest = higher
     at = head * tl.num_programs(1) + part
