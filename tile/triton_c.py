@@ -29,12 +29,15 @@ from tile.ir.core import Module
 from tile.language.base.constexpr import constexpr
 from tile.runtime.autotuning.autotuner import Autotuner, autotune
 from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.space import Space
 from tile.runtime.interface import KernelInterface
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 from tile.tracebacks import public_function
 
 __all__ = ["Kernel", "Program", "compile", "load"]
+
+MOST_LISTED = 64  # choices of tunables that are all measured; of more, a search measures few
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,17 @@ class Kernel(KernelInterface):
             kernel = self._tuner(missing).run(*args, grid=grid, **arguments)
         return kernel
 
+    @public_function
+    def space(self, *args: Any, grid: Any = None, per_tile: bool = False, **kwargs: Any) -> Space:
+        """Return the search space for these arguments: tunables, and options as for jitted kernels.
+
+        A tunable among `kwargs` has that value, or is a range as in `JITFunction.space`.
+        """
+        ranges = {name: list(values) for name, values in self.tunables.items()}
+        arguments = {**self.constants, **ranges, **kwargs}
+        space: Space = self.jit.space(*args, grid=grid, per_tile=per_tile, **arguments)
+        return space
+
     def module(self, **tunables: int) -> Module:
         """Return the kernel's IR; tunables that are left out have their first values."""
         constants = {name: values[0] for name, values in self.tunables.items()} | tunables
@@ -131,7 +145,8 @@ class Kernel(KernelInterface):
             choices = itertools.product(*(self.tunables[name] for name in names))
             configs = [Config(dict(zip(names, values, strict=True))) for values in choices]
             numbers = [p.name for p in self.jit.definition.parameters if not p.type.pointers]
-            tuner = self._tuners[missing] = autotune(configs, numbers)(self.jit)
+            search = "exhaustive" if len(configs) <= MOST_LISTED else "auto"
+            tuner = self._tuners[missing] = autotune(configs, numbers, search=search)(self.jit)
         return tuner
 
     def __reduce__(self) -> tuple[Any, ...]:

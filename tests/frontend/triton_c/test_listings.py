@@ -121,6 +121,27 @@ def test_tunables_that_are_left_out_are_tuned():
     assert {tiles[1:] for tiles in seen} == {(32, 16)}
 
 
+def test_tunables_are_dimensions_of_the_space():
+    a, c = np.zeros((64, 64), np.float32, order="F"), np.zeros((64, 64), np.float32, order="F")
+    kernel = triton_c.load(FOLDER / "matmul_nt.tc").matmul_nt
+    with tile.backend("interp:generic"):
+        space = kernel.space(a, a, c, 64, 64, 64, TN=32)
+    values = {dimension.name: dimension.values for dimension in space.dimensions}
+    assert (values["TM"], values["TK"]) == ((32, 128), (16,)) and "TN" not in values
+    assert {"num_warps", "thread_tile", "warp_rows"} <= {*values}
+
+
+def test_many_choices_of_tunables_are_searched():
+    texts = [f"const tunable int {name} = {{1, 2, 4, 8, 16}};" for name in ("TM", "TN", "TK")]
+    program = triton_c.compile(
+        "\n".join(texts) + "\nkernel void fill(float* x, int n) "
+        "{ int i[TM] = 0 ... TM; int j[TN] = 0 ... TN; int k[TK] = 0 ... TK; *(x + i) = 3; }"
+    )
+    tuner = program.fill._tuner(frozenset({"TM", "TN", "TK"}))
+    assert (tuner.search, len(tuner.configs)) == ("auto", 125)
+    assert program.fill._tuner(frozenset({"TM", "TN"})).search == "exhaustive"
+
+
 def test_host_statements_fill_the_constant_array():
     rng = np.random.default_rng(0)
     heights, widths = rng.integers(0, 3, (2, 20))
