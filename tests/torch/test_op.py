@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 import tile
+import tile.language as tl
+import tile.ops
 import tile.torch
 from tests.torch.kernels import add, cosine_times, scale, sine
 from tile.errors import ArgumentError, ArgumentTypeError
@@ -185,6 +187,36 @@ def test_shapes_of_an_autotuned_kernel_need_no_launch() -> None:
     assert tuned_sin(torch.empty(3, device="meta")).shape == (3,)
     x = torch.randn(20)
     torch.testing.assert_close(tuned_sin(x), x.sin())
+
+
+@tile.jit
+def copy_block(source, target, B: tl.constexpr):
+    target.store([tl.program_id(0) * B], source.load([tl.program_id(0) * B]))
+
+
+def test_shapes_of_an_operator_with_tensor_descriptors() -> None:
+    @tile.torch.op("tile_tests::copy")
+    def copy(x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        blocks = (tile.TensorDescriptor.from_tensor(t, [8]) for t in (x, out))
+        copy_block[tile.cdiv(x.numel(), 8),](*blocks, 8)
+        return out
+
+    compiled = torch.compile(lambda x: copy(x) + 1, fullgraph=True, backend="aot_eager")
+    for n in (16, 24, 40):
+        x = torch.randn(n)
+        torch.testing.assert_close(compiled(x), x + 1)
+
+
+def test_an_operator_of_the_library_of_kernels() -> None:
+    @tile.torch.op("tile_tests::softmax")
+    def softmax(x: Tensor) -> Tensor:
+        return tile.ops.softmax(x)
+
+    compiled = torch.compile(lambda x: softmax(x) * 2, fullgraph=True, backend="aot_eager")
+    for rows in (3, 5):
+        x = torch.randn(rows, 20)
+        torch.testing.assert_close(compiled(x), x.softmax(1) * 2)
 
 
 def test_a_second_definition_replaces_the_first() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tile.errors import ArgumentTypeError
 from tile.runtime.arguments.device_arrays import Array, DeviceArray, DType
+from tile.runtime.launch_hooks import NoLaunches, active_observer
 
 # Types that torch cannot convert to NumPy: the integer type of that width, and the NumPy dtype.
 BITS: dict[str, tuple[str, DType]] = {
@@ -73,22 +74,40 @@ def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
             f"{label} is a torch tensor of layout {tensor.layout}; kernels take dense ones: "
             "x.to_dense()"
         )
-    if tensor.device.type == "meta":
-        raise ArgumentTypeError(
-            f"{label} is a torch tensor on the meta device, which has no memory"
-        )
-    kind = type(tensor).__name__
-    if kind in TRACED:
-        raise ArgumentTypeError(
-            f"{label} is a {kind}, with which PyTorch traces a program, and has no memory",
-            notes=[
-                "launch the kernel in a function that torch.compile compiles, or in an operator of "
-                "tile.torch.op, which PyTorch traces as a whole"
-            ],
-        )
+    if type(tensor).__name__ in TRACED or tensor.device.type == "meta":
+        return _without_memory(tensor, label)
     if tensor.device.type == "cpu":
         return _host_view(tensor, label)
     return torch_device_array(tensor, label)
+
+
+def _without_memory(tensor: Any, label: str) -> DeviceArray:
+    """Return an array that stands for a tensor without memory where no launch is made, or raise."""
+    if isinstance(active_observer(), NoLaunches):
+        dtype = torch_dtype(tensor.dtype, label)
+        return DeviceArray(
+            source=tensor,
+            device=str(tensor.device),
+            dtype=dtype,
+            # A symbolic size becomes the number that it is traced for, which PyTorch notes.
+            shape=tuple(map(int, tensor.shape)),
+            strides=tuple(int(step) * dtype.itemsize for step in tensor.stride()),
+            address=0,
+            fetch=lambda: np.empty(0, dtype),
+            put=lambda values: None,
+        )
+    kind = type(tensor).__name__
+    if kind not in TRACED:
+        raise ArgumentTypeError(
+            f"{label} is a torch tensor on the meta device, which has no memory"
+        )
+    raise ArgumentTypeError(
+        f"{label} is a {kind}, with which PyTorch traces a program, and has no memory",
+        notes=[
+            "launch the kernel in a function that torch.compile compiles, or in an operator of "
+            "tile.torch.op, which PyTorch traces as a whole"
+        ],
+    )
 
 
 def torch_device_array(tensor: Any, label: str) -> DeviceArray:
