@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+import tile
 import tile.ops
+from tests.ops.cases import assert_close
+from tests.runtime.fake_cuda import CudaArray
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.softmax import softmax_reference
 
 PACKAGE = Path(tile.ops.__file__).parent
 
@@ -68,3 +74,25 @@ def test_torch_tensors() -> None:
     assert isinstance(y, torch.Tensor) and y.dtype == x.dtype
     torch.testing.assert_close(y, torch.softmax(x, -1))
     assert isinstance(tile.ops.softmax(np.ones(3, np.float32)), np.ndarray)
+
+
+def test_arrays_of_a_library_with_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's arrays are recognized by the interface of CUDA's, and `cupy.empty` makes more."""
+    library = ModuleType("cupyish")
+    kind = type("ndarray", (CudaArray,), {"__module__": "cupyish"})
+    library.empty = lambda shape, dtype: kind(np.empty(shape, dtype))
+    monkeypatch.setitem(sys.modules, "cupyish", library)
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    with tile.backend("interp"):
+        y = tile.ops.softmax(kind(x))
+    assert type(y) is kind
+    assert_close(y.get(), softmax_reference(x), 4, "softmax")
+
+
+def test_pyopencl_arrays() -> None:
+    cl_array = pytest.importorskip("pyopencl.array")
+    devices = importlib.import_module("tile.backends.opencl.devices")
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    y = tile.ops.softmax(cl_array.to_device(devices.chosen().queue, x))
+    assert isinstance(y, cl_array.Array)
+    assert_close(y.get(), softmax_reference(x), 4, "softmax")
