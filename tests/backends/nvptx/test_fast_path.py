@@ -200,8 +200,8 @@ def test_a_launch_amid_another(posing: Posing) -> None:
     x, y = Tensor(aligned(64)), Tensor(aligned(64))
     scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
     posing.during = lambda: scale[(2,)](y, 3, 7, 2.0, 9, True, B=64)
-    scale[(3,)](x, 4, 7, 2.0, 9, True, B=64)
-    assert [(grid[0], arguments[1][0]) for grid, _, arguments in posing.repeats] == [(2, 3), (3, 4)]
+    scale[(3,)](x, 5, 7, 2.0, 9, True, B=64)
+    assert [(grid[0], arguments[1][0]) for grid, _, arguments in posing.repeats] == [(2, 3), (3, 5)]
 
 
 def test_clusters(posing: Posing) -> None:

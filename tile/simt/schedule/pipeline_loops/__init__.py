@@ -135,9 +135,11 @@ def _specialize(
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
 
-    That is done for all loops with TMA loads or for none: if one of them asks for it, or is inside
-    another loop. Then the producer runs on into the next iteration of the outer loop, while the
-    program ends the one before.
+    That is done for all loops with TMA loads or for none: if one of them asks for it, or if one is
+    inside another loop and no stage is lost. Then the producer runs on into the next iteration of
+    the outer loop, while the program ends the one before. (H200, f16 by tiles of 128 x 256 x 64,
+    2026-11-23, of cuBLAS: .82 to .93 for 8192 x 8192 x 512; but 1.008 to .999 for 8192 cubed, where
+    3 stages replace 4.)
     """
     if not budget.target.has_tma:
         return ()
@@ -150,7 +152,7 @@ def _specialize(
     off = any(_option(op) is WarpSpecialize.OFF for op in around)
     if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
         try:
-            return specialize(function, chosen, budget)
+            return specialize(function, chosen, budget, fewer_stages=bool(asked))
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:

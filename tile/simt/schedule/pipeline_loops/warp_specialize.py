@@ -94,9 +94,12 @@ class SpecializedLoop:
 
 
 def specialize(
-    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget
+    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget, *, fewer_stages: bool
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
+
+    fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
+        share memory with those of the loops otherwise are live at the same time now.
 
     Returns these plans. Raises `CannotSpecializeError`, with nothing changed, if that cannot be.
     """
@@ -106,6 +109,9 @@ def specialize(
     _check_nesting(function, loops)
     warps = _warps(loops[0])
     stages = _stages(function, loops, budget)
+    planned = max(plan.stages for plan in plans)
+    if stages < planned and not fewer_stages:
+        raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
     live = liveness(function)
     tiles = max(pressure(each.loop, live, budget.target) for each in loops)
     top = function.body.first
