@@ -214,7 +214,11 @@ class Autotuner(KernelWrapper):
 
         `tuner[grid]` calls this only until a plan exists.
         """
-        return self._slow_path(None, grid, *args, **kwargs)
+        try:
+            return self._slow_path(None, grid, *args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch a call that the plan for `shape` cannot handle, by another one or without."""
