@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.narrow_floats import narrow, wide
+from tile.backends.nvptx.emit.narrow_floats import (
+    fp8_as_f16,
+    has_fp8_conversion,
+    narrow,
+    wide,
+)
+from tile.backends.nvptx.emit.vectors import unpack
 from tile.codegen.llvm import convert as llvm
 from tile.codegen.llvm.convert import Convert, between_integers, to_bool
 from tile.codegen.llvm.function_builder import Rule
@@ -14,9 +20,18 @@ from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar
 
+# The floats that hold every 8-bit float, so that a cast by way of f16 does not round.
+_FROM_F16 = (F16, BF16, F32)
+
 
 def cast(builder: FunctionBuilder, op: Operation) -> None:
-    """Convert values to another type."""
+    """Convert values to another type; 8-bit floats from whole 32-bit registers."""
+    (x,) = op.inputs
+    registers, source, to = builder.of(x), x.type.element, op["to"]
+    if has_fp8_conversion(builder, source) and to in _FROM_F16 and len(registers) % 4 == 0:
+        halves = unpack(builder, F16, fp8_as_f16(builder, source, registers))
+        builder.set(op, [_between_floats(builder, F16, to, half) for half in halves])
+        return
     llvm.cast(builder, op, _conversion)
 
 
@@ -42,6 +57,8 @@ def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str
             source, x = F32, wide(builder, source, x)
         kind = "fptrunc" if source is F64 else "fpext"
         return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
+    if source is to:
+        return x
     return narrow(builder, to, wide(builder, source, x))
 
 
