@@ -28,7 +28,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "conversion_sync_cost": (32, None),
     "sector_cost": (0.5, "docs/results/traffic.md"),
     "long_op_cost": (8, None),
-    "divisions_by_reciprocal": (6, None),
+    "divisions_by_reciprocal": (12, None),
     "unrolled_fmas": (1024, None),
     "loop_weight": (4, None),
     "replicated_registers": (8, None),

@@ -26,9 +26,9 @@ class TuningConstants:
     sector_cost: float = constant(0.5, "docs/results/traffic.md: vector_add 49.5 to 92.3 %")
     # Cost of a division, a remainder or a mathematical function on one element.
     long_op_cost: int = constant(8)
-    # So many quotients by one divisor take as long as multiplications by its reciprocal: 35
+    # So many quotients by one divisor take twice as long as multiplications by its reciprocal: 35
     # instructions once, and 8 less for each quotient.
-    divisions_by_reciprocal: int = constant(6)
+    divisions_by_reciprocal: int = constant(12)
     # A conversion outside a loop costs this many times less than one inside: its trip count.
     loop_weight: int = constant(4)
     # A tile with at most this many registers a thread is loaded in the layout of its users,

@@ -48,8 +48,8 @@ def carry_base_pointers(module: Module, *, target: SimtTarget = GENERIC) -> None
                                                         }
 
     Here %rows is `addptr %base, %offsets`. The sum stays in the loop because the compilers after
-    this cannot see that it is invariant. Pointers that advance by different amounts or are used
-    after the loop stay as they are, as do offsets of 64 bits.
+    this cannot see that it is invariant. Pointers that advance by different amounts, are used after
+    the loop, or are accessed in vectors stay as they are, as do offsets of 64 bits.
     """
     if not target.ops.has(ops.thread.opaque):
         return
@@ -117,10 +117,17 @@ def _carried_pointers(loop: Operation) -> Iterator[_Pointers]:
         if advance is None or advance.defn is not memory.addptr:
             continue
         argument, step = advance.inputs
-        if argument is body.args[1 + position] and _is_uniform(step):
+        own = argument is body.args[1 + position]
+        if own and _is_uniform(step) and _is_used_one_by_one(argument, advance):
             pointers = _split(position, loop.inputs[FIXED_OPERANDS + position], advance)
             if pointers is not None:
                 yield pointers
+
+
+def _is_used_one_by_one(pointers: Value, advance: Operation) -> bool:
+    """Return True if each pointer is accessed; a vector access takes the first of several only."""
+    users = [user for user in pointers.users if user is not advance]
+    return all(user.attributes.get("vector") == 1 for user in users)
 
 
 def _split(position: int, start: Value, advance: Operation) -> _Pointers | None:

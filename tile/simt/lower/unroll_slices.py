@@ -1,17 +1,18 @@
 """Unroll the loops over k-slices of FMA dots.
 
 An f32 matmul of 128x128x16 tiles with 8 warps takes 1208 instructions for 1024 FMAs of an
-iteration, and 207 registers; with the loop over four slices 1545 and 168 (ptxas 13.0, sm_90a).
+iteration, and 199 registers; with the loop over four slices 1545 and 168 (ptxas 13.0, sm_90a).
 """
 
 from __future__ import annotations
 
 import math
 
-from tile.ir.core import Level, Module, Operation
+from tile.ir.core import Level, Module, Operation, Value
 from tile.ir.effects import iterations
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
+from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.unroll import unroll_by, unroll_fully
@@ -44,8 +45,25 @@ def unroll_slices(module: Module, *, target: SimtTarget = GENERIC) -> None:
                 unroll_by(loop, at_once, numbers.step, numbers)
 
 
+def _fits_twice(op: Operation, target: SimtTarget) -> bool:
+    """Return True if a thread has registers for a dot and the operands of the next slice.
+
+    An FMA takes elements of fewer than 32 bits as f32.
+    """
+    a, b, acc = map(_registers, op.inputs)
+    return acc + 2 * (a + b) + target.tuning.address_registers <= target.registers
+
+
+def _registers(value: Value) -> int:
+    assert isinstance(value.type, Fragment)
+    assert isinstance(value.type.of, Scalar)
+    return value.type.count * max(1, value.type.of.bits // 32)
+
+
 def _slices_at_once(loop: Operation, target: SimtTarget) -> int:
     """Return how many iterations may become one: a power of two, or 0 for one without FMA dots."""
     dots = [op for op in loop.regions[0] if op.defn is ops.mma.fma_dot]
+    if not all(_fits_twice(op, target) for op in dots):
+        return 0
     fmas = sum(math.prod(op["sizes"]) for op in dots)
     return 1 << (target.tuning.unrolled_fmas // fmas).bit_length() >> 1 if fmas else 0
