@@ -20,7 +20,7 @@ from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar
 
-# The floats that hold every 8-bit float, so that a cast by way of f16 does not round.
+# The floats that hold all numbers of f8e4m3, as f16 does.
 _FROM_F16 = (F16, BF16, F32)
 
 
@@ -29,8 +29,8 @@ def cast(builder: FunctionBuilder, op: Operation) -> None:
     (x,) = op.inputs
     registers, source, to = builder.of(x), x.type.element, op["to"]
     if has_fp8_conversion(builder, source) and to in _FROM_F16 and len(registers) % 4 == 0:
-        halves = unpack(builder, F16, fp8_as_f16(builder, source, registers))
-        builder.set(op, [_between_floats(builder, F16, to, half) for half in halves])
+        numbers = unpack(builder, F16, fp8_as_f16(builder, source, registers))
+        builder.set(op, [_between_floats(builder, F16, to, number) for number in numbers])
         return
     llvm.cast(builder, op, _conversion)
 

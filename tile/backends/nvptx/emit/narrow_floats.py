@@ -48,7 +48,7 @@ def fp8_as_f16(
     results = []
     for ty, register in pack(builder, element, registers):
         if has_fp8_conversion(builder, element):
-            results += assemble(builder, _CONVERT_HALVES, ["i32"] * 2, [(ty, register)])
+            results += assemble(builder, _CONVERT_WORD, ["i32"] * 2, [(ty, register)])
             continue
         for selector in _HIGH_BYTES:
             operands = ((ty, register), ("i32", "0"), ("i32", str(selector)))
@@ -57,7 +57,7 @@ def fp8_as_f16(
     return results
 
 
-_CONVERT_HALVES = (
+_CONVERT_WORD = (
     "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
     "cvt.rn.f16x2.e4m3x2 $0, low; cvt.rn.f16x2.e4m3x2 $1, high; }"
 )
