@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tile
 import tile.language as tl
@@ -47,6 +48,7 @@ def test_on_the_simulator() -> None:
 
 
 def test_the_loop_carries_two_pointers() -> None:
+    pytest.importorskip("llvmlite")
     (loop,) = (
         line for line in build("nvptx:sm_90a").asm["thread"].splitlines() if "= for " in line
     )

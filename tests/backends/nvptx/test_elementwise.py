@@ -14,7 +14,7 @@ from tile.ir.core import OpDef
 from tile.ir.declare import OPS
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
 from tile.ir.semantics.libdevice import SYMBOLS
-from tile.ir.types import ALL, F32, I1, I64, U64, Pointer, Scalar
+from tile.ir.types import ALL, F32, I1, I32, I64, U8, U16, U32, U64, Pointer, Scalar
 
 
 def uses(defn: OpDef) -> Iterator[Use]:
@@ -32,6 +32,9 @@ def uses(defn: OpDef) -> Iterator[Use]:
         for source, to in product(NUMBERS, NUMBERS):
             if source.bits == to.bits:
                 yield Use(defn, (fragment(source),), {"to": to})
+    elif defn.name == "table":
+        for element in (U8, U16, U32, U64):
+            yield Use(defn, (fragment(I32),), {"of": element, "entries": (3, 1, 4, 1)})
     else:
         for element in defn.accepts:
             yield Use(defn, (fragment(element),) * len(defn.operands))
