@@ -11,6 +11,7 @@ from tile.ir.types import Descriptor
 from tile.language import (
     atomic_access,
     block_pointer,
+    composed,
     creation,
     descriptor,
     indexing,
@@ -19,7 +20,6 @@ from tile.language import (
     reductions,
     selection,
     shape,
-    standard,
 )
 from tile.language.base.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
 from tile.language.base.tensor import BlockPointer, Tensor
@@ -29,6 +29,7 @@ from tile.language.replacements import METHODS
 DECLARING = (
     atomic_access,
     block_pointer,
+    composed,
     creation,
     descriptor,
     indexing,
@@ -37,7 +38,6 @@ DECLARING = (
     reductions,
     selection,
     shape,
-    standard,
 )
 
 PROPERTIES = ("type", "dtype", "shape", "numel")
