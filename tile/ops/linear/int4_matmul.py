@@ -41,8 +41,9 @@ def pack_int4_kernel(w_ptr, packed_ptr, scale_ptr, stride, length, GROUP: tl.con
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = group * GROUP + tl.arange(0, GROUP)
     w = tl.load(w_ptr + row * stride + at).to(tl.float32)
-    scale = tl.max(tl.abs(w), axis=0) / 7.0
-    inverse = tl.where(scale > 0, 1.0 / scale, 0.0)
+    # Exact divisions: weights of 16 bits are often halfway between two integers.
+    scale = tl.div_rn(tl.max(tl.abs(w), axis=0), 7.0)
+    inverse = tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
     q = libdevice.rint(tl.clamp(w * inverse, -7.0, 7.0)).to(tl.int32) + 8
     low, high = tl.split(q.reshape(GROUP // 2, 2))
     byte = row * (length // 2) + group * (GROUP // 2) + tl.arange(0, GROUP // 2)

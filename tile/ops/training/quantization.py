@@ -36,8 +36,9 @@ def quantize_kernel(
         column = start + lane
         x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0.0)
         most = tl.maximum(most, tl.abs(x.to(tl.float32)))
-    scale = tl.max(most, axis=0) / LIMIT
-    inverse = tl.where(scale > 0, 1.0 / scale, 0.0)
+    # Exact divisions: numbers of 16 bits are often halfway between two integers.
+    scale = tl.div_rn(tl.max(most, axis=0), LIMIT)
+    inverse = tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
     tl.store(scale_ptr + row, scale)
     for start in range(0, length, BLOCK):
         column = start + lane
