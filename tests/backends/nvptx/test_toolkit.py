@@ -162,6 +162,7 @@ def test_search_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert toolkit.find_libdevice() == root / toolkit.LIBDEVICE
         assert ptxas.find() == str(root / "bin" / "ptxas")
 
+    monkeypatch.setattr(toolkit, "_TRITON", "nowhere")  # Its package may be installed.
     assert toolkit.find_libdevice() is None and ptxas.find() is None
     monkeypatch.setenv("PATH", str(tmp_path / "on_path" / "bin"))
     check("on_path")
