@@ -45,6 +45,7 @@ class FakeDriver:
         self.allowed: list[Any] = []  # attributes that functions were given
         self.memory: dict[int, Any] = {}
         self.events: list[tuple[int, int, int]] = []  # device, event and stream
+        self.cleared: list[tuple[int, int, int, int]] = []  # device, size, stream, events before
         self.says = b""  # in the log of the loader
         self.takes = b""  # what is in all code that it loads
         self._handles = itertools.count(1000)
@@ -109,6 +110,7 @@ class FakeDriver:
             _A.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 1 << 17,
             _A.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: 2048,
             _A.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 10,
+            _A.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: 1000,
         }
         return OK, results[attribute]
 
@@ -177,6 +179,11 @@ class FakeDriver:
 
     def cuMemFree(self, address: int) -> Any:
         del self.memory[address]
+        return (OK,)
+
+    def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> Any:
+        self.cleared.append((self.here, size, stream, len(self.events)))
+        ctypes.memset(address, value, size)
         return (OK,)
 
     def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> Any:

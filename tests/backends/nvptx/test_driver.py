@@ -302,6 +302,38 @@ def test_the_clock_is_that_of_the_device(two: FakeDriver) -> None:
     assert timer.elapsed() == [] and two.events == [] and two.contexts == []
 
 
+def test_a_timer_clears_the_l2_cache_before_each_call(two: FakeDriver) -> None:
+    """On the stream and before the event, with a buffer that lives as long as the timer."""
+    kernel = new_kernel()[3,](*tensors(1, 1), 60, B=64)
+    before = set(two.memory)
+    timer = kernel.executable.timer()
+    assert [len(two.memory[address]) for address in two.memory.keys() - before] == [5000]
+    for _ in range(2):
+        timer.start()
+        timer.stop()
+    stream = two.events[0][-1]
+    assert two.cleared == [(1, 5000, stream, 0), (1, 5000, stream, 2)]
+    del timer
+    assert set(two.memory) == before and two.contexts == []
+
+
+@pytest.mark.parametrize(("free", "cleared"), [(4999, [1000]), (999, [])])
+def test_a_timer_where_memory_is_short(
+    two: FakeDriver, monkeypatch: pytest.MonkeyPatch, free: int, cleared: list[int]
+) -> None:
+    kernel = new_kernel()[3,](*tensors(1, 1), 60, B=64)
+    allocate = two.cuMemAlloc
+
+    def limited(size: int) -> Any:
+        return allocate(size) if size <= free else (R.CUDA_ERROR_OUT_OF_MEMORY,)
+
+    monkeypatch.setattr(two, "cuMemAlloc", limited)
+    timer = kernel.executable.timer()
+    timer.start()
+    timer.stop()
+    assert [size for _, size, *_ in two.cleared] == cleared and len(timer.elapsed()) == 1
+
+
 def test_info_of_the_interpreter() -> None:
     kernel = tile.compile(new_kernel(), {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32"}, {"B": 64})
     assert kernel.info.device == "none: the interp backend runs kernels in NumPy"

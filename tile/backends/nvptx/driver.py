@@ -188,6 +188,11 @@ class Device:
     def multiprocessors(self) -> int:
         return self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 
+    @functools.cached_property
+    def l2_bytes(self) -> int:
+        """The size of the L2 cache in bytes."""
+        return self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+
     def attribute(self, attribute: Any) -> int:
         """Return an attribute of the device, by the driver's enumeration."""
         return int(
@@ -547,6 +552,11 @@ def zeroed(size: int) -> int:
     address = allocate(size)
     check(cuda.cuMemsetD8(address, 0, size), "clearing memory")
     return address
+
+
+def clear(address: int, size: int, stream: int) -> None:
+    """Clear memory, in stream order."""
+    check(cuda.cuMemsetD8Async(address, 0, size, stream), "clearing memory")
 
 
 def free(address: int) -> None:

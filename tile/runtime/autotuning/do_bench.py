@@ -140,7 +140,8 @@ def do_bench(
     (from 0 to 1) the result is a list with a float for each, or a float for a list of one.
     Otherwise `return_mode` selects it: "min", "max", "mean", "median" (a float), or "all" (the list
     of times). The clock is that of the device on which the first call launched, if it has one, else
-    the host's; `timer` replaces it. Raises `ArgumentTypeError` or `ArgumentValueError`.
+    the host's; `timer` replaces it. On NVIDIA GPUs the L2 cache is cleared before each call. Raises
+    `ArgumentTypeError` or `ArgumentValueError`.
     """
     if not callable(fn):
         raise ArgumentTypeError(
