@@ -349,30 +349,30 @@ def main() -> None:
     options = parser.parse_args()
     if options.device != "cuda":
         os.environ["TILE_BACKEND"] = options.device
-    for name, make in cases_of(options.device):
-        if options.cases and name not in options.cases:
-            continue
-        case = make()
-        until = time.monotonic() + 60 * options.minutes
-        if options.processes > 1:
-            with ProcessPoolExecutor(options.processes, SPAWN) as pool:
-                indices = range(len(config_list(case)))
-                jobs = [pool.submit(compile_one, options.device, name, i) for i in indices]
-                wait(jobs)
-        table = record(case, until)
-        made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
-        options.folder.mkdir(parents=True, exist_ok=True)
-        path = options.folder / f"{name}.json"
-        text = json.dumps(
-            {"case": name, "made": made, "device": device_name(options.device)} | table
-        )
-        path.write_text(text.replace('}, {"point"', '},\n{"point"') + "\n")
-        ran = [row for row in table["rows"] if row["times"]]
-        print(f"{name}: {len(table['rows'])} configurations, {len(ran)} ran, ", end="")
-        print(
-            f"{len({row['code'] for row in ran})} distinct, finished {table['finished']}",
-            flush=True,
-        )
+    with ProcessPoolExecutor(options.processes, SPAWN) as pool:
+        for name, make in cases_of(options.device):
+            if not options.cases or name in options.cases:
+                write_table(options, name, make(), pool)
+
+
+def write_table(
+    options: argparse.Namespace, name: str, case: Case, pool: ProcessPoolExecutor
+) -> None:
+    """Record a case, and write its file."""
+    until = time.monotonic() + 60 * options.minutes
+    wait([pool.submit(compile_one, options.device, name, i) for i in range(len(config_list(case)))])
+    table = record(case, until)
+    made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    path = options.folder / f"{name}.json"
+    text = json.dumps({"case": name, "made": made, "device": device_name(options.device)} | table)
+    path.write_text(text.replace('}, {"point"', '},\n{"point"') + "\n")
+    ran = [row for row in table["rows"] if row["times"]]
+    print(f"{name}: {len(table['rows'])} configurations, {len(ran)} ran, ", end="")
+    print(
+        f"{len({row['code'] for row in ran})} distinct, finished {table['finished']}",
+        flush=True,
+    )
 
 
 def device_name(device: str) -> str:

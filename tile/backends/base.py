@@ -311,6 +311,14 @@ class Timed(Protocol):
         """Return a timer for calls that launch on the device of this kernel's last launch."""
 
 
+@runtime_checkable
+class Assembling(Protocol):
+    """A loaded kernel with a step of compilation that is left to its first launch on a device."""
+
+    def assemble(self) -> None:
+        """Do that step for the current device, if its result can be cached on disk."""
+
+
 class ExportedParameter(NamedTuple):
     """A parameter of an exported kernel: its name, type, and a divisor of its values.
 

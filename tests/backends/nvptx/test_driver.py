@@ -20,6 +20,7 @@ from tile.backends.nvptx.architectures import native, runs
 from tile.backends.nvptx.backend import NvptxBackend
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
+from tile.runtime.autotuning.worker import compile_one
 
 F = real.CUfunction_attribute
 R = real.CUresult
@@ -402,3 +403,13 @@ def test_damaged_binaries_are_made_again(two: FakeDriver, tmp_path: Path) -> Non
             warnings.simplefilter("error")
             load_anew()
     assert len(two.assembled) == 2 and two.loaded[1] == two.loaded[2]
+
+
+def test_a_worker_of_a_tuner_assembles(two: FakeDriver, tmp_path: Path) -> None:
+    """The cubin is on disk when the tuning process loads the kernel."""
+    x = tensors(0, 0)
+    with config.scope(cache=True, cache_dir=str(tmp_path)):
+        compile_one(new_kernel(), {}, (*x, 60), {"B": 64})
+        assert (len(two.assembled), two.loaded, two.launches) == (1, [], [])
+        load_anew()
+        assert (len(two.assembled), len(two.loaded), len(two.launches)) == (1, 1, 1)

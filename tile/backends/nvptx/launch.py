@@ -130,6 +130,10 @@ class LoadedKernel:
             kernel.loaded, self.metadata.threads, stream, supported, kernel.maps, kernel.clusters
         )
 
+    def assemble(self) -> None:
+        """Let ptxas make the cubin for the current device now, for the cache on disk."""
+        self._cubin(driver.current_device())
+
     def timer(self) -> Timer:
         """Return a timer on the stream of the last ordinary launch."""
         device, stream = self._last or (driver.current_device(), current_stream([], 0))
@@ -192,13 +196,16 @@ class LoadedKernel:
             shared_bytes=self.metadata.shared_bytes,
             cooperative=self._cooperative,
         )
-        cubin = ptxas.cubin(self.ptx, kernel, device.architecture, driver.version())
+        cubin = self._cubin(device)
         if cubin is not None:
             try:
                 return load(cubin)
             except (BackendError, ExecutionError):
                 pass  # a driver that is older than ptxas may reject its cubins
         return load(driver.image(self.ptx))
+
+    def _cubin(self, device: driver.Device) -> bytes | None:
+        return ptxas.cubin(self.ptx, self.metadata.kernel, device.architecture, driver.version())
 
     def _clusters(self, loaded: driver.Loaded, device: driver.Device) -> Clusters:
         """Return the clusters of launches on a device. Raises `OutOfResourcesError` if none fit."""

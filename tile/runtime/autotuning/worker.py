@@ -11,7 +11,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tile.backends.base import Grid
+from tile.backends.base import Assembling, Grid
 from tile.config import config as settings
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
@@ -22,9 +22,12 @@ from tile.runtime.autotuning.do_bench import measure, quantiles_of
 def compile_one(
     kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Compile a kernel. The result is in the kernel's cache or on disk."""
+    """Compile a kernel, and assemble it. The results are in the kernel's cache or on disk."""
     with settings.scope(**overrides):
-        kernel.run(*args, grid=(1,), warmup=True, **kwargs)
+        compiled = kernel.run(*args, grid=(1,), warmup=True, **kwargs)
+        executable = getattr(compiled, "executable", None)
+        if isinstance(executable, Assembling):
+            executable.assemble()
 
 
 def measure_one(
