@@ -348,12 +348,18 @@ def normals(count: int, shape: tuple[int, ...]) -> Callable[[Random], Arguments]
 
 def image() -> Iterator[Case]:
     for label, shape, filters, options in (
+        ("groups", (2, 6, 5, 6), (8, 3, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
         ("3x3", (2, 7, 6, 5), (9, 3, 3, 5), {"padding": 1}),
         ("strided", (1, 9, 8, 32), (20, 3, 2, 32), {"stride": (2, 1), "dilation": (1, 3)}),
         ("1x1", (2, 4, 4, 33), (70, 1, 1, 33), {"activation": "relu"}),
         ("no batch", (0, 4, 4, 3), (7, 3, 3, 3), {}),
+        ("depthwise", (2, 6, 5, 6), (12, 3, 2, 1), {"groups": 6, "dilation": (2, 1)}),
     ):
-        yield Case("conv2d", label, convolution(shape, filters, options))
+        for layout in ("NHWC", "NCHW"):
+            # Their kernels differ in addresses only.
+            dtypes = ALL if layout == "NHWC" and label in ("groups", "depthwise") else ("float32",)
+            for op, make in convolutions(shape, filters, options, layout).items():
+                yield Case(op, f"{label} {layout}", make, ALL if op == "conv2d" else dtypes)
     for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
         yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
     yield Case("shift_conv", "runs", shifted((1, 7, 5, 40), 20, run=8))
@@ -364,10 +370,42 @@ def image() -> Iterator[Case]:
         yield Case(op, "no batch", lambda r: ((r.normal(0, 9, 8, 5), 3, 1), {}))
 
 
-def convolution(
-    shape: tuple[int, ...], filters: tuple[int, ...], options: dict[str, Any]
-) -> Callable[[Random], Arguments]:
-    return lambda r: ((r.normal(*shape), r.normal(*filters), r.normal(filters[0])), options)
+def convolutions(
+    shape: tuple[int, ...], filters: tuple[int, ...], options: dict[str, Any], layout: str
+) -> dict[str, Callable[[Random], Arguments]]:
+    """Return makers of a convolution, its gradients, and the transposed convolution, by op.
+
+    Arrays of the layout NCHW are views whose memory is in the order of NHWC, but for the filters.
+    """
+    planes = layout == "NCHW"
+
+    def image(random: Random, *extents: int) -> Array:
+        array = random.normal(*extents)
+        return array.transpose(0, 3, 1, 2) if planes else array
+
+    def weights(random: Random) -> Array:
+        count, r, s, depth = filters
+        return random.normal(count, depth, r, s) if planes else random.normal(*filters)
+
+    steps = {key: value for key, value in options.items() if key != "activation"} | {
+        "layout": layout
+    }
+    zeros = np.zeros(shape), np.zeros(filters)
+    sizes = reference_of("conv2d")(*zeros, **(steps | {"layout": "NHWC"})).shape
+    window = tuple(filters[1:3])
+    wide = options.get("groups", 1) * filters[3]
+    return {
+        "conv2d": lambda r: (
+            (image(r, *shape), weights(r), r.normal(filters[0])),
+            options | {"layout": layout},
+        ),
+        "conv2d_dgrad": lambda r: ((image(r, *sizes), weights(r), shape[1:3]), steps),
+        "conv2d_wgrad": lambda r: (
+            (image(r, *sizes), image(r, *shape), window),
+            steps | {"splits": 3 if planes else None},
+        ),
+        "conv_transpose2d": lambda r: ((image(r, *sizes), weights(r), r.normal(wide)), steps),
+    }
 
 
 def shifted(shape: tuple[int, ...], count: int, run: int = 1) -> Callable[[Random], Arguments]:

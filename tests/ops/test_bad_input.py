@@ -240,6 +240,40 @@ IMAGE: list[Wrong] = [
         "max_pool2d: `padding` is 2; it must be at most 1",
     ),
 ]
+IMAGE += [
+    (
+        "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 4, 4, 4), ones(2, 3, 3, 1), groups=4),
+        "conv2d: `groups` is 4; it is an integer that divides the channels and filters, 4 and 2",
+    ),
+    (
+        "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 4, 4, 4), ones(2, 3, 3, 4), layout="CHWN"),
+        "conv2d: `layout` is 'CHWN'; it must be one of 'NHWC', 'NCHW'",
+    ),
+    (
+        "conv2d_dgrad",
+        lambda out: tile.ops.conv2d_dgrad(ones(1, 4, 4, 2), ones(2, 3, 3, 3), (6, 9)),
+        "conv2d_dgrad: `size` is (6, 9); its width must be 6 to 6 for 4 windows",
+    ),
+    (
+        "conv2d_wgrad",
+        lambda out: tile.ops.conv2d_wgrad(ones(1, 4, 4, 2), ones(1, 4, 4, 3), (3, 3)),
+        "conv2d_wgrad: `dy` has shape (1, 4, 4, 2), which is not that of a convolution of `x`",
+    ),
+    (
+        "conv_transpose2d",
+        lambda out: tile.ops.conv_transpose2d(
+            ones(1, 4, 4, 2), ones(2, 3, 3, 3), stride=(2, 1), output_padding=1
+        ),
+        "conv_transpose2d: `output_padding` is 1; it must be less than `stride`",
+    ),
+    (
+        "conv_transpose2d",
+        lambda out: tile.ops.conv_transpose2d(ones(1, 1, 4, 2), ones(2, 1, 3, 3), padding=1),
+        "the result would have the height -1 and the width 4; `x` is too small for `padding`",
+    ),
+]
 SELECTION: list[Wrong] = [
     (
         "embedding",

@@ -20,6 +20,9 @@ from tile._lazy import LazyNames
 
 if TYPE_CHECKING:
     from tile.ops.image.conv2d import conv2d
+    from tile.ops.image.conv2d_dgrad import conv2d_dgrad
+    from tile.ops.image.conv2d_wgrad import conv2d_wgrad
+    from tile.ops.image.conv_transpose2d import conv_transpose2d
     from tile.ops.image.pooling import avg_pool2d, max_pool2d
     from tile.ops.image.shift_conv import shift_conv
     from tile.ops.linear.grouped_matmul import grouped_matmul
@@ -58,6 +61,9 @@ else:
     # The functions of each file.
     FILES = {
         "image.conv2d": "conv2d",
+        "image.conv2d_dgrad": "conv2d_dgrad",
+        "image.conv2d_wgrad": "conv2d_wgrad",
+        "image.conv_transpose2d": "conv_transpose2d",
         "image.pooling": "avg_pool2d max_pool2d",
         "image.shift_conv": "shift_conv",
         "linear.grouped_matmul": "grouped_matmul",
@@ -103,6 +109,9 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
     "conv2d",
+    "conv2d_dgrad",
+    "conv2d_wgrad",
+    "conv_transpose2d",
     "cross_entropy",
     "cross_entropy_backward",
     "cumsum",

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import tile.ops
+from tile.ops.core.autograd import is_differentiable
 from tile.tools.stub import template
 
 Function = Callable[..., Any]
@@ -35,6 +36,8 @@ def ops_page() -> Iterator[str]:
         for function in group:
             yield f"\n### `tile.ops.{function.__name__}({_parameters(function)})`\n"
             yield inspect.getdoc(function) or ""
+            if is_differentiable(function):
+                yield "\nIt is differentiable in PyTorch's autograd."
 
 
 def _title(module: str) -> str:

@@ -19,7 +19,7 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.image.windows import pair, window_counts
+from tile.ops.image.windows import Window, edges_of, pair, window_counts, windows_of
 
 PIXELS = 8  # of a program
 MOST_CHANNELS = 128
@@ -34,8 +34,8 @@ def pool_kernel(
     sizes,
     pixels,
     channels,
-    stride,
-    padding,
+    step,
+    first,
     R: tl.constexpr,
     S: tl.constexpr,
     MEAN: tl.constexpr,
@@ -51,8 +51,8 @@ def pool_kernel(
     nothing = 0.0 if MEAN else -float("inf")
     total = widen(tl.full((PIXELS, BLOCK), nothing, x_ptr.dtype.element_ty))
     for position in range(R * S):
-        h = p * stride[0] - padding[0] + position // S
-        w = q * stride[1] - padding[1] + position % S
+        h = p * step[0] + first[0] + position // S
+        w = q * step[1] + first[1] + position % S
         inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
         at = n * x_strides[0] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
         x = widen(tl.load(x_ptr + at + channel * x_strides[3], mask=inside, other=nothing))
@@ -64,9 +64,6 @@ def pool_kernel(
         total = total / (R * S)
     at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2] + channel * out_strides[3]
     tl.store(out_ptr + at, total, mask=exists)
-
-
-Window = int | tuple[int, int]
 
 
 def max_pool2d(
@@ -97,19 +94,18 @@ def _pool(
     call = Call(op)
     image = call.array("x", x, rank=4)
     batches, height, width, channels = image.shape
-    size, steps = pair(call, "window", window, 1), pair(call, "stride", stride, 1)
-    edges = pair(call, "padding", padding, 0)
-    for edge, extent in zip(edges, size, strict=True):
-        call.number("padding", edge, high=extent // 2)
-    p, q = window_counts(call, (height, width), size, steps, edges, (1, 1))
+    windows = windows_of(call, pair(call, "window", window, 1), stride, padding, 1)
+    for first, extent in zip(windows.first, windows.count, strict=True):
+        call.number("padding", -first, high=extent // 2)
+    p, q = window_counts(call, (height, width), windows)
     result = call.output("out", out, (batches, p, q, channels), image.dtype)
     if result.size:
         block = min(MOST_CHANNELS, tile.next_power_of_2(channels))
         pool_kernel[(tile.cdiv(batches * p * q, PIXELS), tile.cdiv(channels, block))](
             *(x, result.value, image.strides, result.strides, (height, width, p, q)),
-            *(batches * p * q, channels, steps, edges),
-            R=size[0],
-            S=size[1],
+            *(batches * p * q, channels, windows.step, windows.first),
+            R=windows.count[0],
+            S=windows.count[1],
             MEAN=mean,
             PIXELS=PIXELS,
             BLOCK=block,
@@ -120,11 +116,10 @@ def _pool(
 def _windows(x: Array, window: Window, stride: Window, padding: Window, border: float) -> Array:
     """Return the windows in float64: batch x P x Q x channels x R x S."""
     call = Call("pooling")
-    (r, s), (dh, dw) = pair(call, "window", window, 1), pair(call, "stride", stride, 1)
-    ph, pw = pair(call, "padding", padding, 0)
-    edges = ((0, 0), (ph, ph), (pw, pw), (0, 0))
-    padded = np.pad(wide(x)[0], edges, constant_values=border)
-    return sliding_window_view(padded, (r, s), axis=(1, 2))[:, ::dh, ::dw]
+    windows = windows_of(call, pair(call, "window", window, 1), stride, padding, 1)
+    padded = np.pad(wide(x)[0], edges_of(windows), constant_values=border)
+    down, right = windows.step
+    return sliding_window_view(padded, windows.count, axis=(1, 2))[:, ::down, ::right]
 
 
 def max_pool2d_reference(x: Array, window: Window, stride: Window, padding: Window = 0) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import Call
+from tile.ops.core.call import Call, Operand
 from tile.ops.linear.configurations import PROGRAMS
 
 
@@ -52,3 +52,14 @@ def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
         wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
         return max(1, min(wanted, steps // 4))
     return max(1, min(int(call.number("splits", splits, low=1)), steps))
+
+
+def add_splits(parts: Operand, out: Operand) -> None:
+    """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
+    splits, rows, columns = parts.shape
+    block = min(1024, tile.next_power_of_2(columns))
+    add_splits_kernel[(rows, tile.cdiv(columns, block))](
+        *(parts.value, None, out.value, rows, columns, 1, splits, 0, columns, 1),
+        ACTIVATION=None,
+        BLOCK=block,
+    )

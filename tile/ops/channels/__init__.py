@@ -1,0 +1,1 @@
+"""Sums over channels, and normalizations of channels or groups of them."""

@@ -1,0 +1,81 @@
+"""Gradients of ops for PyTorch's autograd.
+
+    @differentiable(lambda step: {"x": softmax_backward(step.grads[0], step.results[0])})
+    def softmax(x, *, out=None): ...
+
+A call with a tensor that requires a gradient, while PyTorch records gradients, becomes a node of
+its graph. Other calls, of any arrays, cost one look at their arguments. A gradient is a function of
+a step: the arguments by name, the results, the gradients of these, and the names of the arguments
+whose gradients are needed. It returns these by name, from the ops that compute them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from tile._lazy import lazy_import
+from tile.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    from tile.torch.gradients import Gradient, differentiate
+else:
+    differentiate = lazy_import("tile.torch.gradients", "differentiate")  # it imports torch
+    Gradient = Any
+
+NOTHING: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def differentiable(
+    gradient: Gradient, results: int = 1, without: Mapping[str, tuple[Any, ...]] = NOTHING
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator that gives an op a gradient in PyTorch's autograd.
+
+    results: so many results, the first, have gradients. without: by argument, the values with
+    which the op has none.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            if not _recorded(args, kwargs):
+                return function(*args, **kwargs)
+            arguments = signature.bind(*args, **kwargs).arguments
+            if arguments.get("out") is not None:
+                raise ArgumentValueError(
+                    f"{function.__name__}: `out` is given, and an argument requires a gradient; "
+                    "autograd needs a new result"
+                )
+            for name, values in without.items():
+                if arguments.get(name) in values:
+                    raise ArgumentValueError(
+                        f"{function.__name__}: `{name}` = {arguments[name]!r} has no gradient, and "
+                        "an argument requires one"
+                    )
+            return cast(Result, differentiate(function, gradient, results, arguments))
+
+        return call
+
+    return decorate
+
+
+def is_differentiable(function: Callable[..., Any]) -> bool:
+    """Return True for an op that has a gradient in autograd."""
+    return hasattr(function, "__wrapped__")
+
+
+def _recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if PyTorch records a call with these arguments."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if getattr(value, "requires_grad", False):
+            return bool(sys.modules["torch"].is_grad_enabled())
+    return False

@@ -1,0 +1,262 @@
+"""The gradient of the filters of a convolution, as a matmul whose operands are never stored.
+
+    dfilters[k, r, s, c] = sum over n, p, q of dy[n, p, q, k]
+                           * x[n, p * stride - padding + r * dilation, ..., c]
+
+Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy. It is
+long where the result is small, so that programs share it: each stores the sums of a part, and a
+second kernel adds up the parts in a fixed order (splits.py). Groups of one channel have a kernel
+without a matmul, whose programs have a block of filters at one position of the window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.image.conv_arguments import (
+    PRECISIONS,
+    channels_in,
+    channels_last,
+    group_count,
+    grouped,
+)
+from tile.ops.image.convolution import TABLE
+from tile.ops.image.depthwise import tile_of
+from tile.ops.image.images import Image, image_of, in_layout, layout_of
+from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
+from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.splits import add_splits, splits_of
+
+
+@tile.jit
+def conv2d_wgrad_kernel(
+    dy_ptr,
+    x_ptr,
+    parts_ptr,
+    dy_strides,
+    x_strides,
+    sizes,
+    pixels,
+    filters,
+    first,
+    step,
+    apart,
+    span,
+    S: tl.constexpr,
+    WINDOW: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    CHANNELS_LAST: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    COLUMNS: tl.constexpr = WINDOW * CHANNELS
+    tile_row, tile_column = tile_position(filters, COLUMNS, BLOCK_M, BLOCK_N, GROUP)
+    group, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    height, width, out_height, out_width = sizes
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    if CHANNELS_LAST:
+        position, channel = column // CHANNELS, column % CHANNELS
+    else:
+        position, channel = column % WINDOW, column // WINDOW
+    down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
+    dy_rows = dy_ptr + (group * filters + row) * dy_strides[3]
+    x_columns = x_ptr + (group * CHANNELS + channel) * x_strides[3]
+    end = min(pixels, (split + 1) * span)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for k in range(split * span, end, BLOCK_K):
+        pixel = k + tl.arange(0, BLOCK_K)
+        n = (pixel // (out_height * out_width)).to(tl.int64)
+        p, q = pixel // out_width % out_height, pixel % out_width
+        dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
+        dy_inside = (row < filters) & (pixel < end)[None, :]
+        dy = tl.load(dy_rows + dy_at[None, :], mask=dy_inside, other=0.0)
+        h, w = (p * step[0])[:, None] + down, (q * step[1])[:, None] + right
+        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < COLUMNS)
+        at = (n * x_strides[0])[:, None] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
+        x = tl.load(x_columns + at, mask=inside & (pixel < end)[:, None], other=0.0)
+        total = tl.dot(dy, x, total, input_precision=PRECISION, out_dtype=SUMS)
+    part = split.to(tl.int64) * tl.num_programs(1) + group
+    at = (part * filters + row) * COLUMNS + column
+    inside = (row < filters) & (column < COLUMNS)
+    tl.store(parts_ptr + at, total.to(parts_ptr.dtype.element_ty), mask=inside)
+
+
+@tile.jit
+def depthwise_wgrad_kernel(
+    dy_ptr,
+    x_ptr,
+    parts_ptr,
+    dy_strides,
+    x_strides,
+    sizes,
+    pixels,
+    filters,
+    multiple,
+    first,
+    step,
+    apart,
+    span,
+    S: tl.constexpr,
+    WINDOW: tl.constexpr,
+    PIXELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    height, width, out_height, out_width = sizes
+    position, split = tl.program_id(1), tl.program_id(2)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
+    dy_columns = dy_ptr + column.to(tl.int64) * dy_strides[3]
+    x_columns = x_ptr + (column // multiple).to(tl.int64) * x_strides[3]
+    total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
+    for k in range(split * span, min(pixels, (split + 1) * span), PIXELS):
+        pixel = k + tl.arange(0, PIXELS)[:, None]
+        n = (pixel // (out_height * out_width)).to(tl.int64)
+        p, q = pixel // out_width % out_height, pixel % out_width
+        h, w = p * step[0] + down, q * step[1] + right
+        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < filters)
+        inside = inside & (pixel < min(pixels, (split + 1) * span))
+        dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
+        at = n * x_strides[0] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
+        dy = widen(tl.load(dy_columns + dy_at, mask=inside, other=0.0))
+        total += dy * widen(tl.load(x_columns + at, mask=inside, other=0.0))
+    sums = tl.sum(total, axis=0, keep_dims=True)
+    at = (split.to(tl.int64) * filters + column) * WINDOW + position
+    tl.store(parts_ptr + at, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
+
+
+def conv2d_wgrad(
+    dy: Any,
+    x: Any,
+    window: tuple[int, int],
+    stride: Window = 1,
+    padding: Window = 0,
+    dilation: Window = 1,
+    groups: int = 1,
+    *,
+    precision: str = "ieee",
+    layout: str = "NHWC",
+    splits: int | None = None,
+) -> Any:
+    """Return the gradient of the filters of `conv2d` from `dy`, that of the result.
+
+    x: the image. window: R and S. splits: parts of the pixels, as in `matmul`. The other arguments
+    are those of `conv2d`.
+    """
+    call = Call("conv2d_wgrad")
+    layout = layout_of(call, layout)
+    gradient = call.array("dy", dy, rank=4)
+    operand = call.array("x", x, dtypes=(gradient.dtype,), rank=4)
+    grad, image = image_of(gradient, layout), image_of(operand, layout)
+    call.choice("precision", precision, PRECISIONS)
+    windows = windows_of(call, pair(call, "window", window, 1), stride, padding, dilation)
+    (batches, p, q, count), channels = grad.shape, image.shape[3]
+    if (image.shape[0], *window_counts(call, image.shape[1:3], windows)) != (batches, p, q):
+        raise ArgumentValueError(
+            f"conv2d_wgrad: `dy` has shape {gradient.shape}, which is not that of a convolution "
+            f"of `x`, of shape {operand.shape}, in the layout {layout}"
+        )
+    groups = group_count(call, groups, channels, count, "the channels of `x` and of `dy`")
+    shape = in_layout((count, *windows.count, channels // groups), layout)
+    result = call.new(shape, gradient.dtype)
+    if result.size:
+        if channels == groups > 1:
+            _depthwise(call, grad, image, result, windows, splits)
+        else:
+            options = (windows, groups, splits, precision, layout == "NHWC")
+            _by_matmul(call, grad, image, result, *options)
+    return result.value
+
+
+def _by_matmul(
+    call: Call,
+    dy: Image,
+    x: Image,
+    result: Operand,
+    windows: Windows,
+    groups: int,
+    splits: int | None,
+    precision: str,
+    last: bool,
+) -> None:
+    batches, p, q, count = dy.shape
+    filters, channels = count // groups, x.shape[3] // groups
+    window, pixels = windows.count[0] * windows.count[1], batches * p * q
+    config = TABLE.select(call.backend, filters, window * channels, pixels)
+    tiles = tile.cdiv(filters, config["BLOCK_M"])
+    tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
+    steps = tile.cdiv(pixels, config["BLOCK_K"])
+    splits = splits_of(call, splits, tiles * groups, steps)
+    sums = accumulator(result.dtype)
+    parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
+    conv2d_wgrad_kernel[(tiles, groups, splits)](
+        *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
+        *(pixels, filters, windows.first, windows.step, windows.apart),
+        tile.cdiv(steps, splits) * config["BLOCK_K"],
+        S=windows.count[1],
+        WINDOW=window,
+        CHANNELS=channels,
+        CHANNELS_LAST=last,
+        PRECISION=precision,
+        SUMS=getattr(tl, sums.name),
+        **config,
+    )
+    if parts is not result:
+        add_splits(parts, result)
+
+
+def _depthwise(
+    call: Call, dy: Image, x: Image, result: Operand, windows: Windows, splits: int | None
+) -> None:
+    batches, p, q, count = dy.shape
+    window, pixels = windows.count[0] * windows.count[1], batches * p * q
+    rows, block = tile_of(x)
+    blocks = tile.cdiv(count, block)
+    splits = splits_of(call, splits, tile.cdiv(blocks * window, 8), tile.cdiv(pixels, rows))
+    parts = call.new((splits, count, window), accumulator(result.dtype)) if splits > 1 else result
+    depthwise_wgrad_kernel[(blocks, window, splits)](
+        *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
+        *(pixels, count, count // x.shape[3], windows.first, windows.step, windows.apart),
+        tile.cdiv(tile.cdiv(pixels, rows), splits) * rows,
+        S=windows.count[1],
+        WINDOW=window,
+        PIXELS=rows,
+        BLOCK=block,
+    )
+    if parts is not result:
+        add_splits(parts, result)
+
+
+def conv2d_wgrad_reference(
+    dy: Array,
+    x: Array,
+    window: tuple[int, int],
+    stride: Window = 1,
+    padding: Window = 0,
+    dilation: Window = 1,
+    groups: int = 1,
+    precision: str = "ieee",
+    layout: str = "NHWC",
+    splits: int | None = None,
+) -> Array:
+    """Return the gradient in float64."""
+    dy, x = (channels_last(array, layout) for array in wide(dy, x))
+    windows = windows_of(Call("conv2d_wgrad"), window, stride, padding, dilation)
+    padded = grouped(np.pad(x, edges_of(windows)), groups)
+    result = np.zeros((dy.shape[3], *window, x.shape[3] // groups))
+    for r, s, rows, columns in windows.positions((dy.shape[1], dy.shape[2])):
+        part = np.einsum("npqgk,npqgc->gkc", grouped(dy, groups), padded[:, rows, columns])
+        result[:, r, s] = part.reshape(result[:, r, s].shape)
+    return channels_in(result, layout)

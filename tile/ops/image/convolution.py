@@ -1,0 +1,187 @@
+"""The matmul of all convolutions of images, whose left operand is never stored.
+
+    out[n, p, q, k] = sum over r, s, c of x[n, p * step + first + r * apart, ..., c]
+                      * filters[k, r, s, c]
+
+Rows of the matmul are the pixels (n, p, q) of the result, columns are filters, and the inner axis
+is (r, s, c). A program computes the addresses of its pixels once; an iteration adds the offset of
+its r, s and c, and masks pixels outside the image. If the channels fill whole iterations, r and s
+are scalars there; otherwise, as for an image of 3 channels, they differ along the inner axis.
+
+Everything is addressed by strides, and `apart` may be negative: the gradient of an image is a
+convolution of this form, too (conv2d_dgrad.py). A group of channels is a program axis. Groups of
+one channel each have a kernel without a matmul (depthwise.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.activations import ACTIVATIONS
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.new_arrays import DType
+from tile.ops.core.tables import ANY, Table
+from tile.ops.image.depthwise import depthwise
+from tile.ops.image.images import Image
+from tile.ops.image.windows import Windows
+from tile.ops.linear.configurations import PORTABLE, tiles
+from tile.ops.linear.matmul import tile_position
+
+# By pixels, filters and the inner axis. Not measured: few pixels take small tiles, so that there
+# are as many programs as multiprocessors, and a short inner axis takes a short iteration.
+TABLE = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, ANY, 32): tiles(128, 64, 32),
+            (ANY, 32, ANY): tiles(128, 32, 64),
+            (1024, ANY, ANY): tiles(64, 64, 64, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 64),
+            (ANY, ANY, ANY): tiles(128, 128, 64, warps=8),
+        }
+    },
+)
+
+
+@tile.jit
+def conv2d_kernel(
+    x_ptr,
+    filters_ptr,
+    bias_ptr,
+    out_ptr,
+    starts,
+    group_steps,
+    x_strides,
+    filter_strides,
+    out_strides,
+    sizes,
+    pixels,
+    filters,
+    first,
+    step,
+    apart,
+    S: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INNER: tl.constexpr,
+    DENSE: tl.constexpr,
+    GROUPED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
+    height, width, out_height, out_width = sizes
+    x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
+    if GROUPED:
+        group = tl.program_id(1).to(tl.int64)
+        x_ptr += group * group_steps[0]
+        filters_ptr += group * group_steps[1]
+        out_ptr += group * group_steps[2]
+        if bias_ptr is not None:
+            bias_ptr += group * filters
+    pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inner = tl.arange(0, BLOCK_K)
+    n = (pixel // (out_height * out_width)).to(tl.int64)
+    p, q = pixel // out_width % out_height, pixel % out_width
+    # The pixel under the first element of the window, which may be in the padding.
+    top, left = p * step[0] + first[0], q * step[1] + first[1]
+    origin = x_ptr + n * x_strides[0] + top.to(tl.int64) * x_strides[1]
+    origin += left.to(tl.int64) * x_strides[2]
+    weights = filters_ptr + column.to(tl.int64) * filter_strides[0]
+    if DENSE:  # the inner axis is contiguous
+        weights += inner[:, None]
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for k in range(0, INNER, BLOCK_K):
+        if CHANNELS % BLOCK_K == 0:  # a scalar position in the window
+            position = k // CHANNELS
+            channel = k % CHANNELS + inner
+            r, s = position // S, position % S
+        else:
+            position = (k + inner) // CHANNELS
+            channel = (k + inner) % CHANNELS
+            r, s = (position // S)[None, :], (position % S)[None, :]
+        down, right = r * apart[0], s * apart[1]
+        # One address a pixel, and one 32-bit offset for each element along the inner axis.
+        offset = down * x_strides[1] + right * x_strides[2] + channel[None, :] * x_strides[3]
+        h, w = top + down, left + right
+        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < pixels)
+        if INNER % BLOCK_K != 0:
+            inside = inside & (k + inner < INNER)[None, :]
+        a = tl.load(origin + offset, mask=inside, other=0.0)
+        if DENSE:
+            weight = weights + k
+        elif CHANNELS % BLOCK_K == 0:
+            weight = weights + (r * filter_strides[1] + s * filter_strides[2])
+            weight += channel[:, None] * filter_strides[3]
+        else:
+            at = position // S * filter_strides[1] + position % S * filter_strides[2]
+            weight = weights + (at + channel * filter_strides[3])[:, None]
+        b_inside = (k + inner < INNER)[:, None] & (column < filters)
+        b = tl.load(weight, mask=b_inside, other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
+    at += column * out_strides[3]
+    inside = (pixel < pixels) & (column < filters)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of channels: so many, and the distance of their filters, in elements."""
+
+    count: int
+    filter_step: int
+
+
+def convolve(
+    call: Call,
+    x: Image,
+    filters: Image,
+    bias: Any,
+    out: Image,
+    windows: Windows,
+    groups: Groups,
+    dtype: DType,
+    activation: str | None = None,
+    precision: str = "ieee",
+) -> None:
+    """Write the convolution of `x` with `filters`, those of one group, to `out`.
+
+    The shape of `filters` is filters of a group x R x S x channels of a group.
+    """
+    batches, p, q, _ = out.shape
+    count, r, s, channels = filters.shape
+    function = None if activation is None else ACTIVATIONS[activation].function
+    if channels == 1 and groups.count > 1:
+        depthwise(x, filters, bias, out, windows, groups.filter_step, function)
+        return
+    pixels, inner = batches * p * q, r * s * channels
+    config = TABLE.select(call.backend, pixels, count, inner)
+    tiles_ = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
+    steps = (channels * x.strides[3], groups.filter_step, count * out.strides[3])
+    conv2d_kernel[(tiles_, groups.count)](
+        *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start), steps),
+        *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
+        *(windows.first, windows.step, windows.apart),
+        S=max(1, s),
+        CHANNELS=max(1, channels),
+        INNER=inner,
+        DENSE=filters.strides[1:] == (s * channels, channels, 1),
+        GROUPED=groups.count > 1,
+        ACTIVATION=function,
+        PRECISION=precision,
+        SUMS=getattr(tl, accumulator(dtype).name),
+        **config,
+    )

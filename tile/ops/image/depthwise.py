@@ -1,0 +1,106 @@
+"""Convolution of each channel with filters of its own: sums over the window, without a matmul.
+
+    out[n, p, q, k] = sum over r, s of x[n, p * step + first + r * apart, ..., k / m]
+                      * filters[k, r, s]
+
+m is the number of filters of a channel. The limit is memory: a program has some pixels of the
+result and a block of channels, and iterates over the window. Lanes lie along the axis of `x` that
+is contiguous: channels, or pixels where the channels are planes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.device_functions import widen
+from tile.ops.image.images import Image
+from tile.ops.image.windows import Windows
+
+ELEMENTS = 1024  # of a program's tile
+MOST_CHANNELS = 64
+
+
+@tile.jit
+def depthwise_kernel(
+    x_ptr,
+    filters_ptr,
+    bias_ptr,
+    out_ptr,
+    starts,
+    x_strides,
+    filter_strides,
+    group_step,
+    out_strides,
+    sizes,
+    pixels,
+    filters,
+    multiple,
+    first,
+    step,
+    apart,
+    R: tl.constexpr,
+    S: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PIXELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    height, width, out_height, out_width = sizes
+    x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
+    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    n = (pixel // (out_height * out_width)).to(tl.int64)
+    p, q = pixel // out_width % out_height, pixel % out_width
+    top, left = p * step[0] + first[0], q * step[1] + first[1]
+    channel = column // multiple
+    origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
+    weights = filters_ptr + channel * group_step + column % multiple * filter_strides[0]
+    exists = (pixel < pixels) & (column < filters)
+    total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
+    for position in range(R * S):
+        r, s = position // S, position % S
+        h, w = top + r * apart[0], left + s * apart[1]
+        inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
+        at = h.to(tl.int64) * x_strides[1] + w.to(tl.int64) * x_strides[2]
+        x = widen(tl.load(origin + at, mask=inside, other=0.0))
+        weight = weights + (r * filter_strides[1] + s * filter_strides[2])
+        total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
+    tl.store(out_ptr + at + column.to(tl.int64) * out_strides[3], total, mask=exists)
+
+
+def tile_of(image: Image) -> tuple[int, int]:
+    """Return the pixels and the channels of a program's tile."""
+    contiguous = image.strides[3] == 1
+    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3])) if contiguous else 1
+    return ELEMENTS // block, block
+
+
+def depthwise(
+    x: Image,
+    filters: Image,
+    bias: Any,
+    out: Image,
+    windows: Windows,
+    filter_step: int,
+    activation: Any,
+) -> None:
+    """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
+    batches, p, q, count = out.shape
+    pixels = batches * p * q
+    rows, block = tile_of(x)
+    depthwise_kernel[(tile.cdiv(pixels, rows), tile.cdiv(count, block))](
+        *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
+        *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
+        *(pixels, count, filters.shape[0], windows.first, windows.step, windows.apart),
+        R=windows.count[0],
+        S=max(1, windows.count[1]),
+        ACTIVATION=activation,
+        PIXELS=rows,
+        BLOCK=block,
+    )

@@ -1,0 +1,71 @@
+"""Images and filters as batch x height x width x channels, whatever the order of their axes.
+
+Kernels address elements by strides, so that neither layout is copied into the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tile.ops.core.call import Call, Operand
+from tile.ops.core.new_arrays import DType
+
+Four = tuple[int, int, int, int]
+# The axes of batch, height, width and channels; of filters, those of filters, R, S and channels.
+LAYOUTS: dict[str, Four] = {"NHWC": (0, 1, 2, 3), "NCHW": (0, 2, 3, 1)}
+
+
+@dataclass(frozen=True)
+class Image:
+    """An array, of which the element at the index 0 is element `start`; strides are in elements."""
+
+    value: Any
+    shape: Four
+    strides: Four
+    start: int = 0
+
+    def phase(self, first: tuple[int, int], step: tuple[int, int], size: tuple[int, int]) -> Image:
+        """Return every `step`-th pixel from `first` on, `size` of them, of height and width."""
+        batch, down, right, channel = self.strides
+        return replace(
+            self,
+            shape=(self.shape[0], *size, self.shape[3]),
+            strides=(batch, down * step[0], right * step[1], channel),
+            start=self.start + first[0] * down + first[1] * right,
+        )
+
+
+def layout_of(call: Call, layout: Any) -> str:
+    """Return the name of a layout; raise `ArgumentValueError` for another value."""
+    name: str = call.choice("layout", layout, tuple(LAYOUTS))
+    return name
+
+
+def image_of(operand: Operand, layout: str) -> Image:
+    """Return an operand of four axes as an image."""
+    n, h, w, c = LAYOUTS[layout]
+    shape, strides = operand.shape, operand.strides
+    return Image(
+        operand.value,
+        (shape[n], shape[h], shape[w], shape[c]),
+        (strides[n], strides[h], strides[w], strides[c]),
+    )
+
+
+def in_layout(shape: Four, layout: str) -> Four:
+    """Return a shape, batch x height x width x channels, in the order of a layout.
+
+    >>> in_layout((2, 5, 7, 3), "NCHW")
+    (2, 3, 5, 7)
+    """
+    n, h, w, c = shape
+    return (n, c, h, w) if layout == "NCHW" else shape
+
+
+def result_image(
+    call: Call, out: Any, shape: Four, dtype: DType, layout: str
+) -> tuple[Operand, Image]:
+    """Return the result of an op, of the given batch x height x width x channels."""
+    result = call.output("out", out, in_layout(shape, layout), dtype)
+    return result, image_of(result, layout)

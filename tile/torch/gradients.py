@@ -1,0 +1,97 @@
+"""Gradients of functions that launch kernels, for autograd: a `torch.autograd.Function` for all.
+
+`tile.ops` applies it to calls with tensors that require gradients. Results are the same as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One backward pass: the arguments by name, the results, and their gradients.
+
+    needed: the names of the arguments whose gradients are asked for.
+    """
+
+    arguments: Mapping[str, Any]
+    results: tuple[Any, ...]
+    grads: tuple[Any, ...]
+    needed: frozenset[str]
+
+
+Gradient = Callable[[Step], Mapping[str, Any]]
+
+
+def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    saved = list(ctx.saved_tensors)
+    results = tuple(saved[len(saved) - ctx.count :])
+    tensors = iter(saved)
+    values = [
+        next(tensors) if tensor else other
+        for tensor, other in zip(ctx.tensors, ctx.others, strict=True)
+    ]
+    wanted = ctx.needs_input_grad[4:]
+    step = Step(
+        dict(zip(ctx.names, values, strict=True)),
+        results,
+        tuple(None if grad is None else grad.contiguous() for grad in grads),
+        frozenset(name for name, needed in zip(ctx.names, wanted, strict=True) if needed),
+    )
+    gradients = ctx.gradient(step)
+    return (None, None, None, None, *(gradients.get(name) for name in ctx.names))
+
+
+_BACKWARD: Function = once_differentiable(_backward)
+
+
+class Differentiable(torch.autograd.Function):
+    """A function of arguments by name, with its gradient.
+
+    The inputs are the function, its gradient, the number of results that have gradients, the names
+    of the arguments, and their values.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        function: Function,
+        gradient: Gradient,
+        differentiable: int,
+        names: tuple[str, ...],
+        *values: Any,
+    ) -> Any:
+        result = function(**dict(zip(names, values, strict=True)))
+        results = result if isinstance(result, tuple) else (result,)
+        tensors = [isinstance(value, torch.Tensor) for value in values]
+        ctx.gradient, ctx.names, ctx.tensors, ctx.count = gradient, names, tensors, len(results)
+        ctx.others = [None if tensor else v for v, tensor in zip(values, tensors, strict=True)]
+        saved = [value for value, tensor in zip(values, tensors, strict=True) if tensor]
+        ctx.save_for_backward(*saved, *results)
+        ctx.mark_non_differentiable(*results[differentiable:])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _BACKWARD(ctx, *grads)
+
+
+def differentiate(
+    function: Function, gradient: Gradient, differentiable: int, arguments: Mapping[str, Any]
+) -> Any:
+    """Return the result of a function of `arguments`, which autograd differentiates by `gradient`.
+
+    differentiable: so many results, the first, have gradients. `gradient` returns those of
+    arguments by name; a missing one is None.
+    """
+    names = tuple(arguments)
+    apply: Function = Differentiable.apply
+    return apply(function, gradient, differentiable, names, *arguments.values())
