@@ -2,6 +2,7 @@
 
     python benchmarks/record_tuning.py cuda FOLDER [--cases NAME ...] [--minutes 3]
     python benchmarks/record_tuning.py opencl:pocl FOLDER
+    python benchmarks/record_tuning.py update FOLDER    # what the model says in an H200's
 
 Each table is a JSON file with the points of a kernel's space, and for each of them the estimate of
 the cost model, a number for its code (equal for configurations of equal thread IR) and ten times in
@@ -33,14 +34,16 @@ import contextlib
 import tile
 import tile.language as tl
 from benchmarks import gpu_kernels
+from tile.backends.base import Target
 from tile.errors import TileError
 from tile.runtime.autotuning.configs import Call, Config
 from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.do_bench import measure
-from tile.runtime.autotuning.kernel_space import kernel_space, profiled
-from tile.runtime.autotuning.space import Space, point_of
+from tile.runtime.autotuning.kernel_space import Profile, kernel_space, profiled
+from tile.runtime.autotuning.space import Space, config_of, point_of
 
 SAMPLES = 10
+H200 = Target.parse("nvptx:sm_90a")
 SPAWN = multiprocessing.get_context("spawn")  # a process that has used CUDA cannot fork
 COMPILED_ALIKE = ("num_ctas", "maxnreg")  # options that the thread IR does not show
 
@@ -132,11 +135,14 @@ class CpuTimer:
 class Arrays:
     """Makes the arrays of a device: torch's on CUDA, else NumPy's."""
 
-    def __init__(self, cuda: bool) -> None:
+    def __init__(self, cuda: bool, *, filled: bool = True) -> None:
         self.cuda = cuda
+        self.filled = filled
         self.random = np.random.default_rng(0)
 
     def __call__(self, *shape: int, dtype: str = "float16") -> Any:
+        if not self.filled:
+            return np.empty(shape, dtype)
         values = self.random.standard_normal(shape, np.float32)
         if np.dtype(dtype).kind in "iu":
             values = self.random.integers(0, 255, shape).astype(dtype)
@@ -294,6 +300,26 @@ def config_list(case: Case) -> list[Config]:
     return kernel_space(case.kernel, case.call, case.space).configs
 
 
+def modelled(profile: Profile, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the cost model says of a configuration, as a table has it."""
+    numbers = [round(number, 3) for number in features(profile, point)]
+    return {"estimate": float(f"{estimate(profile, point):.5g}"), "features": numbers}
+
+
+def update(path: Path, case: Case) -> None:
+    """Let the model as it is now estimate the configurations of a recorded table of an H200."""
+    table = json.loads(path.read_text())
+    for row in table["rows"]:
+        if "estimate" in row:
+            config = config_of(row["point"])
+            row |= modelled(profiled(case.kernel, case.call, config, H200), row["point"])
+    write(path, table)
+
+
+def write(path: Path, table: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(table).replace('}, {"point"', '},\n{"point"') + "\n")
+
+
 def record(case: Case, until: float) -> dict[str, Any]:
     """Return the table of a case."""
     configs = config_list(case)
@@ -314,8 +340,7 @@ def record(case: Case, until: float) -> dict[str, Any]:
             if reason is not None:
                 row["reason"] = reason
                 continue
-            row["estimate"] = float(f"{estimate(profiles[key], point):.5g}")
-            row["features"] = [round(number, 3) for number in features(profiles[key], point)]
+            row |= modelled(profiles[key], point)
             started = time.perf_counter()
             arguments = case.call.with_config(config)
             kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
@@ -347,6 +372,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="for each case")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    if options.device == "update":
+        for name, make in cuda_cases(Arrays(cuda=False, filled=False)):
+            update(options.folder / f"h200-{name}.json", make())
+        return
     if options.device != "cuda":
         os.environ["TILE_BACKEND"] = options.device
     with ProcessPoolExecutor(options.processes, SPAWN) as pool:
@@ -365,8 +394,7 @@ def write_table(
     made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
     options.folder.mkdir(parents=True, exist_ok=True)
     path = options.folder / f"{name}.json"
-    text = json.dumps({"case": name, "made": made, "device": device_name(options.device)} | table)
-    path.write_text(text.replace('}, {"point"', '},\n{"point"') + "\n")
+    write(path, {"case": name, "made": made, "device": device_name(options.device)} | table)
     ran = [row for row in table["rows"] if row["times"]]
     print(f"{name}: {len(table['rows'])} configurations, {len(ran)} ran, ", end="")
     print(

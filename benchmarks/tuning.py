@@ -3,7 +3,7 @@
     python benchmarks/tuning.py [--cases matmul softmax ...]
 
 Each case of benchmarks/record_tuning.py is tuned twice on the GPU, each time with empty caches and
-new worker processes that compile. Both choices are then timed in turns.
+new worker processes that compile. Both choices are then timed alternately.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ def fresh_workers(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def tune(case: Case, search: str, workers: int) -> Tuned:
-    kernel = tile.jit(case.kernel.fn)  # which has compiled nothing yet
+    case.kernel.cache.clear()
     with fresh_workers(workers) as pool:
-        tuner = tile.autotune(space=case.space, search=search, executor=pool)(kernel)
+        tuner = tile.autotune(space=case.space, search=search, executor=pool)(case.kernel)
         started = time.perf_counter()
         tuner[case.grid](*case.arguments, **case.constants)
         return Tuned(tuner, time.perf_counter() - started)
 
 
 def ratio(case: Case, one: Tuned, other: Tuned) -> float:
-    """Return the time of the second's kernel over that of the first's, timed in turns."""
+    """Return the time of the second's kernel over that of the first's, timed alternately."""
     launches = [
         functools.partial(
             case.kernel[case.grid], *case.arguments, **case.call.with_config(t.tuner.best_config)

@@ -8,15 +8,17 @@ are not evaluated; each access counts with all its elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tile.analysis.liveness import liveness
 from tile.ir import semantics
 from tile.ir.core import Block, Function, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
-from tile.ir.ops import control, descriptor, memory, program
-from tile.ir.types import I64, Pointer, Scalar, Tile, Type
+from tile.ir.ops import arith, control, descriptor, memory, program
+from tile.ir.ops import shape as shapes
+from tile.ir.types import I1, I32, I64, Pointer, Scalar, Tile, Type
 
 TRIP_COUNT = 16  # of a loop whose bounds depend on memory
 _BRANCH = 0.5  # of the operations in a branch, whichever is taken
@@ -24,6 +26,7 @@ _MOST_TRIPS = 1 << 24
 
 # Accesses of descriptors: the operation, and which of its values has the block.
 _BLOCK_LOADS = frozenset({descriptor.descriptor_load, descriptor.descriptor_gather})
+_FILLED = frozenset({arith.const, shapes.splat, shapes.broadcast, shapes.expand_dims})
 _BLOCK_STORES = frozenset(
     {descriptor.descriptor_store, descriptor.descriptor_reduce, descriptor.descriptor_scatter}
 )
@@ -58,10 +61,16 @@ class TiledOp:
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of one program: its tiles, and `flops` of elementwise arithmetic."""
+    """The work of one program.
+
+    flops: operations of elementwise arithmetic.
+    live_bytes: the most bytes of tiles that are live at a time, without operands of dots that are
+        loaded for them alone, as these need not be in registers; pointers and masks.
+    """
 
     tiles: tuple[TiledOp, ...]
     flops: float
+    live_bytes: int = 0
 
     def of_kind(self, kind: str) -> list[TiledOp]:
         """Return the dots, reductions, loads or stores."""
@@ -81,12 +90,18 @@ class Workload:
     @property
     def loop_bytes(self) -> int:
         """The bytes that one iteration loads, of the loop that loads the most; 0 without loops."""
-        loaded: dict[Any, int] = {}
-        for load in self.of_kind("load"):
-            block = load.op.block
-            if block is not None and block.parent is not None:
-                loaded[block] = loaded.get(block, 0) + load.bytes
-        return max(loaded.values(), default=0)
+        return max(self._by_block("load", lambda load: load.bytes, loops=True), default=0)
+
+    def _by_block(
+        self, kind: str, size: Callable[[TiledOp], int], *, loops: bool = False
+    ) -> Iterable[int]:
+        """Return the sums of `size` over the tiles of each block; of blocks in loops only."""
+        sums: dict[Block | None, int] = {}
+        for tiled in self.of_kind(kind):
+            block = tiled.op.block
+            if not loops or (block is not None and block.parent is not None):
+                sums[block] = sums.get(block, 0) + size(tiled)
+        return sums.values()
 
     @property
     def accumulator_bytes(self) -> int:
@@ -104,7 +119,30 @@ def workload(
     """
     count = _Count(dict(zip(kernel.args, arguments, strict=False)), grid)
     count.block(kernel.body, 1.0)
-    return Workload(tuple(count.tiles), count.flops)
+    live = max((sum(map(_held_bytes, values)) for _, values in liveness(kernel).sweep()), default=0)
+    return Workload(tuple(count.tiles), count.flops, live)
+
+
+def _held_bytes(value: Value) -> int:
+    """Return the bytes of registers that a value takes, by the rule of `Workload.live_bytes`."""
+    ty, op = value.type, value.op
+    if not isinstance(ty, Tile) or not isinstance(ty.element, Scalar) or ty.element in (I1, I32):
+        return 0
+    if op is not None and (op.defn in _FILLED or _is_operand(value)):
+        return 0
+    return _bytes(ty)
+
+
+def _is_operand(value: Value) -> bool:
+    """Return True for a loaded tile that only dots multiply, whatever its shape is meanwhile."""
+    op = value.op
+    if op is not None and op.defn is shapes.trans:
+        value, op = op.inputs[0], op.inputs[0].op
+    loaded = op is not None and any(kind == "load" for kind, _, _ in _tiled(op))
+    return loaded and all(
+        user.defn is shapes.trans or (user.has_trait(Trait.DOT) and index < 2)
+        for user, index in value.uses
+    )
 
 
 def named_tiles(function: Function) -> dict[Operation, str]:

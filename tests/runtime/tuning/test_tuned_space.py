@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -249,6 +250,16 @@ def test_a_worker_that_dies_costs_its_configurations_only() -> None:
         run(kernel)
     died = [text for text in kernel.skipped.values() if "a worker of the executor died" in text]
     assert 1 <= len(died) <= 10 and clock.timed
+
+
+def test_a_kernel_that_processes_cannot_find_is_said() -> None:
+    """In place of compiling everything in this process."""
+    with ProcessPoolExecutor(1) as pool:
+        kernel, _ = tuned(executor=pool)
+        with pytest.raises(
+            pickle.PicklingError, match="other processes find it by module and name"
+        ):
+            run(kernel)
 
 
 def test_an_executor_that_was_shut_down() -> None:

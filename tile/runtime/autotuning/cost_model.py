@@ -86,6 +86,8 @@ def estimate(profile: Profile, point: Mapping[str, Any], rates: Rates = RATES) -
     stages = max(1, options.num_stages - 1) if work.loop_bytes and work.of_kind("dot") else 1
     iterations = max((load.count for load in work.of_kind("load")), default=1.0)
     waiting = rates.latency * iterations / stages
+    if work.of_kind("dot") and work.loop_bytes and options.num_stages == 1:
+        busy += waiting / 2  # which other programs do not hide, by the recorded tables
     at_once = resident * rates.multiprocessors
     batches, rest = divmod(profile.programs, at_once)
     # Programs that are co-resident share the throughput of a multiprocessor; each waits for itself.
@@ -144,7 +146,7 @@ def registers_of(profile: Profile, options: Options, simt: SimtTarget) -> float:
     threads = options.num_warps * simt.warp_size
     work = profile.work
     loaded = max((load.bytes for load in work.of_kind("load")), default=0)
-    held = work.accumulator_bytes + (0 if work.of_kind("dot") else loaded)
+    held = work.live_bytes if work.of_kind("dot") else work.accumulator_bytes + loaded
     return ADDRESS_REGISTERS + held / 4 / threads
 
 

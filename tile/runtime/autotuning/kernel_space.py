@@ -49,9 +49,10 @@ class Profile:
     target: Target
 
 
-def profiled(kernel: Kernel, call: Call, config: Config) -> Profile:
+def profiled(kernel: Kernel, call: Call, config: Config, target: Target | None = None) -> Profile:
     """Compile a configuration to TILE IR, and count the work of a program.
 
+    target: what it would run on; by default that of a launch with these arguments.
     Raises the errors of compilation and of arguments.
     """
     arguments = call.with_config(config)
@@ -66,7 +67,7 @@ def profiled(kernel: Kernel, call: Call, config: Config) -> Profile:
         **{name: value for name, value in passed.items() if name not in compiled.constants}
     )
     numbers = [value.item() if isinstance(value, np.generic) else None for value in values]
-    target = launch_target(kernel, named)
+    target = launch_target(kernel, named) if target is None else target
     work = workload(module.kernel, numbers, grid)
     return Profile(work, math.prod(grid), _simt(target), target)
 

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, Protocol
 
+from tile.errors import TileError
 from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config
 from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.kernel_space import Profile, profiled
@@ -171,10 +172,16 @@ class SearchRun:
             return None
 
     def _lives(self, at: int) -> bool:
-        """Wait for the executor; return False for a configuration whose worker died."""
+        """Wait for the executor; return False for a configuration whose worker died.
+
+        Raises what prevents that any configuration is sent, as a kernel that cannot be pickled.
+        """
         future = self._ahead.get(at)
-        if future is None or not isinstance(future.exception(), BrokenExecutor):
-            return True  # other errors are raised again where their results are used
+        error = None if future is None else future.exception()
+        if error is None or isinstance(error, TileError):
+            return True  # which is raised again where the result is used
+        if not isinstance(error, BrokenExecutor):
+            raise error
         self._executor_lives = False
         self.tuner.skip(self.configs[at], DEAD_WORKER)
         return False
