@@ -17,6 +17,7 @@ from tests.runtime.test_fast_path import (
     install_noting,
     load_block,
     new_launcher,
+    overlapping,
     three,
 )
 from tile.errors import ArgumentTypeError
@@ -101,11 +102,13 @@ def test_an_array_without_part_in_the_key(noting: Noting, binds: list[Any]) -> N
     tuner, arrays = new_tuner(), three()
     tuner[4,](*arrays, 100)
     tuner[4,](*arrays, n=100)
-    binds.clear()
-    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]
+    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]  # of another kernel
     tuner[4,](*shifted, n=100)
     tuner[4,](*shifted, 100)
-    assert binds == [] and tuner.best_config is CONFIGS[1]
+    binds.clear()
+    tuner[4,](*shifted, n=100)
+    tuner[4,](*shifted, 100)
+    assert binds == [] and tuner.best_config is CONFIGS[1] and len(tuner.cache) == 1
 
 
 def test_descriptors(noting: Noting, binds: list[Any]) -> None:
@@ -147,6 +150,47 @@ def test_configurations_are_read_at_each_launch(noting: Noting) -> None:
     config.pre_hook = lambda arguments: seen.append(arguments["n"])
     tuner[4,](*arrays, 100)
     assert seen == [100]
+
+
+def test_a_configuration_with_a_hook(noting: Noting) -> None:
+    seen: list[int] = []
+    config = tile.Config({"BLOCK": 16}, pre_hook=lambda arguments: seen.append(arguments["n"]))
+    tuner, arrays = new_tuner([config]), three()
+    for n in (100, 101, 101):
+        tuner[4,](*arrays, n)
+    assert seen == [100, 101, 101]
+
+
+def test_changes_of_the_kernel_are_seen(noting: Noting, binds: list[Any]) -> None:
+    seen: list[int] = []
+    tuner, arrays = new_tuner(), three()
+    for _ in range(2):
+        tuner[4,](*arrays, 100)
+    held, kernel = tuner[4,], tuner.fn
+    kernel.cache.clear()
+    binds.clear()
+    first = held(*arrays, 100)
+    assert binds and len(kernel.cache) == 1
+    binds.clear()
+    assert held(*arrays, 100) is first and binds == []
+    kernel.add_pre_run_hook(lambda *args, **kwargs: seen.append(kwargs["BLOCK"]))
+    held(*arrays, 100)
+    assert seen == [16]
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_arrays_that_overlap_have_their_own_version(
+    noting: Noting, binds: list[Any], order: tuple[bool, ...]
+) -> None:
+    noting.specializes_noalias = True
+    tuner = new_tuner()
+    calls = [overlapping("same") if overlaps else three() for overlaps in order]
+    tuner[1,](*three(), 100)
+    kernels = [tuner[1,](*arrays, 100) for arrays in calls]
+    assert kernels[0] is not kernels[1]
+    binds.clear()
+    assert [tuner[lambda meta: (meta["BLOCK"],)](*arrays, 100) for arrays in calls] == kernels
+    assert binds == [] and [grid for grid, _ in noting.repeats[-2:]] == [(16, 1, 1)] * 2
 
 
 def test_settings_and_observers_are_looked_at(

@@ -41,7 +41,7 @@ the templates here, which `Writer.text` replaces by enough underscores to make t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +60,7 @@ from tile.runtime.signature import DIVISOR
 from tile.runtime.specialize import divisor_of
 from tile.tracebacks import GENERATED, trim
 
+PLAIN_KEYS = frozenset({int, float, bool, str, type(None)})  # whose values are keys as they are
 F32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -117,12 +118,20 @@ _CHOOSE = """
 class Writer:
     """Generates the functions of a plan for calls with given positional and named arguments.
 
-    `runtime` and `constant` add an argument by its name in the source, and return False if its type
-    is not supported. If `numbered`, a tensor's device is identified by its number alone, which is
-    faster to read.
+    `runtime`, `constant` and `exact` add an argument by its name in the source, and return False if
+    its type is not supported. If `numbered`, a tensor's device is identified by its number alone,
+    which is faster to read. If `always_choose`, every entry has a `choose`.
     """
 
-    def __init__(self, positional: int, keywords: Sequence[str], *, numbered: bool) -> None:
+    def __init__(
+        self,
+        positional: int,
+        keywords: Sequence[str],
+        *,
+        numbered: bool,
+        always_choose: bool = False,
+    ) -> None:
+        self._always_choose = always_choose
         self.positional = tuple(f"~a{at}" for at in range(positional))
         self.keywords = tuple(keywords)
         self._device = "get_device()" if numbered else "device"
@@ -207,6 +216,11 @@ class Writer:
         self._parts.append(word)
         return not issubclass(kind, float | tuple | np.generic | constexpr)
 
+    def exact(self, word: str, kind: type) -> bool:
+        """Let the key differ for each value of an argument, which `runtime` may have added."""
+        self._parts.append(word)
+        return kind in PLAIN_KEYS
+
     def text(self, *, watching: bool) -> str:
         words = (*self.positional, *self.keywords)
         state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
@@ -255,7 +269,7 @@ class Writer:
         return tuple(self._tensors)
 
     def _choose(self) -> str:
-        if len(self._tensors) < 2:
+        if len(self._tensors) < 2 and not self._always_choose:
             return ""
         tensors, addresses = _tuple([*self._tensors.values()]), _tuple(self._addresses)
         return _CHOOSE.format(tensors=tensors, addresses=addresses)
@@ -336,6 +350,8 @@ class LaunchPlan(NamedTuple):
     tensors: the indices of those that take tensors, or descriptors with them as bases.
     passed: the names of the parameters that calls pass.
     overlaps: by key, the entries of kernels with two versions.
+    current: returns True if the variables that the kernel captured are unchanged; None if there are
+        none.
     """
 
     table: dict[Any, FastPathEntry | None]
@@ -346,6 +362,7 @@ class LaunchPlan(NamedTuple):
     tensors: tuple[int, ...]
     passed: frozenset[str]
     overlaps: dict[Any, OverlapEntries]
+    current: Callable[[], bool] | None = None
 
     def lacks(self, key: Any, *, overlapping: bool) -> bool:
         """Return True if there is no entry yet for launches with a key, with such tensors."""
@@ -382,15 +399,21 @@ def build_launch_plan(
     cache: dict[Any, Any],
     current: Callable[[], bool] | None,
     slow_path: SlowPath,
+    exact: Collection[str] = (),
+    always_choose: bool = False,
 ) -> LaunchPlan | None:
     """Return a plan for calls of this shape, or None if it does not support their arguments.
 
     annotated: the annotated types of the parameters.
     current: returns True if the captured variables are unchanged; None if there are none.
+    exact: parameters for each value of which there is an entry.
+    always_choose: every entry has a `choose`, which may return None for one that is out of date.
     slow_path: launches calls that the plan does not support. It takes the plan's shape, a grid, and
         the arguments of a call.
     """
-    writer = Writer(len(args), tuple(kwargs), numbered=only_cuda_numbered())
+    writer = Writer(
+        len(args), tuple(kwargs), numbered=only_cuda_numbered(), always_choose=always_choose
+    )
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
     words |= {
         p.name: (word, value)
@@ -407,6 +430,8 @@ def build_launch_plan(
             supported = not word or writer.constant(word, type(value))
         else:
             supported = writer.runtime(word or f"~d{index}", value, index, annotated[index])
+        if word and parameter.name in exact:
+            supported = supported and writer.exact(word, type(value))
         if not supported:
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
@@ -433,6 +458,7 @@ def build_launch_plan(
         writer.tensors,
         frozenset(writer.passed),
         {},
+        current,
     )
 
 

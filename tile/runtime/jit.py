@@ -514,18 +514,33 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         """Return the launch plan for calls of this shape; build it if it is new."""
         shape = shape_of(args, kwargs)
         if shape not in self._plans:
-            watch = self._captures
-            self._plans[shape] = build_launch_plan(
-                args,
-                kwargs,
-                self.parameters,
-                [rule.type for _, rule in self._rules],
-                hooks=self.pre_run_hooks,
-                cache=self.cache,
-                current=watch.current if watch is not None and watch.watching else None,
-                slow_path=self._slow_path,
-            )
+            self._plans[shape] = self.build_plan(args, kwargs, slow_path=self._slow_path)
         return self._plans.get(shape)
+
+    def build_plan(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], **choices: Any
+    ) -> LaunchPlan | None:
+        """Return a launch plan for calls of this shape, as `build_launch_plan` does."""
+        watch = self._captures
+        return build_launch_plan(
+            args,
+            kwargs,
+            self.parameters,
+            [rule.type for _, rule in self._rules],
+            hooks=self.pre_run_hooks,
+            cache=self.cache,
+            current=watch.current if watch is not None and watch.watching else None,
+            **choices,
+        )
+
+    def planned(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[LaunchPlan, FastPathEntry] | None:
+        """Return the plan and the entry that launch these arguments; None without a fast path."""
+        plan = self._plans.get(shape_of(args, kwargs))
+        key = None if plan is None else plan.key(*args, **kwargs)
+        entry = None if plan is None or key is None else plan.table.get(key)
+        return None if plan is None or entry is None else (plan, entry)
 
     def _drop_plans(self) -> None:
         """Invalidate all plans, including launch functions that callers have stored."""

@@ -45,7 +45,13 @@ from tile.runtime.autotuning.configs import (
     user_code,
 )
 from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
-from tile.runtime.autotuning.fast_path import Choice, ChoicePlan, build_choice_plan
+from tile.runtime.autotuning.fast_path import (
+    Choice,
+    ChoicePlan,
+    Chosen,
+    build_choice_plan,
+    build_tuned_plan,
+)
 from tile.runtime.autotuning.progress import progress_for
 from tile.runtime.autotuning.results_table import TuningResults
 from tile.runtime.autotuning.search import budget_of
@@ -62,7 +68,7 @@ from tile.runtime.autotuning.tuning_store import (
 from tile.runtime.autotuning.worker import compile_one, measure_one
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
-from tile.runtime.fast_path import UNREADABLE, Shape, shape_of
+from tile.runtime.fast_path import UNREADABLE, LaunchPlan, Shape, shape_of
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import NoLaunches, TunedLaunch, active_observer
 from tile.short_repr import short_repr
@@ -151,7 +157,7 @@ class Autotuner(KernelWrapper):
         self.bench_time = 0.0
         self._skips = Skipped(self.__name__)
         self._tuning = threading.RLock()
-        self._choices: dict[Shape, ChoicePlan | None] = {}
+        self._choices: dict[Shape, LaunchPlan | ChoicePlan | None] = {}
         self._latest: Callable[..., Any] = self._start  # what `tuner[grid]` calls
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         if space is not None:
@@ -242,18 +248,37 @@ class Autotuner(KernelWrapper):
             # A subclass may launch in its own way.
             replaced = own.run is not Autotuner.run or own.launch is not Autotuner.launch
             ordinary = replaced or "grid" in kwargs or "warmup" in kwargs
-            slow_path = functools.partial(self._slow_path, shape)
-            plan = None if ordinary else build_choice_plan(args, kwargs, self, slow_path)
-            self._choices[shape] = plan
+            self._choices[shape] = None if ordinary else self._plan(args, kwargs)
         plan = self._choices[shape]
         if plan is None or settings.own.get(None) is not None:
             return
         key = None if self._is_single else self._key(self.bind(args, kwargs))
         config = self.configs[0] if key is None else self.cache.get(key)
-        if config is not None:
-            with suppress(*UNREADABLE):
-                plan.table[plan.key(*args, **kwargs)] = Choice(key, config)
+        if config is None or config.pre_hook is not None:
+            return
+        choice = Choice(key, config)
+        if isinstance(plan, LaunchPlan):
+            planned = self.fn.planned(args, {**kwargs, **config.all_kwargs()})
+            place = plan.key(*args, **kwargs)
+            if planned is not None and place is not None:
+                plan.table[place] = Chosen(self, choice, *planned).entry
                 self._latest = plan.launch
+                return
+            self._choices[shape] = plan = self._passing_plan(args, kwargs)
+        if plan is not None:
+            with suppress(*UNREADABLE):
+                plan.table[plan.key(*args, **kwargs)] = choice
+                self._latest = plan.launch
+
+    def _plan(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> LaunchPlan | ChoicePlan | None:
+        """Return a plan for calls of this shape; None if there is none for their arguments."""
+        plan = build_tuned_plan(args, kwargs, self, self._slow_path)
+        return self._passing_plan(args, kwargs) if plan is None else plan
+
+    def _passing_plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ChoicePlan | None:
+        return build_choice_plan(args, kwargs, self, self._slow_path)
 
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:

@@ -1,7 +1,13 @@
-"""The fast path of tuned launches: find the configuration that an earlier call chose.
+"""The fast paths of tuned launches: find the configuration that an earlier call chose.
 
-For each shape of calls (the types of arguments, and the names of those passed by name) a launch
-function is generated that reads all that the tuning key depends on. For a tuner with `key=["n"]`,
+A jitted function that is tuned has a plan of `tile.runtime.fast_path` whose keys have the values of
+the tuning key, too, and whose entries are those of the jitted function's own plan, each with a
+check that the choice still holds (`Chosen`). So such a launch reads its arguments once.
+
+A tuner of anything else, such as a kernel with heuristics, or of a kernel that has no fast path,
+finds the choice and passes it on to what it wraps. For each shape of calls (the types of arguments,
+and the names of those passed by name) a launch function is generated that reads all that the tuning
+key depends on. For a tuner with `key=["n"]`,
 called as `tuned[grid](x, n)` with a torch tensor, it is
 
     def launch(grid, a0=absent, a1=absent, /, *rest, **more):
@@ -16,7 +22,7 @@ called as `tuned[grid](x, n)` with a torch tensor, it is
                     tuner.best_config = config
                     return launcher(tuner.fn, grid)(a0, a1, **config.all_kwargs())
         args, named = merge((a0, a1), rest, {}, more)
-        return slow_path(grid, *args, **named)
+        return slow_path(shape, grid, *args, **named)
 
 `tuned[grid]` calls the latest of these functions directly. Everything else is left to `slow_path`:
 the first launch with a key, hooks, observers, and `with` blocks with settings of their own. A
@@ -38,13 +44,22 @@ from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.autotuning.configs import Config
-from tile.runtime.fast_path import ABSENT, UNREADABLE, Writer, merge_arguments
+from tile.runtime.fast_path import (
+    ABSENT,
+    PLAIN_KEYS,
+    UNREADABLE,
+    FastPathEntry,
+    LaunchPlan,
+    SlowPath,
+    Writer,
+    merge_arguments,
+    shape_of,
+)
 from tile.runtime.jit import JITFunction
 from tile.runtime.launch_hooks import active_observer
 from tile.tracebacks import GENERATED, trim
 
-KEYS = frozenset({int, float, bool, str, type(None)})  # types of key arguments, read as they are
-NO_ARRAYS = KEYS | {Scalar, constexpr}  # types of values without a dtype and device
+NO_ARRAYS = PLAIN_KEYS | {Scalar, constexpr}  # types of values without a dtype and device
 
 _TEXT = """\
 def ~key({parameters}):
@@ -65,11 +80,78 @@ def ~launch(~grid, {defaults}):
                     ~tuner.best_config = ~config
                     return ~launcher(~tuner.fn, ~grid)({passed}**~config.all_kwargs())
         ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
-        return ~slow_path(~grid, *~args, **~named)
+        return ~slow_path(~shape, ~grid, *~args, **~named)
     except Exception as ~error:
         ~trim(~error)
         raise
 """
+
+
+class _HashedKey(tuple[Any, ...]):
+    """A key of a tuner's cache whose hash is computed once, as each launch looks it up."""
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self._hash = hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class Chosen:
+    """A choice, and the entry of the jitted function's plan that launches it."""
+
+    def __init__(self, tuner: Any, choice: Choice, plan: LaunchPlan, entry: FastPathEntry) -> None:
+        self._tuner = tuner
+        self._config = choice.config
+        self._at = None if choice.key is None else _HashedKey(choice.key)
+        self._constexprs = dict(self._config.kwargs)
+        self._options = _options(self._config)
+        self._alive, self._current, self._inner_choose = plan.alive, plan.current, entry.choose
+        constants = {**entry.constants, **self._config.all_kwargs()}
+        self._constants = constants
+        self.entry = entry._replace(constants=constants, choose=self.choose)
+
+    def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
+        """Return the entry for these tensors; None if anything has changed that it depends on."""
+        tuner, at, config = self._tuner, self._at, self._config
+        if (
+            (tuner.configs == [config] if at is None else tuner.cache.get(at) is config)
+            and config.kwargs == self._constexprs
+            and _options(config) == self._options
+            and self._alive
+            and (self._current is None or self._current())
+            and active_observer() is None
+        ):
+            tuner.best_config = config
+            if self._inner_choose is None:
+                return self.entry
+            version = self._inner_choose(tensors, addresses)
+            return None if version is None else version._replace(constants=self._constants)
+        return None
+
+
+def _options(config: Config) -> tuple[Any, ...]:
+    """Return what a launch reads of a configuration besides `kwargs`; all of it can be changed."""
+    return (
+        config.num_warps,
+        config.num_stages,
+        config.num_ctas,
+        config.maxnreg,
+        config.ir_override,
+        config.pre_hook,
+    )
+
+
+def build_tuned_plan(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tuner: Any, slow_path: SlowPath
+) -> LaunchPlan | None:
+    """Return the plan for calls of this shape of a tuner of a jitted function; None without one."""
+    kernel = tuner.fn
+    if type(kernel) is not JITFunction:
+        return None
+    return kernel.build_plan(
+        args, kwargs, slow_path=slow_path, exact=tuner.keys, always_choose=True
+    )
 
 
 class Choice(NamedTuple):
@@ -123,7 +205,8 @@ def build_choice_plan(
     table: dict[Any, Choice] = {}
     names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
     names |= {"table": table, "tuner": tuner, "slow_path": slow_path, "absent": ABSENT}
-    names |= {"merge": merge_arguments, "launcher": _launcher, "unreadable": UNREADABLE}
+    names |= {"shape": shape_of(tuple(args), dict(kwargs)), "merge": merge_arguments}
+    names |= {"launcher": _launcher, "unreadable": UNREADABLE}
     names |= {"own": settings.own.get, "backend": Settings.variables()["backend"].text_reader()}
     names |= {"observer": active_observer, "trim": trim}
     prefix = writer.prefix
@@ -143,7 +226,7 @@ def _parts(word: str, value: Any, *, is_key: bool) -> list[str] | None:
     """Return the source of an argument's part of the key; None if its type is not supported."""
     kind = type(value)
     if is_key:
-        return [word] if kind in KEYS else None
+        return [word] if kind in PLAIN_KEYS else None
     if kind in NO_ARRAYS:
         return []
     device = "get_device()" if only_cuda_numbered() else "device"
