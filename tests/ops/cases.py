@@ -363,11 +363,49 @@ def image() -> Iterator[Case]:
     for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
         yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
     yield Case("shift_conv", "runs", shifted((1, 7, 5, 40), 20, run=8))
+    yield from pooling()
     for op in ("max_pool2d", "avg_pool2d"):
         yield Case(op, "3x2", lambda r: ((r.normal(2, 9, 8, 5), (3, 2), 2, 1), {}))
         planes = lambda r: r.normal(2, 5, 9, 8).transpose(0, 2, 3, 1)  # noqa: E731
         yield Case(op, "planes", lambda r, planes=planes: ((planes(r), 3, (1, 2)), {}))
         yield Case(op, "no batch", lambda r: ((r.normal(0, 9, 8, 5), 3, 1), {}))
+
+
+def pooling() -> Iterator[Case]:
+    """Yield gradients of pooling, and pooling with adaptive windows."""
+    for layout in ("NHWC", "NCHW"):
+        dtypes = ALL if layout == "NHWC" else ("float32",)
+        for args in (((3, 2), 2, 1), (2, (3, 1))):
+            label = f"{args} {layout}"
+            yield from pooling_of("max_pool2d", label, args, {"layout": layout}, dtypes)
+            yield from pooling_of("avg_pool2d", label, args, {"layout": layout}, dtypes)
+        for size in ((4, 3), (1, 1), (10, 9)):
+            label = f"{size} {layout}"
+            yield from pooling_of("adaptive_max_pool2d", label, (size,), {"layout": layout}, dtypes)
+            yield from pooling_of("adaptive_avg_pool2d", label, (size,), {"layout": layout}, dtypes)
+    options = {"padded": False}
+    yield from pooling_of("avg_pool2d", "unpadded", (3, 2, 1), options, ("float32",))
+    yield Case(
+        "adaptive_max_pool2d", "no batch", lambda r: ((r.normal(0, 9, 8, 5), 3), {}), ("float32",)
+    )
+
+
+def pooling_of(
+    op: str, label: str, args: tuple[Any, ...], options: dict[str, Any], dtypes: tuple[str, ...]
+) -> Iterator[Case]:
+    """Yield pooling with indices, if it has them, and its gradient, of an image of 9 x 8 pixels."""
+    shape = (2, 5, 9, 8) if options.get("layout") == "NCHW" else (2, 9, 8, 5)
+    maximum = "max" in op
+
+    def gradient(random: Random) -> Arguments:
+        more = {"indices": True} if maximum else {}
+        results = several(reference_of(op)(random.normal(*shape), *args, **options, **more))
+        return (random.normal(*results[0].shape), *results[1:], (9, 8), *args[args_from:]), options
+
+    args_from = 1 if "adaptive" in op else 0
+    more = {"indices": True} if maximum else {}
+    yield Case(op, label, lambda r: ((r.normal(*shape), *args), options | more), dtypes)
+    yield Case(f"{op}_backward", label, gradient, dtypes)
 
 
 def convolutions(
@@ -415,6 +453,62 @@ def shifted(shape: tuple[int, ...], count: int, run: int = 1) -> Callable[[Rando
         return (random.normal(*shape), random.normal(count, shape[3]), *shifts, run), {}
 
     return make
+
+
+def channels() -> Iterator[Case]:
+    for label, shape, axis, dtypes in (
+        ("planes", (3, 6, 5, 7), 1, ALL),
+        ("last", (2, 5, 7, 6), -1, ALL),
+        ("vectors", (37, 6), 1, ("float32",)),
+        ("long", (2, 2, 3000), 1, ("float32",)),
+        ("strided", (2, 6, 9), 1, ("float32",)),
+    ):
+        for op in ("batch_norm", "group_norm"):
+            if label != "vectors" or op == "batch_norm":
+                yield Case(op, label, normalized(op, shape, axis), dtypes, ulps=8)
+                make = normalized(op, shape, axis, gradient=True)
+                yield Case(f"{op}_backward", label, make, dtypes, ulps=16, floor=1.0)
+    constant = {"constant": True}
+    make = normalized("batch_norm", (3, 6, 5), 1, gradient=True, options=constant)
+    yield Case("batch_norm_backward", "constant", make, ("float32",), ulps=16, floor=1.0)
+    yield Case("batch_norm", "given", given_moments, ("float16", "float64"))
+    yield Case("group_norm", "no batch", normalized("group_norm", (0, 6, 5), 1), ("float32",))
+    make = normalized("group_norm", (0, 6, 5), 1, gradient=True)
+    yield Case("group_norm_backward", "no batch", make, ("float32",))
+
+
+def normalized(
+    op: str,
+    shape: tuple[int, ...],
+    axis: int,
+    gradient: bool = False,
+    options: dict[str, Any] | None = None,
+) -> Callable[[Random], Arguments]:
+    """Return the maker of an array with a large mean, whose elements are every other one."""
+
+    def make(random: Random) -> Arguments:
+        count = shape[axis]
+        x = (random.normal(*shape, 2) + random.dtype.type(3))[..., 0]
+        groups = (min(count, 3),) if op == "group_norm" else ()
+        weight, bias = random.normal(count), random.normal(count)
+        if not gradient:
+            return (x, *groups, weight, bias), {"axis": axis}
+        _, mean, variance = reference_of(op)(x, *groups, weight, bias, axis=axis)
+        kind = np.float64 if random.dtype == np.float64 else np.float32
+        moments = mean.astype(kind), variance.astype(kind)
+        return (random.normal(*shape), x, *groups, weight, *moments), {
+            "axis": axis,
+            **(options or {}),
+        }
+
+    return make
+
+
+def given_moments(random: Random) -> Arguments:
+    kind = np.float64 if random.dtype == np.float64 else np.float32
+    mean, variance = np.arange(4, dtype=kind), np.arange(1, 5, dtype=kind)
+    weights = random.normal(4), random.normal(4)
+    return (random.normal(0, 4, 3), *weights, mean, variance), {}
 
 
 def selection() -> Iterator[Case]:
@@ -553,6 +647,7 @@ CASES = [
     *sequence(),
     *pointwise(),
     *image(),
+    *channels(),
     *selection(),
     *training(),
     *sparse(),

@@ -36,6 +36,7 @@ def last(x: Any) -> Any:
     return x.permute(0, 2, 3, 1)
 
 
+ZEROS = torch.zeros(4, dtype=torch.float64)
 CONVOLUTION = {"stride": (2, 1), "padding": 1, "dilation": (1, 2), "groups": 2}
 CASES = (
     Same(
@@ -63,6 +64,57 @@ CASES = (
         ),
         lambda x, w, b: F.conv_transpose2d(x, w, b, output_padding=(1, 0), **CONVOLUTION),
         ((2, 4, 4, 5), (4, 3, 3, 2), (6,)),
+    ),
+)
+
+
+CASES += (
+    Same(
+        "batch_norm",
+        lambda x, w, b: tile.ops.batch_norm(x, w, b)[0],
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        ((3, 4, 5, 2), (4,), (4,)),
+    ),
+    Same(
+        "batch_norm by constants",
+        lambda x, w, b: tile.ops.batch_norm(x, w, b, ZEROS, ZEROS + 2)[0],
+        lambda x, w, b: F.batch_norm(x, ZEROS, ZEROS + 2, w, b),
+        ((3, 4, 5, 2), (4,), (4,)),
+    ),
+    Same(
+        "group_norm",
+        lambda x, w, b: tile.ops.group_norm(x, 2, w, b)[0],
+        lambda x, w, b: F.group_norm(x, 2, w, b),
+        ((3, 4, 5, 2), (4,), (4,)),
+    ),
+)
+
+
+IMAGES = ((2, 3, 7, 6),)
+CASES += (
+    Same(
+        "max_pool2d",
+        lambda x: tile.ops.max_pool2d(x, 3, 2, 1, layout="NCHW"),
+        lambda x: F.max_pool2d(x, 3, 2, 1),
+        IMAGES,
+    ),
+    Same(
+        "avg_pool2d",
+        lambda x: tile.ops.avg_pool2d(x, 3, 2, 1, False, layout="NCHW"),
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        IMAGES,
+    ),
+    Same(
+        "adaptive_max_pool2d",
+        lambda x: tile.ops.adaptive_max_pool2d(x, (3, 4), True, layout="NCHW")[0],
+        lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+        IMAGES,
+    ),
+    Same(
+        "adaptive_avg_pool2d",
+        lambda x: tile.ops.adaptive_avg_pool2d(x, (3, 4), layout="NCHW"),
+        lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+        IMAGES,
     ),
 )
 

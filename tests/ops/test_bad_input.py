@@ -274,6 +274,50 @@ IMAGE += [
         "the result would have the height -1 and the width 4; `x` is too small for `padding`",
     ),
 ]
+IMAGE += [
+    (
+        "max_pool2d_backward",
+        lambda out: tile.ops.max_pool2d_backward(
+            ones(1, 2, 2, 3), ones(1, 2, 2, 2, dtype=np.int32), (4, 4), 2, 2
+        ),
+        "max_pool2d_backward: `index` has shape (1, 2, 2, 2); it must be (1, 2, 2, 3)",
+    ),
+    (
+        "adaptive_avg_pool2d",
+        lambda out: tile.ops.adaptive_avg_pool2d(ones(1, 4, 4, 2), (2, 0)),
+        "adaptive_avg_pool2d: `size` is (2, 0); it is an integer of 1 or more, or two of them",
+    ),
+    (
+        "adaptive_max_pool2d",
+        lambda out: tile.ops.adaptive_max_pool2d(ones(1, 0, 4, 2), 2),
+        "adaptive_max_pool2d: `x` has shape (1, 0, 4, 2); it has no pixels",
+    ),
+    (
+        "batch_norm",
+        lambda out: tile.ops.batch_norm(ones(0, 4, 2), ones(4), ones(4)),
+        "batch_norm: `x` has shape (0, 4, 2); it has no mean",
+    ),
+    (
+        "batch_norm",
+        lambda out: tile.ops.batch_norm(out, ones(8), ones(8), mean=ones(8), out=out),
+        "batch_norm: `mean` and `variance` are given together",
+    ),
+    (
+        "batch_norm",
+        lambda out: tile.ops.batch_norm(ones(2, 3, 4, 5).swapaxes(2, 3), ones(3), ones(3)),
+        "`x` has shape (2, 3, 5, 4) and strides (60, 20, 1, 5) in elements; one stride must lead",
+    ),
+    (
+        "group_norm",
+        lambda out: tile.ops.group_norm(out, 3, ones(8), ones(8), out=out),
+        "group_norm: `groups` is 3; it is an integer that divides the channels, 8",
+    ),
+    (
+        "group_norm",
+        lambda out: tile.ops.group_norm(ones(8), 2, ones(8), ones(8)),
+        "group_norm: `x` has shape (8,); it must have 2 axes or more",
+    ),
+]
 SELECTION: list[Wrong] = [
     (
         "embedding",

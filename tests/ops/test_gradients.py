@@ -93,6 +93,48 @@ GRADIENTS = (
         lambda dy, x, y: reference_of("cumsum")(dy, reverse=True),
     ),
     Gradient(
+        "batch_norm",
+        normals((3, 4, 5), (4,), (4,)),
+        lambda dy, x, w, b, y: of("batch_norm")(dy, x, w, *reference_of("batch_norm")(x, w, b)[1:]),
+        (0, 1, 2),
+    ),
+    Gradient(
+        "group_norm",
+        lambda random: (
+            random.standard_normal((3, 4, 5)),
+            2,
+            *normals((4,), (4,))(random),
+        ),
+        lambda dy, x, g, w, b, y: of("group_norm")(
+            dy, x, g, w, *reference_of("group_norm")(x, g, w, b)[1:]
+        ),
+        (0, 2, 3),
+    ),
+    Gradient(
+        "avg_pool2d",
+        lambda random: (random.standard_normal((1, 6, 5, 2)), 3, 2, 1),
+        lambda dy, x, *windows: of("avg_pool2d")(dy, (6, 5), *windows[:3]),
+    ),
+    Gradient(
+        "max_pool2d",
+        lambda random: (random.standard_normal((1, 6, 5, 2)), 3, 2, 1, True),
+        lambda dy, x, *windows: of("max_pool2d")(
+            dy, reference_of("max_pool2d")(x, *windows[:4])[1], (6, 5), *windows[:3]
+        ),
+    ),
+    Gradient(
+        "adaptive_avg_pool2d",
+        lambda random: (random.standard_normal((1, 6, 5, 2)), (4, 3)),
+        lambda dy, x, size, y: of("adaptive_avg_pool2d")(dy, (6, 5)),
+    ),
+    Gradient(
+        "adaptive_max_pool2d",
+        lambda random: (random.standard_normal((1, 6, 5, 2)), (4, 3), True),
+        lambda dy, x, size, indices, y: of("adaptive_max_pool2d")(
+            dy, reference_of("adaptive_max_pool2d")(x, size, True)[1], (6, 5)
+        ),
+    ),
+    Gradient(
         "attention",
         lambda random: (*normals((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 3))(random), True),
         attended,
@@ -107,7 +149,7 @@ GRADIENTS = (
 
 
 def loss(gradient: Gradient, args: tuple[Any, ...], weights: Array | float) -> float:
-    return float((weights * reference_of(gradient.op)(*args)).sum())
+    return float((weights * several(reference_of(gradient.op)(*args))[0]).sum())
 
 
 def moved(args: tuple[Any, ...], index: int, step: Array) -> tuple[Any, ...]:
@@ -118,7 +160,7 @@ def moved(args: tuple[Any, ...], index: int, step: Array) -> tuple[Any, ...]:
 def test_gradients_are_slopes(gradient: Gradient) -> None:
     random = np.random.default_rng(0)
     args = gradient.arguments(random)
-    result = reference_of(gradient.op)(*args)
+    result = several(reference_of(gradient.op)(*args))[0]
     weights = random.standard_normal(result.shape)
     slopes = several(gradient.backward(weights, *args, result))
     for index, slope in zip(gradient.differentiated, slopes, strict=True):

@@ -19,6 +19,7 @@ from tests.runtime.fake_cuda import CudaArray
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.softmax import softmax_reference
 
+METHOD = ("self", "cls")
 PACKAGE = Path(tile.ops.__file__).parent
 
 
@@ -51,7 +52,7 @@ def test_all_functions_but_kernels_are_annotated() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and not is_kernel(node):
                 arguments = [*node.args.args, *node.args.kwonlyargs]
-                missing = [a.arg for a in arguments if a.annotation is None and a.arg != "self"]
+                missing = [a.arg for a in arguments if a.annotation is None and a.arg not in METHOD]
                 assert missing == [] and node.returns is not None, f"{path.name}: {node.name}"
 
 

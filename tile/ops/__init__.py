@@ -19,11 +19,24 @@ from typing import TYPE_CHECKING
 from tile._lazy import LazyNames
 
 if TYPE_CHECKING:
+    from tile.ops.channels.batch_norm import batch_norm, batch_norm_backward
+    from tile.ops.channels.group_norm import group_norm, group_norm_backward
+    from tile.ops.image.adaptive_pooling import (
+        adaptive_avg_pool2d,
+        adaptive_avg_pool2d_backward,
+        adaptive_max_pool2d,
+        adaptive_max_pool2d_backward,
+    )
     from tile.ops.image.conv2d import conv2d
     from tile.ops.image.conv2d_dgrad import conv2d_dgrad
     from tile.ops.image.conv2d_wgrad import conv2d_wgrad
     from tile.ops.image.conv_transpose2d import conv_transpose2d
-    from tile.ops.image.pooling import avg_pool2d, max_pool2d
+    from tile.ops.image.pooling import (
+        avg_pool2d,
+        avg_pool2d_backward,
+        max_pool2d,
+        max_pool2d_backward,
+    )
     from tile.ops.image.shift_conv import shift_conv
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
@@ -60,11 +73,17 @@ if TYPE_CHECKING:
 else:
     # The functions of each file.
     FILES = {
+        "channels.batch_norm": "batch_norm batch_norm_backward",
+        "channels.group_norm": "group_norm group_norm_backward",
+        "image.adaptive_pooling": (
+            "adaptive_avg_pool2d adaptive_avg_pool2d_backward "
+            "adaptive_max_pool2d adaptive_max_pool2d_backward"
+        ),
         "image.conv2d": "conv2d",
         "image.conv2d_dgrad": "conv2d_dgrad",
         "image.conv2d_wgrad": "conv2d_wgrad",
         "image.conv_transpose2d": "conv_transpose2d",
-        "image.pooling": "avg_pool2d max_pool2d",
+        "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
         "image.shift_conv": "shift_conv",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.int4_matmul": "int4_matmul pack_int4",
@@ -103,9 +122,16 @@ else:
 
 __all__ = [
     "adamw",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool2d_backward",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward",
     "attention",
     "attention_backward",
     "avg_pool2d",
+    "avg_pool2d_backward",
+    "batch_norm",
+    "batch_norm_backward",
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
     "conv2d",
@@ -123,6 +149,8 @@ __all__ = [
     "enable",
     "geglu",
     "geglu_backward",
+    "group_norm",
+    "group_norm_backward",
     "grouped_matmul",
     "gru_cell",
     "histogram",
@@ -132,6 +160,7 @@ __all__ = [
     "lstm_cell",
     "matmul",
     "max_pool2d",
+    "max_pool2d_backward",
     "mse_loss",
     "mse_loss_backward",
     "pack_int4",

@@ -33,7 +33,7 @@ from tile.ops.image.conv_arguments import (
     referenced,
 )
 from tile.ops.image.convolution import Groups, convolve
-from tile.ops.image.images import result_image
+from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
 
 
@@ -45,13 +45,12 @@ def _gradients(step: Any) -> dict[str, Any]:
         grad = grad * (step.results[0] > 0)
     names = ("stride", "padding", "dilation", "groups", "precision", "layout")
     options = {name: arguments[name] for name in names if name in arguments}
-    spatial = slice(2, 4) if layout == "NCHW" else slice(1, 3)
     gradients = {}
     if "x" in step.needed:
-        size = tuple(x.shape[spatial])
+        size = spatial(x.shape, layout)
         gradients["x"] = conv2d_dgrad(grad, filters, size, **options)
     if "filters" in step.needed:
-        window = tuple(filters.shape[spatial])
+        window = spatial(filters.shape, layout)
         gradients["filters"] = conv2d_wgrad(grad, x, window, **options)
     if "bias" in step.needed:
         axis = 1 if layout == "NCHW" else -1

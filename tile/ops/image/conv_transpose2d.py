@@ -23,7 +23,7 @@ from tile.ops.image.conv2d import conv2d
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference, gradient_of_image
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
 from tile.ops.image.conv_arguments import PRECISIONS, group_count, image_and_filters, referenced
-from tile.ops.image.images import LAYOUTS, result_image
+from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Pair, Window, Windows, pair, windows_of
 
 
@@ -36,7 +36,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     if "x" in step.needed:
         gradients["x"] = conv2d(grad, filters, **options)
     if "filters" in step.needed:
-        window = tuple(filters.shape[2:] if layout == "NCHW" else filters.shape[1:3])
+        window = spatial(filters.shape, layout)
         gradients["filters"] = conv2d_wgrad(x, grad, window, **options)
     if "bias" in step.needed:
         sums = channel_sums(grad, 1 if layout == "NCHW" else -1)
@@ -127,8 +127,8 @@ def conv_transpose2d_reference(
 ) -> Array:
     """Return the result in float64."""
     _, windows = referenced(filters, stride, padding, dilation, groups, layout)
-    _, h, w, _ = (x.shape[axis] for axis in LAYOUTS[layout])
-    size = enlarged(Call("conv_transpose2d"), (h, w), windows, output_padding)
+    size = spatial(x.shape, layout)
+    size = enlarged(Call("conv_transpose2d"), size, windows, output_padding)
     out = conv2d_dgrad_reference(x, filters, size, stride, padding, dilation, groups, layout=layout)
     shape = (-1, 1, 1) if layout == "NCHW" else (-1,)
     return out + (0 if bias is None else bias.astype(np.float64).reshape(shape))

@@ -53,6 +53,11 @@ def image_of(operand: Operand, layout: str) -> Image:
     )
 
 
+def spatial(shape: tuple[int, ...], layout: str) -> tuple[int, int]:
+    """Return the height and width of an array of a layout."""
+    return shape[LAYOUTS[layout][1]], shape[LAYOUTS[layout][2]]
+
+
 def in_layout(shape: Four, layout: str) -> Four:
     """Return a shape, batch x height x width x channels, in the order of a layout.
 

@@ -1,10 +1,11 @@
-"""Maxima and means of windows that move over images with channels last.
+"""Maxima and means of windows that move over images, forward and backward.
 
     max_pool2d: out[n, p, q, c] = max over r, s of x[n, p * stride - padding + r, ..., c]
     avg_pool2d: the same with the mean; pixels in the padding count as zeros
+    dx[n, h, w, c] = sum over the windows of (h, w) of dy, where it is the maximum, or of dy / (R S)
 
-A program has some pixels of the result and a block of channels, and iterates over the window. The
-padding of a maximum is -inf. NaN in a window gives NaN.
+The padding of a maximum is -inf. NaN in a window gives NaN. Of equal pixels, the first is the
+maximum. pool_kernels.py has the kernels.
 """
 
 from __future__ import annotations
@@ -12,123 +13,236 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-import tile
-import tile.language as tl
-from tile.ops.core.call import Call
-from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
-from tile.ops.image.windows import Window, edges_of, pair, window_counts, windows_of
-
-PIXELS = 8  # of a program
-MOST_CHANNELS = 128
-
-
-@tile.jit
-def pool_kernel(
-    x_ptr,
-    out_ptr,
-    x_strides,
-    out_strides,
-    sizes,
-    pixels,
-    channels,
-    step,
-    first,
-    R: tl.constexpr,
-    S: tl.constexpr,
-    MEAN: tl.constexpr,
-    PIXELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    height, width, out_height, out_width = sizes
-    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n = (pixel // (out_height * out_width)).to(tl.int64)
-    p, q = pixel // out_width % out_height, pixel % out_width
-    exists = (pixel < pixels) & (channel < channels)
-    nothing = 0.0 if MEAN else -float("inf")
-    total = widen(tl.full((PIXELS, BLOCK), nothing, x_ptr.dtype.element_ty))
-    for position in range(R * S):
-        h = p * step[0] + first[0] + position // S
-        w = q * step[1] + first[1] + position % S
-        inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-        at = n * x_strides[0] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
-        x = widen(tl.load(x_ptr + at + channel * x_strides[3], mask=inside, other=nothing))
-        if MEAN:
-            total += x
-        else:
-            total = tl.maximum(total, x, propagate_nan=tl.PropagateNan.ALL)
-    if MEAN:
-        total = total / (R * S)
-    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2] + channel * out_strides[3]
-    tl.store(out_ptr + at, total, mask=exists)
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.reference import Array
+from tile.ops.image.conv_arguments import image_size
+from tile.ops.image.images import (
+    Image,
+    image_of,
+    in_layout,
+    layout_of,
+    result_image,
+    spatial,
+)
+from tile.ops.image.pool_kernels import Pooling
+from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
+from tile.ops.image.windows import Pair, Window, Windows, pair, window_counts, windows_of
 
 
+def _options(step: Any, *names: str) -> dict[str, Any]:
+    return {name: step.arguments[name] for name in names if name in step.arguments}
+
+
+def _max_gradient(step: Any) -> dict[str, Any]:
+    options = _options(step, "window", "stride", "padding", "layout")
+    x = step.arguments["x"]
+    results = step.results
+    index = results[1] if len(results) == 2 else max_pool2d(x.detach(), indices=True, **options)[1]
+    size = spatial(x.shape, options.get("layout", "NHWC"))
+    return {"x": max_pool2d_backward(step.grads[0], index, size, **options)}
+
+
+def _avg_gradient(step: Any) -> dict[str, Any]:
+    options = _options(step, "window", "stride", "padding", "padded", "layout")
+    size = spatial(step.arguments["x"].shape, options.get("layout", "NHWC"))
+    return {"x": avg_pool2d_backward(step.grads[0], size, **options)}
+
+
+@differentiable(_max_gradient)
 def max_pool2d(
-    x: Any, window: Window, stride: Window, padding: Window = 0, *, out: Any = None
+    x: Any,
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    indices: bool = False,
+    *,
+    layout: str = "NHWC",
+    out: Any = None,
 ) -> Any:
     """Return the maxima of windows, batch x P x Q x channels, in the type of `x`.
 
-    x: batch x height x width x channels, of any strides. window, stride, padding: of height and
-    width, or of both; the padding is at most half of the window.
+    x: batch x height x width x channels, of any strides; with the layout "NCHW", channels are the
+    second axis. window, stride, padding: of height and width, or of both; the padding is at most
+    half of the window. indices: return also the index of each maximum, row * width + column, int32.
     """
-    return _pool("max_pool2d", False, x, window, stride, padding, out)
+    call = Call("max_pool2d")
+    operand, image, windows, counts = _arguments(call, x, window, stride, padding, layout)
+    shape = (image.shape[0], *counts, image.shape[3])
+    result, target = result_image(call, out, shape, operand.dtype, layout)
+    index = call.new(result.shape, I32) if indices else None
+    if result.size:
+        Pooling(False, windows).pool(
+            image, target, None if index is None else image_of(index, layout)
+        )
+    return result.value if index is None else (result.value, index.value)
 
 
+@differentiable(_avg_gradient)
 def avg_pool2d(
-    x: Any, window: Window, stride: Window, padding: Window = 0, *, out: Any = None
+    x: Any,
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    padded: bool = True,
+    *,
+    layout: str = "NHWC",
+    out: Any = None,
 ) -> Any:
     """Return the means of windows, batch x P x Q x channels, in the type of `x`.
 
-    x: batch x height x width x channels, of any strides. window, stride, padding: of height and
-    width, or of both; the padding is at most half of the window and counts as zeros.
+    padded: pixels in the padding count, as zeros; otherwise means are over the others. The other
+    arguments are those of `max_pool2d`.
     """
-    return _pool("avg_pool2d", True, x, window, stride, padding, out)
-
-
-def _pool(
-    op: str, mean: bool, x: Any, window: Window, stride: Window, padding: Window, out: Any
-) -> Any:
-    call = Call(op)
-    image = call.array("x", x, rank=4)
-    batches, height, width, channels = image.shape
-    windows = windows_of(call, pair(call, "window", window, 1), stride, padding, 1)
-    for first, extent in zip(windows.first, windows.count, strict=True):
-        call.number("padding", -first, high=extent // 2)
-    p, q = window_counts(call, (height, width), windows)
-    result = call.output("out", out, (batches, p, q, channels), image.dtype)
+    call = Call("avg_pool2d")
+    operand, image, windows, counts = _arguments(call, x, window, stride, padding, layout)
+    shape = (image.shape[0], *counts, image.shape[3])
+    result, target = result_image(call, out, shape, operand.dtype, layout)
     if result.size:
-        block = min(MOST_CHANNELS, tile.next_power_of_2(channels))
-        pool_kernel[(tile.cdiv(batches * p * q, PIXELS), tile.cdiv(channels, block))](
-            *(x, result.value, image.strides, result.strides, (height, width, p, q)),
-            *(batches * p * q, channels, windows.step, windows.first),
-            R=windows.count[0],
-            S=windows.count[1],
-            MEAN=mean,
-            PIXELS=PIXELS,
-            BLOCK=block,
-        )
+        Pooling(True, windows, padded).pool(image, target, None)
     return result.value
 
 
-def _windows(x: Array, window: Window, stride: Window, padding: Window, border: float) -> Array:
-    """Return the windows in float64: batch x P x Q x channels x R x S."""
-    call = Call("pooling")
+def _arguments(
+    call: Call, x: Any, window: Any, stride: Any, padding: Any, layout: Any
+) -> tuple[Operand, Image, Windows, Pair]:
+    """Return the image, its windows and their number."""
+    operand = call.array("x", x, rank=4)
+    image = image_of(operand, layout_of(call, layout))
+    windows = _windows(call, window, stride, padding)
+    return operand, image, windows, window_counts(call, image.shape[1:3], windows)
+
+
+def _windows(call: Call, window: Any, stride: Any, padding: Any) -> Windows:
     windows = windows_of(call, pair(call, "window", window, 1), stride, padding, 1)
-    padded = np.pad(wide(x)[0], edges_of(windows), constant_values=border)
-    down, right = windows.step
-    return sliding_window_view(padded, windows.count, axis=(1, 2))[:, ::down, ::right]
+    for first, extent in zip(windows.first, windows.count, strict=True):
+        call.number("padding", -first, high=extent // 2)
+    return windows
 
 
-def max_pool2d_reference(x: Array, window: Window, stride: Window, padding: Window = 0) -> Array:
+def max_pool2d_backward(
+    dy: Any,
+    index: Any,
+    size: tuple[int, int],
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    *,
+    layout: str = "NHWC",
+    out: Any = None,
+) -> Any:
+    """Return the gradient of the image from `dy`, that of the maxima, and their indices.
+
+    size: the height and width of the image. The other arguments are those of `max_pool2d`.
+    """
+    call = Call("max_pool2d_backward")
+    gradient = call.array("dy", dy, rank=4)
+    indices = call.array("index", index, dtypes=(I32,), rank=4, shape=gradient.shape)
+    windows = _windows(call, window, stride, padding)
+    return _backward(call, Pooling(False, windows), gradient, indices, size, layout, out)
+
+
+def avg_pool2d_backward(
+    dy: Any,
+    size: tuple[int, int],
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    padded: bool = True,
+    *,
+    layout: str = "NHWC",
+    out: Any = None,
+) -> Any:
+    """Return the gradient of the image from `dy`, that of the means.
+
+    size: the height and width of the image. The other arguments are those of `avg_pool2d`.
+    """
+    call = Call("avg_pool2d_backward")
+    gradient = call.array("dy", dy, rank=4)
+    windows = _windows(call, window, stride, padding)
+    return _backward(call, Pooling(True, windows, padded), gradient, None, size, layout, out)
+
+
+def _backward(
+    call: Call,
+    pooling: Pooling,
+    dy: Operand,
+    index: Operand | None,
+    size: Any,
+    layout: Any,
+    out: Any,
+) -> Any:
+    layout = layout_of(call, layout)
+    image = image_of(dy, layout)
+    assert pooling.windows is not None
+    size = image_size(call, size, pooling.windows, image.shape[1:3])
+    shape = (image.shape[0], *size, image.shape[3])
+    result, target = result_image(call, out, shape, dy.dtype, layout)
+    if result.size:
+        pooling.gradient(image, None if index is None else image_of(index, layout), target)
+    return result.value
+
+
+def _spans(
+    x: Array, window: Window, stride: Window, padding: Window, padded: bool, layout: str
+) -> Spans:
+    """Return the windows over an image, for references."""
+    call = Call("pooling")
+    size = spatial(x.shape, layout)
+    windows = _windows(call, window, stride, padding)
+    return Spans.equal(windows, size, window_counts(call, size, windows), padded)
+
+
+def max_pool2d_reference(
+    x: Array,
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    indices: bool = False,
+    layout: str = "NHWC",
+) -> Array | tuple[Array, Array]:
     """Return the maxima in float64."""
-    result: Array = _windows(x, window, stride, padding, -np.inf).max(axis=(-2, -1))
-    return result
+    spans = _spans(x, window, stride, padding, True, layout)
+    results = pooled(x, spans, False, layout)
+    return results if indices else results[0]
 
 
-def avg_pool2d_reference(x: Array, window: Window, stride: Window, padding: Window = 0) -> Array:
+def avg_pool2d_reference(
+    x: Array,
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    padded: bool = True,
+    layout: str = "NHWC",
+) -> Array:
     """Return the means in float64."""
-    result: Array = _windows(x, window, stride, padding, 0.0).mean(axis=(-2, -1))
-    return result
+    return pooled(x, _spans(x, window, stride, padding, padded, layout), True, layout)[0]
+
+
+def max_pool2d_backward_reference(
+    dy: Array,
+    index: Array,
+    size: tuple[int, int],
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    layout: str = "NHWC",
+) -> Array:
+    """Return the gradient in float64."""
+    return maximum_gradient(dy, index, size, layout)
+
+
+def avg_pool2d_backward_reference(
+    dy: Array,
+    size: tuple[int, int],
+    window: Window,
+    stride: Window,
+    padding: Window = 0,
+    padded: bool = True,
+    layout: str = "NHWC",
+) -> Array:
+    """Return the gradient in float64."""
+    shape = in_layout((1, *size, 1), layout)
+    spans = _spans(np.zeros(shape), window, stride, padding, padded, layout)
+    return mean_gradient(dy, spans, size, layout)

@@ -1,0 +1,188 @@
+"""Batch normalization of channels, forward and backward (Ioffe and Szegedy, arXiv:1502.03167).
+
+    y = n * weight + bias        n = (x - mean) * rstd        rstd = 1 / sqrt(variance + eps)
+    dx = (g - mean(g) - n * mean(g * n)) * rstd        g = dy * weight; means are over the batch
+    dweight = sum of dy * n        dbias = sum of dy        over all but the channels
+
+Both passes read x twice: for the sums of each channel, which many programs share, and for the
+results (normalization.py). The backward pass needs the mean and the variance of the forward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+from tile.errors import ArgumentValueError
+from tile.ops.channels.channel_sums import channel_sums_kernel
+from tile.ops.channels.normalization import group_means, moments, normalize
+from tile.ops.channels.views import axis_of, channels_of
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.column_sums import column_sums
+from tile.ops.core.reference import Array, wide
+
+
+def _gradients(step: Any) -> dict[str, Any]:
+    arguments = step.arguments
+    options = {name: arguments[name] for name in ("eps", "axis") if name in arguments}
+    x, weight, (_, mean, variance) = arguments["x"], arguments["weight"], step.results
+    constant = arguments.get("mean") is not None
+    results = batch_norm_backward(
+        step.grads[0], x, weight, mean, variance, constant=constant, **options
+    )
+    return dict(zip(("x", "weight", "bias"), results, strict=True))
+
+
+@differentiable(_gradients)
+def batch_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any = None,
+    variance: Any = None,
+    eps: float = 1e-5,
+    axis: int = 1,
+    *,
+    out: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Return the batch normalization of `x`, in its type, and the mean and variance of channels.
+
+    x: batch x channels x any axes; with axis = -1, channels are the last. weight, bias: one element
+    for each channel, of any float type. mean, variance: float32, or float64 for float64; by default
+    those of the batch, where the variance is the mean of squared distances. eps: added to it.
+    """
+    call = Call("batch_norm")
+    source = call.array("x", x)
+    view = channels_of(source, axis_of(call, axis))
+    count = (view.shape[1],)
+    for name, vector in (("weight", weight), ("bias", bias)):
+        call.array(name, vector, rank=1, shape=count).contiguous()
+    eps = call.number("eps", eps, low=0)
+    if (mean is None) != (variance is None):
+        raise ArgumentValueError("batch_norm: `mean` and `variance` are given together")
+    if mean is not None:
+        middle, spread = (
+            call.array(name, v, dtypes=(accumulator(source.dtype),), shape=count).contiguous()
+            for name, v in (("mean", mean), ("variance", variance))
+        )
+    elif not view.shape[0] * view.shape[2]:
+        raise ArgumentValueError(f"batch_norm: `x` has shape {source.shape}; it has no mean")
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    if mean is None:
+        middle, spread = moments(call, view.over_batch(), source.dtype, None)
+    if result.size:
+        target = channels_of(result, axis).over_batch()
+        normalize(view.over_batch(), middle, spread, weight, bias, target, None, eps)
+    return result.value, middle.value, spread.value
+
+
+def batch_norm_backward(
+    dy: Any,
+    x: Any,
+    weight: Any,
+    mean: Any,
+    variance: Any,
+    eps: float = 1e-5,
+    axis: int = 1,
+    constant: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of x, weight and bias from `dy`, that of the result.
+
+    mean, variance: results of `batch_norm`. constant: these were arguments of it, so that they do
+    not depend on x.
+    """
+    call = Call("batch_norm_backward")
+    source = call.array("x", x)
+    gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
+    axis_of(call, axis)
+    view, grad = (channels_of(operand, axis).over_batch() for operand in (source, gradient))
+    batches, channels, length = view.shape
+    weights = call.array("weight", weight, rank=1, shape=(channels,)).contiguous()
+    kind = accumulator(source.dtype)
+    middle, spread = (
+        call.array(name, vector, dtypes=(kind,), shape=(channels,)).contiguous()
+        for name, vector in (("mean", mean), ("variance", variance))
+    )
+    eps = call.number("eps", eps, low=0)
+    dx = call.new(source.shape, source.dtype)
+    if not channels:
+        empty = [call.new((0,), weights.dtype).value for _ in range(2)]
+        return dx.value, empty[0], empty[1]
+    span, parts = view.parts()
+    items, block = view.tile
+    sums, by_normal = (call.new((parts, channels), kind) for _ in range(2))
+    if parts:
+        channel_sums_kernel[(tile.cdiv(channels, block), parts)](
+            *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
+            *(channels, length, batches * length, span, 0, 1),
+            EPS=eps,
+            ITEMS=items,
+            BLOCK=block,
+        )
+    dweight, dbias = _totals(call, by_normal, weights), _totals(call, sums, weights)
+    if source.size:
+        means = None
+        if not constant:
+            means = group_means(call, dbias[0], dweight[0], weight, 1, batches * length)
+        target = channels_of(dx, axis).over_batch()
+        normalize(view, middle, spread, weight, means, target, grad, eps)
+    return dx.value, dweight[1].value, dbias[1].value
+
+
+def _totals(call: Call, parts: Operand, weights: Operand) -> tuple[Operand, Operand]:
+    """Return the sums of columns, and the same in the type of the weights."""
+    total = call.new((1, *weights.shape), parts.dtype)
+    column_sums(parts, total)
+    result = call.new(weights.shape, weights.dtype)
+    column_sums(total, result)
+    return total, result
+
+
+def _along(x: Array, axis: int, *vectors: Array) -> tuple[tuple[int, ...], list[Array]]:
+    """Return the axes that are not channels, and vectors of channels to combine with `x`."""
+    channels = axis % x.ndim
+    shape = [-1 if i == channels else 1 for i in range(x.ndim)]
+    others = tuple(i for i in range(x.ndim) if i != channels)
+    return others, [vector.reshape(shape) for vector in wide(*vectors)]
+
+
+def batch_norm_reference(
+    x: Array,
+    weight: Array,
+    bias: Array,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    eps: float = 1e-5,
+    axis: int = 1,
+) -> tuple[Array, Array, Array]:
+    """Return the results in float64."""
+    (x,) = wide(x)
+    others, (scale, shift) = _along(x, axis, weight, bias)
+    if mean is None or variance is None:
+        mean, variance = x.mean(axis=others), x.var(axis=others)
+    _, (middle, spread) = _along(x, axis, mean, variance)
+    return (x - middle) / np.sqrt(spread + eps) * scale + shift, mean, variance
+
+
+def batch_norm_backward_reference(
+    dy: Array,
+    x: Array,
+    weight: Array,
+    mean: Array,
+    variance: Array,
+    eps: float = 1e-5,
+    axis: int = 1,
+    constant: bool = False,
+) -> tuple[Array, Array, Array]:
+    """Return the gradients in float64."""
+    dy, x = wide(dy, x)
+    others, (scale, middle, spread) = _along(x, axis, weight, mean, variance)
+    normal = (x - middle) / np.sqrt(spread + eps)
+    direct = dy * scale
+    through = direct.mean(axis=others, keepdims=True)
+    through = through + normal * (direct * normal).mean(axis=others, keepdims=True)
+    dx = (direct - (0 if constant else through)) / np.sqrt(spread + eps)
+    return dx, (dy * normal).sum(axis=others), dy.sum(axis=others)

@@ -1,0 +1,186 @@
+"""Group normalization, forward and backward (Wu and He, arXiv:1803.08494).
+
+    y = n * weight + bias        n = (x - mean) * rstd        rstd = 1 / sqrt(variance + eps)
+    dx = (g - mean(g) - n * mean(g * n)) * rstd        g = dy * weight
+    dweight = sum of dy * n        dbias = sum of dy        over all but the channels
+
+Means are over the elements of a group of channels, for each element of the batch; weight and bias
+are those of channels. With as many groups as channels it is instance normalization. The kernels are
+those of batch normalization (normalization.py); sums of each channel, multiplied by its
+weight, add up to the means of groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+from tile.errors import ArgumentValueError
+from tile.ops.channels.channel_sums import channel_sums_kernel
+from tile.ops.channels.normalization import group_means, moments, normalize
+from tile.ops.channels.views import Channels, axis_of, channels_of
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.column_sums import column_sums
+from tile.ops.core.reference import Array, wide
+
+
+def _gradients(step: Any) -> dict[str, Any]:
+    arguments = step.arguments
+    options = {name: arguments[name] for name in ("eps", "axis") if name in arguments}
+    names = ("x", "groups", "weight")
+    inputs = (arguments[name] for name in names)
+    results = group_norm_backward(step.grads[0], *inputs, *step.results[1:], **options)
+    return dict(zip(("x", "weight", "bias"), results, strict=True))
+
+
+@differentiable(_gradients)
+def group_norm(
+    x: Any,
+    groups: int,
+    weight: Any,
+    bias: Any,
+    eps: float = 1e-5,
+    axis: int = 1,
+    *,
+    out: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Return the group normalization of `x`, in its type, and mean and variance, batch x groups.
+
+    x: batch x channels x any axes; with axis = -1, channels are the last. groups: a divisor of the
+    number of channels. weight, bias: one element for each channel, of any float type. eps: added to
+    the variance, which is the mean of squared distances.
+    """
+    call = Call("group_norm")
+    source = call.array("x", x)
+    view = channels_of(source, axis_of(call, axis))
+    for name, vector in (("weight", weight), ("bias", bias)):
+        call.array(name, vector, rank=1, shape=(view.shape[1],)).contiguous()
+    eps = call.number("eps", eps, low=0)
+    groups = _group_count(call, groups, view)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    if not result.size:
+        empty = [call.new((view.shape[0], groups), accumulator(source.dtype)) for _ in range(2)]
+        return result.value, empty[0].value, empty[1].value
+    mean, variance = moments(call, view, source.dtype, groups)
+    normalize(view, mean, variance, weight, bias, channels_of(result, axis), None, eps)
+    return result.value, mean.value, variance.value
+
+
+def group_norm_backward(
+    dy: Any,
+    x: Any,
+    groups: int,
+    weight: Any,
+    mean: Any,
+    variance: Any,
+    eps: float = 1e-5,
+    axis: int = 1,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of x, weight and bias from `dy`, that of the result.
+
+    mean, variance: results of `group_norm`.
+    """
+    call = Call("group_norm_backward")
+    source = call.array("x", x)
+    gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
+    axis_of(call, axis)
+    view, grad = channels_of(source, axis), channels_of(gradient, axis)
+    batches, channels, length = view.shape
+    weights = call.array("weight", weight, rank=1, shape=(channels,)).contiguous()
+    groups = _group_count(call, groups, view)
+    kind = accumulator(source.dtype)
+    middle, spread = (
+        call.array(name, array, dtypes=(kind,), rank=2, shape=(batches, groups)).contiguous()
+        for name, array in (("mean", mean), ("variance", variance))
+    )
+    eps = call.number("eps", eps, low=0)
+    dx = call.new(source.shape, source.dtype)
+    dweight, dbias = (call.new((channels,), weights.dtype) for _ in range(2))
+    sums, by_normal = (call.new((batches, channels), kind) for _ in range(2))
+    if source.size:
+        items, block = view.tile
+        per_group = channels // groups
+        channel_sums_kernel[(tile.cdiv(channels, block), batches)](
+            *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
+            *(channels, length, batches * length, length, groups, per_group),
+            EPS=eps,
+            ITEMS=items,
+            BLOCK=block,
+        )
+        means = group_means(call, sums, by_normal, weight, per_group, per_group * length)
+        normalize(view, middle, spread, weight, means, channels_of(dx, axis), grad, eps)
+    if channels:
+        column_sums(by_normal, dweight)
+        column_sums(sums, dbias)
+    return dx.value, dweight.value, dbias.value
+
+
+def _group_count(call: Call, groups: Any, view: Channels) -> int:
+    """Return the number of groups, or raise `ArgumentValueError`."""
+    batches, channels, length = view.shape
+    if type(groups) is not int or groups < 1 or channels % groups:
+        raise ArgumentValueError(
+            f"{call.op}: `groups` is {groups!r}; it is an integer that divides the channels, "
+            f"{channels}"
+        )
+    if batches and not channels * length:
+        raise ArgumentValueError(f"{call.op}: `x` has no elements in a group; they have no mean")
+    return groups
+
+
+def _grouped(x: Array, groups: int, axis: int) -> Array:
+    """Return `x` as batch x groups x elements of a group; channels are the slowest of these."""
+    first = np.moveaxis(x, axis, 1)
+    return first.reshape(len(x), groups, -1)
+
+
+def _ungrouped(x: Array, like: Array, axis: int) -> Array:
+    shape = np.moveaxis(like, axis, 1).shape
+    return np.moveaxis(x.reshape(shape), 1, axis)
+
+
+def _along(x: Array, vector: Array, axis: int) -> Array:
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def group_norm_reference(
+    x: Array, groups: int, weight: Array, bias: Array, eps: float = 1e-5, axis: int = 1
+) -> tuple[Array, Array, Array]:
+    """Return the results in float64."""
+    x, weight, bias = wide(x, weight, bias)
+    if not len(x):
+        return x, np.zeros((0, groups)), np.zeros((0, groups))
+    grouped = _grouped(x, groups, axis)
+    mean, variance = grouped.mean(axis=2), grouped.var(axis=2)
+    normal = (grouped - mean[..., None]) / np.sqrt(variance + eps)[..., None]
+    result = _ungrouped(normal, x, axis) * _along(x, weight, axis) + _along(x, bias, axis)
+    return result, mean, variance
+
+
+def group_norm_backward_reference(
+    dy: Array,
+    x: Array,
+    groups: int,
+    weight: Array,
+    mean: Array,
+    variance: Array,
+    eps: float = 1e-5,
+    axis: int = 1,
+) -> tuple[Array, Array, Array]:
+    """Return the gradients in float64."""
+    dy, x, weight, mean, variance = wide(dy, x, weight, mean, variance)
+    others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
+    if not len(x):
+        return x, np.zeros(len(weight)), np.zeros(len(weight))
+    rstd = (1 / np.sqrt(variance + eps))[..., None]
+    normal = (_grouped(x, groups, axis) - mean[..., None]) * rstd
+    direct = _grouped(dy * _along(x, weight, axis), groups, axis)
+    through = direct.mean(axis=2, keepdims=True)
+    through = through + normal * (direct * normal).mean(axis=2, keepdims=True)
+    dx = _ungrouped((direct - through) * rstd, x, axis)
+    return dx, (dy * _ungrouped(normal, x, axis)).sum(axis=others), dy.sum(axis=others)

@@ -1,0 +1,134 @@
+"""Maxima and means of adaptive windows, forward and backward: for results of any given size.
+
+    out[n, p, q, c] = max or mean of x[n, h, w, c] over the windows p and q
+    window p: floor(p * height / P) <= h < ceil((p + 1) * height / P); q alike
+
+Windows have about equal sizes, cover the image, and overlap where the size does not divide that of
+the image. The kernels are those of equal windows (pool_kernels.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tile.errors import ArgumentValueError
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.reference import Array
+from tile.ops.image.images import image_of, layout_of, result_image, spatial
+from tile.ops.image.pool_kernels import Pooling
+from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
+from tile.ops.image.windows import Window, pair
+
+
+def _gradients(step: Any, mean: bool) -> dict[str, Any]:
+    x, results = step.arguments["x"], step.results
+    options = {name: step.arguments[name] for name in ("layout",) if name in step.arguments}
+    size = spatial(x.shape, options.get("layout", "NHWC"))
+    if mean:
+        return {"x": adaptive_avg_pool2d_backward(step.grads[0], size, **options)}
+    if len(results) == 1:
+        results = adaptive_max_pool2d(x.detach(), step.arguments["size"], True, **options)
+    return {"x": adaptive_max_pool2d_backward(step.grads[0], results[1], size, **options)}
+
+
+@differentiable(lambda step: _gradients(step, mean=False))
+def adaptive_max_pool2d(
+    x: Any, size: Window, indices: bool = False, *, layout: str = "NHWC", out: Any = None
+) -> Any:
+    """Return the maxima of `size` windows, batch x P x Q x channels, in the type of `x`.
+
+    x: batch x height x width x channels, of any strides; with the layout "NCHW", channels are the
+    second axis. size: P and Q, or both. indices: return also the index of each maximum, row * width
+    + column, int32.
+    """
+    return _pool(Call("adaptive_max_pool2d"), False, x, size, indices, layout, out)
+
+
+@differentiable(lambda step: _gradients(step, mean=True))
+def adaptive_avg_pool2d(x: Any, size: Window, *, layout: str = "NHWC", out: Any = None) -> Any:
+    """Return the means of `size` windows, batch x P x Q x channels, in the type of `x`.
+
+    The arguments are those of `adaptive_max_pool2d`.
+    """
+    return _pool(Call("adaptive_avg_pool2d"), True, x, size, False, layout, out)
+
+
+def _pool(call: Call, mean: bool, x: Any, size: Any, indices: bool, layout: Any, out: Any) -> Any:
+    operand = call.array("x", x, rank=4)
+    layout = layout_of(call, layout)
+    image = image_of(operand, layout)
+    if not image.shape[1] * image.shape[2]:
+        raise ArgumentValueError(f"{call.op}: `x` has shape {operand.shape}; it has no pixels")
+    shape = (image.shape[0], *pair(call, "size", size, 1), image.shape[3])
+    result, target = result_image(call, out, shape, operand.dtype, layout)
+    index = call.new(result.shape, I32) if indices else None
+    if result.size:
+        Pooling(mean, None).pool(image, target, None if index is None else image_of(index, layout))
+    return result.value if index is None else (result.value, index.value)
+
+
+def adaptive_max_pool2d_backward(
+    dy: Any, index: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None
+) -> Any:
+    """Return the gradient of the image from `dy`, that of the maxima, and their indices.
+
+    size: the height and width of the image.
+    """
+    call = Call("adaptive_max_pool2d_backward")
+    gradient = call.array("dy", dy, rank=4)
+    indices = call.array("index", index, dtypes=(I32,), rank=4, shape=gradient.shape)
+    return _backward(call, gradient, indices, size, layout, out)
+
+
+def adaptive_avg_pool2d_backward(
+    dy: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None
+) -> Any:
+    """Return the gradient of the image from `dy`, that of the means.
+
+    size: the height and width of the image.
+    """
+    call = Call("adaptive_avg_pool2d_backward")
+    return _backward(call, call.array("dy", dy, rank=4), None, size, layout, out)
+
+
+def _backward(
+    call: Call, dy: Operand, index: Operand | None, size: Any, layout: Any, out: Any
+) -> Any:
+    layout = layout_of(call, layout)
+    image = image_of(dy, layout)
+    shape = (image.shape[0], *pair(call, "size", size, 1), image.shape[3])
+    result, target = result_image(call, out, shape, dy.dtype, layout)
+    if result.size:
+        indices = None if index is None else image_of(index, layout)
+        Pooling(index is None, None).gradient(image, indices, target)
+    return result.value
+
+
+def adaptive_max_pool2d_reference(
+    x: Array, size: Window, indices: bool = False, layout: str = "NHWC"
+) -> Array | tuple[Array, Array]:
+    """Return the maxima in float64."""
+    spans = Spans.adaptive(spatial(x.shape, layout), pair(Call("pooling"), "size", size, 1))
+    results = pooled(x, spans, False, layout)
+    return results if indices else results[0]
+
+
+def adaptive_avg_pool2d_reference(x: Array, size: Window, layout: str = "NHWC") -> Array:
+    """Return the means in float64."""
+    spans = Spans.adaptive(spatial(x.shape, layout), pair(Call("pooling"), "size", size, 1))
+    return pooled(x, spans, True, layout)[0]
+
+
+def adaptive_max_pool2d_backward_reference(
+    dy: Array, index: Array, size: tuple[int, int], layout: str = "NHWC"
+) -> Array:
+    """Return the gradient in float64."""
+    return maximum_gradient(dy, index, size, layout)
+
+
+def adaptive_avg_pool2d_backward_reference(
+    dy: Array, size: tuple[int, int], layout: str = "NHWC"
+) -> Array:
+    """Return the gradient in float64."""
+    return mean_gradient(dy, Spans.adaptive(size, spatial(dy.shape, layout)), size, layout)

@@ -1,0 +1,231 @@
+"""The kernels of pooling: maxima and means of windows, and their gradients.
+
+A program has some pixels of the result and a block of channels, and iterates over the window. In
+the backward pass it has pixels of the image, and iterates over the windows that they are in, so
+that no two programs add to one element. A maximum passes its gradient to the pixel whose index the
+forward pass stores.
+
+Windows are equal, or adaptive: as many as the result has pixels, of about equal size,
+
+    window p: floor(p * size / count) <= h < ceil((p + 1) * size / count)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.device_functions import widen
+from tile.ops.image.depthwise import tile_of
+from tile.ops.image.images import Image
+from tile.ops.image.windows import Pair, Windows
+
+
+@tile.jit
+def window_of(p, size, count, step, first, extent, ADAPTIVE: tl.constexpr):
+    """Return the first pixel of window p, and one past its last; they may be in the padding."""
+    if ADAPTIVE:
+        start, end = p * size // count, ((p + 1) * size + count - 1) // count
+    else:
+        start = p * step + first
+        end = start + extent
+    return start, end
+
+
+@tile.jit
+def windows_around(h, size, count, step, first, extent, ADAPTIVE: tl.constexpr):
+    """Return the first window that pixel h is in, and one past the last."""
+    if ADAPTIVE:
+        start, end = h * count // size, ((h + 1) * count + size - 1) // size
+    else:
+        # A window p has h - first - extent < p * step <= h - first.
+        start = (tl.maximum(h - first - extent + 1, 0) + step - 1) // step
+        end = tl.minimum((h - first) // step + 1, count)
+    return start, end
+
+
+@tile.jit
+def pool_kernel(
+    x_ptr,
+    index_ptr,
+    out_ptr,
+    x_strides,
+    index_strides,
+    out_strides,
+    sizes,
+    pixels,
+    channels,
+    extent,
+    step,
+    first,
+    R: tl.constexpr,
+    S: tl.constexpr,
+    MEAN: tl.constexpr,
+    PADDED: tl.constexpr,
+    ADAPTIVE: tl.constexpr,
+    PIXELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    height, width, out_height, out_width = sizes
+    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    n = (pixel // (out_height * out_width)).to(tl.int64)
+    p, q = pixel // out_width % out_height, pixel % out_width
+    exists = (pixel < pixels) & (channel < channels)
+    top, bottom = window_of(p, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
+    left, right = window_of(q, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+    origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
+    nothing = 0.0 if MEAN else -float("inf")
+    total = widen(tl.full((PIXELS, BLOCK), nothing, x_ptr.dtype.element_ty))
+    if index_ptr is not None:
+        index = tl.maximum(top, 0) * width + tl.maximum(left, 0) + tl.zeros_like(channel)
+    for position in range(R * S):
+        h, w = top + position // S, left + position % S
+        inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
+        if ADAPTIVE:
+            inside = inside & (h < bottom) & (w < right)
+        at = h.to(tl.int64) * x_strides[1] + w.to(tl.int64) * x_strides[2]
+        x = widen(tl.load(origin + at, mask=inside, other=nothing))
+        if MEAN:
+            total += x
+        else:
+            if index_ptr is not None:
+                index = tl.where((x > total) | (x != x), h * width + w, index)
+            total = tl.maximum(total, x, propagate_nan=tl.PropagateNan.ALL)
+    if MEAN:
+        if PADDED:
+            total = total / (R * S)
+        else:
+            rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
+            total = total / (rows * (tl.minimum(right, width) - tl.maximum(left, 0)))
+    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
+    at += channel.to(tl.int64) * out_strides[3]
+    tl.store(out_ptr + at, total, mask=exists)
+    if index_ptr is not None:
+        at = n * index_strides[0] + p * index_strides[1] + q * index_strides[2]
+        at += channel.to(tl.int64) * index_strides[3]
+        tl.store(index_ptr + at, index, mask=exists)
+
+
+@tile.jit
+def pool_backward_kernel(
+    dy_ptr,
+    index_ptr,
+    dx_ptr,
+    dy_strides,
+    index_strides,
+    dx_strides,
+    sizes,
+    pixels,
+    channels,
+    extent,
+    step,
+    first,
+    R: tl.constexpr,
+    S: tl.constexpr,
+    MEAN: tl.constexpr,
+    PADDED: tl.constexpr,
+    ADAPTIVE: tl.constexpr,
+    PIXELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    height, width, out_height, out_width = sizes
+    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
+    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    n = (pixel // (height * width)).to(tl.int64)
+    h, w = pixel // width % height, pixel % width
+    exists = (pixel < pixels) & (channel < channels)
+    p_start, p_end = windows_around(h, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
+    q_start, q_end = windows_around(w, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+    total = widen(tl.zeros((PIXELS, BLOCK), dy_ptr.dtype.element_ty))
+    for position in range(R * S):
+        p, q = p_start + position // S, q_start + position % S
+        inside = exists & (p < p_end) & (q < q_end)
+        at = n * dy_strides[0] + p.to(tl.int64) * dy_strides[1] + q * dy_strides[2]
+        at += channel.to(tl.int64) * dy_strides[3]
+        dy = widen(tl.load(dy_ptr + at, mask=inside, other=0.0))
+        if not MEAN:
+            at = n * index_strides[0] + p.to(tl.int64) * index_strides[1] + q * index_strides[2]
+            at += channel.to(tl.int64) * index_strides[3]
+            index = tl.load(index_ptr + at, mask=inside, other=-1)
+            total += tl.where(index == h * width + w, dy, 0.0)
+        elif PADDED:
+            total += dy / (extent[0] * extent[1])
+        else:
+            top, bottom = window_of(p, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
+            left, right = window_of(q, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+            rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
+            columns = tl.minimum(right, width) - tl.maximum(left, 0)
+            total += tl.where(inside, dy / (rows * columns), 0.0)
+    at = n * dx_strides[0] + h * dx_strides[1] + w * dx_strides[2]
+    tl.store(dx_ptr + at + channel.to(tl.int64) * dx_strides[3], total, mask=exists)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Windows to pool over: a maximum or a mean, and None for adaptive windows.
+
+    padded: pixels in the padding count in means.
+    """
+
+    mean: bool
+    windows: Windows | None
+    padded: bool = True
+
+    def pool(self, x: Image, out: Image, index: Image | None) -> None:
+        """Write the maxima or means of `x`, and the indices of maxima unless `index` is None."""
+        reach = _reach(x, out) if self.windows is None else self.windows.count
+        self._launch(pool_kernel, (x, index, out), reach, (x, out))
+
+    def gradient(self, dy: Image, index: Image | None, dx: Image) -> None:
+        """Write the gradient `dx` of an image."""
+        reach = _reach(dy, dx)
+        if self.windows is not None:
+            count, step = self.windows.count, self.windows.step
+            reach = tile.cdiv(count[0], step[0]), tile.cdiv(count[1], step[1])
+        self._launch(pool_backward_kernel, (dy, index, dx), reach, (dx, dy))
+
+    def _launch(
+        self,
+        kernel: Any,
+        arrays: tuple[Image, Image | None, Image],
+        reach: Pair,
+        image_and_pooled: tuple[Image, Image],
+    ) -> None:
+        image, pooled = image_and_pooled
+        source, index, result = arrays
+        windows = self.windows or Windows((1, 1), (0, 0), (1, 1), (1, 1))
+        batches, height, width, channels = result.shape
+        pixels = batches * height * width
+        rows, block = tile_of(result)
+        kernel[(tile.cdiv(pixels, rows), tile.cdiv(channels, block))](
+            *(source.value, None if index is None else index.value, result.value),
+            *(source.strides, (index or result).strides, result.strides),
+            *((*image.shape[1:3], *pooled.shape[1:3]), pixels, channels),
+            *(windows.count, windows.step, windows.first),
+            R=reach[0],
+            S=reach[1],
+            MEAN=self.mean,
+            PADDED=self.padded and self.windows is not None,
+            ADAPTIVE=self.windows is None,
+            PIXELS=rows,
+            BLOCK=block,
+        )
+
+
+def _reach(image: Image, pooled: Image) -> Pair:
+    """Return how many pixels of `image` an adaptive window has at most, for height and width."""
+    height, width = (_longest(image.shape[axis], pooled.shape[axis]) for axis in (1, 2))
+    return height, width
+
+
+def _longest(size: int, count: int) -> int:
+    """Return the extent of the longest of `count` adaptive windows over `size` pixels.
+
+    The remainders of p * size by count are the multiples of the greatest common divisor.
+    """
+    common = math.gcd(size, count)
+    return (count - common + size + count - 1) // count
