@@ -48,9 +48,9 @@ from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
 from tile.runtime.autotuning.fast_path import (
     Choice,
     ChoicePlan,
-    Chosen,
     build_choice_plan,
     build_tuned_plan,
+    chosen_entry,
 )
 from tile.runtime.autotuning.progress import progress_for
 from tile.runtime.autotuning.results_table import TuningResults
@@ -258,10 +258,10 @@ class Autotuner(KernelWrapper):
             return
         choice = Choice(key, config)
         if isinstance(plan, LaunchPlan):
-            planned = self.fn.planned(args, {**kwargs, **config.all_kwargs()})
+            entry = chosen_entry(self, choice, args, kwargs)
             place = plan.key(*args, **kwargs)
-            if planned is not None and place is not None:
-                plan.table[place] = Chosen(self, choice, *planned).entry
+            if entry is not None and place is not None:
+                plan.table[place] = entry
                 self._latest = plan.launch
                 return
             self._choices[shape] = plan = self._passing_plan(args, kwargs)

@@ -154,6 +154,14 @@ def build_tuned_plan(
     )
 
 
+def chosen_entry(
+    tuner: Any, choice: Choice, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> FastPathEntry | None:
+    """Return the entry of a call of a tuned jitted function; None if that has no fast path."""
+    planned = tuner.fn.planned(args, {**kwargs, **choice.config.all_kwargs()})
+    return None if planned is None else Chosen(tuner, choice, *planned).entry
+
+
 class Choice(NamedTuple):
     """A configuration, and its key in the tuner's cache: None if it is the only one."""
 
