@@ -184,6 +184,7 @@ def tune(bench: Bench, problem: Problem) -> str:
     try:
         for config in space:
             setattr(module, name, Table({(ANY,) * rank: config}, {}))
+            getattr(tile.ops, problem.op).plans.clear()
             try:
                 time = milliseconds(lambda: getattr(tile.ops, problem.op)(*args, **problem.options))
             except TileError:  # too many registers, or too much shared memory
@@ -191,6 +192,7 @@ def tune(bench: Bench, problem: Problem) -> str:
             times.append((time, config))
     finally:
         setattr(module, name, table)
+        getattr(tile.ops, problem.op).plans.clear()
     time, config = min(times, key=lambda item: item[0])
     return f"{problem.name}: {config}  # {rate(problem, time):.0f} {problem.unit}"
 

@@ -21,6 +21,7 @@ from tile.ops.channels.normalization import group_means, moments, normalize
 from tile.ops.channels.views import axis_of, channels_of
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array, wide
 
@@ -37,6 +38,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_gradients)
+@planned()
 def batch_norm(
     x: Any,
     weight: Any,
@@ -79,6 +81,7 @@ def batch_norm(
     return result.value, middle.value, spread.value
 
 
+@planned()
 def batch_norm_backward(
     dy: Any,
     x: Any,
@@ -115,7 +118,7 @@ def batch_norm_backward(
     items, block = view.tile
     sums, by_normal = (call.new((parts, channels), kind) for _ in range(2))
     if parts:
-        channel_sums_kernel[(tile.cdiv(channels, block), parts)](
+        launch(channel_sums_kernel, (tile.cdiv(channels, block), parts))(
             *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
             *(channels, length, batches * length, span, 0, 1),
             EPS=eps,

@@ -15,6 +15,7 @@ import tile
 import tile.language as tl
 from tile.ops.channels.views import channels_of
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 
@@ -84,7 +85,7 @@ def channel_sums(x: Any, axis: int = 1) -> Any:
     items, block = view.tile
     parts = call.new((count, channels), result.dtype)
     if parts.size:
-        channel_sums_kernel[(tile.cdiv(channels, block), parts.shape[0])](
+        launch(channel_sums_kernel, (tile.cdiv(channels, block), parts.shape[0]))(
             *(x, None, None, None, parts.value, None, view.strides, view.strides),
             *(channels, length, batches * length, span, 0, 1),
             EPS=0.0,

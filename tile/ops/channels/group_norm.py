@@ -23,6 +23,7 @@ from tile.ops.channels.normalization import group_means, moments, normalize
 from tile.ops.channels.views import Channels, axis_of, channels_of
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array, wide
 
@@ -37,6 +38,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_gradients)
+@planned()
 def group_norm(
     x: Any,
     groups: int,
@@ -69,6 +71,7 @@ def group_norm(
     return result.value, mean.value, variance.value
 
 
+@planned()
 def group_norm_backward(
     dy: Any,
     x: Any,
@@ -103,7 +106,7 @@ def group_norm_backward(
     if source.size:
         items, block = view.tile
         per_group = channels // groups
-        channel_sums_kernel[(tile.cdiv(channels, block), batches)](
+        launch(channel_sums_kernel, (tile.cdiv(channels, block), batches))(
             *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
             *(channels, length, batches * length, length, groups, per_group),
             EPS=eps,

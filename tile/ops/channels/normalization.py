@@ -17,6 +17,7 @@ import tile
 import tile.language as tl
 from tile.ops.channels.views import ELEMENTS, Channels
 from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.core.new_arrays import DType
 
@@ -199,7 +200,7 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
     mean, variance = call.new(shape, kind), call.new(shape, kind)
     count = mean.size
     means, squares = call.new((parts, count), kind), call.new((parts, count), kind)
-    moments_kernel[(tile.cdiv(count, block), parts)](
+    launch(moments_kernel, (tile.cdiv(count, block), parts))(
         *(x.value, means.value, squares.value, x.strides, count, length, total, span),
         *(groups or 1, channels // (groups or channels)),
         OVER_BATCH=groups is None,
@@ -207,7 +208,7 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
         ITEMS=items,
         BLOCK=block,
     )
-    merge_kernel[(tile.cdiv(count, STATISTICS),)](
+    launch(merge_kernel, (tile.cdiv(count, STATISTICS),))(
         *(means.value, squares.value, mean.value, variance.value, parts, count, total, span),
         PARTS=min(MERGED, tile.next_power_of_2(parts)),
         BLOCK=STATISTICS,
@@ -225,7 +226,7 @@ def group_means(
     batches, channels = sums.shape
     groups = channels // per_group
     means = call.new((batches * groups, 2), sums.dtype)
-    group_means_kernel[(batches * groups,)](
+    launch(group_means_kernel, (batches * groups,))(
         *(sums.value, by_normal.value, weight, means.value, groups, per_group, total),
         BLOCK=min(ELEMENTS, tile.next_power_of_2(per_group)),
     )
@@ -250,7 +251,7 @@ def normalize(
     items, block = x.tile
     groups = mean.shape[1] if len(mean.shape) == 2 else 0
     gradient = x if dy is None else dy
-    normalize_kernel[(batches * tile.cdiv(length, items), tile.cdiv(channels, block))](
+    launch(normalize_kernel, (batches * tile.cdiv(length, items), tile.cdiv(channels, block)))(
         *(None if dy is None else dy.value, x.value, mean.value, variance.value, weight),
         *(bias.value if isinstance(bias, Operand) else bias, y.value),
         *(gradient.strides, x.strides, y.strides, channels, length),

@@ -63,6 +63,7 @@ def differentiable(
                     )
             return cast(Result, differentiate(function, gradient, results, arguments))
 
+        call.differentiable = True  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -70,7 +71,7 @@ def differentiable(
 
 def is_differentiable(function: Callable[..., Any]) -> bool:
     """Return True for an op that has a gradient in autograd."""
-    return hasattr(function, "__wrapped__")
+    return hasattr(function, "differentiable")
 
 
 def _recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ops.core.call_plans import recorder
 from tile.ops.core.new_arrays import DType, Shape, new_array
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
@@ -56,11 +57,26 @@ class Operand:
     strides: tuple[int, ...]
     dtype: DType
     device: str
-    host: np.ndarray[Any, Any] | None
+    memory: np.ndarray[Any, Any] | None  # on the host
+
+    @property
+    def host(self) -> np.ndarray[Any, Any] | None:
+        """The array in host memory, or None. What it contains is no part of a call plan's key."""
+        if self.memory is not None and (recording := recorder()) is not None:
+            recording.refuse()
+        return self.memory
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def span(self) -> int:
+        """The bytes from its first element to the end of its last one; negative if not so."""
+        if self.size == 0:
+            return 0
+        steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
+        return -1 if min(steps, default=0) < 0 else (sum(steps) + 1) * self.dtype.itemsize
 
     @property
     def is_contiguous(self) -> bool:
@@ -111,13 +127,14 @@ class Operand:
         besides: another value that elements may have. Arrays in device memory are not read: kernels
         assert the same (`tl.device_assert`).
         """
-        if self.host is not None:
-            wrong = (self.host < low) | (self.host >= high)
+        elements = self.host
+        if elements is not None:
+            wrong = (elements < low) | (elements >= high)
             if besides is not None:
-                wrong &= self.host != besides
+                wrong &= elements != besides
             if wrong.any():
                 raise ArgumentValueError(
-                    f"{self.op}: `{self.name}` contains {self.host[wrong].flat[0]}; its elements "
+                    f"{self.op}: `{self.name}` contains {elements[wrong].flat[0]}; its elements "
                     f"must be {low} to {high - 1}" + f" or {besides}" * (besides is not None)
                 )
         return self
@@ -199,6 +216,9 @@ class Call:
         """Return a new array like the first operand: a result, or one between kernels."""
         like = self.operands[0]
         value = new_array(like.value, shape, dtype, self.op)
+        recording = recorder()
+        if recording is not None:
+            recording.add_new(like.value, value, shape, dtype)
         return Operand(self.op, name, value, shape, row_major(shape), dtype, like.device, None)
 
     def number(
@@ -233,7 +253,7 @@ class Call:
 
     def _require_apart(self, output: Operand, in_place: Sequence[str]) -> None:
         """Raise `ArgumentValueError` if an array to write shares memory with another operand."""
-        adapted = self._adapted[-1]
+        adapted, recording = self._adapted[-1], recorder()
         for other, its in zip(self.operands[:-1], self._adapted[:-1], strict=True):
             same = other.strides == output.strides and _address(its) == _address(adapted)
             if not (same and other.name in in_place) and _overlap(its, adapted):
@@ -241,6 +261,10 @@ class Call:
                     f"{self.op}: `{output.name}` shares memory with `{other.name}`, which "
                     "programs may still read"
                 )
+            if recording is not None:
+                may_be_one = other.strides == output.strides and other.name in in_place
+                spans = output.span, other.span
+                recording.add_apart(output.value, other.value, same=may_be_one, spans=spans)
 
     def _require_same_device(self, operand: Operand) -> None:
         for other in self.operands[:1]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.call import Operand
+from tile.ops.core.call_plans import launch
 
 BLOCK_ROWS, BLOCK_COLUMNS = 32, 64
 
@@ -35,6 +36,6 @@ def column_sums(parts: Operand, out: Operand, divisor: int = 1) -> None:
     parts: a contiguous matrix of float32 or float64.
     """
     rows, columns = parts.shape
-    column_sums_kernel[(tile.cdiv(columns, BLOCK_COLUMNS),)](
+    launch(column_sums_kernel, (tile.cdiv(columns, BLOCK_COLUMNS),))(
         *(parts.value, out.value, rows, columns, divisor), ROWS=BLOCK_ROWS, COLUMNS=BLOCK_COLUMNS
     )

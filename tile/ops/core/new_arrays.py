@@ -28,18 +28,24 @@ def new_array(like: Any, shape: Shape, dtype: DType, op: str) -> Any:
     >>> new_array(np.ones(3), (2, 2), np.dtype("float16"), "softmax").shape
     (2, 2)
     """
-    kind = type(like)
-    if is_torch(kind):
-        return _torch(like, shape, dtype)
-    library = str(kind.__module__).partition(".")[0]
-    maker = _MAKERS.get(library, _by_module)
-    result = maker(like, shape, dtype)
+    kind: type = type(like)
+    result = maker_of(kind)(like, shape, dtype)
     if result is None:
         raise ArgumentTypeError(
-            f"{op}: {library} has no `empty(shape, dtype)` to make an array like this "
+            f"{op}: {_library(kind)} has no `empty(shape, dtype)` to make an array like this "
             f"{kind.__name__}; pass an array as `out`, or NumPy arrays"
         )
     return result
+
+
+@functools.cache
+def maker_of(kind: type) -> Maker:
+    """Return the function that makes a new array like one of a class, or None."""
+    return _torch if is_torch(kind) else _MAKERS.get(_library(kind), _by_module)
+
+
+def _library(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
 
 
 def _numpy(like: Any, shape: Shape, dtype: DType) -> Any:
@@ -61,8 +67,7 @@ def _pyopencl(like: Any, shape: Shape, dtype: DType) -> Any:
 
 def _by_module(like: Any, shape: Shape, dtype: DType) -> Any:
     """Call the library's own `empty`, as CuPy has one; None if there is none."""
-    library = sys.modules[str(type(like).__module__).partition(".")[0]]
-    empty = getattr(library, "empty", None)
+    empty = getattr(sys.modules[_library(type(like))], "empty", None)
     return None if empty is None else empty(shape, dtype=dtype)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.images import image_of, layout_of, result_image, spatial
 from tile.ops.image.pool_kernels import Pooling
@@ -33,6 +34,7 @@ def _gradients(step: Any, mean: bool) -> dict[str, Any]:
 
 
 @differentiable(lambda step: _gradients(step, mean=False))
+@planned()
 def adaptive_max_pool2d(
     x: Any, size: Window, indices: bool = False, *, layout: str = "NHWC", out: Any = None
 ) -> Any:
@@ -46,6 +48,7 @@ def adaptive_max_pool2d(
 
 
 @differentiable(lambda step: _gradients(step, mean=True))
+@planned()
 def adaptive_avg_pool2d(x: Any, size: Window, *, layout: str = "NHWC", out: Any = None) -> Any:
     """Return the means of `size` windows, batch x P x Q x channels, in the type of `x`.
 
@@ -68,6 +71,7 @@ def _pool(call: Call, mean: bool, x: Any, size: Any, indices: bool, layout: Any,
     return result.value if index is None else (result.value, index.value)
 
 
+@planned()
 def adaptive_max_pool2d_backward(
     dy: Any, index: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None
 ) -> Any:
@@ -81,6 +85,7 @@ def adaptive_max_pool2d_backward(
     return _backward(call, gradient, indices, size, layout, out)
 
 
+@planned()
 def adaptive_avg_pool2d_backward(
     dy: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None
 ) -> Any:

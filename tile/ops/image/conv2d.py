@@ -20,6 +20,7 @@ from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
@@ -59,6 +60,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_gradients, without={"activation": ("silu", "gelu")})
+@planned()
 def conv2d(
     x: Any,
     filters: Any,

@@ -26,6 +26,7 @@ import numpy as np
 import tile
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import planned
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.reference import Array, wide
 from tile.ops.image.conv_arguments import (
@@ -107,6 +108,7 @@ def gradient_of_image(
         )
 
 
+@planned()
 def conv2d_dgrad(
     dy: Any,
     filters: Any,

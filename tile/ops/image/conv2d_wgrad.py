@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.image.conv_arguments import (
@@ -137,6 +138,7 @@ def depthwise_wgrad_kernel(
     tl.store(parts_ptr + at, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
 
 
+@planned()
 def conv2d_wgrad(
     dy: Any,
     x: Any,
@@ -201,7 +203,7 @@ def _by_matmul(
     splits = splits_of(call, splits, tiles * groups, steps)
     sums = accumulator(result.dtype)
     parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
-    conv2d_wgrad_kernel[(tiles, groups, splits)](
+    launch(conv2d_wgrad_kernel, (tiles, groups, splits))(
         *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
         *(pixels, filters, windows.first, windows.step, windows.apart),
         tile.cdiv(steps, splits) * config["BLOCK_K"],
@@ -226,7 +228,7 @@ def _depthwise(
     blocks = tile.cdiv(count, block)
     splits = splits_of(call, splits, tile.cdiv(blocks * window, 8), tile.cdiv(pixels, rows))
     parts = call.new((splits, count, window), accumulator(result.dtype)) if splits > 1 else result
-    depthwise_wgrad_kernel[(blocks, window, splits)](
+    launch(depthwise_wgrad_kernel, (blocks, window, splits))(
         *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
         *(pixels, count, count // x.shape[3], windows.first, windows.step, windows.apart),
         tile.cdiv(tile.cdiv(pixels, rows), splits) * rows,

@@ -18,6 +18,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.conv2d import conv2d
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference, gradient_of_image
@@ -45,6 +46,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_gradients)
+@planned()
 def conv_transpose2d(
     x: Any,
     filters: Any,

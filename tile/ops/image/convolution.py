@@ -22,6 +22,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.depthwise import depthwise
@@ -171,7 +172,7 @@ def convolve(
     config = TABLE.select(call.backend, pixels, count, inner)
     tiles_ = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
     steps = (channels * x.strides[3], groups.filter_step, count * out.strides[3])
-    conv2d_kernel[(tiles_, groups.count)](
+    launch(conv2d_kernel, (tiles_, groups.count))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start), steps),
         *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
         *(windows.first, windows.step, windows.apart),

@@ -14,6 +14,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
@@ -94,7 +95,7 @@ def depthwise(
     batches, p, q, count = out.shape
     pixels = batches * p * q
     rows, block = tile_of(x)
-    depthwise_kernel[(tile.cdiv(pixels, rows), tile.cdiv(count, block))](
+    launch(depthwise_kernel, (tile.cdiv(pixels, rows), tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(pixels, count, filters.shape[0], windows.first, windows.step, windows.apart),

@@ -18,6 +18,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import Image
@@ -201,7 +202,7 @@ class Pooling:
         batches, height, width, channels = result.shape
         pixels = batches * height * width
         rows, block = tile_of(result)
-        kernel[(tile.cdiv(pixels, rows), tile.cdiv(channels, block))](
+        launch(kernel, (tile.cdiv(pixels, rows), tile.cdiv(channels, block)))(
             *(source.value, None if index is None else index.value, result.value),
             *(source.strides, (index or result).strides, result.strides),
             *((*image.shape[1:3], *pooled.shape[1:3]), pixels, channels),

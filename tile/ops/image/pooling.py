@@ -16,6 +16,7 @@ import numpy as np
 
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import image_size
 from tile.ops.image.images import (
@@ -51,6 +52,7 @@ def _avg_gradient(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_max_gradient)
+@planned()
 def max_pool2d(
     x: Any,
     window: Window,
@@ -80,6 +82,7 @@ def max_pool2d(
 
 
 @differentiable(_avg_gradient)
+@planned()
 def avg_pool2d(
     x: Any,
     window: Window,
@@ -121,6 +124,7 @@ def _windows(call: Call, window: Any, stride: Any, padding: Any) -> Windows:
     return windows
 
 
+@planned()
 def max_pool2d_backward(
     dy: Any,
     index: Any,
@@ -143,6 +147,7 @@ def max_pool2d_backward(
     return _backward(call, Pooling(False, windows), gradient, indices, size, layout, out)
 
 
+@planned()
 def avg_pool2d_backward(
     dy: Any,
     size: tuple[int, int],

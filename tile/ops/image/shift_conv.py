@@ -17,6 +17,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul import tile_position
@@ -72,6 +73,7 @@ def shift_conv_kernel(
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@planned()
 def shift_conv(
     x: Any,
     filters: Any,
@@ -114,7 +116,7 @@ def shift_conv(
         pixels = batches * height * width
         config = tiles_of(call.backend, image.dtype, pixels, count, channels, precision)
         tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-        shift_conv_kernel[(tiles,)](
+        launch(shift_conv_kernel, (tiles,))(
             *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
             RUN=run,
             PRECISION=precision,

@@ -18,6 +18,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, Operand, accumulator
+from tile.ops.core.call_plans import launch
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 
@@ -96,7 +97,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     if result.size:
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
         grid = (tile.cdiv(rows, config["BLOCK_M"]) + groups, tile.cdiv(n, config["BLOCK_N"]))
-        grouped_matmul_kernel[grid](
+        launch(grouped_matmul_kernel, grid)(
             *(a, b, ends, result.value, n, k, groups, *left.strides, *right.strides, stride),
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(left.dtype).name),

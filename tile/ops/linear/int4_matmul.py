@@ -20,6 +20,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.language.extra import libdevice
 from tile.ops.core.call import BF16, F16, F32, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
@@ -88,6 +89,7 @@ def int4_matmul_kernel(
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@planned()
 def pack_int4(weight: Any, group: int = 128) -> tuple[Any, Any]:
     """Return the weights in 4 bits, N x K / 2 of uint8, and their scales, N x K / group of float32.
 
@@ -106,12 +108,13 @@ def pack_int4(weight: Any, group: int = 128) -> tuple[Any, Any]:
     packed = call.new((rows.count, rows.length // 2), U8)
     scales = call.new((rows.count, rows.length // group), F32)
     if packed.size:
-        pack_int4_kernel[scales.shape](
+        launch(pack_int4_kernel, scales.shape)(
             *(weight, packed.value, scales.value, rows.stride, rows.length), GROUP=group
         )
     return packed.value, scales.value
 
 
+@planned()
 def int4_matmul(
     a: Any, packed: Any, scales: Any, *, splits: int | None = None, out: Any = None
 ) -> Any:
@@ -143,14 +146,14 @@ def int4_matmul(
         splits = splits_of(call, splits, count, steps)
         span = max(1, tile.cdiv(steps, splits)) * config["BLOCK_K"]
         parts = result if splits == 1 else call.new((splits, m, n), F32)
-        int4_matmul_kernel[(count, splits)](
+        launch(int4_matmul_kernel, (count, splits))(
             *(a, packed, scales, parts.value, m, n, k, rows.stride, span),
             WEIGHTS=group or GROUPS[0],
             **config,
         )
         if splits > 1:
             block = min(1024, tile.next_power_of_2(n))
-            add_splits_kernel[(m, tile.cdiv(n, block))](
+            launch(add_splits_kernel, (m, tile.cdiv(n, block)))(
                 *(parts.value, None, result.value, m, n, 1, splits, 0, n, 1),
                 ACTIVATION=None,
                 BLOCK=block,

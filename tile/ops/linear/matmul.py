@@ -22,6 +22,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.splits import add_splits_kernel, splits_of
@@ -110,6 +111,7 @@ def matmul_kernel(
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@planned()
 def matmul(
     a: Any,
     b: Any,
@@ -149,7 +151,7 @@ def matmul(
     span = tile.cdiv(tile.cdiv(k, config["BLOCK_K"]), splits) * config["BLOCK_K"]
     function = None if activation is None else ACTIVATIONS[activation].function
     parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
-    matmul_kernel[(tiles, batches, splits)](
+    launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
         *(*_matrix(left), *_matrix(right), batches * m * n),
         *(_matrix(parts) if splits == 1 else (m * n, n, 1)),
@@ -163,7 +165,7 @@ def matmul(
     )
     if splits > 1:
         block = min(1024, tile.next_power_of_2(n))
-        add_splits_kernel[(batches * m, tile.cdiv(n, block))](
+        launch(add_splits_kernel, (batches * m, tile.cdiv(n, block)))(
             *(parts.value, bias, result.value, m, n, batches, splits, *_matrix(result)),
             ACTIVATION=function,
             BLOCK=block,

@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, FLOATS, I8, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import PORTABLE, tiles
@@ -80,6 +81,7 @@ def scaled_matmul_kernel(
     tl.store(out, scaled.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@planned()
 def scaled_matmul(
     a: Any, b: Any, a_scale: Any, b_scale: Any, dtype: str = "float32", *, out: Any = None
 ) -> Any:
@@ -109,7 +111,7 @@ def scaled_matmul(
     if result.size:
         config = TABLE.select(call.backend, m, n, k)
         grid = (tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"]),)
-        scaled_matmul_kernel[grid](
+        launch(scaled_matmul_kernel, grid)(
             *(a, b, a_scale, b_scale, result.value, m, n, k),
             *(*left.strides, *right.strides, *result.strides),
             SUMS=tl.int32 if left.dtype == I8 else tl.float32,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand
+from tile.ops.core.call_plans import launch
 from tile.ops.linear.configurations import PROGRAMS
 
 
@@ -58,7 +59,7 @@ def add_splits(parts: Operand, out: Operand) -> None:
     """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
     splits, rows, columns = parts.shape
     block = min(1024, tile.next_power_of_2(columns))
-    add_splits_kernel[(rows, tile.cdiv(columns, block))](
+    launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
         *(parts.value, None, out.value, rows, columns, 1, splits, 0, columns, 1),
         ACTIVATION=None,
         BLOCK=block,

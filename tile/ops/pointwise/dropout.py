@@ -17,6 +17,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -32,6 +33,12 @@ def dropout_kernel(x_ptr, y_ptr, n, seed: tl.uint64, P: tl.constexpr, BLOCK: tl.
     tl.store(y_ptr + at, tl.where(remains, x / (1.0 - P), 0.0), mask=at < n)
 
 
+def is_seed(seed: Any) -> bool:
+    """Return True for an integer from 0 to 2 ** 64 - 1."""
+    return type(seed) is int and 0 <= seed < 2**64
+
+
+@planned(seed=is_seed)
 def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
     """Return `x` with elements dropped with probability `p`, and the others divided by 1 - p.
 
@@ -41,7 +48,7 @@ def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
     call = Call("dropout")
     source = call.array("x", x).contiguous()
     p = call.number("p", p, low=0, high=np.nextafter(1.0, 0.0))
-    if not (type(seed) is int and 0 <= seed < 2**64):
+    if not is_seed(seed):
         raise ArgumentValueError(f"dropout: `seed` is {seed!r}; it is an integer of 64 bits")
     if source.size >= 2**INDEX_BITS:
         raise ArgumentValueError(
@@ -49,8 +56,8 @@ def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
         )
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",)).contiguous()
     if result.size:
-        dropout_kernel[(tile.cdiv(result.size, BLOCK),)](
-            x, result.value, result.size, seed, P=p, BLOCK=BLOCK
+        launch(dropout_kernel, (tile.cdiv(result.size, BLOCK),))(
+            x, result.value, result.size, Varying("seed", seed, int), P=p, BLOCK=BLOCK
         )
     return result.value
 

@@ -15,6 +15,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -49,21 +50,25 @@ def gated_backward_kernel(
     tl.store(dup_ptr + at, dy * FUNCTION(gate), mask=at < n)
 
 
+@planned()
 def swiglu(gate: Any, up: Any, *, out: Any = None) -> Any:
     """Return silu(gate) * up, in the type of `gate`; both have one shape and are contiguous."""
     return _forward("swiglu", "silu", gate, up, out)
 
 
+@planned()
 def geglu(gate: Any, up: Any, *, out: Any = None) -> Any:
     """Return gelu(gate) * up, in the type of `gate`; both have one shape and are contiguous."""
     return _forward("geglu", "gelu", gate, up, out)
 
 
+@planned()
 def swiglu_backward(dy: Any, gate: Any, up: Any) -> tuple[Any, Any]:
     """Return the gradients of gate and up from `dy`, that of the result."""
     return _backward("swiglu_backward", "silu", dy, gate, up)
 
 
+@planned()
 def geglu_backward(dy: Any, gate: Any, up: Any) -> tuple[Any, Any]:
     """Return the gradients of gate and up from `dy`, that of the result."""
     return _backward("geglu_backward", "gelu", dy, gate, up)
@@ -77,7 +82,7 @@ def _forward(op: str, activation: str, gate: Any, up: Any, out: Any) -> Any:
         "out", out, source.shape, source.dtype, in_place=("gate", "up")
     ).contiguous()
     if result.size:
-        gated_kernel[(tile.cdiv(result.size, BLOCK),)](
+        launch(gated_kernel, (tile.cdiv(result.size, BLOCK),))(
             *(gate, up, result.value, result.size),
             FUNCTION=ACTIVATIONS[activation].function,
             BLOCK=BLOCK,
@@ -92,7 +97,7 @@ def _backward(op: str, activation: str, dy: Any, gate: Any, up: Any) -> tuple[An
         call.array(name, array, dtypes=(source.dtype,), shape=source.shape).contiguous()
     dgate, dup = (call.new(source.shape, source.dtype) for _ in range(2))
     if source.size:
-        gated_backward_kernel[(tile.cdiv(source.size, BLOCK),)](
+        launch(gated_backward_kernel, (tile.cdiv(source.size, BLOCK),))(
             *(dy, gate, up, dgate.value, dup.value, source.size),
             FUNCTION=ACTIVATIONS[activation].function,
             SLOPE=ACTIVATIONS[activation].slope,

@@ -18,6 +18,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
@@ -84,6 +85,7 @@ def loss_backward_kernel(
     tl.store(dx_ptr + at, share * SLOPE(x, target), mask=inside)
 
 
+@planned()
 def mse_loss(x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the mean of the squared differences, an array without axes of float32 or float64.
 
@@ -92,21 +94,25 @@ def mse_loss(x: Any, target: Any, *, out: Any = None) -> Any:
     return _mean("mse_loss", squared, x, target, out)
 
 
+@planned()
 def mse_loss_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
     return _gradient("mse_loss_backward", squared_slope, dloss, x, target, out)
 
 
+@planned()
 def smooth_l1_loss(x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the mean of the smooth absolute differences; see `mse_loss`."""
     return _mean("smooth_l1_loss", smooth_l1, x, target, out)
 
 
+@planned()
 def smooth_l1_loss_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
     return _gradient("smooth_l1_loss_backward", smooth_l1_slope, dloss, x, target, out)
 
 
+@planned()
 def binary_cross_entropy(x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the mean of the cross entropies of logits `x` and probabilities `target`.
 
@@ -115,6 +121,7 @@ def binary_cross_entropy(x: Any, target: Any, *, out: Any = None) -> Any:
     return _mean("binary_cross_entropy", logistic, x, target, out, probabilities=True)
 
 
+@planned()
 def binary_cross_entropy_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
     return _gradient("binary_cross_entropy_backward", logistic_slope, dloss, x, target, out)
@@ -130,7 +137,9 @@ def _mean(op: str, loss: Any, x: Any, target: Any, out: Any, probabilities: bool
         raise ArgumentValueError(f"{op}: `target` has elements outside 0 to 1")
     result = call.output("out", out, (), accumulator(source.dtype))
     parts = call.new((min(PROGRAMS, tile.cdiv(source.size, BLOCK)), 1), result.dtype)
-    loss_kernel[(parts.shape[0],)](x, target, parts.value, source.size, LOSS=loss, BLOCK=BLOCK)
+    launch(loss_kernel, (parts.shape[0],))(
+        x, target, parts.value, source.size, LOSS=loss, BLOCK=BLOCK
+    )
     column_sums(parts, result, divisor=source.size)
     return result.value
 
@@ -144,7 +153,7 @@ def _gradient(op: str, slope: Any, dloss: Any, x: Any, target: Any, out: Any) ->
         "out", out, source.shape, source.dtype, in_place=("x", "target")
     ).contiguous()
     if result.size:
-        loss_backward_kernel[(tile.cdiv(result.size, BLOCK),)](
+        launch(loss_backward_kernel, (tile.cdiv(result.size, BLOCK),))(
             *(dloss, x, target, result.value, result.size), SLOPE=slope, BLOCK=BLOCK
         )
     return result.value

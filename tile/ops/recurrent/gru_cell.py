@@ -18,6 +18,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
@@ -76,6 +77,7 @@ def gru_cell_kernel(
     tl.store(new_h_ptr + row * units + unit, (1.0 - z) * n + z * h, mask=inside)
 
 
+@planned()
 def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any = None) -> Any:
     """Return the new hidden state, in the type of `x`.
 
@@ -90,7 +92,7 @@ def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any
     result = call.output("out", out, state.shape, inputs.dtype).contiguous()
     if state.size:
         config = TABLE.select(call.backend, units)
-        gru_cell_kernel[grid_of(config, state)](
+        launch(gru_cell_kernel, grid_of(config, state))(
             *(x, h, w_x, w_h, b_x, b_h, result.value, rows, units, inputs.shape[1]),
             SUMS=getattr(tl, accumulator(inputs.dtype).name),
             **config,

@@ -17,6 +17,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
@@ -79,6 +80,7 @@ def lstm_cell_kernel(
     tl.store(new_h_ptr + at, sigmoid(o) * tl.tanh(new_c), mask=inside)
 
 
+@planned()
 def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[Any, Any]:
     """Return the new hidden state and the new cell state, in the type of `x`.
 
@@ -93,7 +95,7 @@ def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[An
     new_h, new_c = (call.new(state.shape, inputs.dtype) for _ in range(2))
     if state.size:
         config = TABLE.select(call.backend, units)
-        lstm_cell_kernel[grid_of(config, state)](
+        launch(lstm_cell_kernel, grid_of(config, state))(
             *(x, h, c, w_x, w_h, bias, new_h.value, new_c.value, rows, units, inputs.shape[1]),
             SUMS=getattr(tl, accumulator(inputs.dtype).name),
             **config,

@@ -17,6 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import INDICES, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -74,6 +75,7 @@ def cross_entropy_backward_kernel(
     tl.store(dx_ptr + row * dx_stride + column, dx, mask=column < classes)
 
 
+@planned()
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = None) -> Any:
     """Return the loss of each row of logits `x` (rows x classes), in float32 or float64.
 
@@ -87,7 +89,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
     targets.contiguous().within(0, rows.length, besides=ignore_index)
     loss = call.output("out", out, (rows.count,), accumulator(logits.dtype))
     if rows.count:
-        cross_entropy_kernel[(rows.count,)](
+        launch(cross_entropy_kernel, (rows.count,))(
             *(x, target, loss.value, rows.stride, rows.length),
             IGNORED=ignore_index,
             BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
@@ -96,6 +98,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
     return loss.value
 
 
+@planned()
 def cross_entropy_backward(
     dloss: Any, x: Any, target: Any, loss: Any, ignore_index: int = -100, *, out: Any = None
 ) -> Any:
@@ -111,7 +114,7 @@ def cross_entropy_backward(
     result = call.output("out", out, logits.shape, logits.dtype)
     if result.size:
         block = min(BLOCK, tile.next_power_of_2(rows.length))
-        cross_entropy_backward_kernel[(rows.count, tile.cdiv(rows.length, block))](
+        launch(cross_entropy_backward_kernel, (rows.count, tile.cdiv(rows.length, block)))(
             *(dloss, x, target, loss, result.value),
             *(rows.stride, result.rows().stride, rows.length),
             IGNORED=ignore_index,

@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
@@ -117,6 +118,7 @@ def require_block(op: str, length: int) -> int:
     return tile.next_power_of_2(length)
 
 
+@planned()
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = None) -> Any:
     """Return the layer normalization over the last axis of `x`, in its type.
 
@@ -132,7 +134,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = 
     block = require_block("layer_norm", length)
     rows, y = source.rows(), result.rows()
     if result.size:
-        layer_norm_kernel[(rows.count,)](
+        launch(layer_norm_kernel, (rows.count,))(
             *(x, weight, bias, result.value, rows.stride, y.stride, length),
             EPS=eps,
             BLOCK=block,
@@ -141,6 +143,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = 
     return result.value
 
 
+@planned()
 def layer_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-5) -> tuple[Any, Any, Any]:
     """Return the gradients of x, weight and bias from that of the result."""
     call = Call("layer_norm_backward")
@@ -159,7 +162,7 @@ def layer_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-5) -> tupl
     if length == 0:
         return dx.value, dweight.value, dbias.value
     if rows.count:
-        layer_norm_backward_kernel[(parts[0].shape[0],)](
+        launch(layer_norm_backward_kernel, (parts[0].shape[0],))(
             *(dy, x, weight, dx.value, parts[0].value, parts[1].value),
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             EPS=eps,

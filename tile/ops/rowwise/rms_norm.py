@@ -17,6 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
@@ -68,6 +69,7 @@ def rms_norm_backward_kernel(
     tl.store(parts_ptr + part * length + column, dweight, mask=inside)
 
 
+@planned()
 def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
     """Return the RMS normalization over the last axis of `x`, in its type.
 
@@ -82,7 +84,7 @@ def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
     block = require_block("rms_norm", length)
     rows, y = source.rows(), result.rows()
     if result.size:
-        rms_norm_kernel[(rows.count,)](
+        launch(rms_norm_kernel, (rows.count,))(
             *(x, weight, result.value, rows.stride, y.stride, length),
             EPS=eps,
             BLOCK=block,
@@ -91,6 +93,7 @@ def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
     return result.value
 
 
+@planned()
 def rms_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
     """Return the gradients of x and weight from that of the result."""
     call = Call("rms_norm_backward")
@@ -107,7 +110,7 @@ def rms_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-6) -> tuple[
     if length == 0:
         return dx.value, dweight.value
     if rows.count:
-        rms_norm_backward_kernel[(parts.shape[0],)](
+        launch(rms_norm_backward_kernel, (parts.shape[0],))(
             *(dy, x, weight, dx.value, parts.value),
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             EPS=eps,

@@ -18,6 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
@@ -110,6 +111,7 @@ def softmax_backward_kernel(
             tl.store(dx_ptr + row * dx_stride + at, y * (dy - total), mask=inside)
 
 
+@planned()
 def softmax(x: Any, *, out: Any = None) -> Any:
     """Return the softmax along the last axis of `x`, of any float type, in its type.
 
@@ -123,15 +125,20 @@ def softmax(x: Any, *, out: Any = None) -> Any:
         return result.value
     strides = (rows.stride, y.stride)
     if rows.length > LONGEST:
-        long_softmax_kernel[(rows.count,)](x, result.value, *strides, rows.length, BLOCK=LONGEST)
+        launch(long_softmax_kernel, (rows.count,))(
+            x, result.value, *strides, rows.length, BLOCK=LONGEST
+        )
         return result.value
     config = TABLE.select(call.backend, rows.length)
     block = tile.next_power_of_2(rows.length)
     grid = (tile.cdiv(rows.count, config["ROWS"]),)
-    softmax_kernel[grid](x, result.value, *strides, rows.count, rows.length, BLOCK=block, **config)
+    launch(softmax_kernel, grid)(
+        x, result.value, *strides, rows.count, rows.length, BLOCK=block, **config
+    )
     return result.value
 
 
+@planned()
 def softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
     call = Call("softmax_backward")
@@ -141,7 +148,7 @@ def softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     rows = [operand.rows() for operand in (gradient, forward, result)]
     count, length = rows[0].count, rows[0].length
     if result.size:
-        softmax_backward_kernel[(count,)](
+        launch(softmax_backward_kernel, (count,))(
             *(dy, y, result.value),
             *(each.stride for each in rows),
             length,

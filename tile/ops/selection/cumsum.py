@@ -15,6 +15,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import FLOATS, I32, I64, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 
@@ -45,6 +46,7 @@ def widen_sum(x):
     return widen(x) if x.dtype.is_floating() else x
 
 
+@planned()
 def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     """Return the running sums along the last axis of `x`, in its type; integers wrap.
 
@@ -56,7 +58,7 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     rows, y = source.rows(), result.rows()
     if result.size:
-        cumsum_kernel[(rows.count,)](
+        launch(cumsum_kernel, (rows.count,))(
             *(x, result.value, rows.stride, y.stride, rows.length),
             REVERSE=bool(reverse),
             BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),

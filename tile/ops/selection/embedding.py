@@ -16,6 +16,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import INDICES, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -53,6 +54,7 @@ def convert_kernel(x_ptr, y_ptr, n, CLEAR: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n, other=0.0), mask=at < n)
 
 
+@planned()
 def embedding(indices: Any, weight: Any, *, out: Any = None) -> Any:
     """Return the rows of `weight` that `indices` select, of the shape of `indices` and a row.
 
@@ -66,12 +68,13 @@ def embedding(indices: Any, weight: Any, *, out: Any = None) -> Any:
     result = call.output("out", out, (*wanted.shape, rows.length), table.dtype).contiguous()
     if result.size:
         block = min(BLOCK, tile.next_power_of_2(rows.length))
-        embedding_kernel[(wanted.size, tile.cdiv(rows.length, block))](
+        launch(embedding_kernel, (wanted.size, tile.cdiv(rows.length, block)))(
             *(weight, indices, result.value, rows.stride, rows.count, rows.length), BLOCK=block
         )
     return result.value
 
 
+@planned()
 def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> Any:
     """Return the gradient of a table of `rows` rows from `dy`, that of the rows that were read.
 
@@ -89,14 +92,16 @@ def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> 
     sums_type = accumulator(gradient.dtype)
     sums = result if result.dtype == sums_type else call.new(result.shape, sums_type)
     grid = (tile.cdiv(result.size, BLOCK),)
-    convert_kernel[grid](sums.value, sums.value, result.size, CLEAR=True, BLOCK=BLOCK)
+    launch(convert_kernel, grid)(sums.value, sums.value, result.size, CLEAR=True, BLOCK=BLOCK)
     if gradient.size:
         block = min(BLOCK, tile.next_power_of_2(length))
-        embedding_backward_kernel[(wanted.size, tile.cdiv(length, block))](
+        launch(embedding_backward_kernel, (wanted.size, tile.cdiv(length, block)))(
             *(dy, indices, sums.value, count, length), BLOCK=block
         )
     if sums is not result:
-        convert_kernel[grid](sums.value, result.value, result.size, CLEAR=False, BLOCK=BLOCK)
+        launch(convert_kernel, grid)(
+            sums.value, result.value, result.size, CLEAR=False, BLOCK=BLOCK
+        )
     return result.value
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import I8, I32, I64, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 
 BLOCK = 2048  # elements of a program
@@ -44,6 +45,7 @@ def clear_kernel(counts_ptr, bins, BLOCK: tl.constexpr):
     tl.store(counts_ptr + at, tl.zeros((BLOCK,), tl.int32), mask=at < bins)
 
 
+@planned()
 def histogram(x: Any, bins: int, *, out: Any = None) -> Any:
     """Return the counts of 0 to `bins` - 1 among the elements of `x`, as int32.
 
@@ -54,9 +56,9 @@ def histogram(x: Any, bins: int, *, out: Any = None) -> Any:
     bins = int(call.number("bins", bins, low=1, high=2**31 - 1))
     source.within(0, bins)
     result = call.output("out", out, (bins,), I32).contiguous()
-    clear_kernel[(tile.cdiv(bins, BLOCK),)](result.value, bins, BLOCK=BLOCK)
+    launch(clear_kernel, (tile.cdiv(bins, BLOCK),))(result.value, bins, BLOCK=BLOCK)
     if source.size:
-        histogram_kernel[(tile.cdiv(source.size, BLOCK),)](
+        launch(histogram_kernel, (tile.cdiv(source.size, BLOCK),))(
             *(x, result.value, source.size, bins),
             BINS=tile.next_power_of_2(bins),
             MOST=MOST,

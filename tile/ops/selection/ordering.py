@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import BF16, F16, F32, I32, I64, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 
 LONGEST = 16384  # elements of a row that is sorted, and of k
@@ -77,6 +78,7 @@ def sort_kernel(
     tl.store(indices_ptr + row * length + column, index, mask=inside)
 
 
+@planned()
 def topk(x: Any, k: int) -> tuple[Any, Any]:
     """Return the `k` greatest elements of each row of `x`, in descending order, and their indices.
 
@@ -91,7 +93,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     values, indices = call.new(shape, source.dtype), call.new(shape, I64)
     if values.size:
         block = tile.next_power_of_2(k)
-        topk_kernel[(rows.count,)](
+        launch(topk_kernel, (rows.count,))(
             *(x, values.value, indices.value, rows.stride, rows.length, k),
             K=block,
             BLOCK=max(block, min(BLOCK, tile.next_power_of_2(rows.length))),
@@ -99,6 +101,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     return values.value, indices.value
 
 
+@planned()
 def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
     """Return the elements of each row of `x` in order, and their indices; the sort is stable.
 
@@ -114,7 +117,7 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
         )
     values, indices = call.new(source.shape, source.dtype), call.new(source.shape, I64)
     if values.size:
-        sort_kernel[(rows.count,)](
+        launch(sort_kernel, (rows.count,))(
             *(x, values.value, indices.value, rows.stride, rows.length),
             DESCENDING=bool(descending),
             BLOCK=tile.next_power_of_2(rows.length),

@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 
@@ -144,6 +145,7 @@ def attention_kernel(
         tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)
 
 
+@planned()
 def attention(
     q: Any,
     k: Any,
@@ -177,7 +179,7 @@ def attention(
     logs = call.new((batches, heads, queries), sums) if log_sums else None
     if result.size:
         config = TABLE.select(call.backend, size, source.dtype.itemsize)
-        attention_kernel[(tile.cdiv(queries, config["BLOCK_M"]), batches * heads)](
+        launch(attention_kernel, (tile.cdiv(queries, config["BLOCK_M"]), batches * heads))(
             *(q, k, v, result.value, logs and logs.value),
             *(operand.strides[:3] for operand in (source, key, value, result)),
             *(heads, heads // key.shape[1], queries, keys),

@@ -19,6 +19,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
@@ -161,6 +162,7 @@ def gradient_q_kernel(
     tl.store(dq_ptr + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=inside)
 
 
+@planned()
 def attention_backward(
     dout: Any,
     q: Any,
@@ -197,7 +199,7 @@ def attention_backward(
     head = max(16, tile.next_power_of_2(size))
     if source.size:
         rows = batches * heads * queries
-        delta_kernel[(tile.cdiv(rows, 16),)](
+        launch(delta_kernel, (tile.cdiv(rows, 16),))(
             *(result, dout, delta.value, rows, size), ROWS=16, HEAD=head
         )
     inputs = (q, k, v, dout, log_sums, delta.value)
@@ -210,11 +212,11 @@ def attention_backward(
         "HEAD": head,
         **config,
     }
-    gradient_kv_kernel[(tile.cdiv(keys, config["BLOCK_N"]), batches * key.shape[1])](
+    launch(gradient_kv_kernel, (tile.cdiv(keys, config["BLOCK_N"]), batches * key.shape[1]))(
         *inputs, dk.value, dv.value, *sizes, **options
     )
     if source.size:
-        gradient_q_kernel[(tile.cdiv(queries, config["BLOCK_M"]), batches * heads)](
+        launch(gradient_q_kernel, (tile.cdiv(queries, config["BLOCK_M"]), batches * heads))(
             *inputs, dq.value, *sizes, **options
         )
     return dq.value, dk.value, dv.value

@@ -19,6 +19,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.sequence.attention import LOG2_E, attention_reference
 
@@ -113,6 +114,7 @@ def add_parts_kernel(
     tl.store(out_ptr + head * size + feature, total, mask=feature < size)
 
 
+@planned()
 def decode_attention(
     q: Any, k: Any, v: Any, lengths: Any, scale: float | None = None, *, out: Any = None
 ) -> Any:
@@ -148,7 +150,7 @@ def decode_attention(
     highest, weights = (call.new((batches, heads, parts), sums) for _ in range(2))
     head = max(16, tile.next_power_of_2(size))
     span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
-    decode_kernel[(batches * key_heads, parts)](
+    launch(decode_kernel, (batches * key_heads, parts))(
         *(q, k, v, lengths, values.value, highest.value, weights.value),
         *(key.strides[:3], value.strides[:3], key_heads, heads // key_heads, span, size),
         SCALE=scale * LOG2_E,
@@ -156,7 +158,7 @@ def decode_attention(
         BLOCK_N=BLOCK_N,
         HEAD=head,
     )
-    add_parts_kernel[(batches * heads,)](
+    launch(add_parts_kernel, (batches * heads,))(
         *(values.value, highest.value, weights.value, result.value, parts, size),
         PARTS=tile.next_power_of_2(parts),
         HEAD=head,

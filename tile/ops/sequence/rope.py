@@ -18,6 +18,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -59,6 +60,7 @@ def rope_kernel(
     tl.store(y_pair + apart, b * cos + a * sin, mask=inside)
 
 
+@planned()
 def rope(
     x: Any, cos: Any, sin: Any, interleaved: bool = False, inverse: bool = False, *, out: Any = None
 ) -> Any:
@@ -79,7 +81,7 @@ def rope(
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     result.last_contiguous()
     if result.size:
-        rope_kernel[(batches * tokens,)](
+        launch(rope_kernel, (batches * tokens,))(
             *(x, cos, sin, result.value, tokens, heads, source.strides[:3], result.strides[:3]),
             INVERSE=bool(inverse),
             INTERLEAVED=bool(interleaved),

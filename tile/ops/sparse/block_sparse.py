@@ -20,6 +20,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 
 BLOCK_K = 32  # elements along the inner axis of an iteration of sddmm
@@ -83,6 +84,7 @@ def spmm_kernel(
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=column < N)
 
 
+@planned()
 def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None) -> Any:
     """Return the blocks of a @ b at the given positions, blocks x size x size, in the type of `a`.
 
@@ -104,7 +106,7 @@ def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None
     second.contiguous().within(0, n // size)
     result = call.output("out", out, (first.size, size, size), left.dtype).contiguous()
     if result.size:
-        sddmm_kernel[(first.size,)](
+        launch(sddmm_kernel, (first.size,))(
             *(a, b, rows, columns, result.value, k, left.strides, right.strides),
             SUMS=getattr(tl, accumulator(left.dtype).name),
             SIZE=size,
@@ -113,6 +115,7 @@ def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None
     return result.value
 
 
+@planned()
 def spmm(values: Any, starts: Any, columns: Any, b: Any, *, out: Any = None) -> Any:
     """Return the dense matrix of a block-sparse one times `b`, in the type of `values`.
 
@@ -135,7 +138,7 @@ def spmm(values: Any, starts: Any, columns: Any, b: Any, *, out: Any = None) -> 
     rows = first.size - 1
     result = call.output("out", out, (rows * size, n), blocks.dtype).contiguous()
     if result.size:
-        spmm_kernel[(rows, tile.cdiv(n, BLOCK_N))](
+        launch(spmm_kernel, (rows, tile.cdiv(n, BLOCK_N)))(
             *(values, starts, columns, b, result.value, n, dense.strides),
             SUMS=getattr(tl, accumulator(blocks.dtype).name),
             SIZE=size,

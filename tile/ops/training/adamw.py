@@ -10,6 +10,8 @@ corrections of their bias, which depend on the step t alone, are computed on the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.call import BF16, F16, F32, Call
+from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
@@ -51,6 +54,10 @@ def adamw_kernel(
     tl.store(v_ptr + at, v, mask=inside)
 
 
+@planned(
+    step=lambda step: type(step) is int and step >= 1,
+    lr=lambda lr: type(lr) is float and 0 <= lr < math.inf,
+)
 def adamw(
     p: Any,
     g: Any,
@@ -80,11 +87,17 @@ def adamw(
     )
     options = {"EPS": call.number("eps", eps, low=0), "DECAY": call.number("decay", decay, low=0)}
     if source.size:
-        adamw_kernel[(tile.cdiv(source.size, BLOCK),)](
-            *(p, g, m, v, source.size, lr, 1 / (1 - beta1**step), 1 / (1 - beta2**step)),
+        launch(adamw_kernel, (tile.cdiv(source.size, BLOCK),))(
+            *(p, g, m, v, source.size, Varying("lr", lr, float)),
+            *(Varying("step", step, correction(beta)) for beta in (beta1, beta2)),
             **(options | {"BETA1": beta1, "BETA2": beta2, "BLOCK": BLOCK}),
         )
     return p, m, v
+
+
+def correction(beta: float) -> Callable[[int], float]:
+    """Return the function from the step to the factor by which a moment is too small."""
+    return lambda step: 1 / (1 - beta**step)
 
 
 def adamw_reference(

@@ -18,6 +18,7 @@ import tile
 import tile.language as tl
 from tile.language.extra import libdevice
 from tile.ops.core.call import F32, FLOATS, I8, Call
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -58,6 +59,7 @@ def dequantize_kernel(q_ptr, scale_ptr, x_ptr, length, BLOCK: tl.constexpr):
     tl.store(x_ptr + row * length + column, x, mask=column < length)
 
 
+@planned()
 def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     """Return the rows of `x` in 8 bits, and their scales, in float32.
 
@@ -69,7 +71,7 @@ def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     kind, limit = LIMITS[call.choice("dtype", dtype, tuple(LIMITS))]
     result, scale = call.new(source.shape, kind), call.new(source.shape[:-1] or (1,), F32)
     if rows.count:
-        quantize_kernel[(rows.count,)](
+        launch(quantize_kernel, (rows.count,))(
             *(x, result.value, scale.value, rows.stride, rows.length),
             LIMIT=limit,
             BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
@@ -77,6 +79,7 @@ def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     return result.value, scale.value
 
 
+@planned()
 def dequantize(q: Any, scale: Any, dtype: str = "float32", *, out: Any = None) -> Any:
     """Return the numbers `q` times the scale of their row, as floats.
 
@@ -91,7 +94,7 @@ def dequantize(q: Any, scale: Any, dtype: str = "float32", *, out: Any = None) -
     if result.size:
         rows = source.rows()
         block = min(BLOCK, tile.next_power_of_2(rows.length))
-        dequantize_kernel[(rows.count, tile.cdiv(rows.length, block))](
+        launch(dequantize_kernel, (rows.count, tile.cdiv(rows.length, block)))(
             q, scale, result.value, rows.length, BLOCK=block
         )
     return result.value
