@@ -505,6 +505,49 @@ def test_descriptors_of_other_arrays_are_no_repeats(noting: Noting) -> None:
     assert noting.repeats == []
 
 
+@tile.jit
+def strided(x, strides, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at * strides[1] + n * strides[0]))
+
+
+def test_tuples_of_integers_are_values_of_a_repeat(noting: Noting) -> None:
+    kernel, (x, out, _) = tile.jit(strided.fn), three()
+    compiled = kernel[1,](x, (7, 1, 5), out, 3, BLOCK=8)
+    assert kernel[2,](x, (9, 1, 3), out, 5, BLOCK=8) is compiled
+    pointers = x.data_ptr(), out.data_ptr()
+    assert noting.repeats == [((2, 1, 1), (pointers[0], 9, 1, 3, pointers[1], 5))]
+    (places,) = noting.bound
+    assert noting.fixed == set() and [place is None for place in places[1:4]] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_tuples_that_select_another_kernel_are_no_repeats(noting: Noting) -> None:
+    kernel, (x, out, _) = tile.jit(strided.fn), three()
+    tuples: list[Any] = [
+        (7, 1),
+        (7, 3),
+        (16, 1),
+        (2**40, 1),
+        (7, True),
+        (7, 1, 5),
+        (7, np.int64(3)),
+    ]
+    for strides in tuples[:6]:
+        kernel[1,](x, strides, out, 3, BLOCK=8)
+    assert noting.repeats == [] and len(noting.launches) == 6
+    for strides in tuples[:4]:
+        kernel[1,](x, strides, out, 3, BLOCK=8)
+    assert len(noting.repeats) == 4
+    assert noting.repeats[-1][1][1:3] == (2**40, 1)
+    for strides in tuples[4:7]:
+        kernel[1,](x, strides, out, 3, BLOCK=8)
+    assert len(noting.repeats) == 4, "these have no plan of their own, and do not use another's"
+
+
 # -- kernels with two versions, for arrays that overlap and for those that do not
 
 

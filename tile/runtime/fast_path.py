@@ -156,11 +156,10 @@ class Writer:
         if kind is TensorDescriptor:
             self._descriptor(word, index, len(value.shape))
             return True
+        if kind is tuple:
+            return self._integers(word, value)
         if kind is int:
-            self._parts.append(
-                f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
-                f"if -0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
-            )
+            self._parts.append(_integer_part(word))
         elif is_plain_tensor(kind):
             address = f"~p{len(self._addresses)}"
             self._reads.append(f"{address} = {word}.data_ptr()")
@@ -172,6 +171,15 @@ class Writer:
             return False
         self._values.append(word)
         return True
+
+    def _integers(self, word: str, values: tuple[Any, ...]) -> bool:
+        """Add a tuple of integers, such as strides; tuples of other lengths are not readable."""
+        number = len(self._values)
+        items = [f"~i{number}_{at}" for at in range(len(values))]
+        self._reads.append(f"{_tuple(items)} = {word}")
+        self._parts += [_integer_part(item, f"type({item}) is int and ") for item in items]
+        self._values += items
+        return all(type(value) is int for value in values)
 
     def _number(self, word: str, kind: type, ty: Scalar) -> bool:
         """Add a number for an annotated parameter; the key differs for a number out of range.
@@ -281,6 +289,14 @@ class Writer:
             each = _tuple([f"{address} % {DIVISOR}" for address in self._addresses])
             parts.append(f"({' | '.join(self._addresses)}) % {DIVISOR} and {each}")
         return _tuple(parts)
+
+
+def _integer_part(word: str, condition: str = "") -> str:
+    """Return the source of the part of a key for an integer; of 32 bits if the condition holds."""
+    return (
+        f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
+        f"if {condition}-0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
+    )
 
 
 def _tuple(words: Sequence[str]) -> str:
@@ -492,5 +508,7 @@ def merge_arguments(
 
 
 def _wide(value: int) -> tuple[int, bool]:
-    """Return the part of a key for integers that do not fit 32 bits."""
+    """Return the part of a key for integers that do not fit 32 bits, as items of tuples may be."""
+    if type(value) is not int:
+        raise TypeError
     return divisor_of(value % DIVISOR), value <= 0x7FFF_FFFF_FFFF_FFFF

@@ -463,13 +463,14 @@ class CompiledKernel:
         for (at, _), argument in zip(self._plan, arguments, strict=True):
             by_parameter.setdefault(at, []).append(argument)
         leaves = list(self.leaves.values())
-        groups = [_fast_path_arguments(leaves[at], by_parameter.get(at, [])) for at in parameters]
         every: list[Any] = []
         fixed: set[int] = set()
-        for group in groups:
+        for at in parameters:
+            group = _fast_path_arguments(leaves[at], by_parameter.get(at, []))
             if group is None:
                 return None
-            fixed.update(range(len(every) + 1, len(every) + len(group)))
+            if isinstance(leaves[at], DescriptorParts):
+                fixed.update(range(len(every) + 1, len(every) + len(group)))
             every += group
         return executable.bind(every, fixed)
 
@@ -513,10 +514,12 @@ def reachable_arrays(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarra
 def _fast_path_arguments(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
     """Return one parameter's arguments of a fast launch, with None for those compiled in.
 
-    Return None for a tuple, which fast launches do not support.
+    Return None for a tuple of tuples, which fast launches do not support.
     """
-    if not isinstance(leaf, DescriptorParts):
+    if not isinstance(leaf, tuple):
         return (arguments or [None]) if len(arguments) < 2 else None
+    parts = (leaf.base, *leaf.shape, *leaf.strides) if isinstance(leaf, DescriptorParts) else leaf
+    if any(isinstance(part, tuple) for part in parts):
+        return None
     rest = iter(arguments)
-    parts = (leaf.base, *leaf.shape, *leaf.strides)
     return [next(rest) if isinstance(part, ParameterType) else None for part in parts]
