@@ -161,6 +161,8 @@ def rowwise() -> Iterator[Case]:
     yield from rows("rms_norm", like_x, last_axis)
     yield from rows("rms_norm_backward", like_x, like_x, last_axis, ulps=8, floor=1.0)
     for classes in (37, 5000):
+        yield Case("nll_loss", str(classes), weighted(logits(classes)))
+        yield Case("nll_loss_backward", str(classes), weighted_gradient(logits(classes)))
         yield Case("cross_entropy", str(classes), logits(classes))
         yield Case("cross_entropy_backward", str(classes), logits_and_loss(classes), ulps=16)
 
@@ -178,6 +180,27 @@ def logits(classes: int) -> Callable[[Random], Arguments]:
         return (random.normal(5, classes), target), {}
 
     return make
+
+
+def weighted(make: Callable[[Random], Arguments]) -> Callable[[Random], Arguments]:
+    """Return the maker with a weight for each class of more than 100."""
+
+    def make_more(random: Random) -> Arguments:
+        (x, target), options = make(random)
+        weights = (random.normal(x.shape[1]),) if x.shape[1] > 100 else ()
+        return (x, target, *weights), options
+
+    return make_more
+
+
+def weighted_gradient(make: Callable[[Random], Arguments]) -> Callable[[Random], Arguments]:
+    def make_gradient(random: Random) -> Arguments:
+        (x, target, *weights), _ = weighted(make)(random)
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        dloss = random.normal(len(x)).astype(wide)
+        return (dloss, target, x.shape[1], *weights), {"dtype": x.dtype.name}
+
+    return make_gradient
 
 
 def logits_and_loss(classes: int) -> Callable[[Random], Arguments]:
@@ -321,23 +344,36 @@ def pointwise() -> Iterator[Case]:
             "dropout", label, lambda r, shape=shape: ((r.normal(*shape), 0.3, 2**40 + 7), {})
         )
 
-    for op in ("mse_loss", "smooth_l1_loss", "binary_cross_entropy"):
+    logits = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+    for op in (*logits, "bce_loss", "kl_div"):
+        probable = op == "bce_loss"
         for shape in ((5, 700), (1,)):
             label = "x".join(map(str, shape))
             yield Case(
-                op, label, lambda r, shape=shape: ((r.normal(*shape), uniform(r, shape)), {})
+                op, label, lambda r, s=shape, p=probable: ((values(r, s, p), uniform(r, s)), {})
             )
-            yield Case(f"{op}_backward", label, loss_gradient(shape))
+            yield Case(f"{op}_backward", label, loss_gradient(shape, probable))
+    delta = {"delta": 0.3}
+    yield Case("huber_loss", "0.3", lambda r: ((r.normal(5), r.normal(5)), delta), ("float32",))
+    for op in ("bce_loss", "kl_div"):
+        yield Case(op, "0 and 1", lambda r: ((SURE.astype(r.dtype), SURE.astype(r.dtype)), {}))
 
 
 def uniform(random: Random, shape: tuple[int, ...]) -> Array:
     return random.generator.random(shape).astype(random.dtype)
 
 
-def loss_gradient(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+SURE = np.array([0.0, 1.0])
+
+
+def values(random: Random, shape: tuple[int, ...], probable: bool) -> Array:
+    return uniform(random, shape) if probable else random.normal(*shape)
+
+
+def loss_gradient(shape: tuple[int, ...], probable: bool) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
         wide = np.float64 if random.dtype == np.float64 else np.float32
-        return (np.array(-0.7, wide), random.normal(*shape), uniform(random, shape)), {}
+        return (np.array(-0.7, wide), values(random, shape, probable), uniform(random, shape)), {}
 
     return make
 

@@ -14,6 +14,7 @@ import torch
 
 import tile.ops
 from tile.errors import ArgumentError
+from tile.ops.core.autograd import is_differentiable
 
 F = torch.nn.functional
 
@@ -119,6 +120,99 @@ CASES += (
 )
 
 
+ROWS = ((3, 7),)
+PAIR = ((3, 7), (3, 7))
+TARGET = torch.tensor([0, -100, 5])
+ANGLES = torch.linspace(0, 1, 12, dtype=torch.float64).reshape(3, 4)
+CASES += (
+    Same("softmax", tile.ops.softmax, lambda x: F.softmax(x, -1), ROWS),
+    Same(
+        "layer_norm",
+        tile.ops.layer_norm,
+        lambda x, w, b: F.layer_norm(x, (7,), w, b),
+        ((3, 7), (7,), (7,)),
+    ),
+    Same(
+        "rms_norm",
+        lambda x, w: tile.ops.rms_norm(x, w, eps=0.1),
+        lambda x, w: F.rms_norm(x, (7,), w, 0.1),
+        ((3, 7), (7,)),
+    ),
+    Same(
+        "cross_entropy",
+        lambda x: tile.ops.cross_entropy(x, TARGET),
+        lambda x: F.cross_entropy(x, TARGET, reduction="none"),
+        ROWS,
+    ),
+    Same(
+        "nll_loss",
+        lambda x: tile.ops.nll_loss(x, TARGET, x.detach()[0]),
+        lambda x: F.nll_loss(x, TARGET, x.detach()[0], reduction="none"),
+        ROWS,
+    ),
+    Same("swiglu", tile.ops.swiglu, lambda gate, up: F.silu(gate) * up, PAIR),
+    Same("geglu", tile.ops.geglu, lambda g, up: F.gelu(g, approximate="tanh") * up, PAIR),
+    Same(
+        "rope",
+        lambda x: tile.ops.rope(x, ANGLES.cos(), ANGLES.sin()),
+        lambda x: torch.view_as_real(
+            torch.complex(*x.unflatten(-1, (2, 4)).unbind(-2)) * torch.exp(1j * ANGLES[:, None])
+        ).mT.flatten(-2),
+        ((2, 3, 2, 8),),
+    ),
+    Same("cumsum", tile.ops.cumsum, lambda x: x.cumsum(-1), ROWS),
+    Same(
+        "dropout",
+        lambda x: tile.ops.dropout(x, 0.5, 7),
+        lambda x: x * tile.ops.dropout(torch.ones_like(x), 0.5, 7),
+        ROWS,
+    ),
+    Same(
+        "embedding",
+        lambda w: tile.ops.embedding(torch.tensor([0, 2, 2]), w),
+        lambda w: F.embedding(torch.tensor([0, 2, 2]), w),
+        ROWS,
+    ),
+    Same(
+        "matmul",
+        lambda a, b, c: tile.ops.matmul(a, b, c, "relu"),
+        lambda a, b, c: F.relu(a @ b + c),
+        ((2, 3, 7), (7, 4), (4,)),
+    ),
+    Same("matmul shared", tile.ops.matmul, torch.matmul, ((3, 7), (2, 7, 4))),
+)
+SUMMED = {  # losses of differences and of probabilities, by PyTorch's name
+    "mse_loss": F.mse_loss,
+    "l1_loss": F.l1_loss,
+    "smooth_l1_loss": F.smooth_l1_loss,
+    "huber_loss": F.huber_loss,
+    "binary_cross_entropy": F.binary_cross_entropy_with_logits,
+}
+CASES += tuple(
+    Same(
+        name,
+        lambda x, name=name: getattr(tile.ops, name)(x, x.detach().flip(0).sigmoid()),
+        lambda x, theirs=theirs: theirs(x, x.detach().flip(0).sigmoid()),
+        ROWS,
+    )
+    for name, theirs in SUMMED.items()
+)
+CASES += (
+    Same(
+        "bce_loss",
+        lambda x: tile.ops.bce_loss(x.sigmoid(), x.detach().flip(0).sigmoid()),
+        lambda x: F.binary_cross_entropy(x.sigmoid(), x.detach().flip(0).sigmoid()),
+        ROWS,
+    ),
+    Same(
+        "kl_div",
+        lambda x: tile.ops.kl_div(x, x.detach().flip(0).sigmoid()),
+        lambda x: F.kl_div(x, x.detach().flip(0).sigmoid(), reduction="none").mean(),
+        ROWS,
+    ),
+)
+
+
 def tensors(shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
     generator = torch.Generator().manual_seed(0)
     return [
@@ -151,6 +245,11 @@ def test_calls_that_are_not_recorded() -> None:
     assert not tile.ops.conv2d(x.detach(), w.detach()).requires_grad
     with torch.no_grad():
         assert not tile.ops.conv2d(x, w).requires_grad
+
+
+def test_every_differentiable_op_is_compared() -> None:
+    functions = {name for name in tile.ops.__all__ if is_differentiable(getattr(tile.ops, name))}
+    assert functions == {case.label.partition(" ")[0] for case in CASES}
 
 
 def test_errors() -> None:

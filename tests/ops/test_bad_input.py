@@ -318,6 +318,28 @@ IMAGE += [
         "group_norm: `x` has shape (8,); it must have 2 axes or more",
     ),
 ]
+ROWWISE += [
+    (
+        "nll_loss",
+        lambda out: tile.ops.nll_loss(ones(4, 8), np.array([0, 1, 8, 3]), out=out[:, 0]),
+        "nll_loss: `target` contains 8; its elements must be 0 to 7 or -100",
+    ),
+    (
+        "nll_loss",
+        lambda out: tile.ops.nll_loss(ones(4, 8), np.array([0, 1, 7, 3]), ones(4)),
+        "nll_loss: `weight` has shape (4,); it must be (8,)",
+    ),
+    (
+        "bce_loss",
+        lambda out: tile.ops.bce_loss(ones(8) * 2, ones(8)),
+        "bce_loss: `x` has elements outside 0 to 1",
+    ),
+    (
+        "huber_loss",
+        lambda out: tile.ops.huber_loss(ones(8), ones(8), -1.0),
+        "huber_loss: `delta` is -1.0; it must be 0 or more",
+    ),
+]
 SELECTION: list[Wrong] = [
     (
         "embedding",

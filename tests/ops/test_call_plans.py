@@ -23,6 +23,7 @@ PACKAGE = Path(tile.ops.__file__).parent
 FIRST = list({case.op: case for case in reversed(CASES)}.values())
 # On the host they check elements, which plans do not repeat; on a device kernels assert the same.
 READS_HOST = {
+    "bce_loss",
     "binary_cross_entropy",
     "cross_entropy",
     "cross_entropy_backward",
@@ -31,6 +32,9 @@ READS_HOST = {
     "embedding_backward",
     "grouped_matmul",
     "histogram",
+    "kl_div",
+    "nll_loss",
+    "nll_loss_backward",
     "sddmm",
     "shift_conv",
     "spmm",

@@ -76,6 +76,31 @@ GRADIENTS = (
         lambda random: (random.standard_normal((3, 7)), random.random((3, 7))),
         lambda dy, x, t, y: of("binary_cross_entropy")(dy, x, t),
     ),
+    Gradient("l1_loss", normals((3, 7), (3, 7)), lambda dy, x, t, y: of("l1_loss")(dy, x, t)),
+    Gradient(
+        "huber_loss",
+        lambda random: (random.standard_normal((3, 7)), random.standard_normal((3, 7)), 0.7),
+        lambda dy, x, t, delta, y: of("huber_loss")(dy, x, t, delta),
+    ),
+    Gradient(
+        "bce_loss",
+        lambda random: (random.uniform(0.1, 0.9, (3, 7)), random.random((3, 7))),
+        lambda dy, x, t, y: of("bce_loss")(dy, x, t),
+    ),
+    Gradient(
+        "kl_div",
+        lambda random: (random.standard_normal((3, 7)), random.random((3, 7))),
+        lambda dy, x, t, y: of("kl_div")(dy, x, t),
+    ),
+    Gradient(
+        "nll_loss",
+        lambda random: (
+            random.standard_normal((4, 6)),
+            np.array([0, -100, 5, 2]),
+            random.random(6),
+        ),
+        lambda dy, x, t, w, y: of("nll_loss")(dy, t, 6, w),
+    ),
     Gradient(
         "rope",
         normals((2, 5, 3, 8), (5, 4), (5, 4)),

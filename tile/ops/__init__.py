@@ -45,18 +45,29 @@ if TYPE_CHECKING:
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
     from tile.ops.pointwise.losses import (
-        binary_cross_entropy,
-        binary_cross_entropy_backward,
+        huber_loss,
+        huber_loss_backward,
+        l1_loss,
+        l1_loss_backward,
         mse_loss,
         mse_loss_backward,
         smooth_l1_loss,
         smooth_l1_loss_backward,
+    )
+    from tile.ops.pointwise.probability_losses import (
+        bce_loss,
+        bce_loss_backward,
+        binary_cross_entropy,
+        binary_cross_entropy_backward,
+        kl_div,
+        kl_div_backward,
     )
     from tile.ops.recurrent.gru_cell import gru_cell
     from tile.ops.recurrent.lstm_cell import lstm_cell
     from tile.ops.replacements import enable, use
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
+    from tile.ops.rowwise.nll_loss import nll_loss, nll_loss_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
     from tile.ops.selection.cumsum import cumsum
@@ -92,14 +103,19 @@ else:
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
         "pointwise.losses": (
-            "binary_cross_entropy binary_cross_entropy_backward mse_loss mse_loss_backward "
+            "huber_loss huber_loss_backward l1_loss l1_loss_backward mse_loss mse_loss_backward "
             "smooth_l1_loss smooth_l1_loss_backward"
+        ),
+        "pointwise.probability_losses": (
+            "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward "
+            "kl_div kl_div_backward"
         ),
         "recurrent.gru_cell": "gru_cell",
         "recurrent.lstm_cell": "lstm_cell",
         "replacements": "enable use",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
+        "rowwise.nll_loss": "nll_loss nll_loss_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
         "selection.cumsum": "cumsum",
@@ -132,6 +148,8 @@ __all__ = [
     "avg_pool2d_backward",
     "batch_norm",
     "batch_norm_backward",
+    "bce_loss",
+    "bce_loss_backward",
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
     "conv2d",
@@ -154,7 +172,13 @@ __all__ = [
     "grouped_matmul",
     "gru_cell",
     "histogram",
+    "huber_loss",
+    "huber_loss_backward",
     "int4_matmul",
+    "kl_div",
+    "kl_div_backward",
+    "l1_loss",
+    "l1_loss_backward",
     "layer_norm",
     "layer_norm_backward",
     "lstm_cell",
@@ -163,6 +187,8 @@ __all__ = [
     "max_pool2d_backward",
     "mse_loss",
     "mse_loss_backward",
+    "nll_loss",
+    "nll_loss_backward",
     "pack_int4",
     "quantize",
     "rms_norm",

@@ -27,6 +27,10 @@ class Step:
     grads: tuple[Any, ...]
     needed: frozenset[str]
 
+    def options(self, *names: str) -> dict[str, Any]:
+        """Return the arguments of these names that were passed."""
+        return {name: self.arguments[name] for name in names if name in self.arguments}
+
 
 Gradient = Callable[[Step], Mapping[str, Any]]
 

@@ -28,7 +28,7 @@ from tile.ops.core.reference import Array, wide
 
 def _gradients(step: Any) -> dict[str, Any]:
     arguments = step.arguments
-    options = {name: arguments[name] for name in ("eps", "axis") if name in arguments}
+    options = step.options("eps", "axis")
     x, weight, (_, mean, variance) = arguments["x"], arguments["weight"], step.results
     constant = arguments.get("mean") is not None
     results = batch_norm_backward(

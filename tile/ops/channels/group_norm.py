@@ -30,7 +30,7 @@ from tile.ops.core.reference import Array, wide
 
 def _gradients(step: Any) -> dict[str, Any]:
     arguments = step.arguments
-    options = {name: arguments[name] for name in ("eps", "axis") if name in arguments}
+    options = step.options("eps", "axis")
     names = ("x", "groups", "weight")
     inputs = (arguments[name] for name in names)
     results = group_norm_backward(step.grads[0], *inputs, *step.results[1:], **options)

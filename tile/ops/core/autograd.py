@@ -78,5 +78,10 @@ def _recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return True if PyTorch records a call with these arguments."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         if getattr(value, "requires_grad", False):
-            return bool(sys.modules["torch"].is_grad_enabled())
+            torch = sys.modules["torch"]
+            # Inside an operator, autograd has recorded the operator itself.
+            below = torch._C._dispatch_tls_is_dispatch_key_excluded(
+                torch._C.DispatchKey.AutogradFunctionality
+            )
+            return bool(torch.is_grad_enabled() and not below)
     return False

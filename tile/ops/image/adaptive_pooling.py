@@ -24,7 +24,7 @@ from tile.ops.image.windows import Window, pair
 
 def _gradients(step: Any, mean: bool) -> dict[str, Any]:
     x, results = step.arguments["x"], step.results
-    options = {name: step.arguments[name] for name in ("layout",) if name in step.arguments}
+    options = step.options("layout")
     size = spatial(x.shape, options.get("layout", "NHWC"))
     if mean:
         return {"x": adaptive_avg_pool2d_backward(step.grads[0], size, **options)}

@@ -39,13 +39,13 @@ from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
 
 
 def _gradients(step: Any) -> dict[str, Any]:
-    arguments = dict(step.arguments)
+    arguments = step.arguments
     x, filters, layout = arguments["x"], arguments["filters"], arguments.get("layout", "NHWC")
     grad = step.grads[0]
     if arguments.get("activation") == "relu":
         grad = grad * (step.results[0] > 0)
     names = ("stride", "padding", "dilation", "groups", "precision", "layout")
-    options = {name: arguments[name] for name in names if name in arguments}
+    options = step.options(*names)
     gradients = {}
     if "x" in step.needed:
         size = spatial(x.shape, layout)

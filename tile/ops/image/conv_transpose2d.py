@@ -32,7 +32,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     arguments, grad = step.arguments, step.grads[0]
     x, filters, layout = arguments["x"], arguments["filters"], arguments.get("layout", "NHWC")
     names = ("stride", "padding", "dilation", "groups", "precision", "layout")
-    options = {name: arguments[name] for name in names if name in arguments}
+    options = step.options(*names)
     gradients = {}
     if "x" in step.needed:
         gradients["x"] = conv2d(grad, filters, **options)

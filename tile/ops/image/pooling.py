@@ -32,12 +32,8 @@ from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient
 from tile.ops.image.windows import Pair, Window, Windows, pair, window_counts, windows_of
 
 
-def _options(step: Any, *names: str) -> dict[str, Any]:
-    return {name: step.arguments[name] for name in names if name in step.arguments}
-
-
 def _max_gradient(step: Any) -> dict[str, Any]:
-    options = _options(step, "window", "stride", "padding", "layout")
+    options = step.options("window", "stride", "padding", "layout")
     x = step.arguments["x"]
     results = step.results
     index = results[1] if len(results) == 2 else max_pool2d(x.detach(), indices=True, **options)[1]
@@ -46,7 +42,7 @@ def _max_gradient(step: Any) -> dict[str, Any]:
 
 
 def _avg_gradient(step: Any) -> dict[str, Any]:
-    options = _options(step, "window", "stride", "padding", "padded", "layout")
+    options = step.options("window", "stride", "padding", "padded", "layout")
     size = spatial(step.arguments["x"].shape, options.get("layout", "NHWC"))
     return {"x": avg_pool2d_backward(step.grads[0], size, **options)}
 

@@ -20,7 +20,9 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
+from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.activations import ACTIVATIONS
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
@@ -111,6 +113,23 @@ def matmul_kernel(
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    a, b = step.arguments["a"], step.arguments["b"]
+    options, grad, gradients = step.options("precision"), step.grads[0], {}
+    if step.arguments.get("activation") == "relu":
+        grad = grad * (step.results[0] > 0)
+    if "a" in step.needed:
+        da = matmul(grad, b.mT, **options)
+        gradients["a"] = da.sum(0) if da.dim() > a.dim() else da
+    if "b" in step.needed:
+        db = matmul(a.mT, grad, **options)
+        gradients["b"] = db.sum(0) if db.dim() > b.dim() else db
+    if "bias" in step.needed:
+        gradients["bias"] = channel_sums(grad, -1)
+    return gradients
+
+
+@differentiable(_gradients, without={"activation": ("silu", "gelu")})
 @planned()
 def matmul(
     a: Any,

@@ -16,6 +16,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
@@ -38,6 +39,11 @@ def is_seed(seed: Any) -> bool:
     return type(seed) is int and 0 <= seed < 2**64
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    return {"x": dropout(step.grads[0], **step.options("p", "seed"))}
+
+
+@differentiable(_gradients)
 @planned(seed=is_seed)
 def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
     """Return `x` with elements dropped with probability `p`, and the others divided by 1 - p.

@@ -18,6 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
@@ -118,6 +119,13 @@ def require_block(op: str, length: int) -> int:
     return tile.next_power_of_2(length)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    x, weight = step.arguments["x"], step.arguments["weight"]
+    results = layer_norm_backward(step.grads[0], x, weight, **step.options("eps"))
+    return dict(zip(("x", "weight", "bias"), results, strict=True))
+
+
+@differentiable(_gradients)
 @planned()
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = None) -> Any:
     """Return the layer normalization over the last axis of `x`, in its type.

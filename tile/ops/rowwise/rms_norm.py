@@ -16,6 +16,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
@@ -69,6 +70,13 @@ def rms_norm_backward_kernel(
     tl.store(parts_ptr + part * length + column, dweight, mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    x, weight = step.arguments["x"], step.arguments["weight"]
+    results = rms_norm_backward(step.grads[0], x, weight, **step.options("eps"))
+    return dict(zip(("x", "weight"), results, strict=True))
+
+
+@differentiable(_gradients)
 @planned()
 def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
     """Return the RMS normalization over the last axis of `x`, in its type.

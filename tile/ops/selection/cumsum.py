@@ -14,6 +14,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I32, I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -46,6 +47,11 @@ def widen_sum(x):
     return widen(x) if x.dtype.is_floating() else x
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    return {"x": cumsum(step.grads[0], not step.arguments.get("reverse", False))}
+
+
+@differentiable(_gradients)
 @planned()
 def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     """Return the running sums along the last axis of `x`, in its type; integers wrap.

@@ -17,6 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -60,6 +61,13 @@ def rope_kernel(
     tl.store(y_pair + apart, b * cos + a * sin, mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    inverse = not step.arguments.get("inverse", False)
+    options = step.options("cos", "sin", "interleaved")
+    return {"x": rope(step.grads[0], **options, inverse=inverse)}
+
+
+@differentiable(_gradients)
 @planned()
 def rope(
     x: Any, cos: Any, sin: Any, interleaved: bool = False, inverse: bool = False, *, out: Any = None
