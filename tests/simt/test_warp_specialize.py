@@ -14,6 +14,7 @@ from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronization import lowered
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import (
+    ArgumentError,
     CopyInFlightError,
     ExecutionError,
     MbarrierError,
@@ -237,6 +238,36 @@ def warnings_of(kernel: Any, signature: dict[str, str], constants: dict[str, int
         lower(module, WGMMA, num_warps=8, num_stages=3)
     assert operations(module, "warp_specialize") == 0
     return [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize(
+    ("own", "option", "expected"),
+    [(None, True, 1), (None, False, 0), (True, False, 1), (False, True, 0), (None, None, 0)],
+)
+def test_the_option_of_a_launch_is_for_loops_that_do_not_say(
+    own: bool | None, option: bool | None, expected: int
+) -> None:
+    sizes = {"BM": 128, "BN": 256, "BK": 64, "WS": own}
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+    signature |= dict.fromkeys(("M", "N", "K", "programs"), "i32:16")
+    module = tile.compile(persistent, signature, sizes, {}, "interp").artifact.module.clone()
+    options = {} if option is None else {"warp_specialize": option}
+    lower(module, WGMMA, num_warps=8, num_stages=4, **options)
+    assert operations(module, "warp_specialize") == expected
+
+
+def test_a_launch_with_the_option() -> None:
+    a, b = numbers(256, 128, dtype=np.float16), numbers(128, 128, dtype=np.float16, seed=1)
+    for option in (None, False, True):
+        c = np.zeros((256, 128), np.float16)
+        with tile.backend("interp:wgmma"):
+            kernel = persistent[(2,)](
+                a, b, c, 256, 128, 128, 2, BM=128, BN=128, BK=64, warp_specialize=option
+            )
+        np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
+        assert ("warp_specialize {num_warps" in kernel.asm["thread"]) == (option is not False)
+    with pytest.raises(ArgumentError, match="warp_specialize is True, False or None, not 'yes'"):
+        persistent[(2,)](a, b, c, 256, 128, 128, 2, BM=128, BN=128, BK=64, warp_specialize="yes")
 
 
 @tile.jit

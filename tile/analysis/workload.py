@@ -104,6 +104,12 @@ class Workload:
         return sums.values()
 
     @property
+    def loads_blocks_in_loops(self) -> bool:
+        """True if a loop loads blocks by descriptors."""
+        loads = [load.op for load in self.of_kind("load") if load.op.defn in _BLOCK_LOADS]
+        return any(op.block is not None and op.block.parent is not None for op in loads)
+
+    @property
     def accumulator_bytes(self) -> int:
         """The bytes of the largest accumulator of a dot, and of the largest tile without dots."""
         dots = [_bytes(dot.op.inputs[2].type) for dot in self.of_kind("dot")]

@@ -98,8 +98,10 @@ class Options:
     it. `thread_tile` and `warp_rows` are sizes of dots inside a program: the edge of the square
     that one thread computes in dots without mma, and the number of warps along the rows of the
     result (0: chosen by its shape); `tile_sizes` has sizes of single dots, loads and stores
-    (`tile.simt.tile_sizes`). `sanitize` names checks as `tile.sanitize` does (None: those
-    of the configuration); the interpreter supports them on tiles, other backends refuse them.
+    (`tile.simt.tile_sizes`). `warp_specialize` decides for the loops whose `tl.range` does not say
+    whether producer warps issue their TMA loads (None: the compiler). `sanitize` names checks as
+    `tile.sanitize` does (None: those of the configuration); the interpreter supports them on tiles,
+    other backends refuse them.
     `default_dot_input_precision` is the precision of dots of float32 that state none (`tl.dot`).
     """
 
@@ -113,6 +115,7 @@ class Options:
     thread_tile: int = 4
     warp_rows: int = 0
     tile_sizes: str = ""
+    warp_specialize: bool | None = None
     sanitize: str | tuple[str, ...] | None = None
     default_dot_input_precision: str = Precision.IEEE.value
 
@@ -136,6 +139,10 @@ class Options:
         if not isinstance(stages, int) or stages < 0:
             raise ArgumentValueError(
                 f"num_stages must be a non-negative integer, not {short_repr(stages)}"
+            )
+        if self.warp_specialize not in (None, False, True):
+            raise ArgumentValueError(
+                f"warp_specialize is True, False or None, not {short_repr(self.warp_specialize)}"
             )
         sizes: object = self.tile_sizes
         if not isinstance(sizes, str):
@@ -165,8 +172,10 @@ class Options:
     def lowering(self) -> dict[str, Any]:
         """The options of the lowering from tiles to threads, by name."""
         names = ("num_warps", "num_stages", "thread_tile", "warp_rows")
-        sizes = {"tile_sizes": self.tile_sizes} if self.tile_sizes else {}
-        return {name: getattr(self, name) for name in names} | sizes
+        rare: dict[str, Any] = {"tile_sizes": self.tile_sizes} if self.tile_sizes else {}
+        if self.warp_specialize is not None:
+            rare["warp_specialize"] = bool(self.warp_specialize)
+        return {name: getattr(self, name) for name in names} | rare
 
     @classmethod
     def names(cls) -> frozenset[str]:

@@ -3,6 +3,8 @@
     n: tl.int64     n: "i64"     f: "tl.float16"     x: tl.pointer_type(tl.float32)     x: "*fp32"
     f: float (fp32)              flag: bool (i1)     n: np.int64
 
+    BM: tl.constexpr     BM: Annotated[tl.constexpr, (32, ..., 128)], with values to tune among
+
 Such an annotation is the type of the parameter, whatever number is passed. Others, such as
 `torch.Tensor` or `int`, have no effect: the argument decides. Annotations that are text, also by
 `from __future__ import annotations`, are evaluated in the namespace of the kernel's definition.
@@ -11,7 +13,7 @@ Such an annotation is the type of the parameter, whatever number is passed. Othe
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 import numpy as np
 
@@ -36,6 +38,19 @@ def annotated_type(function: DeviceFunction, parameter: Parameter) -> Scalar | P
     if isinstance(annotation, str):
         return _of_text(function, parameter, annotation)
     return _of_object(annotation)
+
+
+def annotated_values(function: DeviceFunction, parameter: Parameter) -> Any:
+    """Return the values of a constant to tune among: `BM: Annotated[tl.constexpr, (16, ..., 64)]`.
+
+    None if its annotation has none.
+    """
+    annotation = parameter.annotation
+    if not parameter.is_constexpr or annotation is REQUIRED:
+        return None
+    if isinstance(annotation, str):
+        _, annotation = _evaluated(function, annotation.strip().strip("\"'"))
+    return annotation.__metadata__[0] if get_origin(annotation) is Annotated else None
 
 
 def _of_object(annotation: Any) -> Scalar | Pointer | None:

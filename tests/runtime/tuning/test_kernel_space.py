@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import attention_blocks, matmul, softmax
-from tile.errors import ArgumentTypeError, AutotunerError, CompilationError
+from tile.errors import ArgumentError, ArgumentTypeError, AutotunerError, CompilationError
 from tile.runtime.autotuning.configs import Call, Config
 from tile.runtime.autotuning.cost_model import estimate, misfit
 from tile.runtime.autotuning.kernel_space import Profile, profiled
@@ -59,6 +59,65 @@ def test_ranges_of_constants_are_dimensions() -> None:
     dimensions = space("mma", A, B, C, *SIZES, BM=(16, ..., 64), BN=[32, 64], BK=32)
     assert (dimensions["BM"], dimensions["BN"]) == ((16, 32, 64), (32, 64))
     assert list(dimensions)[:2] == ["BM", "BN"] and "BK" not in dimensions
+
+
+@tile.jit
+def annotated_copy(
+    x_ptr,
+    y_ptr,
+    n,
+    B: Annotated[tl.constexpr, (64, ..., 256)],
+    TIMES: Annotated[tl.constexpr, [1, 2]] = 1,
+):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * TIMES, mask=i < n)
+
+
+def test_annotated_constants_are_dimensions() -> None:
+    x = np.zeros(256, np.float32)
+    warps = {"num_warps": (1, 2, 4, 8)}
+    found = {"B": (64, 128, 256), "TIMES": (1, 2)}
+    assert space("mma", x, x, 256, kernel=annotated_copy) == found | warps
+    assert space("mma", x, x, 256, 64, kernel=annotated_copy) == {
+        "TIMES": (1, 2), "num_warps": (1, 2)
+    }  # fmt: skip
+    assert space("mma", x, x, 256, B=256, TIMES=2, kernel=annotated_copy) == warps
+    tuner = tile.autotune(space={"TIMES": (2,)}, key=["n"])(annotated_copy)
+    tuner[lambda meta: (256 // meta["B"],)](np.ones(256, np.float32), x, 256)
+    assert {dimension.name for dimension in tuner.space.dimensions} == {"B", "TIMES"}
+    assert x.tolist() == [2.0] * 256 and tuner.best_config.kwargs["B"] in found["B"]
+
+
+def test_annotations_that_are_no_values() -> None:
+    @tile.jit
+    def kernel(x_ptr, B: Annotated[tl.constexpr, (3, ..., 8)]):
+        tl.store(x_ptr, B)
+
+    with pytest.raises(ArgumentError, match="B"):
+        tile.autotune(space={}, key=[])(kernel)
+
+
+def test_loops_of_tma_loads_may_be_warp_specialized() -> None:
+    a, c = halves(256, 256), halves(256, 256)
+    args = (a, a, c, 256, 256, 256)
+    found = space("wgmma", *args, BM=128, BK=64, kernel=block_matmul)
+    assert found["warp_specialize"] == (False, True)
+    assert "warp_specialize" not in space("mma", *args, BM=128, BK=64, kernel=block_matmul)
+    with tile.backend("interp:wgmma"):
+        points = [*block_matmul.space(*args, BM=128, BK=64).points()]
+    assert {p["num_warps"] for p in points if p["warp_specialize"]} == {4, 8, 16, 32}
+
+
+@tile.jit
+def block_matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BM])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BM])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BM
+    total = tl.zeros((BM, BM), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
 
 
 def test_each_dot_is_named_with_its_reason() -> None:

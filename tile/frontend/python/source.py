@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from tile.errors import ArgumentTypeError, CompilationError
 from tile.language.base.tensor import Tensor
@@ -235,9 +235,17 @@ def names_read(code: types.CodeType) -> Iterator[str]:
 
 
 def is_constexpr_annotation(annotation: Any) -> bool:
-    """Return True if an annotation is `tl.constexpr`, the class or its name as text."""
+    """Return True if an annotation is `tl.constexpr`, the class or its name as text.
+
+    `Annotated[tl.constexpr, (32, ..., 128)]`, with the values to tune among, is one, too.
+    """
     if isinstance(annotation, str):
-        return annotation.strip("\"' ").rpartition(".")[2] == "constexpr"
+        text = annotation.strip("\"' ")
+        if text.partition("[")[0].rpartition(".")[2] == "Annotated":
+            text = text.partition("[")[2].partition(",")[0].strip()
+        return text.rpartition(".")[2] == "constexpr"
+    if get_origin(annotation) is Annotated:
+        annotation = annotation.__origin__
     return isinstance(annotation, type) and annotation.__name__ == "constexpr"
 
 

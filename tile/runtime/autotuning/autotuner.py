@@ -37,6 +37,7 @@ from tile.runtime.autotuning.configs import (
     Kernel,
     KernelWrapper,
     Pruning,
+    annotated_constants,
     check_kernel,
     hook_error,
     innermost,
@@ -842,7 +843,8 @@ def autotune(
 
     - `space`: in place of `configs`, a `Space` or a dict of its dimensions: values of constants and
       of compile options, as in `space={"BM": (32, ..., 128)}`. Options that it does not list get
-      the values that mean something for the kernel (`Space` of `docs/tuning.md`).
+      the values that mean something for the kernel (`Space` of `docs/tuning.md`), and constants
+      those of their annotation: `BM: Annotated[tl.constexpr, (32, ..., 128)]`.
     - `search`: "auto" measures few configurations, as many as `effort` permits, and is the default
       for a space; "exhaustive", the default for `configs`, measures all.
     - `effort`: how much of the space to measure at most: a share as a float, a number of
@@ -911,6 +913,9 @@ def autotune(
     @public_function
     def decorate(kernel: Kernel) -> Autotuner:
         check_kernel(kernel, "autotune")
+        space = (
+            None if dimensions is None else dimensions.joined(Space(annotated_constants(kernel)))
+        )
         if dimensions is not None:
             constants = [d.name for d in dimensions.dimensions if not d.is_option]
             parameter_names("space", constants, kernel)
@@ -930,7 +935,7 @@ def autotune(
             do_bench,
             cache_results,
             executor,
-            dimensions,
+            space,
             search,
             effort,
             measure,

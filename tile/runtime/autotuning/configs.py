@@ -25,6 +25,7 @@ from tile.errors import (
     TypeRuleError,
 )
 from tile.pickling import PickledByName
+from tile.runtime.annotations import annotated_values
 from tile.runtime.interface import KernelInterface
 from tile.short_repr import short_repr
 from tile.tracebacks import public_class, public_function
@@ -308,3 +309,10 @@ def innermost(kernel: Any) -> Any:
     while isinstance(kernel, KernelWrapper):
         kernel = kernel.fn
     return kernel
+
+
+def annotated_constants(kernel: Kernel) -> dict[str, Any]:
+    """Return the values with which a kernel's signature annotates its constants, by name."""
+    function = innermost(kernel)
+    values = {p.name: annotated_values(function, p) for p in getattr(function, "parameters", ())}
+    return {name: each for name, each in values.items() if each is not None}

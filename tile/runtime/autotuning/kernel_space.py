@@ -22,12 +22,20 @@ from tile.backends.base import MOST_WARPS, Target, ThreadLowering
 from tile.config import config as settings
 from tile.errors import BackendError, TileError
 from tile.ir.types import Scalar
-from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config, Kernel, innermost
+from tile.runtime.autotuning.configs import (
+    CANNOT_RUN,
+    Call,
+    Config,
+    Kernel,
+    annotated_constants,
+    innermost,
+)
 from tile.runtime.autotuning.space import TILE_OPTIONS, Dimension, Point, Space
 from tile.runtime.autotuning.tuning_store import launch_target
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel import CompiledKernel
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.target import SimtTarget
 
 MOST_TRIED = 16  # points of which one is to compile
@@ -125,6 +133,9 @@ def _option_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
         stages = (1, *range(2, MOST_STAGES + 1)) if simt.cp_async_bytes or simt.has_tma else (1, 2)
         loaded = f"a loop loads {work.loop_bytes} bytes in each iteration"
         yield Dimension("num_stages", stages, loaded)
+        if simt.has_tma and work.loads_blocks_in_loops:
+            producers = "a loop loads blocks by descriptors, which producer warps could do"
+            yield Dimension("warp_specialize", (False, True), producers)
 
 
 def _tile_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
@@ -149,9 +160,16 @@ def _tile_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
 def option_rules(dimensions: Sequence[Dimension]) -> list[Any]:
     """Return the rules between options."""
     names = {dimension.name for dimension in dimensions}
+    rules: list[Any] = []
     if {"warp_rows", "num_warps"} <= names:
-        return [lambda warp_rows, num_warps: warp_rows <= num_warps]
-    return []
+        rules.append(lambda warp_rows, num_warps: warp_rows <= num_warps)
+    if {"warp_specialize", "num_warps"} <= names:
+        rules.append(
+            lambda warp_specialize, num_warps: (
+                not warp_specialize or num_warps % WARPGROUP_WARPS == 0
+            )
+        )
+    return rules
 
 
 def has_instruction(element: Scalar, simt: SimtTarget) -> bool:
@@ -209,12 +227,16 @@ def space_of(
 ) -> Space:
     """Return the space of a kernel for arguments, among which ranges of constants may be.
 
-    A range is a list, a `range`, or a tuple with `...`.
+    A range is a list, a `range`, or a tuple with `...`. Constants that are not passed have the
+    values that they are annotated with.
     """
     named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
     constants = {p.name for p in innermost(kernel).parameters if p.is_constexpr}
     ranges = {name: value for name, value in named.items() if name in constants and is_range(value)}
     rest = {name: value for name, value in named.items() if name not in ranges}
+    ranges |= {
+        name: values for name, values in annotated_constants(kernel).items() if name not in named
+    }
     return kernel_space(kernel, Call((), rest, grid, {}), Space(ranges, per_tile=per_tile))
 
 

@@ -14,6 +14,7 @@ Nothing here launches a kernel: `measure` may as well read a table of recorded t
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ WEIGHTS = (0.02, 3.0)  # bounds of weights
 NOISE = 0.02  # standard deviation of the logarithm of a measured time
 CLOSE = 1.05  # times up to this ratio to the best are measured again
 MOST_FINALISTS = 6
+AHEAD = max(8, min(16, os.cpu_count() or 1))  # configurations that an executor compiles ahead
 REPEATS = 3  # of measuring finalists again
 
 
@@ -226,13 +228,14 @@ class Search:
                 return int(left[near[np.argmin(mean[near])]])
         return None
 
-    def upcoming(self, count: int = 8) -> list[int]:
+    def upcoming(self, count: int = AHEAD) -> list[int]:
         """Return configurations that `next` is likely to choose, to compile them ahead."""
         left = [int(i) for i in np.flatnonzero(self.possible) if int(i) not in self.measured]
         best, started = self.best, len(self.measured) >= STARTING * self.budget
         if not started or best is None:
-            chosen = [index for index in self._first if index not in self.measured]
-            return chosen[:count]
+            ranked = (int(index) for index in np.argsort(self.logs) if self.possible[index])
+            chosen = dict.fromkeys((*self._first, *ranked))
+            return [index for index in chosen if index not in self.measured][:count]
         mean, deviation = self.predict(np.array(left, np.intp)) if left else (None, None)
         if mean is None or deviation is None:
             return []

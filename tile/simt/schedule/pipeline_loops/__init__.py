@@ -41,7 +41,13 @@ __all__ = ["pipeline_loops"]
 
 
 @module_pass("pipeline-loops", before=Level.LAID_OUT)
-def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: int = 3) -> None:
+def pipeline_loops(
+    module: Module,
+    *,
+    target: SimtTarget = GENERIC,
+    num_stages: int = 3,
+    warp_specialize: bool | None = None,
+) -> None:
     """Issue the loads of a loop in earlier iterations, so that dots need not wait for them.
 
     Loads that feed a dot become async copies to a multi-buffer of `num_stages` stages in shared
@@ -108,6 +114,9 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
         %s = wgmma_wait %r {pending = 0}          %r = wgmma %a, %stage, %acc
                                                   %s = wgmma_wait %r {pending = 1}
 
+    `warp_specialize` decides for the loops that do not say whether producer warps issue their TMA
+    loads; None stands for what is likely to be faster.
+
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
     acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
     loop. Parameters of the kernel are taken to be disjoint unless they are `aliased`; those of a
@@ -122,7 +131,7 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
         tops = {plan.loop: _top(plan.loop) for plan in plans}
         for plan in plans:
             _prefetch(plan, budget)
-        specialized = _specialize(function, plans, budget)
+        specialized = _specialize(function, plans, budget, _OPTIONS[warp_specialize])
         for plan in plans:
             if plan not in specialized:
                 _copy(plan, tops[plan.loop], budget)
@@ -131,9 +140,11 @@ def pipeline_loops(module: Module, *, target: SimtTarget = GENERIC, num_stages: 
 
 
 def _specialize(
-    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget
+    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget, default: WarpSpecialize
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
+
+    `default` is the option of loops with TMA loads that have none.
 
     That is done for all loops with TMA loads or for none: if one of them asks for it, or if one is
     inside another loop and no stage is lost. Then the producer runs on into the next iteration of
@@ -143,9 +154,13 @@ def _specialize(
     """
     if not budget.target.has_tma:
         return ()
-    asked = [op for op in function.walk() if _option(op) is WarpSpecialize.ON]
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
+    for plan in chosen:
+        options = {_option(op) for op in (plan.loop, *plan.loop.ancestors())}
+        if options == {WarpSpecialize.AUTO}:
+            plan.loop.attributes["warp_specialize"] = default
+    asked = [op for op in function.walk() if _option(op) is WarpSpecialize.ON]
     for loop in asked:
         if loop not in around:
             warn(f"{_UNCHANGED}: no TMA load feeds a dot there", loop.loc)
@@ -161,6 +176,7 @@ def _specialize(
 
 
 _UNCHANGED = "this loop is not warp-specialized"
+_OPTIONS = {None: WarpSpecialize.AUTO, True: WarpSpecialize.ON, False: WarpSpecialize.OFF}
 
 
 def _option(op: Operation) -> WarpSpecialize:
