@@ -41,7 +41,7 @@ NOISE = 0.02  # standard deviation of the logarithm of a measured time
 CLOSE = 1.05  # times up to this ratio to the best are measured again
 MOST_FINALISTS = 6
 AHEAD = max(8, min(16, os.cpu_count() or 1))  # configurations that an executor compiles ahead
-REPEATS = 3  # of measuring finalists again
+REPEATS = 2  # of measuring finalists again
 
 
 def budget_of(effort: object, count: int) -> int:
