@@ -272,13 +272,27 @@ def sequence() -> Iterator[Case]:
         ("causal", 4, 37, 37, 24, {"causal": True, "log_sums": True}),
         ("more keys", 2, 33, 70, 16, {"causal": True, "scale": 0.5}),
         ("one query", 2, 1, 45, 16, {"causal": True}),
+        ("window", 2, 70, 90, 24, {"causal": True, "window": 20}),
+        ("window both ways", 2, 40, 70, 24, {"window": 9}),
+        ("bias", 4, 33, 50, 24, {"bias": True}),
+        ("slopes", 4, 33, 50, 24, {"causal": True, "slopes": True}),
         ("no query", 2, 0, 45, 16, {}),
     ):
         yield Case("attention", label, heads_of(heads, queries, keys, size, options))
         if "log_sums" not in options and queries != 1:
             make = with_gradient(heads, queries, keys, size, options)
             yield Case("attention_backward", label, make, ulps=16)
+    for label, options in (
+        ("causal", {"causal": True}),
+        ("window", {"causal": True, "window": 9}),
+        ("log_sums", {"log_sums": True}),
+    ):
+        yield Case("varlen_attention", label, sequences(options))
+        if "log_sums" not in options:
+            make = sequences(options, gradient=True)
+            yield Case("varlen_attention_backward", label, make, ulps=16)
     yield Case("decode_attention", "three lengths", decoding(3, 4, 300))
+    yield Case("decode_attention", "pages", decoding(3, 4, 300, page=20))
     yield Case("decode_attention", "no batch", decoding(0, 4, 10))
     for interleaved in (False, True):
         for inverse in (False, True):
@@ -293,7 +307,31 @@ def heads_of(
 
     def make(random: Random) -> Arguments:
         k, v = (random.normal(2, heads // 2, keys, size) for _ in range(2))
-        return (random.normal(2, heads, queries, size), k, v), options
+        arrays: dict[str, Any] = dict(options)
+        if "bias" in options:  # the same for both batches
+            arrays["bias"] = random.normal(1, heads, queries, keys)
+        if "slopes" in options:
+            arrays["slopes"] = np.exp2(-np.arange(heads), dtype=np.float32)
+        return (random.normal(2, heads, queries, size), k, v), arrays
+
+    return make
+
+
+def sequences(options: dict[str, Any], gradient: bool = False) -> Callable[[Random], Arguments]:
+    """Return the maker of sequences, of which one is empty, and one has more queries than keys."""
+    q_starts, k_starts = (np.array(s, np.int32) for s in ((0, 5, 5, 50, 60), (0, 40, 47, 97, 100)))
+
+    def make(random: Random) -> Arguments:
+        q = random.normal(60, 4, 24)
+        k, v = (random.normal(100, 2, 24) for _ in range(2))
+        if not gradient:
+            return (q, k, v, q_starts, k_starts, 45), options
+        result, logs = reference_of("varlen_attention")(
+            *(q, k, v, q_starts, k_starts, 45), **options, log_sums=True
+        )
+        sums = np.float64 if q.dtype == np.float64 else np.float32
+        inputs = (random.normal(*q.shape), q, k, v, result.astype(q.dtype), logs.astype(sums))
+        return (*inputs, q_starts, k_starts, 45, 50), options
 
     return make
 
@@ -302,8 +340,8 @@ def with_gradient(
     heads: int, queries: int, keys: int, size: int, options: dict[str, Any]
 ) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        (q, k, v), _ = heads_of(heads, queries, keys, size, options)(random)
-        result, logs = reference_of("attention")(q, k, v, **options, log_sums=True)
+        (q, k, v), arrays = heads_of(heads, queries, keys, size, options)(random)
+        result, logs = reference_of("attention")(q, k, v, **arrays, log_sums=True)
         sums = np.float64 if q.dtype == np.float64 else np.float32
         return (
             random.normal(*q.shape),
@@ -312,16 +350,22 @@ def with_gradient(
             v,
             result.astype(q.dtype),
             logs.astype(sums),
-        ), options
+        ), arrays
 
     return make
 
 
-def decoding(batches: int, heads: int, keys: int) -> Callable[[Random], Arguments]:
+def decoding(batches: int, heads: int, keys: int, page: int = 0) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
         k, v = (random.normal(batches, keys, heads // 2, 24).swapaxes(1, 2) for _ in range(2))
         lengths = np.array([1, keys, 130][:batches], np.int32)
-        return (random.normal(batches, heads, 24), k, v, lengths), {}
+        q = random.normal(batches, heads, 24)
+        if not page:
+            return (q, k, v, lengths), {}
+        pages, most = 50, keys // page
+        k, v = (random.normal(pages, page, heads // 2, 24).swapaxes(1, 2) for _ in range(2))
+        table = random.integers(0, pages, batches, most, dtype=np.int32)
+        return (q, k, v, lengths), {"table": table}
 
     return make
 

@@ -21,6 +21,11 @@ def ones(*shape: int, dtype: Any = F32) -> np.ndarray:
     return np.ones(shape, dtype)
 
 
+def varlen(q_starts: list[int], k_starts: list[int], longest: int) -> Any:
+    starts = [np.array(values, np.int32) for values in (q_starts, k_starts)]
+    return tile.ops.varlen_attention(ones(3, 2, 8), ones(5, 1, 8), ones(5, 1, 8), *starts, longest)
+
+
 def read_only(*shape: int) -> np.ndarray:
     array = ones(*shape)
     array.flags.writeable = False
@@ -161,6 +166,46 @@ SEQUENCE: list[Wrong] = [
             out=out[None],
         ),
         "decode_attention: `lengths` contains 4; its elements must be 1 to 3",
+    ),
+    (
+        "attention",
+        lambda out: tile.ops.attention(
+            *[ones(1, 2, 4, 8)] * 3, bias=ones(1, 2, 4, 5), out=out[None, None]
+        ),
+        "attention: `bias` has shape (1, 2, 4, 5); each extent must be 1 or that of (1, 2, 4, 4)",
+    ),
+    (
+        "attention",
+        lambda out: tile.ops.attention(*[ones(1, 2, 4, 8)] * 3, window=0),
+        "attention: `window` is 0; it must be 1 or more",
+    ),
+    (
+        "attention",
+        lambda out: tile.ops.attention(*[ones(1, 2, 4, 8)] * 3, slopes=ones(3)),
+        "attention: `slopes` has shape (3,); it must be (2,)",
+    ),
+    (
+        "decode_attention",
+        lambda out: tile.ops.decode_attention(
+            *(ones(1, 4, 8), ones(3, 1, 2, 8), ones(3, 1, 2, 8), np.array([4], np.int32)),
+            table=np.array([[0, 3]], np.int32),
+        ),
+        "decode_attention: `table` contains 3; its elements must be 0 to 2",
+    ),
+    (
+        "varlen_attention",
+        lambda out: varlen([0, 3], [0, 5], 2),
+        "varlen_attention: `q_starts` has a sequence of 3 tokens; `longest` or `longest_keys` is 2",
+    ),
+    (
+        "varlen_attention",
+        lambda out: varlen([0, 2, 3], [0, 6, 5], 3),
+        "varlen_attention: `k_starts` is [0, 6, 5]; it must go from 0 to 5, the number of tokens",
+    ),
+    (
+        "varlen_attention",
+        lambda out: varlen([0, 3], [0, 2, 5], 3),
+        "varlen_attention: `k_starts` has shape (3,); it must be (2,)",
     ),
     (
         "rope",

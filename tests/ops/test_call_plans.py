@@ -38,6 +38,8 @@ READS_HOST = {
     "sddmm",
     "shift_conv",
     "spmm",
+    "varlen_attention",
+    "varlen_attention_backward",
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.ops.cases import reference_of, several
-from tile.ops.sequence.attention import LOG2_E
+from tile.ops.sequence.attention_kernel import LOG2_E
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-5
@@ -163,6 +163,29 @@ GRADIENTS = (
         "attention",
         lambda random: (*normals((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 3))(random), True),
         attended,
+        (0, 1, 2),
+    ),
+    Gradient(
+        "attention",
+        lambda random: (
+            *normals((1, 4, 5, 3), (1, 2, 6, 3), (1, 2, 6, 3))(random),
+            *(True, None, False, 3),
+            *normals((1, 1, 5, 6), (4,))(random),
+        ),
+        lambda dy, q, k, v, causal, scale, sums, window, bias, slopes, y: of("attention")(
+            dy, q, k, v, y, None, causal, scale, window, bias, slopes
+        ),
+        (0, 1, 2),
+    ),
+    Gradient(
+        "varlen_attention",
+        lambda random: (
+            *normals((9, 4, 3), (11, 2, 3), (11, 2, 3))(random),
+            *(np.array([0, 5, 5, 9]), np.array([0, 4, 6, 11]), 5, True),
+        ),
+        lambda dy, q, k, v, starts, key_starts, longest, causal, y: of("varlen_attention")(
+            dy, q, k, v, y, None, starts, key_starts, longest, 5, causal
+        ),
         (0, 1, 2),
     ),
     Gradient(

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tile.ops.sequence.attention_backward import attention_backward
     from tile.ops.sequence.decode_attention import decode_attention
     from tile.ops.sequence.rope import rope
+    from tile.ops.sequence.varlen_attention import varlen_attention, varlen_attention_backward
     from tile.ops.sparse.block_sparse import sddmm, spmm
     from tile.ops.training.adamw import adamw
     from tile.ops.training.quantization import dequantize, quantize
@@ -126,6 +127,7 @@ else:
         "sequence.attention_backward": "attention_backward",
         "sequence.decode_attention": "decode_attention",
         "sequence.rope": "rope",
+        "sequence.varlen_attention": "varlen_attention varlen_attention_backward",
         "sparse.block_sparse": "sddmm spmm",
         "training.adamw": "adamw",
         "training.quantization": "dequantize quantize",
@@ -207,4 +209,6 @@ __all__ = [
     "swiglu_backward",
     "topk",
     "use",
+    "varlen_attention",
+    "varlen_attention_backward",
 ]

@@ -7,6 +7,9 @@ head could not use all of it. Programs therefore each take a part of the keys (F
 write their maximum m, their sum w of powers, and their weighted values; a second kernel scales
 all parts to the greatest maximum and adds them up, in a fixed order. The query heads that share
 a head of keys are rows of one tile, so keys are read once for all of them.
+
+With a table of pages (PagedAttention, arXiv:2309.06180) the keys of a sequence are in pages of
+equal size anywhere in the arrays: key i is in page table[b, i // page size].
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
-from tile.ops.sequence.attention import LOG2_E, attention_reference
+from tile.ops.sequence.attention import attention_reference
+from tile.ops.sequence.attention_kernel import LOG2_E
 
 BLOCK_N = 64  # keys of an iteration
 # Programs that keep all multiprocessors busy, by backend: two for each of an H200's 132.
@@ -34,11 +38,14 @@ def decode_kernel(
     k_ptr,
     v_ptr,
     lengths_ptr,
+    table_ptr,
     parts_ptr,
     highest_ptr,
     weights_ptr,
     k_strides,
     v_strides,
+    table_row,
+    page_size,
     key_heads,
     group,
     span,
@@ -58,8 +65,11 @@ def decode_kernel(
     q = tl.load(
         q_ptr + head[:, None] * size + feature, mask=mine[:, None] & (feature < size), other=0.0
     )
-    k_ptr += batch * k_strides[0] + key_head * k_strides[1]
-    v_ptr += batch * v_strides[0] + key_head * v_strides[1]
+    k_ptr += key_head * k_strides[1]
+    v_ptr += key_head * v_strides[1]
+    if table_ptr is None:
+        k_ptr += batch * k_strides[0]
+        v_ptr += batch * v_strides[0]
     within = tl.arange(0, BLOCK_N)[:, None]
     k_tile = k_ptr + (within * k_strides[2] + feature)
     v_tile = v_ptr + (within * v_strides[2] + feature)
@@ -71,15 +81,23 @@ def decode_kernel(
     for start in range(part * span, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
         inside = (key < end)[:, None] & (feature < size)
-        first = tl.cast(start, tl.int64)
-        k = tl.load(k_tile + first * k_strides[2], mask=inside, other=0.0)
+        if table_ptr is None:
+            first = tl.cast(start, tl.int64)
+            k_at, v_at = k_tile + first * k_strides[2], v_tile + first * v_strides[2]
+        else:
+            number = table_ptr + batch * table_row + key // page_size
+            page = tl.load(number, mask=key < end, other=0).to(tl.int64)[:, None]
+            row = (key % page_size)[:, None]
+            k_at = k_ptr + (page * k_strides[0] + row * k_strides[2] + feature)
+            v_at = v_ptr + (page * v_strides[0] + row * v_strides[2] + feature)
+        k = tl.load(k_at, mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=sums) * SCALE
         scores = tl.where((key < end)[None, :], scores, -float("inf"))
         higher = tl.maximum(highest, tl.max(scores, axis=1))
         shrink = tl.exp2(highest - higher)
         powers = tl.exp2(scores - higher[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
-        v = tl.load(v_tile + first * v_strides[2], mask=inside, other=0.0)
+        v = tl.load(v_at, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=sums)
         highest = higher
     at = head * tl.num_programs(1) + part
@@ -116,13 +134,22 @@ def add_parts_kernel(
 
 @planned()
 def decode_attention(
-    q: Any, k: Any, v: Any, lengths: Any, scale: float | None = None, *, out: Any = None
+    q: Any,
+    k: Any,
+    v: Any,
+    lengths: Any,
+    scale: float | None = None,
+    table: Any = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """Return the attention of one query a head to the first keys of each sequence.
 
     q: batch x heads x size, contiguous; k and v: batch x key heads x keys x size, where heads is a
     multiple of key heads, with a contiguous last axis. lengths: int32, the number of keys of each
-    sequence, 1 or more. scale: of the scores (None: size ** -0.5).
+    sequence, 1 or more. scale: of the scores (None: size ** -0.5). table: int32, batch x most pages
+    of a sequence, the pages that have its keys; then k and v are pages x key heads x page size x
+    size.
     """
     call = Call("decode_attention")
     source = call.array("q", q, rank=3).contiguous()
@@ -130,14 +157,20 @@ def decode_attention(
         call.array(name, array, dtypes=(source.dtype,), rank=4).last_contiguous()
         for name, array in (("k", k), ("v", v))
     )
-    (batches, heads, size), (_, key_heads, keys, _) = source.shape, key.shape
-    shape = (batches, key_heads, keys, size)
+    (batches, heads, size), (pages, key_heads, keys, _) = source.shape, key.shape
+    shape = (batches if table is None else pages, key_heads, keys, size)
     if key.shape != shape or value.shape != shape or key_heads == 0 or heads % key_heads:
         raise ArgumentValueError(
             f"decode_attention: `q` has shape {source.shape}, `k` {key.shape} and `v` "
-            f"{value.shape}; they must be batch x heads x size, and twice batch x key heads x keys "
-            "x size, where heads is a multiple of key heads"
+            f"{value.shape}; they must be batch x heads x size, and twice batch, or pages, x key "
+            "heads x keys x size, where heads is a multiple of key heads"
         )
+    page_size, table_row = keys, 0
+    if table is not None:
+        numbers = call.array("table", table, dtypes=(I32,), rank=2).last_contiguous()
+        call.array("table", table, dtypes=(I32,), shape=(batches, numbers.shape[1]))
+        numbers.within(0, pages)
+        keys, table_row = page_size * numbers.shape[1], numbers.strides[0]
     counts = call.array("lengths", lengths, dtypes=(I32,), rank=1, shape=(batches,))
     counts.contiguous().within(1, keys + 1)
     scale = size**-0.5 if scale is None else call.number("scale", scale)
@@ -151,8 +184,9 @@ def decode_attention(
     head = max(16, tile.next_power_of_2(size))
     span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
     launch(decode_kernel, (batches * key_heads, parts))(
-        *(q, k, v, lengths, values.value, highest.value, weights.value),
-        *(key.strides[:3], value.strides[:3], key_heads, heads // key_heads, span, size),
+        *(q, k, v, lengths, table, values.value, highest.value, weights.value),
+        *(key.strides[:3], value.strides[:3], table_row, page_size),
+        *(key_heads, heads // key_heads, span, size),
         SCALE=scale * LOG2_E,
         BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
         BLOCK_N=BLOCK_N,
@@ -173,9 +207,16 @@ def parts_of(call: Call, heads: int, keys: int) -> int:
 
 
 def decode_attention_reference(
-    q: Array, k: Array, v: Array, lengths: Array, scale: float | None = None
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Array,
+    scale: float | None = None,
+    table: Array | None = None,
 ) -> Array:
     """Return the result in float64."""
+    if table is not None:
+        k, v = (np.concatenate(array[table.T], axis=2) for array in (k, v))
     rows = [
         attention_reference(
             q[i : i + 1, :, None], k[i : i + 1, :, :n], v[i : i + 1, :, :n], scale=scale

@@ -1,0 +1,228 @@
+"""The kernel of attention (Dao et al., arXiv:2205.14135), which never stores its scores.
+
+A program has a block of queries of one head and iterates over blocks of keys. For each query it
+keeps the running maximum of the scores, the sum of their exponentials, and the sum of the values
+weighted by these; when the maximum grows, both sums are scaled down. Only the blocks at the ends of
+what a query sees need a mask: the loop over all others is free of it. Exponentials are powers of
+two, which hardware has; log2(e) is part of the scale.
+
+The position of query i is i + keys - queries, so that the last query has that of the last key.
+Sequences of different lengths follow each other in one array: `q_starts` and `k_starts` have the
+first row of each, and the end of the last.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+from tile.ops.core.tables import ANY, Table
+
+LOG2_E = 1.4426950408889634
+LOG2 = tl.constexpr(LOG2_E)
+# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
+# (docs/results/gpu.md); wider types and heads are not measured.
+TABLE = Table(
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (128, 2): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+        }
+    },
+)
+
+
+@tile.jit
+def is_seen(position, key, keys, window, CAUSAL: tl.constexpr):
+    """Return which keys queries at `position` see; one of both is a row, the other a column."""
+    seen = key < keys
+    if CAUSAL:
+        seen = seen & (key <= position)
+    if window is not None:
+        seen = seen & (key > position - window)
+        if not CAUSAL:
+            seen = seen & (key < position + window)
+    return seen
+
+
+@tile.jit
+def attend(
+    q,
+    k_ptr,
+    v_ptr,
+    position,
+    k_row,
+    v_row,
+    start,
+    end,
+    keys,
+    window,
+    bias_rows,
+    bias_column,
+    slope,
+    highest,
+    weights,
+    total,
+    SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    SEES_NONE: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    HEAD: tl.constexpr,
+):
+    """Return the running maximum and both sums after the keys from `start` to `end`.
+
+    SEES_NONE: a query may see no key of the first blocks.
+    """
+    feature = tl.arange(0, HEAD)[None, :]
+    # Offsets in a block are 32-bit and the same in all iterations; a scalar moves the block.
+    within = tl.arange(0, BLOCK_N)[:, None]
+    k_tile, v_tile = k_ptr + (within * k_row + feature), v_ptr + (within * v_row + feature)
+    for first in range(start, end, BLOCK_N):
+        key = first + tl.arange(0, BLOCK_N)
+        inside = (key[:, None] < keys) & (feature < SIZE) if MASKED else feature < SIZE
+        k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
+        scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype) * SCALE
+        if bias_rows is not None:
+            at = bias_rows + key[None, :].to(tl.int64) * bias_column
+            bias = tl.load(at, mask=(key < keys)[None, :], other=0.0)
+            scores += bias.to(total.dtype) * LOG2
+        if slope is not None:
+            scores -= tl.abs(position[:, None] - key[None, :]) * slope
+        if MASKED:
+            seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL)
+            scores = tl.where(seen, scores, -float("inf"))
+        higher = tl.maximum(highest, tl.max(scores, axis=1))
+        origin = higher
+        if SEES_NONE:  # -inf - -inf would be NaN
+            origin = tl.where(higher == -float("inf"), 0.0, higher)
+        shrink = tl.exp2(highest - origin)
+        powers = tl.exp2(scores - origin[:, None])
+        weights = weights * shrink + tl.sum(powers, axis=1)
+        v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
+        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
+        highest = higher
+    return highest, weights, total
+
+
+@tile.jit
+def seen_range(first, keys, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr):
+    """Return the first key that a block of queries sees, and the end of these keys.
+
+    first: the position of the first query of the block.
+    """
+    begin, end = 0, keys
+    if CAUSAL:
+        end = min(keys, first + BLOCK_M)
+    elif window is not None:
+        end = min(keys, first + BLOCK_M - 1 + window)
+    if window is not None:
+        begin = max(0, first - window + 1)
+    return begin, end
+
+
+@tile.jit
+def attention_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    log_sum_ptr,
+    bias_ptr,
+    slopes_ptr,
+    q_starts_ptr,
+    k_starts_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    out_strides,
+    log_strides,
+    bias_strides,
+    heads,
+    group,
+    queries,
+    keys,
+    window,
+    SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    SUMS: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
+    k_ptr += batch * k_strides[0] + head // group * k_strides[1]
+    v_ptr += batch * v_strides[0] + head // group * v_strides[1]
+    query = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    q_row = tl.cast(0, tl.int64)
+    if q_starts_ptr is not None:
+        q_row, k_row = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
+        queries = tl.load(q_starts_ptr + batch + 1) - q_row
+        keys = tl.load(k_starts_ptr + batch + 1) - k_row
+        if tl.program_id(0) * BLOCK_M >= queries:
+            return
+        q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
+        k_ptr += k_row * k_strides[2]
+        v_ptr += k_row * v_strides[2]
+    feature = tl.arange(0, HEAD)[None, :]
+    inside = (query < queries)[:, None] & (feature < SIZE)
+    rows = q_row + query.to(tl.int64)[:, None]
+    q_tile = q_ptr + batch * q_strides[0] + head * q_strides[1] + rows * q_strides[2] + feature
+    q = tl.load(q_tile, mask=inside, other=0.0)
+    bias_rows = None
+    if bias_ptr is not None:
+        bias_rows = bias_ptr + batch * bias_strides[0] + head * bias_strides[1]
+        bias_rows += tl.minimum(query, queries - 1).to(tl.int64)[:, None] * bias_strides[2]
+    slope = None
+    if slopes_ptr is not None:
+        slope = tl.load(slopes_ptr + head).to(SUMS) * LOG2
+
+    highest = tl.full((BLOCK_M,), -float("inf"), dtype=SUMS)
+    weights = tl.zeros((BLOCK_M,), dtype=SUMS)
+    total = tl.zeros((BLOCK_M, HEAD), dtype=SUMS)
+    offset = keys - queries
+    first = tl.program_id(0) * BLOCK_M + offset
+    # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
+    begin, end = seen_range(first, keys, window, CAUSAL, BLOCK_M)
+    whole = keys
+    if CAUSAL:
+        whole = min(keys, first + 1)
+    elif window is not None:
+        whole = min(keys, first + window)
+    if q_starts_ptr is not None:
+        whole = max(whole, 0)
+    whole = whole // BLOCK_N * BLOCK_N
+    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or q_starts_ptr is not None
+    middle = 0
+    if window is not None:
+        begin = begin // BLOCK_N * BLOCK_N
+        whole = max(whole, begin)
+        middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
+        middle = min(max(middle, begin), whole)
+        highest, weights, total = attend(
+            *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], begin, middle, keys),
+            *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
+            *(SCALE, SIZE, CAUSAL, True, SEES_NONE, BLOCK_N, HEAD),
+        )
+    highest, weights, total = attend(
+        *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], middle, whole, keys),
+        *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
+        *(SCALE, SIZE, CAUSAL, False, SEES_NONE, BLOCK_N, HEAD),
+    )
+    highest, weights, total = attend(
+        *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], whole, end, keys),
+        *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
+        *(SCALE, SIZE, CAUSAL, True, SEES_NONE, BLOCK_N, HEAD),
+    )
+    out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2] + feature
+    if q_starts_ptr is not None:  # queries that see no key have the result 0
+        weights = tl.where(weights == 0.0, 1.0, weights)
+    total *= (1.0 / weights)[:, None]
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
+    if log_sum_ptr is not None:
+        # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
+        at = batch * log_strides[0] + head * log_strides[1] + q_row + query
+        tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)
