@@ -213,6 +213,60 @@ CASES += (
 )
 
 
+HEADS = ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8))
+SLOPES = torch.tensor([0.5, 0.25, 0.1, 0.05])
+STARTS = torch.tensor([0, 5, 9], dtype=torch.int32)
+
+
+def attended(q: Any, k: Any, v: Any, mask: Any, enable_gqa: bool = True) -> Any:
+    return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=enable_gqa)
+
+
+def within(limit: int, window: int) -> Any:
+    """Return the mask of keys at most `limit` ahead and less than `window` away."""
+    ahead = torch.arange(7) - torch.arange(5)[:, None] - 2
+    return (ahead <= limit) & (ahead.abs() < window)
+
+
+CASES += (
+    Same(
+        "attention causal",
+        lambda q, k, v: tile.ops.attention(q, k, v, True),
+        lambda q, k, v: attended(q, k, v, within(0, 9)),
+        HEADS,
+    ),
+    Same(
+        "attention in a window",
+        lambda q, k, v: tile.ops.attention(q.mT.contiguous().mT.contiguous(), k, v, window=3),
+        lambda q, k, v: attended(q, k, v, within(9, 3)),
+        HEADS,
+    ),
+    Same(
+        "attention with slopes",
+        lambda q, k, v: tile.ops.attention(q, k, v, slopes=SLOPES),
+        lambda q, k, v: attended(
+            *(q, k, v),
+            -SLOPES[:, None, None].double()
+            * (torch.arange(7) - torch.arange(5)[:, None] - 2).abs(),
+        ),
+        HEADS,
+    ),
+    Same(
+        "varlen_attention",
+        lambda q, k, v: tile.ops.varlen_attention(q, k, v, STARTS, STARTS, 5, True),
+        lambda q, k, v: torch.cat(
+            [
+                F.scaled_dot_product_attention(
+                    *(x[part].transpose(0, 1) for x in (q, k, v)), is_causal=True
+                ).transpose(0, 1)
+                for part in (slice(0, 5), slice(5, 9))
+            ]
+        ),
+        ((9, 2, 8), (9, 2, 8), (9, 2, 8)),
+    ),
+)
+
+
 def tensors(shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
     generator = torch.Generator().manual_seed(0)
     return [
@@ -260,3 +314,13 @@ def test_errors() -> None:
     assert not out.any()
     with pytest.raises(ArgumentError, match="conv2d: `activation` = 'gelu' has no gradient"):
         tile.ops.conv2d(x, w, activation="gelu")
+
+
+def test_attention_returns_as_many_results_as_without_gradients() -> None:
+    q, k, v = tensors(((1, 2, 5, 8),) * 3)
+    assert isinstance(tile.ops.attention(q, k, v), torch.Tensor)
+    out, sums = tile.ops.attention(q, k, v, log_sums=True)
+    assert out.requires_grad and not sums.requires_grad
+    bias = torch.zeros(1, 2, 5, 5, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ArgumentError, match="attention: `bias` requires a gradient"):
+        tile.ops.attention(q, k, v, bias=bias).sum().backward()

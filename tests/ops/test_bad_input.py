@@ -169,9 +169,7 @@ SEQUENCE: list[Wrong] = [
     ),
     (
         "attention",
-        lambda out: tile.ops.attention(
-            *[ones(1, 2, 4, 8)] * 3, bias=ones(1, 2, 4, 5), out=out[None, None]
-        ),
+        lambda out: tile.ops.attention(*[ones(1, 2, 4, 8)] * 3, bias=ones(1, 2, 4, 5)),
         "attention: `bias` has shape (1, 2, 4, 5); each extent must be 1 or that of (1, 2, 4, 4)",
     ),
     (

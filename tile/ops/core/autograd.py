@@ -34,12 +34,16 @@ Result = TypeVar("Result")
 
 
 def differentiable(
-    gradient: Gradient, results: int = 1, without: Mapping[str, tuple[Any, ...]] = NOTHING
+    gradient: Gradient,
+    results: int = 1,
+    without: Mapping[str, tuple[Any, ...]] = NOTHING,
+    recording: Mapping[str, Any] = NOTHING,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op a gradient in PyTorch's autograd.
 
     results: so many results, the first, have gradients. without: by argument, the values with
-    which the op has none.
+    which the op has none. recording: arguments of calls that are recorded, which make results that
+    the gradient needs; a caller that did not pass them gets the first result alone.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -61,7 +65,9 @@ def differentiable(
                         f"{function.__name__}: `{name}` = {arguments[name]!r} has no gradient, and "
                         "an argument requires one"
                     )
-            return cast(Result, differentiate(function, gradient, results, arguments))
+            result = differentiate(function, gradient, results, {**arguments, **recording})
+            asked = all(arguments.get(name) == value for name, value in recording.items())
+            return cast(Result, result if asked else result[0])
 
         call.differentiable = True  # type: ignore[attr-defined]
         return call

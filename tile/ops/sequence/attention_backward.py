@@ -22,7 +22,12 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Configuration, Table
-from tile.ops.sequence.attention import check_shapes, scores_of, strides_of_bias, window_of
+from tile.ops.sequence.attention_arguments import (
+    check_shapes,
+    scores_of,
+    strides_of_bias,
+    window_of,
+)
 from tile.ops.sequence.attention_gradients import (
     delta_kernel,
     gradient_kv_kernel,

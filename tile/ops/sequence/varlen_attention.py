@@ -17,64 +17,14 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.sequence import attention_backward as backward
-from tile.ops.sequence.attention import attention_reference, check_heads, window_of
+from tile.ops.sequence.attention import attention_reference
+from tile.ops.sequence.attention_arguments import check_heads, window_of
 from tile.ops.sequence.attention_kernel import LOG2_E, TABLE, attention_kernel
-
-
-@planned()
-def varlen_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    q_starts: Any,
-    k_starts: Any,
-    longest: int,
-    causal: bool = False,
-    scale: float | None = None,
-    log_sums: bool = False,
-    window: int | None = None,
-    *,
-    out: Any = None,
-) -> Any:
-    """Return the attention within each sequence, in the type of `q`.
-
-    q: tokens x heads x size; k and v: tokens x key heads x size, where heads is a multiple of key
-    heads; all are contiguous. q_starts, k_starts: int32, the first token of each sequence and the
-    end of the last. longest: at least the queries of each sequence. causal, scale, window: as in
-    `attention`; a query that sees no key has the result 0. With `log_sums` the result is (out, log2
-    of the sum of the powers, heads x tokens), which `varlen_attention_backward` takes.
-    """
-    call = Call("varlen_attention")
-    source, key, starts, key_starts = _operands(call, q, k, v, q_starts, k_starts)
-    tokens, heads, size = source.shape
-    longest = int(call.number("longest", longest, low=0))
-    _check_lengths(starts, tokens, longest)
-    _check_lengths(key_starts, key.shape[0])
-    scale = size**-0.5 if scale is None else call.number("scale", scale)
-    window = window_of(call, window)
-    result = call.output("out", out, source.shape, source.dtype).contiguous()
-    sums = accumulator(source.dtype)
-    logs = call.new((heads, tokens), sums) if log_sums else None
-    if result.size and longest:
-        config = TABLE.select(call.backend, size, source.dtype.itemsize)
-        grid = (tile.cdiv(longest, config["BLOCK_M"]), (starts.size - 1) * heads)
-        launch(attention_kernel, grid)(
-            *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
-            *(_strides(operand) for operand in (source, key, key, result)),
-            *((0, tokens), (0, 0, 0, 0)),
-            *(heads, heads // key.shape[1], longest, 0, window),
-            SCALE=scale * LOG2_E,
-            SIZE=size,
-            CAUSAL=bool(causal),
-            SUMS=getattr(tl, sums.name),
-            HEAD=max(16, tile.next_power_of_2(size)),
-            **config,
-        )
-    return (result.value, logs.value) if logs else result.value
 
 
 @planned()
@@ -134,6 +84,70 @@ def varlen_attention_backward(
             *(size, scale, causal, window),
         )
     return dq, dk, dv
+
+
+def _gradients(step: Any) -> dict[str, Any]:
+    arguments, (result, log_sums) = dict(step.arguments), step.results
+    q, k, v = (arguments.pop(name) for name in "qkv")
+    arguments.pop("log_sums")
+    longest_keys = int(arguments["k_starts"].diff().max()) if k.shape[0] else 0
+    gradients = varlen_attention_backward(
+        *(step.grads[0], q, k, v, result, log_sums), **arguments, longest_keys=longest_keys
+    )
+    return dict(zip("qkv", gradients, strict=True))
+
+
+@differentiable(_gradients, recording={"log_sums": True})
+@planned()
+def varlen_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    q_starts: Any,
+    k_starts: Any,
+    longest: int,
+    causal: bool = False,
+    scale: float | None = None,
+    log_sums: bool = False,
+    window: int | None = None,
+    *,
+    out: Any = None,
+) -> Any:
+    """Return the attention within each sequence, in the type of `q`.
+
+    q: tokens x heads x size; k and v: tokens x key heads x size, where heads is a multiple of key
+    heads; all are contiguous. q_starts, k_starts: int32, the first token of each sequence and the
+    end of the last. longest: at least the queries of each sequence. causal, scale, window: as in
+    `attention`; a query that sees no key has the result 0. With `log_sums` the result is (out, log2
+    of the sum of the powers, heads x tokens), which `varlen_attention_backward` takes.
+    """
+    call = Call("varlen_attention")
+    source, key, starts, key_starts = _operands(call, q, k, v, q_starts, k_starts)
+    tokens, heads, size = source.shape
+    longest = int(call.number("longest", longest, low=0))
+    _check_lengths(starts, tokens, longest)
+    _check_lengths(key_starts, key.shape[0])
+    scale = size**-0.5 if scale is None else call.number("scale", scale)
+    window = window_of(call, window)
+    result = call.output("out", out, source.shape, source.dtype).contiguous()
+    sums = accumulator(source.dtype)
+    logs = call.new((heads, tokens), sums) if log_sums else None
+    if result.size and longest:
+        config = TABLE.select(call.backend, size, source.dtype.itemsize)
+        grid = (tile.cdiv(longest, config["BLOCK_M"]), (starts.size - 1) * heads)
+        launch(attention_kernel, grid)(
+            *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
+            *(_strides(operand) for operand in (source, key, key, result)),
+            *((0, tokens), (0, 0, 0, 0)),
+            *(heads, heads // key.shape[1], longest, 0, window),
+            SCALE=scale * LOG2_E,
+            SIZE=size,
+            CAUSAL=bool(causal),
+            SUMS=getattr(tl, sums.name),
+            HEAD=max(16, tile.next_power_of_2(size)),
+            **config,
+        )
+    return (result.value, logs.value) if logs else result.value
 
 
 def _operands(
@@ -201,8 +215,8 @@ def varlen_attention_reference(
     result = np.zeros(q.shape)
     logs = np.full(q.shape[1::-1], -np.inf)
     for rows, keys in zip(_sequences(q_starts), _sequences(k_starts), strict=True):
-        one = (a[None].swapaxes(1, 2) for a in (q[rows], k[keys], v[keys]))
-        out, sums = attention_reference(*one, causal, scale, True, window)
+        one, one_k, one_v = (a[None].swapaxes(1, 2) for a in (q[rows], k[keys], v[keys]))
+        out, sums = attention_reference(one, one_k, one_v, causal, scale, True, window)
         result[rows] = np.where(np.isneginf(sums)[..., None], 0.0, out)[0].swapaxes(0, 1)
         logs[:, rows] = sums[0]
     return (result, logs) if log_sums else result
@@ -226,8 +240,12 @@ def varlen_attention_backward_reference(
     """Return the gradients in float64."""
     dq, dk, dv = (np.zeros(array.shape) for array in (q, k, v))
     for rows, keys in zip(_sequences(q_starts), _sequences(k_starts), strict=True):
-        one = [a[None].swapaxes(1, 2) for a in (dout[rows], q[rows], k[keys], v[keys])]
-        grads = backward.attention_backward_reference(*one, result, log_sums, causal, scale, window)
-        for whole, at, grad in zip((dq, dk, dv), (rows, keys, keys), grads, strict=True):
-            whole[at] = grad[0].swapaxes(0, 1)
+        grad, one, one_k, one_v = (
+            array[None].swapaxes(1, 2) for array in (dout[rows], q[rows], k[keys], v[keys])
+        )
+        grads = backward.attention_backward_reference(
+            grad, one, one_k, one_v, result, log_sums, causal, scale, window
+        )
+        for whole, at, part in zip((dq, dk, dv), (rows, keys, keys), grads, strict=True):
+            whole[at] = part[0].swapaxes(0, 1)
     return dq, dk, dv
