@@ -225,6 +225,10 @@ def linear() -> Iterator[Case]:
     }.items():
         yield Case("matmul", label, make)
     yield Case("matmul", "int8", lambda r: ((bytes_(r, 5, 40), bytes_(r, 40, 9)), {}), ("float32",))
+    for label, (rows_, i, j, k) in {"odd": (37, 5, 40, 9), "narrow": (70, 33, 3, 2)}.items():
+        yield Case("bilinear", label, forms(rows_, i, j, k), ulps=8)
+        yield Case("bilinear_backward", label, form_gradients(rows_, i, j, k), ulps=8)
+    yield Case("bilinear", "no rows", forms(0, 3, 4, 5), ("float32",))
     for ends in ([0, 17, 17, 50], [50], [0]):
         yield Case("grouped_matmul", str(ends), groups(ends))
 
@@ -237,6 +241,27 @@ def linear() -> Iterator[Case]:
         label = f"{m}x{n}x{k}, groups of {group}"
         yield Case("pack_int4", label, floats((n, k), group), NARROW)
         yield Case("int4_matmul", label, packed(m, n, k, group, splits), NARROW)
+
+
+def forms(rows_: int, i: int, j: int, k: int) -> Callable[[Random], Arguments]:
+    weight = (j, k, i)  # transposed
+    return lambda r: (
+        (
+            r.normal(rows_, i),
+            r.normal(rows_, j),
+            r.normal(*weight).transpose(1, 2, 0),
+            r.normal(k),
+        ),
+        {},
+    )
+
+
+def form_gradients(rows_: int, i: int, j: int, k: int) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        (x1, x2, weight, _), _ = forms(rows_, i, j, k)(random)
+        return (random.normal(rows_, k), x1, x2, weight), {}
+
+    return make
 
 
 def packed(m: int, n: int, k: int, group: int, splits: int | None) -> Callable[[Random], Arguments]:
@@ -444,11 +469,35 @@ def image() -> Iterator[Case]:
         yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
     yield Case("shift_conv", "runs", shifted((1, 7, 5, 40), 20, run=8))
     yield from pooling()
+    yield from resizing()
     for op in ("max_pool2d", "avg_pool2d"):
         yield Case(op, "3x2", lambda r: ((r.normal(2, 9, 8, 5), (3, 2), 2, 1), {}))
         planes = lambda r: r.normal(2, 5, 9, 8).transpose(0, 2, 3, 1)  # noqa: E731
         yield Case(op, "planes", lambda r, planes=planes: ((planes(r), 3, (1, 2)), {}))
         yield Case(op, "no batch", lambda r: ((r.normal(0, 9, 8, 5), 3, 1), {}))
+
+
+def resizing() -> Iterator[Case]:
+    """Yield images that become larger and smaller, and their gradients."""
+    for image, size, layout in (
+        ((5, 4), (9, 7), "NHWC"),
+        ((9, 7), (2, 3), "NCHW"),
+        ((1, 6), (4, 1), "NHWC"),
+    ):
+        for aligned in (False, True):
+            options = {"layout": layout, "align_corners": aligned}
+            label = f"{image} to {size} {layout}{' aligned' if aligned else ''}"
+            dtypes = ("float32",) if aligned else ALL
+            yield Case("resize_bilinear", label, resized(image, size, options), dtypes)
+            make = resized(size, image, options)
+            yield Case("resize_bilinear_backward", label, make, dtypes)
+
+
+def resized(
+    image: tuple[int, int], size: tuple[int, int], options: dict[str, Any]
+) -> Callable[[Random], Arguments]:
+    shape = (2, 3, *image) if options["layout"] == "NCHW" else (2, *image, 3)
+    return lambda random: ((random.normal(*shape), size), options)
 
 
 def pooling() -> Iterator[Case]:
@@ -598,6 +647,13 @@ def selection() -> Iterator[Case]:
             yield Case("embedding", label, table(shape, rows, length))
             yield Case("embedding_backward", label, table_gradient(shape, rows, length))
 
+    for mode in ("sum", "mean", "max"):
+        yield Case("embedding_bag", mode, bags(mode, 300), ALL if mode != "mean" else ("float32",))
+        if mode != "max":
+            yield Case("embedding_bag_backward", mode, bags_gradient(mode, 300))
+    yield Case("embedding_bag", "one column", bags("sum", 1), ("float32",))
+    yield Case("embedding_bag", "no bags", bags("sum", 5, (0,)), ("float32",))
+    yield Case("embedding_bag_backward", "no bags", bags_gradient("sum", 5, (0,)), ("float32",))
     for length in (9, 130):
         for k in (1, 5):
             yield Case("topk", f"{k} of {length}", greatest(length, k), NARROW, ulps=0)
@@ -639,6 +695,30 @@ def counted(size: int, bins: int) -> Callable[[Random], Arguments]:
     return lambda random: ((random.integers(0, bins, size), bins), {})
 
 
+def bags(
+    mode: str, length: int, starts: tuple[int, ...] = (0, 3, 3, 4, 9)
+) -> Callable[[Random], Arguments]:
+    """Return the maker of bags, one of which is empty; with scales for sums."""
+
+    def make(random: Random) -> Arguments:
+        count = starts[-1]
+        scales = random.normal(count) if mode == "sum" else None
+        indices = random.integers(0, 7, count)
+        return (indices, np.array(starts), random.normal(7, length), mode, scales), {}
+
+    return make
+
+
+def bags_gradient(
+    mode: str, length: int, starts: tuple[int, ...] = (0, 3, 3, 4, 9)
+) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        (indices, first, _, *options), _ = bags(mode, length, starts)(random)
+        return (random.normal(len(starts) - 1, length), indices, first, 7, *options), {}
+
+    return make
+
+
 def table(shape: tuple[int, ...], rows: int, length: int) -> Callable[[Random], Arguments]:
     return lambda r: ((r.integers(0, rows, *shape), r.normal(rows, length)), {})
 
@@ -671,6 +751,28 @@ def floats(shape: tuple[int, ...], kind: str | int) -> Callable[[Random], Argume
 
 def quantized(shape: tuple[int, ...], kind: str) -> Callable[[Random], Arguments]:
     return lambda random: (reference_of("quantize")(random.normal(*shape), kind), {})
+
+
+def lists() -> Iterator[Case]:
+    sizes = ((3, 700), (1,), (0,), (1024,), (5, 5))
+    many = tuple((n,) for n in range(1, 20))
+    for function in ("add", "mul", "scale", "lerp"):
+        dtypes = NARROW if function == "add" else ("float32",)
+        yield Case("foreach_apply", function, pairs(function, sizes), dtypes, floor=1.0)
+    yield Case("foreach_apply", "many", pairs("add", many), ("float32",), floor=1.0)
+    none = lambda random: (("add", []), {})  # noqa: E731
+    yield Case("foreach_apply", "none", none, ("float32",))
+    for label, shapes in (("several", sizes), ("many", many)):
+        make = lambda r, shapes=shapes: (([r.normal(*shape) for shape in shapes],), {})  # noqa: E731
+        yield Case("foreach_norms", label, make, NARROW)
+
+
+def pairs(function: str, shapes: tuple[tuple[int, ...], ...]) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        xs, ys = ([random.normal(*shape) for shape in shapes] for _ in range(2))
+        return (function, xs, None if function == "scale" else ys, -0.75), {}
+
+    return make
 
 
 def sparse() -> Iterator[Case]:
@@ -730,6 +832,7 @@ CASES = [
     *channels(),
     *selection(),
     *training(),
+    *lists(),
     *sparse(),
     *recurrent(),
 ]

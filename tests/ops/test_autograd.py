@@ -181,6 +181,38 @@ CASES += (
     ),
     Same("matmul shared", tile.ops.matmul, torch.matmul, ((3, 7), (2, 7, 4))),
 )
+CASES += (
+    Same("bilinear", tile.ops.bilinear, F.bilinear, ((2, 3, 5), (2, 3, 4), (6, 5, 4), (6,))),
+    Same(
+        "resize_bilinear",
+        lambda x: tile.ops.resize_bilinear(x, (4, 11), layout="NCHW"),
+        lambda x: F.interpolate(x, (4, 11), mode="bilinear"),
+        IMAGES,
+    ),
+    Same(
+        "resize_bilinear aligned",
+        lambda x: tile.ops.resize_bilinear(x, (13, 3), True, layout="NCHW"),
+        lambda x: F.interpolate(x, (13, 3), mode="bilinear", align_corners=True),
+        IMAGES,
+    ),
+)
+BAGS = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 3, 3, 4])
+CASES += (
+    Same(
+        "embedding_bag sum",
+        lambda w, s: tile.ops.embedding_bag(*BAGS, w, "sum", s),
+        lambda w, s: F.embedding_bag(
+            BAGS[0], w, BAGS[1], mode="sum", per_sample_weights=s, include_last_offset=True
+        ),
+        ((3, 5), (4,)),
+    ),
+    Same(
+        "embedding_bag mean",
+        lambda w: tile.ops.embedding_bag(*BAGS, w, "mean"),
+        lambda w: F.embedding_bag(BAGS[0], w, BAGS[1], mode="mean", include_last_offset=True),
+        ((3, 5),),
+    ),
+)
 SUMMED = {  # losses of differences and of probabilities, by PyTorch's name
     "mse_loss": F.mse_loss,
     "l1_loss": F.l1_loss,

@@ -383,6 +383,20 @@ ROWWISE += [
         "huber_loss: `delta` is -1.0; it must be 0 or more",
     ),
 ]
+LINEAR += [
+    (
+        "bilinear",
+        lambda out: tile.ops.bilinear(ones(4, 3), ones(4, 5), ones(8, 5, 3), out=out),
+        "`x1` has shape (4, 3), `x2` (4, 5) and `weight` (8, 5, 3); they must be any axes x I,",
+    ),
+]
+IMAGE += [
+    (
+        "resize_bilinear",
+        lambda out: tile.ops.resize_bilinear(ones(1, 0, 4, 2), 3),
+        "resize_bilinear: `x` has shape (1, 0, 4, 2); it has no pixels",
+    ),
+]
 SELECTION: list[Wrong] = [
     (
         "embedding",
@@ -453,6 +467,40 @@ SELECTION += [
         "cumsum",
         lambda out: tile.ops.cumsum(out.ravel()[:31], out=out.ravel()[1:]),
         "cumsum: `out` shares memory with `x`, which programs may still read",
+    ),
+]
+SELECTION += [
+    (
+        "embedding_bag",
+        lambda out: tile.ops.embedding_bag(
+            np.zeros(5, np.int64), np.array([0, 3, 2, 1, 5]), ones(3, 8), out=out
+        ),
+        "`starts` is [0, 3, 2, 1, 5]; it must start with 0, not decrease, and end with the number",
+    ),
+    (
+        "embedding_bag",
+        lambda out: tile.ops.embedding_bag(I0, I0, ones(3, 8), "mean", ones(1)),
+        "embedding_bag: `scales` are for the mode 'sum', not 'mean'",
+    ),
+    (
+        "foreach_apply",
+        lambda out: tile.ops.foreach_apply("add", [out, out], [ones(4, 8)]),
+        "foreach_apply: `ys` has 1 arrays, and `xs` 2",
+    ),
+    (
+        "foreach_apply",
+        lambda out: tile.ops.foreach_apply("add", [ones(3), ones(4)], [ones(3), ones(5)]),
+        "foreach_apply: `ys[1]` has shape (5,); it must be (4,)",
+    ),
+    (
+        "foreach_apply",
+        lambda out: tile.ops.foreach_apply("scale", [ones(4, 8), out], out=[out, ones(4, 8)]),
+        "foreach_apply: `out[0]` shares memory with `xs[1]`, which programs may still read",
+    ),
+    (
+        "foreach_norms",
+        lambda out: tile.ops.foreach_norms([]),
+        "foreach_norms: `xs` has no arrays",
     ),
 ]
 TRAINING: list[Wrong] = [

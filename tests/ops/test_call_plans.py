@@ -30,6 +30,8 @@ READS_HOST = {
     "decode_attention",
     "embedding",
     "embedding_backward",
+    "embedding_bag",
+    "embedding_bag_backward",
     "grouped_matmul",
     "histogram",
     "kl_div",

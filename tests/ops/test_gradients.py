@@ -118,6 +118,28 @@ GRADIENTS = (
         lambda dy, x, y: reference_of("cumsum")(dy, reverse=True),
     ),
     Gradient(
+        "embedding_bag",
+        lambda random: (
+            np.array([0, 2, 2, 1]),
+            np.array([0, 3, 3, 4]),
+            random.standard_normal((3, 5)),
+            "mean",
+        ),
+        lambda dy, i, s, w, mode, y: of("embedding_bag")(dy, i, s, 3, mode),
+        (2,),
+    ),
+    Gradient(
+        "bilinear",
+        normals((7, 3), (7, 4), (5, 3, 4)),
+        lambda dy, x1, x2, w, y: of("bilinear")(dy, x1, x2, w),
+        (0, 1, 2),
+    ),
+    Gradient(
+        "resize_bilinear",
+        lambda random: (random.standard_normal((1, 6, 5, 2)), (4, 9)),
+        lambda dy, x, size, y: of("resize_bilinear")(dy, (6, 5)),
+    ),
+    Gradient(
         "batch_norm",
         normals((3, 4, 5), (4,), (4,)),
         lambda dy, x, w, b, y: of("batch_norm")(dy, x, w, *reference_of("batch_norm")(x, w, b)[1:]),

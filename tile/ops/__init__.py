@@ -37,11 +37,14 @@ if TYPE_CHECKING:
         max_pool2d,
         max_pool2d_backward,
     )
+    from tile.ops.image.resize import resize_bilinear, resize_bilinear_backward
     from tile.ops.image.shift_conv import shift_conv
+    from tile.ops.linear.bilinear import bilinear, bilinear_backward
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
     from tile.ops.linear.matmul import matmul
     from tile.ops.linear.scaled_matmul import scaled_matmul
+    from tile.ops.lists.foreach import foreach_apply, foreach_norms
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
     from tile.ops.pointwise.losses import (
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from tile.ops.rowwise.softmax import softmax, softmax_backward
     from tile.ops.selection.cumsum import cumsum
     from tile.ops.selection.embedding import embedding, embedding_backward
+    from tile.ops.selection.embedding_bag import embedding_bag, embedding_bag_backward
     from tile.ops.selection.histogram import histogram
     from tile.ops.selection.ordering import sort, topk
     from tile.ops.sequence.attention import attention
@@ -96,11 +100,14 @@ else:
         "image.conv2d_wgrad": "conv2d_wgrad",
         "image.conv_transpose2d": "conv_transpose2d",
         "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
+        "image.resize": "resize_bilinear resize_bilinear_backward",
         "image.shift_conv": "shift_conv",
+        "linear.bilinear": "bilinear bilinear_backward",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.int4_matmul": "int4_matmul pack_int4",
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",
+        "lists.foreach": "foreach_apply foreach_norms",
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
         "pointwise.losses": (
@@ -121,6 +128,7 @@ else:
         "rowwise.softmax": "softmax softmax_backward",
         "selection.cumsum": "cumsum",
         "selection.embedding": "embedding embedding_backward",
+        "selection.embedding_bag": "embedding_bag embedding_bag_backward",
         "selection.histogram": "histogram",
         "selection.ordering": "sort topk",
         "sequence.attention": "attention",
@@ -152,6 +160,8 @@ __all__ = [
     "batch_norm_backward",
     "bce_loss",
     "bce_loss_backward",
+    "bilinear",
+    "bilinear_backward",
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
     "conv2d",
@@ -166,7 +176,11 @@ __all__ = [
     "dropout",
     "embedding",
     "embedding_backward",
+    "embedding_bag",
+    "embedding_bag_backward",
     "enable",
+    "foreach_apply",
+    "foreach_norms",
     "geglu",
     "geglu_backward",
     "group_norm",
@@ -193,6 +207,8 @@ __all__ = [
     "nll_loss_backward",
     "pack_int4",
     "quantize",
+    "resize_bilinear",
+    "resize_bilinear_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",
