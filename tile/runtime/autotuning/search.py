@@ -39,7 +39,7 @@ STEPS = (0.5, 0.7, 1.4, 2.0)  # ratios by which a fit changes the weight of a di
 WEIGHTS = (0.02, 3.0)  # bounds of weights
 NOISE = 0.02  # standard deviation of the logarithm of a measured time
 CLOSE = 1.05  # times up to this ratio to the best are measured again
-MOST_FINALISTS = 4
+MOST_FINALISTS = 6
 AHEAD = max(8, min(16, os.cpu_count() or 1))  # configurations that an executor compiles ahead
 REPEATS = 3  # of measuring finalists again
 
