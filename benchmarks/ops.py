@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ops_cases import Problem, on_cpu, on_gpu
+import ops_cases
+import ops_image_cases
+from ops_cases import Problem
 
 import tile
 import tile.ops
@@ -113,9 +115,10 @@ class Bench:
         return cls(Cuda(torch), torch) if torch.cuda.is_available() else cls(NumPy(), None)
 
     def problems(self, part: str) -> Iterator[Problem]:
-        for problem in on_cpu() if self.torch is None else on_gpu():
-            if part in problem.name:
-                yield problem
+        for cases in (ops_cases, ops_image_cases):
+            for problem in cases.on_cpu() if self.torch is None else cases.on_gpu():
+                if part in problem.name:
+                    yield problem
 
     def peer(self, problem: Problem, args: tuple[Any, ...]) -> Callable[[], Any] | None:
         """Return the other implementation: PyTorch's, or on a CPU the reference."""
