@@ -225,6 +225,14 @@ def linear() -> Iterator[Case]:
     }.items():
         yield Case("matmul", label, make)
     yield Case("matmul", "int8", lambda r: ((bytes_(r, 5, 40), bytes_(r, 40, 9)), {}), ("float32",))
+    op = "linear_cross_entropy"
+    for label, size, largest in (("odd", (9, 70, 37), 2**20), ("ranges", (5, 150, 20), 300)):
+        make = vocabulary(*size, largest)
+        yield Case(op, label, lambda r, make=make: ((make(r)[0][1:4]), {}), ulps=8)
+        yield Case(f"{op}_backward", label, make, ulps=24)
+    make = vocabulary(0, 7, 5, 2**20)
+    yield Case(op, "no rows", lambda r, make=make: ((make(r)[0][1:4]), {}), ("float32",))
+    yield Case(f"{op}_backward", "no rows", make, ("float32", "float16"))
     for label, (rows_, i, j, k) in {"odd": (37, 5, 40, 9), "narrow": (70, 33, 3, 2)}.items():
         yield Case("bilinear", label, forms(rows_, i, j, k), ulps=8)
         yield Case("bilinear_backward", label, form_gradients(rows_, i, j, k), ulps=8)
@@ -241,6 +249,24 @@ def linear() -> Iterator[Case]:
         label = f"{m}x{n}x{k}, groups of {group}"
         yield Case("pack_int4", label, floats((n, k), group), NARROW)
         yield Case("int4_matmul", label, packed(m, n, k, group, splits), NARROW)
+
+
+def vocabulary(
+    rows_: int, classes: int, length: int, largest: int
+) -> Callable[[Random], Arguments]:
+    """Return the maker of arguments of the gradient; the second row is ignored."""
+
+    def make(random: Random) -> Arguments:
+        x, weight = random.normal(rows_, length), random.normal(classes, length) / 4
+        target = random.integers(0, classes, rows_)
+        target[1:2] = -100
+        weight = weight.astype(random.dtype)
+        kind = np.float64 if random.dtype == np.float64 else np.float32
+        sums = reference_of("linear_cross_entropy")(x, weight, target)[1].astype(kind)
+        dloss = random.normal(rows_).astype(kind)
+        return (dloss, x, weight, target, sums), {"largest": largest}
+
+    return make
 
 
 def forms(rows_: int, i: int, j: int, k: int) -> Callable[[Random], Arguments]:

@@ -196,6 +196,14 @@ CASES += (
         IMAGES,
     ),
 )
+CASES += (
+    Same(
+        "linear_cross_entropy",
+        lambda x, w: tile.ops.linear_cross_entropy(x, w, TARGET)[0],
+        lambda x, w: F.cross_entropy(x @ w.T, TARGET, reduction="none"),
+        ((3, 7), (9, 7)),
+    ),
+)
 BAGS = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 3, 3, 4])
 CASES += (
     Same(

@@ -397,6 +397,13 @@ IMAGE += [
         "resize_bilinear: `x` has shape (1, 0, 4, 2); it has no pixels",
     ),
 ]
+LINEAR += [
+    (
+        "linear_cross_entropy",
+        lambda out: tile.ops.linear_cross_entropy(ones(4, 8), ones(9, 7), np.zeros(4, np.int64)),
+        "`x` has shape (4, 8) and `weight` (9, 7); they must be rows x length and classes x",
+    ),
+]
 SELECTION: list[Wrong] = [
     (
         "embedding",

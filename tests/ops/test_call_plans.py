@@ -35,6 +35,8 @@ READS_HOST = {
     "grouped_matmul",
     "histogram",
     "kl_div",
+    "linear_cross_entropy",
+    "linear_cross_entropy_backward",
     "nll_loss",
     "nll_loss_backward",
     "sddmm",

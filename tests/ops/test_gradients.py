@@ -129,6 +129,12 @@ GRADIENTS = (
         (2,),
     ),
     Gradient(
+        "linear_cross_entropy",
+        lambda random: (*normals((4, 3), (6, 3))(random), np.array([0, -100, 5, 2])),
+        lambda dy, x, w, t, y: of("linear_cross_entropy")(dy, x, w, t, y),
+        (0, 1),
+    ),
+    Gradient(
         "bilinear",
         normals((7, 3), (7, 4), (5, 3, 4)),
         lambda dy, x1, x2, w, y: of("bilinear")(dy, x1, x2, w),

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from tile.ops.linear.bilinear import bilinear, bilinear_backward
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
+    from tile.ops.linear.linear_cross_entropy import (
+        linear_cross_entropy,
+        linear_cross_entropy_backward,
+    )
     from tile.ops.linear.matmul import matmul
     from tile.ops.linear.scaled_matmul import scaled_matmul
     from tile.ops.lists.foreach import foreach_apply, foreach_norms
@@ -105,6 +109,7 @@ else:
         "linear.bilinear": "bilinear bilinear_backward",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.int4_matmul": "int4_matmul pack_int4",
+        "linear.linear_cross_entropy": "linear_cross_entropy linear_cross_entropy_backward",
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",
         "lists.foreach": "foreach_apply foreach_norms",
@@ -197,6 +202,8 @@ __all__ = [
     "l1_loss_backward",
     "layer_norm",
     "layer_norm_backward",
+    "linear_cross_entropy",
+    "linear_cross_entropy_backward",
     "lstm_cell",
     "matmul",
     "max_pool2d",
