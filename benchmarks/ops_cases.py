@@ -145,7 +145,8 @@ def int4(m: int, n: int, k: int) -> Iterator[Problem]:
 
     def by_torch(torch: Any, x: Any, packed: Any, scales: Any) -> Any:
         if not converted:
-            q = torch.stack([packed & 15, packed >> 4], dim=-1).reshape(n, k).float() - 8
+            halves = packed.reshape(n, k // 128, 64)
+            q = torch.cat([halves & 15, halves >> 4], dim=-1).reshape(n, k).float() - 8
             converted.append((q * scales.repeat_interleave(128, dim=1)).to(x.dtype))
         return x @ converted[0].T
 

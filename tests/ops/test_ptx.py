@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import tile
@@ -40,3 +42,17 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
     assert compiled
     for text in compiled.values():
         assemble(text, "sm_90a")
+
+
+@pytest.mark.parametrize("rows", [16, 2048])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_weights_of_4_bits_are_converted_two_at_a_time(
+    rows: int, kind: str, compiled: dict[str, str]
+) -> None:
+    dtype = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}[kind]
+    a, packed = np.zeros((rows, 512), dtype), np.zeros((512, 256), np.uint8)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.int4_matmul(a, packed, np.zeros((512, 4), np.float32))
+    text = compiled["int4_matmul_kernel"]
+    assert f"fma.rn.{kind}x2" in text and "cvt.rn.f32.s32" not in text
+    assert f"cvt.rn.{kind}.f32" not in text[: text.rindex("bra")]

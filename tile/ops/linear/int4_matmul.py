@@ -4,9 +4,11 @@
 
 With few rows of a, as in decoding, the limit is reading the weights: with 4 bits each they take a
 quarter of the time of 16. `pack_int4` rounds each group of weights along k to multiples of a
-seventh of its greatest magnitude, and stores two a byte, the first in the low bits. An iteration
-lies within a group, so that it needs one scale for each row of weights. Programs share the inner
-axis where a result has few tiles (splits.py).
+seventh of its greatest magnitude. Byte i of a group has its elements i, in the low bits, and
+i + group / 2: so the low bits of a block of bytes are contiguous weights, and the high bits, too.
+One 32-bit operation converts two weights, a permutation of bytes that puts them into the mantissas
+of 16-bit floats; q - 8 is exact there. Sums of a group are scaled in float32. Programs share the
+inner axis where a result has few tiles (splits.py).
 """
 
 from __future__ import annotations
@@ -30,11 +32,63 @@ from tile.ops.linear.splits import add_splits_kernel, splits_of
 U8 = np.dtype(np.uint8)
 FLOATS = (F16, BF16, F32)
 GROUPS = (32, 64, 128, 256)
-# By M. Not measured: an iteration has 32 elements, the smallest group, or 64.
+# By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
+# that the tensor cores take from registers. Not measured.
 TABLE = Table(
-    {(ANY,): tiles(16, 32, 32)},
-    {"nvptx": {(16,): tiles(16, 64, 64), (64,): tiles(64, 64, 64), (ANY,): tiles(128, 128, 64)}},
+    {(ANY,): {**tiles(16, 32, 32), "WEIGHTS_LEFT": False}},
+    {
+        "nvptx": {
+            (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True},
+            (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True},
+            (ANY,): {**tiles(128, 128, 128, 8), "WEIGHTS_LEFT": True},
+        }
+    },
 )
+RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
+
+
+# Four bytes of two weights each: the low ones to $0 and $1, and the high ones to $2 and $3. The bits
+# 0x6400 | n are the float16 1024 + n, and 0x4300 | n the bfloat16 128 + n.
+def conversion(kind: str, exponent: int, one: int, offset: int) -> str:
+    """Return the PTX that adds an offset to weights whose bits follow those of an exponent."""
+    return f"""
+    {{
+        .reg .b32 low, high, exponent, one, offset;
+        mov.b32 exponent, {exponent * 0x01010101:#x};
+        mov.b32 one, {one * 0x00010001:#x};
+        mov.b32 offset, {offset * 0x00010001:#x};
+        and.b32 low, $4, 0x0F0F0F0F;
+        shr.u32 high, $4, 4;
+        and.b32 high, high, 0x0F0F0F0F;
+        prmt.b32 $0, low, exponent, 0x4140;
+        prmt.b32 $1, low, exponent, 0x4342;
+        prmt.b32 $2, high, exponent, 0x4140;
+        prmt.b32 $3, high, exponent, 0x4342;
+        fma.rn.{kind} $0, $0, one, offset;
+        fma.rn.{kind} $1, $1, one, offset;
+        fma.rn.{kind} $2, $2, one, offset;
+        fma.rn.{kind} $3, $3, one, offset;
+    }}"""
+
+
+TO_F16 = tl.constexpr(conversion("f16x2", 0x64, 0x3C00, 0xE408))  # 1.0, -1032.0
+TO_BF16 = tl.constexpr(conversion("bf16x2", 0x43, 0x3F80, 0xC308))  # 1.0, -136.0
+
+
+@tile.jit
+def weights_of(packed, ELEMENT: tl.constexpr):
+    """Return q - 8 of the low and of the high bits of bytes, which is exact."""
+    if tl.float32 == ELEMENT:
+        low, high = (packed & 15).to(tl.float32), (packed >> 4).to(tl.float32)
+        return low - 8.0, high - 8.0
+    CONVERSION: tl.constexpr = TO_F16 if tl.float16 == ELEMENT else TO_BF16
+    return tl.inline_asm_elementwise(
+        CONVERSION,
+        *("=r,=r,=r,=r,r", [packed]),
+        dtype=(ELEMENT, ELEMENT),
+        is_pure=True,
+        pack=4,
+    )
 
 
 @tile.jit
@@ -46,7 +100,7 @@ def pack_int4_kernel(w_ptr, packed_ptr, scale_ptr, stride, length, GROUP: tl.con
     scale = tl.div_rn(tl.max(tl.abs(w), axis=0), 7.0)
     inverse = tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
     q = libdevice.rint(tl.clamp(w * inverse, -7.0, 7.0)).to(tl.int32) + 8
-    low, high = tl.split(q.reshape(GROUP // 2, 2))
+    low, high = tl.split(tl.trans(q.reshape(2, GROUP // 2)))
     byte = row * (length // 2) + group * (GROUP // 2) + tl.arange(0, GROUP // 2)
     tl.store(packed_ptr + byte, (low | (high << 4)).to(tl.uint8))
     tl.store(scale_ptr + row * (length // GROUP) + group, scale)
@@ -68,22 +122,34 @@ def int4_matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
+    WEIGHTS_LEFT: tl.constexpr,
 ):
     tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
     split = tl.program_id(1)
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    inner, byte = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_K // 2)
-    a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + inner[None, :]
+    byte = tl.arange(0, BLOCK_K // 2)
+    a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + byte[None, :]
     weights = packed_ptr + (column % N).to(tl.int64)[:, None] * (K // 2) + byte[None, :]
     scales = scale_ptr + (column % N).to(tl.int64) * (K // WEIGHTS)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    total = tl.zeros(
+        (BLOCK_N if WEIGHTS_LEFT else BLOCK_M, BLOCK_M if WEIGHTS_LEFT else BLOCK_N),
+        dtype=tl.float32,
+    )
     for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
-        packed = tl.load(weights + k // 2).to(tl.int32)
-        w = tl.join((packed & 15) - 8, (packed >> 4) - 8).reshape(BLOCK_N, BLOCK_K)
-        scaled = w.to(tl.float32) * tl.load(scales + k // WEIGHTS)[:, None]
-        a = tl.load(a_rows + k)
-        total = tl.dot(a, tl.trans(scaled.to(a.dtype)), total)
+        low, high = weights_of(tl.load(weights + k // 2), a_ptr.dtype.element_ty)
+        # The elements of a group in the low bits, and those in the high bits.
+        first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
+        a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
+        scale = tl.load(scales + k // WEIGHTS)
+        if WEIGHTS_LEFT:
+            part = tl.dot(high, tl.trans(a_high), tl.dot(low, tl.trans(a_low)))
+            total += part * scale[:, None]
+        else:
+            part = tl.dot(a_high, tl.trans(high), tl.dot(a_low, tl.trans(low)))
+            total += part * scale[None, :]
+    if WEIGHTS_LEFT:
+        total = tl.trans(total)
     at = (split.to(tl.int64) * M + row)[:, None] * N + column[None, :]
     inside = (row < M)[:, None] & (column < N)[None, :]
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
@@ -143,7 +209,8 @@ def int4_matmul(
         config["BLOCK_K"] = min(config["BLOCK_K"], group or GROUPS[0])
         count = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
         steps = tile.cdiv(k, config["BLOCK_K"])
-        splits = splits_of(call, splits, count, steps)
+        resident = RESIDENT if config["BLOCK_M"] <= 64 else 1
+        splits = splits_of(call, splits, tile.cdiv(count, resident), steps)
         span = max(1, tile.cdiv(steps, splits)) * config["BLOCK_K"]
         parts = result if splits == 1 else call.new((splits, m, n), F32)
         launch(int4_matmul_kernel, (count, splits))(
@@ -168,16 +235,17 @@ def pack_int4_reference(weight: Array, group: int = 128) -> tuple[Array, Array]:
     scales = np.abs(groups).max(axis=-1, initial=0) / np.float32(7)
     inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
     q = np.rint(np.clip(groups * inverse[..., None], -7, 7)).reshape(n, k).astype(np.int32) + 8
-    return (q[:, ::2] | q[:, 1::2] << 4).astype(np.uint8), scales
+    low, high = q.reshape(n, -1, 2, group // 2).swapaxes(0, 2).swapaxes(1, 2)
+    return (low | high << 4).astype(np.uint8).reshape(n, k // 2), scales
 
 
 def int4_matmul_reference(
     a: Array, packed: Array, scales: Array, splits: int | None = None
 ) -> Array:
-    """Return the result in float64, of weights rounded to the type of `a`."""
+    """Return the result in float64."""
     n, k = packed.shape[0], 2 * packed.shape[1]
-    q = np.stack([packed & 15, packed >> 4], axis=-1).reshape(n, k).astype(np.float32) - 8
-    w = q * np.repeat(scales, k // max(1, scales.shape[1]), axis=1)
-    a_wide, w_wide = wide(a, w.astype(a.dtype))
-    result: Array = a_wide @ w_wide.T
+    groups = packed.reshape(n, scales.shape[1], 1, k // 2 // max(1, scales.shape[1]))
+    q = np.concatenate([groups & 15, groups >> 4], axis=2).reshape(n, k).astype(np.float64) - 8
+    w = q * np.repeat(scales.astype(np.float64), k // max(1, scales.shape[1]), axis=1)
+    result: Array = wide(a)[0] @ w.T
     return result
