@@ -161,8 +161,8 @@ def test_attention(stages: int) -> None:
         np.testing.assert_allclose(o[rows].astype(np.float32), wanted, atol=2e-3)
 
 
-def gemm(kernel: Any, grid: int) -> Kernel:
-    m, n, k = 128, 64, 512
+def gemm(kernel: Any, grid: int, columns: int = 64) -> Kernel:
+    m, n, k = 128, columns, 512 if columns == 64 else 128
     sizes = {**dict.fromkeys("MNK", "i32:16"), "programs": "i32"}
 
     def arguments() -> list[Any]:
@@ -170,7 +170,7 @@ def gemm(kernel: Any, grid: int) -> Kernel:
         b = numbers(k, n, dtype=np.float16, seed=1)
         return [a, b, np.zeros((m, n), np.float16), *map(np.int32, (m, n, k, grid))]
 
-    return Kernel(kernel, {**F16, **sizes}, {"BM": 64, "BN": 64, "BK": 32}, (grid, 1, 1), arguments)
+    return Kernel(kernel, {**F16, **sizes}, {"BM": 64, "BN": n, "BK": 32}, (grid, 1, 1), arguments)
 
 
 # What is reported where one of these is missing. Without a wait for loads, the program reads too
@@ -205,6 +205,27 @@ def test_what_is_missing_is_reported(kernel: Any, grid: int, stages: int) -> Non
         with pytest.raises(FAULTS[removed.defn]) as raised:
             run_threads(broken, WGMMA, 4, case.grid, case.arguments())
         assert raised.value.loc is not None
+
+
+@pytest.mark.parametrize(("columns", "buffers"), [(64, 1), (128, 2), (256, 2)])
+def test_strips_of_a_stored_tile(columns: int, buffers: int) -> None:
+    """Each is stored from a buffer of 64 columns, and each wait, fence and barrier is needed."""
+    case = gemm(persistent, 1, columns)
+    module = lowered(case, WGMMA, 4, 2)
+    assert operations(module, "warp_specialize") == 1
+    assert operations(module, "tma_store") == columns // 64
+    mems = {op["mem"] for op in module.walk() if op.defn is ops.tma.tma_store}
+    assert len(mems) == buffers and {mem.type.dims for mem in mems} == {(64, 64)}
+    kinds = (ops.tma.tma_store_wait, ops.wgmma.fence_proxy_async, memory.barrier)
+    count = sum(op.defn in kinds for op in module.walk())
+    for index in range(count):
+        broken = module.clone()
+        [op for op in broken.walk() if op.defn in kinds][index].erase()
+        with pytest.raises((CopyInFlightError, RaceError)):
+            run_threads(broken, WGMMA, 4, case.grid, case.arguments())
+    a, b, c, *rest = case.arguments()
+    run_threads(module, WGMMA, 4, case.grid, [a, b, c, *rest])
+    np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
 
 
 def test_an_early_release_is_reported() -> None:

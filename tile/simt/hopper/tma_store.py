@@ -1,4 +1,4 @@
-"""Lower stores through descriptors to TMA stores: a part of `expose-shared`.
+"""Lower stores through descriptors to TMA stores: a part of `expose-shared` and `pipeline-loops`.
 
     %y = convert_layout %x                    %m = local_alloc : shared<64x64xf16, #s>
     %q = descriptor_pointers %p, %b, ...      local_store %m, %x
@@ -10,114 +10,219 @@ layout, and has 16-bit elements: accumulator layouts of wider elements have bank
 row order of descriptor blocks.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
-kernel reads the array. Its buffer, which is live throughout the loop, is waited for just before it
-is written again, and after the loop. In other kernels the buffer shares memory with those of inner
-loops, so the store is waited for at once.
+kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
+So the tile is stored in strips of some columns, alternately through two buffers, each of which is
+waited for just before it is written again, and after the loop:
+
+                                              tma_store_wait %m {pending = 1, read = true}
+    %x0, %x1 = split ..                       local_store %m, %x0
+    ..                                        tma_store %m, %b, ..., %j
+                                              tma_store_wait %n {pending = 1, read = true}
+                                              local_store %n, %x1
+                                              tma_store %n, %b, ..., %k
+
+In other kernels the buffer shares memory with those of inner loops, so the store is waited for at
+once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Effect, Function, Operation, Trait, Value
-from tile.ir.ops import control, descriptor, memory
+from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import Shared
+from tile.ir.types import I32, Shared
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
+from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.ops.shared import local_alloc
 
 ITEMSIZE = 2  # bytes of the elements that TMA stores are used for
+STRIP_COLUMNS = 64  # of a strip: 128 bytes, the widest swizzle of TMA
+STRIP_BUFFERS = 2  # one is written while TMA reads the other
 
 # A predicate: True if a conversion goes through shared memory.
 IsThroughShared = Callable[[Operation], bool]
 
 
-def lower_tma_stores(
-    function: Function, aliases: Callable[[], Mapping[str, Alias]], through: IsThroughShared
-) -> None:
+Aliases = Callable[[], Mapping[str, Alias]]
+
+
+def lower_tma_stores(function: Function, aliases: Aliases, through: IsThroughShared) -> None:
     """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
     TMA stores are not ordered with the writes of threads without a proxy fence.
     """
-    writers = [op for op in function.walk() if Effect.WRITE in op.defn.effect]
-    chosen = {op: layout for op in writers if (layout := _layout(op, through)) is not None}
-    if not chosen or any(op.defn is control.call for op in writers):
-        return
+    for op in _chosen(function, aliases, through):
+        _store(op)
+
+
+@dataclass(frozen=True)
+class LoopStore:
+    """A store that the next iteration of its loops waits for.
+
+    strips: the layouts of the tile and of its halves, down to a strip.
+    """
+
+    op: Operation
+    outermost: Operation
+    strips: tuple[LinearLayout, ...]
+
+    @property
+    def conversion(self) -> Operation:
+        """The conversion of the tile, which the buffers replace."""
+        conversion: Operation = self.op["value"].op
+        return conversion
+
+    @property
+    def buffer(self) -> Shared:
+        """The type of a buffer for a strip."""
+        rows, columns = self.op["value"].type.shape
+        return _buffer(self.op, rows, columns >> len(self.strips) - 1)
+
+    @property
+    def count(self) -> int:
+        """The number of buffers."""
+        return min(STRIP_BUFFERS, 1 << len(self.strips) - 1)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all buffers."""
+        return self.count * self.buffer.bytes
+
+
+def plan_loop_stores(
+    function: Function, aliases: Aliases, through: IsThroughShared
+) -> list[LoopStore]:
+    """Return the stores in loops that may overlap with what follows: of arrays nothing reads."""
     alias = aliases()[function.name]
-    others = [op["ptr"] for op in writers if op not in chosen]
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
-    specialized = any(op.defn is ops.warp_specialize.warp_specialize for op in function.body)
-    for op, layout in chosen.items():
-        if not any(alias.may_alias(op["ptr"], other) for other in others):
-            for other in others:
+    planned: list[LoopStore] = []
+    for op in _chosen(function, aliases, through):
+        loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
+        if loops and not any(alias.may_alias(op["ptr"], other) for other in read):
+            for other in read:
                 rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
-            is_read = any(alias.may_alias(op["ptr"], other) for other in read)
-            loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
-            if specialized and loops and not is_read:
-                for other in read:
-                    rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
-                _store_in_loop(op, layout, loops[-1])
-            else:
-                _store(op, layout)
+            planned.append(LoopStore(op, loops[-1], tuple(_halves(op))))
+    return planned
+
+
+def lower_loop_stores(stores: Iterable[LoopStore]) -> None:
+    """Lower stores, each of which is waited for when its buffer is written again."""
+    for store in stores:
+        _store_in_loop(store)
+
+
+def _chosen(function: Function, aliases: Aliases, through: IsThroughShared) -> Sequence[Operation]:
+    """Return the stores that become TMA stores."""
+    writers = [op for op in function.walk() if Effect.WRITE in op.defn.effect]
+    chosen = [op for op in writers if _is_block_store(op, through)]
+    if not chosen or any(op.defn is control.call for op in writers):
+        return ()
+    alias = aliases()[function.name]
+    # A TMA store that was built for a loop is the only one that writes its array.
+    others = [op["ptr"] for op in writers if op not in chosen]
+    alone = [op for op in chosen if not any(alias.may_alias(op["ptr"], o) for o in others)]
+    for op in alone:
+        for other in others:
+            rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
+    return alone
 
 
 def _has_ptr(op: Operation) -> bool:
     return "ptr" in op.defn.positions
 
 
-def _layout(op: Operation, through: IsThroughShared) -> LinearLayout | None:
-    """Return the layout of the buffer for a store; None if it does not become a TMA store."""
+def _is_block_store(op: Operation, through: IsThroughShared) -> bool:
+    """Return True if a store can become a TMA store."""
     if op.defn is not memory.store:
-        return None
+        return False
     made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type
     if made is None or made.defn is not descriptor.descriptor_pointers:
-        return None
+        return False
     if conversion is None or conversion.defn is not ops.layout.convert_layout:
-        return None
+        return False
     plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
     if ty.rank != 2 or ty.element.itemsize != ITEMSIZE or not plain:
-        return None
+        return False
     if len(conversion.result.uses) > 1 or not through(conversion):
-        return None
-    return operand_layout_in_shared(tuple(ty.shape), ty.element.storage_bits, 1, ty.shape[1])
+        return False
+    return _layout_in_shared(op, *ty.shape) is not None
 
 
-def _store(op: Operation, layout: LinearLayout) -> None:
+def _layout_in_shared(op: Operation, rows: int, columns: int) -> LinearLayout | None:
+    bits = op["value"].type.element.storage_bits
+    return operand_layout_in_shared((rows, columns), bits, 1, columns)
+
+
+def _halves(op: Operation) -> Iterator[LinearLayout]:
+    """Yield the layouts of the stored tile, and of its halves as long as threads hold pairs."""
+    (value,) = op["value"].op.inputs
+    rows, columns = value.type.shape
+    layout: LinearLayout | None = layout_of(value)
+    while layout is not None:
+        yield layout
+        if columns <= STRIP_COLUMNS:
+            return
+        columns //= 2
+        layout = split_layout(permute_axes(reshape_axes(layout, (rows, 2, columns)), (0, 2, 1)))
+
+
+def _store(op: Operation) -> None:
     """Lower a store, and wait for it."""
     build = LayoutBuilder.before(op)
-    mem = build(local_alloc, result=_buffer(op, layout))
-    _replace(op, build, mem)
+    (value,) = op["value"].op.inputs
+    mem = build(local_alloc, result=_buffer(op, *value.type.shape))
+    mem.name = value.name
+    build.op(ops.shared.local_store, mem, value)
+    build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
     build.op(ops.tma.tma_store_wait, mem)
     _erase(op)
 
 
-def _store_in_loop(op: Operation, layout: LinearLayout, outermost: Operation) -> None:
-    """Lower a store in a loop, which the loop's next iteration waits for."""
-    mem = LayoutBuilder.before(outermost)(local_alloc, result=_buffer(op, layout))
+def _store_in_loop(store: LoopStore) -> None:
+    """Lower a store to strips; the buffer of each is waited for when it is written again."""
+    op = store.op
+    build = LayoutBuilder.before(store.outermost)
+    buffers = [build(local_alloc, result=store.buffer) for _ in range(store.count)]
     build = LayoutBuilder.before(op)
-    build.op(ops.tma.tma_store_wait, mem, read=True)
-    _replace(op, build, mem)
-    assert outermost.block is not None
-    after = LayoutBuilder(outermost.block, outermost.next, op.loc)
-    after.op(ops.tma.tma_store_wait, mem, read=True)
+    (value,) = store.conversion.inputs
+    *numbers, column = op["ptr"].op.inputs[1:]
+    width = store.buffer.dims[1]
+    for at, strip in enumerate(_strips(build, value, len(store.strips) - 1)):
+        mem = buffers[at % len(buffers)]
+        mem.name = value.name
+        build.op(ops.tma.tma_store_wait, mem, pending=len(buffers) - 1, read=True)
+        build.op(ops.shared.local_store, mem, strip)
+        first = column
+        if at:
+            first = build(arith.add, column, build(arith.const, value=at * width, result=I32))
+        build.op(ops.tma.tma_store, mem, *numbers, first)
+    assert store.outermost.block is not None
+    after = LayoutBuilder(store.outermost.block, store.outermost.next, op.loc)
+    after.op(ops.tma.tma_store_wait, buffers[-1], read=True)  # for all of them
     _erase(op)
 
 
-def _buffer(op: Operation, layout: LinearLayout) -> Shared:
-    ty = op["value"].type
-    return Shared(tuple(ty.shape), ty.element, layout)
+def _strips(build: LayoutBuilder, value: Value, times: int) -> list[Value]:
+    """Return the parts of a tile of which it consists by columns, after so many halvings."""
+    if not times:
+        return [value]
+    rows, columns = value.type.shape
+    pairs = build(shape.reshape, value, shape=(rows, 2, columns // 2))
+    halves = build.op(shape.split, build(shape.trans, pairs, order=(0, 2, 1))).results
+    return [strip for half in halves for strip in _strips(build, half, times - 1)]
 
 
-def _replace(op: Operation, build: LayoutBuilder, mem: Value) -> None:
-    """Build the TMA store of an operation through a buffer."""
-    (value,) = op["value"].op.inputs
-    mem.name = value.name
-    build.op(ops.shared.local_store, mem, value)
-    build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
+def _buffer(op: Operation, rows: int, columns: int) -> Shared:
+    layout = _layout_in_shared(op, rows, columns)
+    assert layout is not None
+    return Shared((rows, columns), op["value"].type.element, layout)
 
 
 def _erase(op: Operation) -> None:

@@ -113,7 +113,7 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     for function in module:
         stage_wgmma_operands(function)
         if target.has_tma:
-            lower_tma_stores(function, aliases, lambda op: _is_whole(op, target))
+            lower_tma_stores(function, aliases, lambda op: is_whole(op, target))
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:
@@ -162,7 +162,7 @@ def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     return size if size <= most or find_split(src, dst) is None else most
 
 
-def _is_whole(op: Operation, target: SimtTarget) -> bool:
+def is_whole(op: Operation, target: SimtTarget) -> bool:
     """Return True if a `convert_layout` takes its whole tile through shared memory at once."""
     bits = op.result.type.element.storage_bits
     return conversion_bytes(op, target) == tile_bytes(layout_of(op.result), bits)

@@ -26,6 +26,8 @@ from tile.ir.core import Function, Level, Module, Operation, Trait
 from tile.ir.ops import control
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
+from tile.simt.hopper.tma_store import Aliases, plan_loop_stores
+from tile.simt.memory.expose_shared import is_whole
 from tile.simt.schedule.pipeline_loops.address_slices import BackwardSlice, backward_slice
 from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
 from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
@@ -131,7 +133,7 @@ def pipeline_loops(
         tops = {plan.loop: _top(plan.loop) for plan in plans}
         for plan in plans:
             _prefetch(plan, budget)
-        specialized = _specialize(function, plans, budget, _OPTIONS[warp_specialize])
+        specialized = _specialize(function, plans, aliases, budget, _OPTIONS[warp_specialize])
         for plan in plans:
             if plan not in specialized:
                 _copy(plan, tops[plan.loop], budget)
@@ -140,7 +142,11 @@ def pipeline_loops(
 
 
 def _specialize(
-    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget, default: WarpSpecialize
+    function: Function,
+    plans: Sequence[LoopPlan],
+    aliases: Aliases,
+    budget: SharedBudget,
+    default: WarpSpecialize,
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
 
@@ -167,7 +173,8 @@ def _specialize(
     off = any(_option(op) is WarpSpecialize.OFF for op in around)
     if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
         try:
-            return specialize(function, chosen, budget, fewer_stages=bool(asked))
+            stores = plan_loop_stores(function, aliases, lambda op: is_whole(op, budget.target))
+            return specialize(function, chosen, stores, budget, fewer_stages=bool(asked))
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:

@@ -35,6 +35,7 @@ from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, memory
 from tile.ir.types import Tile
+from tile.simt.hopper.tma_store import LoopStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma, wgmma
@@ -55,7 +56,7 @@ from tile.simt.schedule.pipeline_loops.channels import (
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, replace_load
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
-from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, SharedBudget
+from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, BufferRead, SharedBudget
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
     find_in_flight,
@@ -94,10 +95,16 @@ class SpecializedLoop:
 
 
 def specialize(
-    function: Function, plans: Sequence[LoopPlan], budget: SharedBudget, *, fewer_stages: bool
+    function: Function,
+    plans: Sequence[LoopPlan],
+    stores: Sequence[LoopStore],
+    budget: SharedBudget,
+    *,
+    fewer_stages: bool,
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
 
+    stores: the stores in loops that overlap with what follows then.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
 
@@ -108,7 +115,8 @@ def specialize(
     loops = [_specialized(plan, budget) for plan in plans]
     _check_nesting(function, loops)
     warps = _warps(loops[0])
-    stages = _stages(function, loops, budget)
+    other = _other_bytes(function, loops, stores, budget)
+    stages = _stages(loops, other, budget)
     planned = max(plan.stages for plan in plans)
     if stages < planned and not fewer_stages:
         raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
@@ -125,7 +133,7 @@ def specialize(
     except CannotSpecializeError:
         _erase_before(function.body, top)
         raise
-    shared_bytes = stages * _stage_bytes(loops) + _other_bytes(function, loops, budget)
+    shared_bytes = stages * _stage_bytes(loops) + other
     build.op(
         warp_specialize,
         regions=(producer,),
@@ -144,6 +152,7 @@ def specialize(
     thread_positions(function.body, channels, start, visit)
     for channel in start:
         channel.end(LayoutBuilder.before(_after(function.body, channel)))
+    lower_loop_stores(stores)
     return plans
 
 
@@ -187,10 +196,10 @@ def _warps(loop: SpecializedLoop) -> int:
     return layout_of(dot.result).in_size(WARP)
 
 
-def _stages(function: Function, loops: Sequence[SpecializedLoop], budget: SharedBudget) -> int:
-    """Return the stages of all channels: as many as asked for, and as fit."""
+def _stages(loops: Sequence[SpecializedLoop], other: int, budget: SharedBudget) -> int:
+    """Return the stages of all channels: as many as asked for, and as fit besides `other` bytes."""
     stage_bytes = _stage_bytes(loops)
-    left = budget.target.shared_bytes - _other_bytes(function, loops, budget)
+    left = budget.target.shared_bytes - other
     stages = min(max(each.plan.stages for each in loops), left // stage_bytes)
     if stages < 2:
         raise CannotSpecializeError(
@@ -213,11 +222,18 @@ def _stage_bytes(loops: Sequence[SpecializedLoop]) -> int:
     return sum(most.values())
 
 
-def _other_bytes(function: Function, loops: Sequence[SpecializedLoop], budget: SharedBudget) -> int:
+def _other_bytes(
+    function: Function,
+    loops: Sequence[SpecializedLoop],
+    stores: Sequence[LoopStore],
+    budget: SharedBudget,
+) -> int:
     """Return the bytes that the kernel takes besides the channels, while these are live."""
-    reads = {read for each in loops for read in each.plan.buffer_reads}
+    reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
+    reads |= {store.conversion for store in stores}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
+    padding += sum(store.bytes + SWIZZLE_ALIGNMENT for store in stores)
     return budget.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
