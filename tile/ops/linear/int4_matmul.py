@@ -47,10 +47,11 @@ TABLE = Table(
 RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 
 
-# Four bytes of two weights each: the low ones to $0 and $1, and the high ones to $2 and $3. The bits
-# 0x6400 | n are the float16 1024 + n, and 0x4300 | n the bfloat16 128 + n.
 def conversion(kind: str, exponent: int, one: int, offset: int) -> str:
-    """Return the PTX that adds an offset to weights whose bits follow those of an exponent."""
+    """Return the PTX that converts four bytes: low bits to $0 and $1, high bits to $2 and $3.
+
+    The bits 0x6400 | q are the float16 1024 + q, and 0x4300 | q the bfloat16 128 + q.
+    """
     return f"""
     {{
         .reg .b32 low, high, exponent, one, offset;
