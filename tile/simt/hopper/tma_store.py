@@ -108,7 +108,7 @@ def plan_loop_stores(
         if loops and not any(alias.may_alias(op["ptr"], other) for other in read):
             for other in read:
                 rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
-            planned.append(LoopStore(op, loops[-1], tuple(_halves(op))))
+            planned.append(LoopStore(op, loops[-1], tuple(_split_layouts(op))))
     return planned
 
 
@@ -160,7 +160,7 @@ def _layout_in_shared(op: Operation, rows: int, columns: int) -> LinearLayout | 
     return operand_layout_in_shared((rows, columns), bits, 1, columns)
 
 
-def _halves(op: Operation) -> Iterator[LinearLayout]:
+def _split_layouts(op: Operation) -> Iterator[LinearLayout]:
     """Yield the layouts of the stored tile, and of its halves as long as threads hold pairs."""
     (value,) = op["value"].op.inputs
     rows, columns = value.type.shape
@@ -215,8 +215,8 @@ def _strips(build: LayoutBuilder, value: Value, times: int) -> list[Value]:
         return [value]
     rows, columns = value.type.shape
     pairs = build(shape.reshape, value, shape=(rows, 2, columns // 2))
-    halves = build.op(shape.split, build(shape.trans, pairs, order=(0, 2, 1))).results
-    return [strip for half in halves for strip in _strips(build, half, times - 1)]
+    parts = build.op(shape.split, build(shape.trans, pairs, order=(0, 2, 1))).results
+    return [strip for part in parts for strip in _strips(build, part, times - 1)]
 
 
 def _buffer(op: Operation, rows: int, columns: int) -> Shared:
