@@ -44,9 +44,9 @@ SPACES: dict[str, tuple[str, str, int, tuple[dict[str, Any], ...]]] = {
         1,
         tuple({"ROWS": rows, **warps} for rows in (1, 2, 4) for warps in WARPS),
     ),
-    "layer_norm": ("tile.ops.rowwise.layer_norm", "TABLE", 1, WARPS),
-    "rms_norm": ("tile.ops.rowwise.rms_norm", "TABLE", 1, WARPS),
-    "rms_norm_backward": ("tile.ops.rowwise.rms_norm", "TABLE", 1, WARPS),
+    "layer_norm": ("tile.ops.rowwise.row_norms", "TABLE", 1, WARPS),
+    "rms_norm": ("tile.ops.rowwise.row_norms", "TABLE", 1, WARPS),
+    "rms_norm_backward": ("tile.ops.rowwise.row_norms", "TABLE", 1, WARPS),
     "attention": (
         "tile.ops.sequence.attention",
         "TABLE",
