@@ -155,8 +155,7 @@ def _specialize(
     That is done for all loops with TMA loads or for none: if one of them asks for it, or if one is
     inside another loop and no stage is lost. Then the producer runs on into the next iteration of
     the outer loop, while the program ends the one before. (H200, f16 by tiles of 128 x 256 x 64,
-    2026-11-23, of cuBLAS: .82 to .93 for 8192 x 8192 x 512; but 1.008 to .999 for 8192 cubed, where
-    3 stages replace 4.)
+    2026-11-23, of cuBLAS: .81 to .98 for 8192 x 8192 x 512, 1.01 to 1.025 for 8192 cubed.)
     """
     if not budget.target.has_tma:
         return ()
