@@ -22,6 +22,7 @@ from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import ANY, Table
 from tile.ops.image.conv_arguments import (
     PRECISIONS,
     channels_in,
@@ -29,12 +30,24 @@ from tile.ops.image.conv_arguments import (
     group_count,
     grouped,
 )
-from tile.ops.image.convolution import TABLE
 from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
+from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul import tile_position
 from tile.ops.linear.splits import add_splits, splits_of
+
+# By filters, the window's elements and pixels. Not measured: the inner axis is long, and is split.
+TABLE = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (64, ANY, ANY): tiles(64, 128, 64),
+            (ANY, 64, ANY): tiles(128, 64, 64),
+            (ANY, ANY, ANY): tiles(128, 128, 64, warps=8),
+        }
+    },
+)
 
 
 @tile.jit
@@ -74,7 +87,9 @@ def conv2d_wgrad_kernel(
         position, channel = column % WINDOW, column // WINDOW
     down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
     dy_rows = dy_ptr + (group * filters + row) * dy_strides[3]
+    # The address of an element is that of its pixel plus that of its column.
     x_columns = x_ptr + (group * CHANNELS + channel) * x_strides[3]
+    x_columns += down.to(tl.int64) * x_strides[1] + right.to(tl.int64) * x_strides[2]
     end = min(pixels, (split + 1) * span)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for k in range(split * span, end, BLOCK_K):
@@ -86,8 +101,9 @@ def conv2d_wgrad_kernel(
         dy = tl.load(dy_rows + dy_at[None, :], mask=dy_inside, other=0.0)
         h, w = (p * step[0])[:, None] + down, (q * step[1])[:, None] + right
         inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < COLUMNS)
-        at = (n * x_strides[0])[:, None] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
-        x = tl.load(x_columns + at, mask=inside & (pixel < end)[:, None], other=0.0)
+        at = n * x_strides[0] + (p * step[0]).to(tl.int64) * x_strides[1]
+        at += (q * step[1]).to(tl.int64) * x_strides[2]
+        x = tl.load(x_columns + at[:, None], mask=inside & (pixel < end)[:, None], other=0.0)
         total = tl.dot(dy, x, total, input_precision=PRECISION, out_dtype=SUMS)
     part = split.to(tl.int64) * tl.num_programs(1) + group
     at = (part * filters + row) * COLUMNS + column
@@ -121,6 +137,7 @@ def depthwise_wgrad_kernel(
     down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
     dy_columns = dy_ptr + column.to(tl.int64) * dy_strides[3]
     x_columns = x_ptr + (column // multiple).to(tl.int64) * x_strides[3]
+    x_columns += tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
     total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
     for k in range(split * span, min(pixels, (split + 1) * span), PIXELS):
         pixel = k + tl.arange(0, PIXELS)[:, None]
@@ -130,7 +147,8 @@ def depthwise_wgrad_kernel(
         inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < filters)
         inside = inside & (pixel < min(pixels, (split + 1) * span))
         dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
-        at = n * x_strides[0] + h.to(tl.int64) * x_strides[1] + w * x_strides[2]
+        at = n * x_strides[0] + (p * step[0]).to(tl.int64) * x_strides[1]
+        at += (q * step[1]).to(tl.int64) * x_strides[2]
         dy = widen(tl.load(dy_columns + dy_at, mask=inside, other=0.0))
         total += dy * widen(tl.load(x_columns + at, mask=inside, other=0.0))
     sums = tl.sum(total, axis=0, keep_dims=True)

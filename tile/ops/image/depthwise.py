@@ -56,15 +56,18 @@ def depthwise_kernel(
     top, left = p * step[0] + first[0], q * step[1] + first[1]
     channel = column // multiple
     origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
+    origin += top.to(tl.int64) * x_strides[1] + left.to(tl.int64) * x_strides[2]
     weights = filters_ptr + channel * group_step + column % multiple * filter_strides[0]
     exists = (pixel < pixels) & (column < filters)
     total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
     for position in range(R * S):
         r, s = position // S, position % S
-        h, w = top + r * apart[0], left + s * apart[1]
+        down, right = r * apart[0], s * apart[1]
+        h, w = top + down, left + right
         inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-        at = h.to(tl.int64) * x_strides[1] + w.to(tl.int64) * x_strides[2]
-        x = widen(tl.load(origin + at, mask=inside, other=0.0))
+        # A scalar: the address of a pixel takes one addition.
+        offset = tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
+        x = widen(tl.load(origin + offset, mask=inside, other=0.0))
         weight = weights + (r * filter_strides[1] + s * filter_strides[2])
         total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
     if bias_ptr is not None:
@@ -75,11 +78,15 @@ def depthwise_kernel(
     tl.store(out_ptr + at + column.to(tl.int64) * out_strides[3], total, mask=exists)
 
 
-def tile_of(image: Image) -> tuple[int, int]:
-    """Return the pixels and the channels of a program's tile."""
-    contiguous = image.strides[3] == 1
-    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3])) if contiguous else 1
-    return ELEMENTS // block, block
+def tile_of(image: Image, pixels: int = 1) -> tuple[int, int]:
+    """Return the pixels and the channels of a program's tile.
+
+    pixels: those of a lane, where lanes lie along channels.
+    """
+    if image.strides[3] != 1:
+        return ELEMENTS, 1
+    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3]))
+    return pixels * ELEMENTS // block, block
 
 
 def depthwise(
@@ -94,7 +101,7 @@ def depthwise(
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
     pixels = batches * p * q
-    rows, block = tile_of(x)
+    rows, block = tile_of(x, pixels=4)  # which share the load of a weight
     launch(depthwise_kernel, (tile.cdiv(pixels, rows), tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),

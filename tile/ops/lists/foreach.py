@@ -28,7 +28,7 @@ from tile.ops.core.reference import Array, wide
 from tile.short_repr import short_repr
 
 BLOCK = 1024  # elements of a program
-MOST = 16  # arrays of a launch
+MOST = 32  # arrays of a launch
 DTYPES = (F16, BF16, F32)
 
 
