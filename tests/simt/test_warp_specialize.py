@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,15 +208,18 @@ def test_what_is_missing_is_reported(kernel: Any, grid: int, stages: int) -> Non
         assert raised.value.loc is not None
 
 
-@pytest.mark.parametrize(("columns", "buffers"), [(64, 1), (128, 2), (256, 2)])
-def test_strips_of_a_stored_tile(columns: int, buffers: int) -> None:
-    """Each is stored from a buffer of 64 columns, and each wait, fence and barrier is needed."""
+@pytest.mark.parametrize(
+    ("columns", "shared", "strip", "buffers"),
+    [(64, 1 << 17, 64, 1), (128, 1 << 17, 64, 2), (256, 1 << 17, 128, 2), (256, 70_000, 64, 2)],
+)
+def test_strips_of_a_stored_tile(columns: int, shared: int, strip: int, buffers: int) -> None:
+    """They are as wide as costs no stage, and each wait, fence and barrier is needed."""
     case = gemm(persistent, 1, columns)
-    module = lowered(case, WGMMA, 4, 2)
+    module = lowered(case, replace(WGMMA, shared_bytes=shared), 4, 2)
     assert operations(module, "warp_specialize") == 1
-    assert operations(module, "tma_store") == columns // 64
+    assert operations(module, "tma_store") == columns // strip
     mems = {op["mem"] for op in module.walk() if op.defn is ops.tma.tma_store}
-    assert len(mems) == buffers and {mem.type.dims for mem in mems} == {(64, 64)}
+    assert len(mems) == buffers and {mem.type.dims for mem in mems} == {(64, strip)}
     kinds = (ops.tma.tma_store_wait, ops.wgmma.fence_proxy_async, memory.barrier)
     count = sum(op.defn in kinds for op in module.walk())
     for index in range(count):

@@ -35,7 +35,7 @@ from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, memory
 from tile.ir.types import Tile
-from tile.simt.hopper.tma_store import LoopStore, lower_loop_stores
+from tile.simt.hopper.tma_store import STRIP_COLUMNS, LoopStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma, wgmma
@@ -104,7 +104,8 @@ def specialize(
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
 
-    stores: the stores in loops that overlap with what follows then.
+    stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
+        stage.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
 
@@ -115,9 +116,13 @@ def specialize(
     loops = [_specialized(plan, budget) for plan in plans]
     _check_nesting(function, loops)
     warps = _warps(loops[0])
-    other = _other_bytes(function, loops, stores, budget)
-    stages = _stages(loops, other, budget)
     planned = max(plan.stages for plan in plans)
+    for columns in STRIP_COLUMNS:
+        stores = [store.in_strips(columns) for store in stores]
+        other = _other_bytes(function, loops, stores, budget)
+        if other + planned * _stage_bytes(loops) <= budget.target.shared_bytes:
+            break
+    stages = _stages(loops, other, budget)
     if stages < planned and not fewer_stages:
         raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
     live = liveness(function)
