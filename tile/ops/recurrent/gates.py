@@ -44,6 +44,27 @@ def add_gate(
     return total
 
 
+@tile.jit
+def part_of_gate(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    rows,
+    units,
+    length,
+    gate,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Return a tile of x @ weight.T + bias for one gate."""
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    total = add_gate(total, x_ptr, weight_ptr, rows, units, length, gate, BLOCK_M, BLOCK_N, BLOCK_K)
+    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+
+
 def cell_operands(
     call: Call, gates: int, x: Any, h: Any, w_x: Any, w_h: Any
 ) -> tuple[Operand, Operand]:

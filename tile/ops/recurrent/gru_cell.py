@@ -21,28 +21,7 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
-
-
-@tile.jit
-def part_of_gate(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    rows,
-    units,
-    length,
-    gate,
-    SUMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Return a tile of x @ weight.T + bias for one gate."""
-    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    total = add_gate(total, x_ptr, weight_ptr, rows, units, length, gate, BLOCK_M, BLOCK_N, BLOCK_K)
-    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+from tile.ops.recurrent.gates import TABLE, cell_operands, grid_of, part_of_gate
 
 
 @tile.jit

@@ -20,7 +20,7 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of
+from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of, part_of_gate
 
 
 @tile.jit
@@ -40,11 +40,9 @@ def gate_of(
     BLOCK_K: tl.constexpr,
 ):
     """Return a tile of one gate, before its activation."""
-    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    total = add_gate(total, x_ptr, w_x_ptr, rows, units, inputs, gate, BLOCK_M, BLOCK_N, BLOCK_K)
-    total = add_gate(total, h_ptr, w_h_ptr, rows, units, units, gate, BLOCK_M, BLOCK_N, BLOCK_K)
-    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+    blocks = (BLOCK_M, BLOCK_N, BLOCK_K)
+    total = part_of_gate(x_ptr, w_x_ptr, bias_ptr, rows, units, inputs, gate, SUMS, *blocks)
+    return add_gate(total, h_ptr, w_h_ptr, rows, units, units, gate, *blocks)
 
 
 @tile.jit
