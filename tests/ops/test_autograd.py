@@ -204,6 +204,16 @@ CASES += (
         ((3, 7), (9, 7)),
     ),
 )
+CASES += (
+    Same(
+        "lstm_cell",
+        lambda *arrays: torch.cat(tile.ops.lstm_cell(*arrays)),
+        lambda *arrays: torch.cat(
+            torch.lstm_cell(arrays[0], arrays[1:3], *arrays[3:], torch.zeros_like(arrays[-1]))
+        ),
+        ((3, 2), (3, 4), (3, 4), (16, 2), (16, 4), (16,)),
+    ),
+)
 BAGS = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 3, 3, 4])
 CASES += (
     Same(

@@ -135,6 +135,12 @@ GRADIENTS = (
         (0, 1),
     ),
     Gradient(
+        "lstm_cell",
+        normals((3, 2), (3, 4), (3, 4), (16, 2), (16, 4), (16,)),
+        lambda dy, *a: of("lstm_cell")(dy, np.zeros((3, 4)), *a[:6]),
+        (0, 1, 2, 3, 4, 5),
+    ),
+    Gradient(
         "bilinear",
         normals((7, 3), (7, 4), (5, 3, 4)),
         lambda dy, x1, x2, w, y: of("bilinear")(dy, x1, x2, w),

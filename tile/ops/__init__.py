@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     )
     from tile.ops.recurrent.gru_cell import gru_cell
     from tile.ops.recurrent.lstm_cell import lstm_cell
+    from tile.ops.recurrent.lstm_cell_backward import lstm_cell_backward
     from tile.ops.replacements import enable, use
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
@@ -125,6 +126,7 @@ else:
         ),
         "recurrent.gru_cell": "gru_cell",
         "recurrent.lstm_cell": "lstm_cell",
+        "recurrent.lstm_cell_backward": "lstm_cell_backward",
         "replacements": "enable use",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
@@ -205,6 +207,7 @@ __all__ = [
     "linear_cross_entropy",
     "linear_cross_entropy_backward",
     "lstm_cell",
+    "lstm_cell_backward",
     "matmul",
     "max_pool2d",
     "max_pool2d_backward",

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tile
 import tile.language as tl
 from tile.ops.channels.views import channels_of
@@ -69,21 +71,22 @@ def channel_sums_kernel(
         tl.store(normal_sums_ptr + at, by_normal, mask=column < channels)
 
 
-def channel_sums(x: Any, axis: int = 1) -> Any:
-    """Return the sums of all elements of each channel of `x`, in float32 or float64.
+def channel_sums(x: Any, axis: int = 1, dtype: str | None = None) -> Any:
+    """Return the sums of all elements of each channel of `x`.
 
-    axis: that of channels, 1 or -1.
+    axis: that of channels, 1 or -1. dtype: of the result; by default float32, or float64 for that.
     """
     call = Call("channel_sums")
     source = call.array("x", x)
     view = channels_of(source, axis).over_batch()
     batches, channels, length = view.shape
-    result = call.new((channels,), accumulator(source.dtype))
+    kind = accumulator(source.dtype)
+    result = call.new((channels,), kind if dtype is None else np.dtype(dtype))
     if not channels:
         return result.value
     span, count = view.parts()
     items, block = view.tile
-    parts = call.new((count, channels), result.dtype)
+    parts = call.new((count, channels), kind)
     if parts.size:
         launch(channel_sums_kernel, (tile.cdiv(channels, block), parts.shape[0]))(
             *(x, None, None, None, parts.value, None, view.strides, view.strides),

@@ -16,11 +16,13 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of, part_of_gate
+from tile.ops.recurrent.lstm_cell_backward import lstm_cell_backward
 
 
 @tile.jit
@@ -78,6 +80,13 @@ def lstm_cell_kernel(
     tl.store(new_h_ptr + at, sigmoid(o) * tl.tanh(new_c), mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    names = ("x", "h", "c", "w_x", "w_h", "bias")
+    arguments = (step.arguments[name] for name in names)
+    return dict(zip(names, lstm_cell_backward(*step.grads, *arguments), strict=True))
+
+
+@differentiable(_gradients, results=2)
 @planned()
 def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[Any, Any]:
     """Return the new hidden state and the new cell state, in the type of `x`.
