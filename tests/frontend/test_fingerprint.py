@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
 import types
 
 import pytest
 
+import tile
 import tile.language as tl
 from tests.frontend.building import INTS, stored
 from tile.errors import CompilationError
 from tile.frontend.python.constexpr_function import constexpr_function
-from tile.frontend.python.fingerprint import exact_digest
+from tile.frontend.python.fingerprint import exact_digest, portable_digest
 from tile.frontend.python.source import DeviceFunction
+from tile.runtime.autotuning.configs import innermost
 
 
 def fingerprint(function: DeviceFunction) -> str | None:
@@ -105,6 +108,29 @@ def test_it_does_not_follow_what_is_not_used(monkeypatch):
     monkeypatch.setattr(settings, "unrelated", 6)
     monkeypatch.setitem(globals(), "ping", None)
     assert fingerprint(kernel) == before
+
+
+CONFIGS = [tile.Config({"N": 4})]
+
+
+def of(text: str) -> str | None:
+    """Return the fingerprint of a function with this text."""
+    space = {"tile": tile, "tl": tl, "CONFIGS": CONFIGS, "__name__": "made"}
+    lines = [f"{line}\n" for line in text.splitlines()]
+    file = f"<{hash(text)}>"
+    linecache.cache[file] = (len(text), None, lines, file)
+    exec(compile(text, file, "exec"), space)
+    return portable_digest(innermost(space["copy"]))
+
+
+def test_it_does_not_follow_decorators():
+    """Kernels whose configurations have a name are cached, and may get others."""
+    body = "def copy(out, a, N: tl.constexpr):\n    tl.store(out, tl.load(a) + N)\n"
+    plain = of(f"@tile.jit\n{body}")
+    assert plain is not None
+    assert of(f"@tile.autotune(CONFIGS, key=[])\n@tile.jit\n{body}") == plain
+    assert of(f"@tile.autotune([tile.Config({{'N': 8}})], key=[])\n@tile.jit\n{body}") == plain
+    assert of(f"@tile.jit\n{body.replace('+', '-')}") != plain
 
 
 def test_it_follows_closures_and_defaults():

@@ -19,7 +19,7 @@ import numpy as np
 
 from tile._lazy import is_lazy_reexport
 from tile.frontend.python.constexpr_function import StaticFunction
-from tile.frontend.python.source import ABSENT, DeviceFunction, cell_contents, names_read
+from tile.frontend.python.source import ABSENT, DeviceFunction, Source, cell_contents, names_read
 from tile.ir.types import Type
 from tile.language.base.builtin import Bound, Builtin
 from tile.language.base.constexpr import constexpr
@@ -79,7 +79,7 @@ class _Walk:
         source = function.source
         self.lines.append(f"function {number} {function.name} noinline={function.noinline}")
         place = f"{source.file}:{source.first_line}" if self.located else ""
-        self.lines.append(f"{place}\n{source.text}")
+        self.lines.append(f"{place}\n{_undecorated(source)}")
         for parameter in function.parameters:
             if not parameter.required:
                 self.lines.append(f"default {parameter.name} = {self.spell(parameter.default)}")
@@ -260,8 +260,16 @@ def _is_code(member: object) -> bool:
     return callable(member) or isinstance(member, property | classmethod | staticmethod)
 
 
-def name_chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
-    """Return the free names that a function reads, each with the attributes read of it."""
+def _undecorated(source: Source) -> str:
+    """Return a function's text without its decorators, on which its code does not depend."""
+    return "\n".join(source.text.splitlines()[source.node.lineno - 1 :])
+
+
+def name_chains(node: ast.FunctionDef, own: set[str]) -> list[tuple[str, ...]]:
+    """Return the free names that a function reads, each with the attributes read of it.
+
+    Those of its decorators, such as a list of configurations, are not among them.
+    """
     names: dict[tuple[str, ...], None] = {}
 
     def visit(inner: ast.AST, after: tuple[str, ...] = ()) -> None:
@@ -271,8 +279,10 @@ def name_chains(node: ast.AST, own: set[str]) -> list[tuple[str, ...]]:
             if isinstance(inner.ctx, ast.Load) and inner.id not in own:
                 names[inner.id, *after] = None
         else:
+            decorators = inner.decorator_list if inner is node else []
             for child in ast.iter_child_nodes(inner):
-                visit(child)
+                if child not in decorators:
+                    visit(child)
 
     visit(node)
     return list(names)
