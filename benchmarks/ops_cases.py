@@ -145,8 +145,8 @@ def int4(m: int, n: int, k: int) -> Iterator[Problem]:
 
     def by_torch(torch: Any, x: Any, packed: Any, scales: Any) -> Any:
         if not converted:
-            halves = packed.reshape(n, k // 128, 64)
-            q = torch.cat([halves & 15, halves >> 4], dim=-1).reshape(n, k).float() - 8
+            groups = packed.reshape(n, k // 128, 64)
+            q = torch.cat([groups & 15, groups >> 4], dim=-1).reshape(n, k).float() - 8
             converted.append((q * scales.repeat_interleave(128, dim=1)).to(x.dtype))
         return x @ converted[0].T
 

@@ -245,7 +245,12 @@ def linear() -> Iterator[Case]:
             make = scaled(m, n, k, kind)
             yield Case("scaled_matmul", f"{kind} {m}x{n}x{k}", make, ("float32",))
 
-    for m, n, k, group, splits in ((5, 40, 128, 32, 2), (33, 70, 192, 64, None), (0, 5, 32, 32, 1)):
+    for m, n, k, group, splits in (
+        (5, 40, 128, 32, 2),
+        (33, 70, 192, 64, None),
+        (70, 40, 256, 128, 1),
+        (0, 5, 32, 32, 1),
+    ):
         label = f"{m}x{n}x{k}, groups of {group}"
         yield Case("pack_int4", label, floats((n, k), group), NARROW)
         yield Case("int4_matmul", label, packed(m, n, k, group, splits), NARROW)

@@ -55,4 +55,5 @@ def test_weights_of_4_bits_are_converted_two_at_a_time(
         tile.ops.int4_matmul(a, packed, np.zeros((512, 4), np.float32))
     text = compiled["int4_matmul_kernel"]
     assert f"fma.rn.{kind}x2" in text and "cvt.rn.f32.s32" not in text
-    assert f"cvt.rn.{kind}.f32" not in text[: text.rindex("bra")]
+    # Only scales are converted one at a time.
+    assert text[: text.rindex("bra")].count(f"cvt.rn.{kind}.f32") <= 16

@@ -7,8 +7,10 @@ quarter of the time of 16. `pack_int4` rounds each group of weights along k to m
 seventh of its greatest magnitude. Byte i of a group has its elements i, in the low bits, and
 i + group / 2: so the low bits of a block of bytes are contiguous weights, and the high bits, too.
 One 32-bit operation converts two weights, a permutation of bytes that puts them into the mantissas
-of 16-bit floats; q - 8 is exact there. Sums of a group are scaled in float32. Programs share the
-inner axis where a result has few tiles (splits.py).
+of 16-bit floats; q - 8 is exact there. With few rows of a, the sums of a group are scaled in
+float32. With many, that would wait for the matmul of each group: weights are scaled in the type of
+a, times 2 ** 4 (for float16, scales are 2 ** -18 to 2 ** 8). Programs share the inner axis where a
+result has few tiles (splits.py).
 """
 
 from __future__ import annotations
@@ -35,28 +37,36 @@ GROUPS = (32, 64, 128, 256)
 # By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
 # that the tensor cores take from registers. Not measured.
 TABLE = Table(
-    {(ANY,): {**tiles(16, 32, 32), "WEIGHTS_LEFT": False}},
+    {(ANY,): {**tiles(16, 32, 32), "WEIGHTS_LEFT": False, "SCALE_SUMS": True}},
     {
         "nvptx": {
-            (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True},
-            (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True},
-            (ANY,): {**tiles(128, 128, 128, 8), "WEIGHTS_LEFT": True},
+            (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
+            (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
+            (ANY,): {**tiles(256, 128, 64, 8), "WEIGHTS_LEFT": False, "SCALE_SUMS": False},
         }
     },
 )
+SHIFT = tl.constexpr(16.0)  # small weights would be subnormal numbers of float16
 RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 
 
-def conversion(kind: str, exponent: int, one: int, offset: int) -> str:
+def conversion(kind: str, exponent: int, one: int, offset: int, multiplier: bool = False) -> str:
     """Return the PTX that converts four bytes: low bits to $0 and $1, high bits to $2 and $3.
 
-    The bits 0x6400 | q are the float16 1024 + q, and 0x4300 | q the bfloat16 128 + q.
+    The bits 0x6400 | q are the float16 1024 + q, and 0x4300 | q the bfloat16 128 + q. With a
+    multiplier, two more arguments, $5 and $6, multiply the weights.
     """
+    scaling = (
+        [f"fma.rn.{kind} ${at}, ${at}, ${5 + at % 2}, zero;" for at in range(4)]
+        if multiplier
+        else []
+    )
     return f"""
     {{
-        .reg .b32 low, high, exponent, one, offset;
+        .reg .b32 low, high, exponent, one, offset, zero;
         mov.b32 exponent, {exponent * 0x01010101:#x};
         mov.b32 one, {one * 0x00010001:#x};
+        mov.b32 zero, 0x80008000;  // -0.0
         mov.b32 offset, {offset * 0x00010001:#x};
         and.b32 low, $4, 0x0F0F0F0F;
         shr.u32 high, $4, 4;
@@ -69,23 +79,37 @@ def conversion(kind: str, exponent: int, one: int, offset: int) -> str:
         fma.rn.{kind} $1, $1, one, offset;
         fma.rn.{kind} $2, $2, one, offset;
         fma.rn.{kind} $3, $3, one, offset;
+        {" ".join(scaling)}
     }}"""
 
 
 TO_F16 = tl.constexpr(conversion("f16x2", 0x64, 0x3C00, 0xE408))  # 1.0, -1032.0
 TO_BF16 = tl.constexpr(conversion("bf16x2", 0x43, 0x3F80, 0xC308))  # 1.0, -136.0
+SCALED_F16 = tl.constexpr(conversion("f16x2", 0x64, 0x3C00, 0xE408, multiplier=True))
+SCALED_BF16 = tl.constexpr(conversion("bf16x2", 0x43, 0x3F80, 0xC308, multiplier=True))
 
 
 @tile.jit
-def weights_of(packed, ELEMENT: tl.constexpr):
-    """Return q - 8 of the low and of the high bits of bytes, which is exact."""
+def weights_of(packed, multiplier, ELEMENT: tl.constexpr):
+    """Return (q - 8) * multiplier, None for 1, of the low and of the high bits of bytes."""
     if tl.float32 == ELEMENT:
-        low, high = (packed & 15).to(tl.float32), (packed >> 4).to(tl.float32)
-        return low - 8.0, high - 8.0
-    CONVERSION: tl.constexpr = TO_F16 if tl.float16 == ELEMENT else TO_BF16
+        low, high = (packed & 15).to(tl.float32) - 8.0, (packed >> 4).to(tl.float32) - 8.0
+        if multiplier is not None:
+            low, high = low * multiplier, high * multiplier
+        return low, high
+    if multiplier is None:
+        CONVERSION: tl.constexpr = TO_F16 if tl.float16 == ELEMENT else TO_BF16
+        return tl.inline_asm_elementwise(
+            CONVERSION,
+            *("=r,=r,=r,=r,r", [packed]),
+            dtype=(ELEMENT, ELEMENT),
+            is_pure=True,
+            pack=4,
+        )
+    SCALED: tl.constexpr = SCALED_F16 if tl.float16 == ELEMENT else SCALED_BF16
     return tl.inline_asm_elementwise(
-        CONVERSION,
-        *("=r,=r,=r,=r,r", [packed]),
+        SCALED,
+        *("=r,=r,=r,=r,r,r,r", [packed, multiplier.to(ELEMENT)]),
         dtype=(ELEMENT, ELEMENT),
         is_pure=True,
         pack=4,
@@ -124,6 +148,7 @@ def int4_matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     WEIGHTS_LEFT: tl.constexpr,
+    SCALE_SUMS: tl.constexpr,
 ):
     tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
     split = tl.program_id(1)
@@ -138,17 +163,27 @@ def int4_matmul_kernel(
         dtype=tl.float32,
     )
     for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
-        low, high = weights_of(tl.load(weights + k // 2), a_ptr.dtype.element_ty)
+        scale = tl.load(scales + k // WEIGHTS)
+        multiplier = None if SCALE_SUMS else (scale * SHIFT)[:, None]
+        low, high = weights_of(tl.load(weights + k // 2), multiplier, a_ptr.dtype.element_ty)
         # The elements of a group in the low bits, and those in the high bits.
         first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
         a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
-        scale = tl.load(scales + k // WEIGHTS)
-        if WEIGHTS_LEFT:
+        if not SCALE_SUMS:
+            if WEIGHTS_LEFT:
+                total = tl.dot(low, tl.trans(a_low), total)
+                total = tl.dot(high, tl.trans(a_high), total)
+            else:
+                total = tl.dot(a_low, tl.trans(low), total)
+                total = tl.dot(a_high, tl.trans(high), total)
+        elif WEIGHTS_LEFT:
             part = tl.dot(high, tl.trans(a_high), tl.dot(low, tl.trans(a_low)))
             total += part * scale[:, None]
         else:
             part = tl.dot(a_high, tl.trans(high), tl.dot(a_low, tl.trans(low)))
             total += part * scale[None, :]
+    if not SCALE_SUMS:
+        total *= 1.0 / SHIFT
     if WEIGHTS_LEFT:
         total = tl.trans(total)
     at = (split.to(tl.int64) * M + row)[:, None] * N + column[None, :]

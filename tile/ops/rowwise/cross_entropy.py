@@ -40,11 +40,12 @@ def cross_entropy_kernel(
     logits = x_ptr + row * stride
     x = widen(tl.load(logits + column, mask=column < classes, other=-float("inf")))
     highest = tl.max(x, axis=0)
-    total = tl.sum(tl.exp(x - highest), axis=0)
+    total = tl.sum(tl.exp(x - tl.where(highest == -float("inf"), 0.0, highest)), axis=0)
     for start in range(BLOCK, classes, BLOCK):
         x = widen(tl.load(logits + start + column, start + column < classes, -float("inf")))
         higher = tl.maximum(highest, tl.max(x, axis=0))
-        total = total * tl.exp(highest - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        origin = tl.where(higher == -float("inf"), 0.0, higher)  # -inf - -inf would be NaN
+        total = total * tl.exp(highest - origin) + tl.sum(tl.exp(x - origin), axis=0)
         highest = higher
     right = widen(tl.load(logits + target, mask=used, other=0.0))
     loss = tl.where(used, highest + tl.log(total) - right, 0.0)

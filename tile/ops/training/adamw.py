@@ -96,7 +96,7 @@ def adamw(
 
 
 def correction(beta: float) -> Callable[[int], float]:
-    """Return the function from the step to the factor by which a moment is too small."""
+    """Return the function from the step to that by which a moment is multiplied."""
     return lambda step: 1 / (1 - beta**step)
 
 

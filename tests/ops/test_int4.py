@@ -1,0 +1,33 @@
+"""Matmuls by weights of 4 bits with the configurations of a GPU, on the interpreter."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tile.ops.core.tables import Table
+from tile.ops.linear.int4_matmul import int4_matmul_reference
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("rows", [16, 40, 130])
+@pytest.mark.parametrize("group", [32, 128, 256])
+def test_configurations_of_a_gpu(
+    rows: int, group: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = Table.select
+    monkeypatch.setattr(Table, "select", lambda table, _, *sizes: select(table, "nvptx", *sizes))
+    random = np.random.default_rng(0)
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    with tile.backend("interp"):
+        packed, scales = tile.ops.pack_int4(random.standard_normal((70, 512)).astype(kind), group)
+        a = random.standard_normal((rows, 512)).astype(kind)
+        tile.ops.int4_matmul.plans.clear()
+        result = tile.ops.int4_matmul(a, packed, scales, splits=2).astype(np.float64)
+        tile.ops.int4_matmul.plans.clear()
+    expected = int4_matmul_reference(a, packed, scales)
+    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
+    assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
