@@ -843,15 +843,17 @@ def recurrent() -> Iterator[Case]:
         yield Case("lstm_cell", label, cell(rows, inputs, units, 4), ulps=8)
         yield Case("gru_cell", label, cell(rows, inputs, units, 3), ulps=8)
         dtypes = NARROW if rows == 5 else ("float32",)
-        make = cell_gradient(rows, inputs, units)
         # Sums of gates are rounded to their type.
+        make = cell_gradient(rows, inputs, units, 4)
         yield Case("lstm_cell_backward", label, make, dtypes, ulps=32)
+        make = cell_gradient(rows, inputs, units, 3)
+        yield Case("gru_cell_backward", label, make, dtypes, ulps=32)
 
 
-def cell_gradient(rows: int, inputs: int, units: int) -> Callable[[Random], Arguments]:
+def cell_gradient(rows: int, inputs: int, units: int, gates: int) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        gradients = random.normal(rows, units), random.normal(rows, units)
-        return (*gradients, *cell(rows, inputs, units, 4)(random)[0]), {}
+        gradients = (random.normal(rows, units) for _ in range(gates - 2))
+        return (*gradients, *cell(rows, inputs, units, gates)(random)[0]), {}
 
     return make
 

@@ -214,6 +214,14 @@ CASES += (
         ((3, 2), (3, 4), (3, 4), (16, 2), (16, 4), (16,)),
     ),
 )
+CASES += (
+    Same(
+        "gru_cell",
+        tile.ops.gru_cell,
+        torch.gru_cell,
+        ((3, 2), (3, 4), (12, 2), (12, 4), (12,), (12,)),
+    ),
+)
 BAGS = torch.tensor([0, 2, 2, 1]), torch.tensor([0, 3, 3, 4])
 CASES += (
     Same(

@@ -141,6 +141,12 @@ GRADIENTS = (
         (0, 1, 2, 3, 4, 5),
     ),
     Gradient(
+        "gru_cell",
+        normals((3, 2), (3, 4), (12, 2), (12, 4), (12,), (12,)),
+        lambda dy, *a: of("gru_cell")(dy, *a[:6]),
+        (0, 1, 2, 3, 4, 5),
+    ),
+    Gradient(
         "bilinear",
         normals((7, 3), (7, 4), (5, 3, 4)),
         lambda dy, x1, x2, w, y: of("bilinear")(dy, x1, x2, w),

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         kl_div_backward,
     )
     from tile.ops.recurrent.gru_cell import gru_cell
+    from tile.ops.recurrent.gru_cell_backward import gru_cell_backward
     from tile.ops.recurrent.lstm_cell import lstm_cell
     from tile.ops.recurrent.lstm_cell_backward import lstm_cell_backward
     from tile.ops.replacements import enable, use
@@ -125,6 +126,7 @@ else:
             "kl_div kl_div_backward"
         ),
         "recurrent.gru_cell": "gru_cell",
+        "recurrent.gru_cell_backward": "gru_cell_backward",
         "recurrent.lstm_cell": "lstm_cell",
         "recurrent.lstm_cell_backward": "lstm_cell_backward",
         "replacements": "enable use",
@@ -194,6 +196,7 @@ __all__ = [
     "group_norm_backward",
     "grouped_matmul",
     "gru_cell",
+    "gru_cell_backward",
     "histogram",
     "huber_loss",
     "huber_loss_backward",

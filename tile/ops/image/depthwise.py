@@ -78,15 +78,20 @@ def depthwise_kernel(
     tl.store(out_ptr + at + column.to(tl.int64) * out_strides[3], total, mask=exists)
 
 
-def tile_of(image: Image, pixels: int = 1) -> tuple[int, int]:
-    """Return the pixels and the channels of a program's tile.
+def tile_of(image: Image) -> tuple[int, int]:
+    """Return the pixels and the channels of a program's tile."""
+    contiguous = image.strides[3] == 1
+    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3])) if contiguous else 1
+    return ELEMENTS // block, block
 
-    pixels: those of a lane, where lanes lie along channels.
+
+def depthwise_tile(image: Image) -> tuple[int, int]:
+    """Return the pixels and the channels of a tile whose pixels share the loads of weights.
+
+    H200, float16, 3 x 3, 32 x 256 channels of 56 x 56, 2026-11-23.
     """
-    if image.strides[3] != 1:
-        return ELEMENTS, 1
-    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3]))
-    return pixels * ELEMENTS // block, block
+    block = min(256, tile.next_power_of_2(image.shape[3]))
+    return (4 * ELEMENTS // block, block) if image.strides[3] == 1 else (ELEMENTS // 2, 2)
 
 
 def depthwise(
@@ -101,7 +106,7 @@ def depthwise(
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
     pixels = batches * p * q
-    rows, block = tile_of(x, pixels=4)  # which share the load of a weight
+    rows, block = depthwise_tile(x)
     launch(depthwise_kernel, (tile.cdiv(pixels, rows), tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),

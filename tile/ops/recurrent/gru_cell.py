@@ -17,11 +17,13 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
+from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.recurrent.gates import TABLE, cell_operands, grid_of, part_of_gate
+from tile.ops.recurrent.gru_cell_backward import gru_cell_backward
 
 
 @tile.jit
@@ -56,6 +58,13 @@ def gru_cell_kernel(
     tl.store(new_h_ptr + row * units + unit, (1.0 - z) * n + z * h, mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    names = ("x", "h", "w_x", "w_h", "b_x", "b_h")
+    arguments = (step.arguments[name] for name in names)
+    return dict(zip(names, gru_cell_backward(step.grads[0], *arguments), strict=True))
+
+
+@differentiable(_gradients)
 @planned()
 def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any = None) -> Any:
     """Return the new hidden state, in the type of `x`.
