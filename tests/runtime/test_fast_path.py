@@ -16,9 +16,10 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
 from tile.runtime.callbacks import recorded_launches
+from tile.runtime.kernel import CompiledKernel
 
 
 class Noting:
@@ -618,3 +619,64 @@ def test_a_backend_that_does_not_rely_on_it_has_one_version(noting: Noting) -> N
     assert kernel[1,](*overlapping("same"), 100, BLOCK=32) is first
     assert (len(kernel.cache), len(noting.repeats)) == (1, 1)
     assert first.signature["x_ptr"] == "*fp32:16"
+
+
+# -- launches of compiled kernels
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The launches of compiled kernels that were checked."""
+    calls: list[Any] = []
+    checked = CompiledKernel._checked
+
+    def recording(kernel: CompiledKernel, values: Any) -> Any:
+        calls.append(values)
+        return checked(kernel, values)
+
+    monkeypatch.setattr(CompiledKernel, "_checked", recording)
+    return calls
+
+
+@pytest.mark.parametrize("constants", [(), (32,)])
+def test_compiled_kernels_have_it_too(
+    noting: Noting, checked: list[Any], constants: tuple[int, ...]
+) -> None:
+    arrays, others = three(), three()
+    kernel = new_launcher()[1,](*arrays, 100, BLOCK=32)
+    kernel[2,](*arrays, 100, *constants)
+    assert len(checked) == 1
+    noting.repeats.clear()
+    kernel[3, 2](*others, 96 + 4, *constants)
+    kernel[lambda meta: (meta["n"] // meta["BLOCK"],)](*others, 100, *constants)
+    assert len(checked) == 1 and [grid for grid, _ in noting.repeats] == [(3, 2, 1), (3, 1, 1)]
+    assert [values[:3] for _, values in noting.repeats] == [addresses(others)] * 2
+
+
+def test_what_a_compiled_kernel_was_not_compiled_for_is_refused(noting: Noting) -> None:
+    kernel = new_launcher()[1,](*three(), 100, BLOCK=32)
+    kernel[2,](*three(), 100, 32)
+    held = kernel[2,]
+    with pytest.raises(ArgumentValueError, match=r"'BLOCK' of add.* is 16, and the kernel was"):
+        held(*three(), 100, 16)
+    with pytest.raises(ArgumentError, match="x_ptr"):
+        held(*three(np.float64), 100, 32)
+    with pytest.raises(ArgumentTypeError, match="as compiled, takes"):
+        held(*three())
+    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]
+    with pytest.raises(ArgumentError, match="x_ptr"):
+        held(*shifted, 100, 32)
+
+
+def test_compiled_kernels_choose_by_overlap(noting: Noting, checked: list[Any]) -> None:
+    noting.specializes_noalias = True
+    disjoint, sharing = three(), overlapping("same")
+    kernel = new_launcher()[1,](*disjoint, 100, BLOCK=32)
+    with pytest.raises(ArgumentValueError, match="overlap"):
+        kernel[1,](*sharing, 100, 32)
+    kernel[1,](*disjoint, 100, 32)
+    checked.clear()
+    kernel[1,](*disjoint, 100, 32)
+    assert checked == []
+    with pytest.raises(ArgumentValueError, match="overlap"):
+        kernel[1,](*sharing, 100, 32)

@@ -36,6 +36,7 @@ from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build, preloaded
+from tile.runtime.compiled_fast_path import CompiledLaunches
 from tile.runtime.described import description, restored
 from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
 from tile.runtime.global_guards import Captures
@@ -521,6 +522,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], **choices: Any
     ) -> LaunchPlan | None:
         """Return a launch plan for calls of this shape, as `build_launch_plan` does."""
+        if vars(self)["fn"] is None:  # another process has compiled the kernels of this one
+            return None
         watch = self._captures
         return build_launch_plan(
             args,
@@ -653,6 +656,8 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             line = compile_reason(self.name, leaves, call.target, chosen, earlier)
             sys.stderr.write(f"{line}\n")
         kernel = build(self, leaves, call.target, chosen, name=name, guarded=guarded)
+        if guarded:
+            kernel.launches = CompiledLaunches(kernel, self)
         compilation_done(event, kernel)
         return kernel
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -71,6 +71,20 @@ REGISTER_BYTES = 4
 LAUNCHER_ARGUMENTS = 9  # of Triton's launchers, in front of the kernel's own
 
 
+class Launches(Protocol):
+    """Remembers launches of a compiled kernel, to repeat them faster."""
+
+    def remember(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        arguments: Sequence[Any],
+        meta: Mapping[str, Any],
+        launched: CompiledKernel,
+    ) -> None:
+        """Remember a launch; see `tile.runtime.compiled_fast_path`."""
+
+
 class CompiledKernel:
     """A compiled kernel.
 
@@ -107,6 +121,8 @@ class CompiledKernel:
         self.signature: dict[str, Any] = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
         self.constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
         self._loader = _Loader(backend)
+        self.launches: Launches | None = None  # of kernels that a jitted function has compiled
+        self._latest: Callable[..., object] | None = None
         self.leaves = dict(leaves)
         every = [
             argument
@@ -247,9 +263,15 @@ class CompiledKernel:
 
     # -- launching with unchecked arguments
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
+    def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Return the launch function of the kernel's arguments, on `grid`."""
-        return functools.partial(self.run, grid=grid)
+        if self._latest is None:
+            return functools.partial(self.run, grid=grid)
+        return functools.partial(self._latest, grid)
+
+    def launch_by(self, launch: Callable[..., object]) -> None:
+        """Let `kernel[grid]` call `launch(grid, *args, **kwargs)`."""
+        self._latest = launch
 
     @public_function
     def run(self, *args: Any, grid: Any = None, **kwargs: Any) -> None:
@@ -290,6 +312,8 @@ class CompiledKernel:
         extents = normalize_grid(grid(meta) if callable(grid) else grid)
         kernel = self if self.overlap(arguments) is None else self._for_overlap
         kernel.execute(extents, arguments, [values[name] for name in self.leaves])
+        if self.launches is not None and 0 not in extents:
+            self.launches.remember(args, kwargs, arguments, meta, kernel)
 
     @functools.cached_property
     def _for_overlap(self) -> CompiledKernel:

@@ -55,6 +55,7 @@ class Posing:
             architecture="sm_90a",
             current=nullcontext,
             has_clusters=True,
+            l2_bytes=1000,
         )
         monkeypatch.setattr(driver, "device", lambda ordinal: where)
         monkeypatch.setattr(driver, "version", lambda: 13000)
@@ -252,6 +253,9 @@ def test_what_is_timed_is_timed_on_its_stream(posing: Posing, monkeypatch) -> No
 
     monkeypatch.setattr(driver, "Event", Event)
     monkeypatch.setattr(driver, "wait", lambda stream, doing: None)
+    monkeypatch.setattr(driver, "allocate", lambda size: 1 << 40)
+    monkeypatch.setattr(driver, "clear", lambda address, size, stream: moments.append(stream))
+    monkeypatch.setattr(driver, "free", lambda address: None)
     x = Tensor(aligned(64))
 
     def call() -> None:
@@ -262,7 +266,7 @@ def test_what_is_timed_is_timed_on_its_stream(posing: Posing, monkeypatch) -> No
     assert (len(posing.ordinary), len(posing.repeats)) == (1, 1)
     assert set(do_bench(call, 1, 2, return_mode="all")) == {1.0}
     assert set(moments) == {0xABC0_0000_0001}
-    assert len(posing.ordinary) == 2 and len(posing.repeats) == 1 + len(moments) // 2
+    assert len(posing.ordinary) == 2 and len(posing.repeats) == 1 + len(moments) // 3
 
 
 def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:
