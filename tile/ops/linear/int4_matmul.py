@@ -42,7 +42,7 @@ TABLE = Table(
         "nvptx": {
             (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
             (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
-            (ANY,): {**tiles(256, 128, 64, 8), "WEIGHTS_LEFT": False, "SCALE_SUMS": False},
+            (ANY,): {**tiles(256, 128, 128, 8), "WEIGHTS_LEFT": True, "SCALE_SUMS": False},
         }
     },
 )
