@@ -16,7 +16,7 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
-from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
+from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.core import Module
 from tile.runtime.callbacks import recorded_launches
 from tile.runtime.kernel import CompiledKernel
@@ -651,21 +651,6 @@ def test_compiled_kernels_have_it_too(
     kernel[lambda meta: (meta["n"] // meta["BLOCK"],)](*others, 100, *constants)
     assert len(checked) == 1 and [grid for grid, _ in noting.repeats] == [(3, 2, 1), (3, 1, 1)]
     assert [values[:3] for _, values in noting.repeats] == [addresses(others)] * 2
-
-
-def test_what_a_compiled_kernel_was_not_compiled_for_is_refused(noting: Noting) -> None:
-    kernel = new_launcher()[1,](*three(), 100, BLOCK=32)
-    kernel[2,](*three(), 100, 32)
-    held = kernel[2,]
-    with pytest.raises(ArgumentValueError, match=r"'BLOCK' of add.* is 16, and the kernel was"):
-        held(*three(), 100, 16)
-    with pytest.raises(ArgumentError, match="x_ptr"):
-        held(*three(np.float64), 100, 32)
-    with pytest.raises(ArgumentTypeError, match="as compiled, takes"):
-        held(*three())
-    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]
-    with pytest.raises(ArgumentError, match="x_ptr"):
-        held(*shifted, 100, 32)
 
 
 def test_compiled_kernels_choose_by_overlap(noting: Noting, checked: list[Any]) -> None:

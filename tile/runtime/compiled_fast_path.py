@@ -69,5 +69,11 @@ class CompiledLaunches:
         return self._function.build_plan(args, kwargs, slow_path=self._slow_path)
 
     def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch a call that the plan for `shape` does not support: by another plan, or checked."""
+        called = shape_of(args, kwargs)
+        plan = self._plans.get(called)
+        if plan is not None and called != shape:
+            self._kernel.launch_by(plan.launch)  # more calls of this shape are likely
+            return plan.launch(grid, *args, **kwargs)
         self._kernel.run(*args, grid=grid, **kwargs)
         return self._kernel
