@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from tests.conformance import ptx_floats, ptx_integers
 from tests.conformance.ptx_kernels import kernel
 from tests.conformance.running import Device, assert_close
 from tests.frontend.building import module_of
-from tile.ir.types import F16, F32, I8, I32, U8, U32, Pointer
+from tile.ir.types import F16, F32, I8, I32, U8, U16, U32, Pointer
 
 BATCH = 12  # instructions in a kernel
 
@@ -328,6 +329,38 @@ def test_floats_of_4_bits(device: Device) -> None:
     np.testing.assert_array_equal(halves[:, 0], 1)
     values = np.array(numbers, np.float16)[code & 7]
     np.testing.assert_array_equal(halves[:, 1], np.where(code < 8, values, -values))
+
+
+@tile.jit
+def six_bits(x_ptr, code_ptr, y_ptr, N: tl.constexpr, TO: tl.constexpr, FROM: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    code = tl.inline_asm_elementwise(TO, "=h,f,f", [-x, x], tl.uint16, True, 1)
+    tl.store(code_ptr + i, code)
+    tl.store(y_ptr + i, tl.inline_asm_elementwise(FROM, "=r,h", [code], tl.uint32, True, 1))
+
+
+@pytest.mark.parametrize("name", ["e3m2", "e2m3"])
+def test_floats_of_6_bits(device: Device, name: str) -> None:
+    """All numbers, those halfway between two, which go to the even one, and larger ones."""
+    if device.target.startswith("nvptx"):
+        pytest.skip("sm_100a has these conversions, sm_90a not")
+    dtype = np.dtype(getattr(ml_dtypes, f"float6_{name}fn"))
+    numbers = np.arange(32, dtype=np.uint8).view(dtype).astype(np.float32)
+    x = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2, [1e9]]).astype(np.float32)
+    codes = np.minimum(x, numbers[-1]).astype(dtype).view(np.uint8)
+    code, y = np.zeros(64, np.uint16), np.zeros(64, np.uint32)
+    texts = {
+        "TO": f"cvt.rn.satfinite.{name}x2.f32 $0, $1, $2;",
+        "FROM": f"cvt.rn.f16x2.{name}x2 $0, $1;",
+    }
+    module = module_of(six_bits, Pointer(F32), Pointer(U16), Pointer(U32), N=64, **texts)
+    device.run(module, (1, 1, 1), [x, code, y])
+    np.testing.assert_array_equal(code & 0xFF, codes)
+    np.testing.assert_array_equal(code >> 8, codes | 0x20)
+    halves = y.view(np.float16).reshape(64, 2)
+    values = codes.view(dtype).astype(np.float16)
+    np.testing.assert_array_equal(halves, np.stack([values, -values], axis=1))
 
 
 @tile.jit
