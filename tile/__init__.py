@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from tile.diagnostics.sanitize import sanitize
     from tile.diagnostics.trace import trace
     from tile.frontend.python.aggregates import aggregate, aggregate_replace
-    from tile.runtime.autotuning.autotuner import Autotuner, autotune
+    from tile.runtime.autotuning.autotuner import Autotuner
     from tile.runtime.autotuning.configs import Config
+    from tile.runtime.autotuning.decorator import autotune
     from tile.runtime.autotuning.heuristics import Heuristics, heuristics
     from tile.runtime.autotuning.space import Space
 else:
@@ -52,7 +53,8 @@ else:
             "sanitize": "tile.diagnostics.sanitize",
             "trace": "tile.diagnostics.trace",
             **dict.fromkeys(("aggregate", "aggregate_replace"), "tile.frontend.python.aggregates"),
-            **dict.fromkeys(("Autotuner", "autotune"), f"{_TUNING}.autotuner"),
+            "Autotuner": f"{_TUNING}.autotuner",
+            "autotune": f"{_TUNING}.decorator",
             **dict.fromkeys(("Heuristics", "heuristics"), f"{_TUNING}.heuristics"),
             "Config": f"{_TUNING}.configs",
             "Space": f"{_TUNING}.space",

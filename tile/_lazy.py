@@ -13,7 +13,7 @@ written twice: as usual for readers, type checkers and lint-imports, and by name
 
 A module re-exports names lazily by its `__getattr__` (PEP 562):
 
-    __getattr__ = LazyNames(__name__, {"autotune": "tile.runtime.autotuning.autotuner"})
+    __getattr__ = LazyNames(__name__, {"autotune": "tile.runtime.autotuning.decorator"})
     __dir__ = __getattr__.names
 """
 

@@ -27,8 +27,9 @@ from tile.frontend.triton_c.translate import translate
 from tile.frontend.triton_c.unit import Function, Unit
 from tile.ir.core import Module
 from tile.language.base.constexpr import constexpr
-from tile.runtime.autotuning.autotuner import Autotuner, autotune
+from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.decorator import autotune
 from tile.runtime.autotuning.space import Space
 from tile.runtime.interface import KernelInterface
 from tile.runtime.jit import JITFunction

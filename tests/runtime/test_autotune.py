@@ -32,8 +32,8 @@ from tile.location import Loc
 from tile.runtime.arguments.device_arrays import pointer_array
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
-from tile.runtime.autotuning.autotuner import autotune
 from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.decorator import autotune
 from tile.runtime.autotuning.heuristics import heuristics
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")

@@ -77,13 +77,13 @@ def test_public_names() -> None:
 
 def test_submodules_are_not_hidden_by_functions() -> None:
     import tile.config
-    import tile.runtime.autotuning.autotuner
+    import tile.runtime.autotuning.decorator
     import tile.runtime.compile
     import tile.runtime.jit
 
     assert tile.runtime.jit.JITFunction is tile.JITFunction
     assert tile.runtime.compile.compile is tile.compile
-    assert tile.runtime.autotuning.autotuner.autotune is tile.autotune
+    assert tile.runtime.autotuning.decorator.autotune is tile.autotune
     assert tile.config.config.verify in (True, False)
 
 

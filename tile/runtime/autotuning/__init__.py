@@ -1,7 +1,8 @@
 """Choose a kernel's meta-parameters, by benchmarking or by rules.
 
-autotuner          `autotune` and its launches
-fast_path          repeated launches
+decorator          `autotune`
+autotuner          a tuned kernel: its choices, and how configurations are timed
+tuned_launches     its launches, and `fast_path` of repeated ones
 heuristics         meta-parameters by rules
 configs            configurations, their pruning, and user functions that tuners call
 space              search spaces

@@ -15,9 +15,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ import numpy as np
 
 from tile._lazy import lazy_import
 from tile.config import config as settings
-from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError
+from tile.errors import ArgumentTypeError, AutotunerError
 from tile.pickling import Reduction
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
@@ -37,28 +36,19 @@ from tile.runtime.autotuning.configs import (
     Kernel,
     KernelWrapper,
     Pruning,
-    annotated_constants,
-    check_kernel,
     hook_error,
     innermost,
-    parameter_names,
     pruning,
     user_code,
 )
 from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
-from tile.runtime.autotuning.fast_path import (
-    Choice,
-    ChoicePlan,
-    build_choice_plan,
-    build_tuned_plan,
-    chosen_entry,
-)
+from tile.runtime.autotuning.fast_path import Choice
 from tile.runtime.autotuning.progress import progress_for
 from tile.runtime.autotuning.results_table import TuningResults
-from tile.runtime.autotuning.search import budget_of
 from tile.runtime.autotuning.skipped_configs import MOST_REASONS, Skipped, reason
 from tile.runtime.autotuning.space import TILE_OPTIONS, Space
 from tile.runtime.autotuning.trial import Trial, launch_arguments, prepare
+from tile.runtime.autotuning.tuned_launches import TunedLaunches
 from tile.runtime.autotuning.tuning_store import (
     StoredResult,
     TuningStore,
@@ -69,11 +59,10 @@ from tile.runtime.autotuning.tuning_store import (
 from tile.runtime.autotuning.worker import compile_one, measure_one
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
-from tile.runtime.fast_path import UNREADABLE, LaunchPlan, Shape, shape_of
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import NoLaunches, TunedLaunch, active_observer
 from tile.short_repr import short_repr
-from tile.tracebacks import public_function, trim
+from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.runtime.autotuning.kernel_space import kernel_space
@@ -158,8 +147,7 @@ class Autotuner(KernelWrapper):
         self.bench_time = 0.0
         self._skips = Skipped(self.__name__)
         self._tuning = threading.RLock()
-        self._choices: dict[Shape, LaunchPlan | ChoicePlan | None] = {}
-        self._latest: Callable[..., Any] = self._start  # what `tuner[grid]` calls
+        self._launches = TunedLaunches(self)
         self._chosen = dict.fromkeys(name for c in self.configs for name in c.all_kwargs())
         if space is not None:
             self._chosen |= dict.fromkeys((*TILE_OPTIONS, "tile_sizes"))
@@ -214,72 +202,18 @@ class Autotuner(KernelWrapper):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return the launch function of the kernel's arguments, on `grid`."""
-        return functools.partial(self._latest, grid)
+        return functools.partial(self._launches.latest, grid)
 
-    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch, by the plan for an earlier launch if there is one.
-
-        `tuner[grid]` calls this only until a plan exists.
-        """
-        try:
-            return self._slow_path(None, grid, *args, **kwargs)
-        except Exception as error:
-            trim(error)
-            raise
-
-    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch a call that the plan for `shape` cannot handle, by another one or without."""
-        try:
-            call_shape = shape_of(args, kwargs)
-            plan = self._choices.get(call_shape)
-            if plan is not None and call_shape != shape:
-                self._latest = plan.launch  # more calls of this shape are likely
-                return plan.launch(grid, *args, **kwargs)
-            result = self.run(*args, **{"grid": grid, "warmup": False, **kwargs})
-            self._remember(call_shape, args, kwargs)
-            return result
-        except Exception as error:
-            trim(error)
-            raise
-
-    def _remember(self, shape: Shape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Keep the choice of a launch that was done the ordinary way."""
+    def launches_itself(self) -> bool:
+        """Return True if a subclass launches in a way of its own."""
         own = type(self)
-        if shape not in self._choices:
-            # A subclass may launch in its own way.
-            replaced = own.run is not Autotuner.run or own.launch is not Autotuner.launch
-            ordinary = replaced or "grid" in kwargs or "warmup" in kwargs
-            self._choices[shape] = None if ordinary else self._plan(args, kwargs)
-        plan = self._choices[shape]
-        if plan is None or settings.own.get(None) is not None:
-            return
+        return own.run is not Autotuner.run or own.launch is not Autotuner.launch
+
+    def choice_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Choice | None:
+        """Return the choice for a call that was launched; None if it is not kept."""
         key = None if self._is_single else self._key(self.bind(args, kwargs))
         config = self.configs[0] if key is None else self.cache.get(key)
-        if config is None or config.pre_hook is not None:
-            return
-        choice = Choice(key, config)
-        if isinstance(plan, LaunchPlan):
-            entry = chosen_entry(self, choice, args, kwargs)
-            place = plan.key(*args, **kwargs)
-            if entry is not None and place is not None:
-                plan.table[place] = entry
-                self._latest = plan.launch
-                return
-            self._choices[shape] = plan = self._passing_plan(args, kwargs)
-        if plan is not None:
-            with suppress(*UNREADABLE):
-                plan.table[plan.key(*args, **kwargs)] = choice
-                self._latest = plan.launch
-
-    def _plan(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> LaunchPlan | ChoicePlan | None:
-        """Return a plan for calls of this shape; None if there is none for their arguments."""
-        plan = build_tuned_plan(args, kwargs, self, self._slow_path)
-        return self._passing_plan(args, kwargs) if plan is None else plan
-
-    def _passing_plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ChoicePlan | None:
-        return build_choice_plan(args, kwargs, self, self._slow_path)
+        return None if config is None else Choice(key, config)
 
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -812,149 +746,3 @@ def _cost(times: Sequence[float]) -> float:
 
 def _fastest(timings: Mapping[Config, Sequence[float]]) -> Config:
     return min(timings, key=lambda config: _cost(timings[config]))
-
-
-@public_function
-def autotune(
-    configs: Sequence[Config] | None = None,
-    key: Sequence[str] = (),
-    prune_configs_by: Mapping[str, Any] | None = None,
-    reset_to_zero: Sequence[str] | None = None,
-    restore_value: Sequence[str] | None = None,
-    pre_hook: Callable[..., object] | None = None,
-    post_hook: Callable[..., object] | None = None,
-    warmup: float | None = None,
-    rep: float | None = None,
-    use_cuda_graph: bool = False,
-    do_bench: Callable[..., Any] | None = None,
-    cache_results: bool | str | PathLike[str] = False,
-    executor: Executor | None = None,
-    space: Space | Mapping[str, Iterable[Any]] | None = None,
-    search: str = "",
-    effort: object = "normal",
-    measure: str = "here",
-) -> Callable[[Kernel], Autotuner]:
-    """Choose among `configs`, or in a `space`, by benchmarking, once per key. A decorator.
-
-    The key consists of the values of the parameters named in `key`, the dtype and device of every
-    array, and the backend. Each configuration runs on the arguments of the first call with the key.
-    Arrays that the kernel writes are restored automatically, so the call has the effect of one
-    launch. An empty list stands for the default configuration; a single configuration is not timed.
-
-    - `space`: in place of `configs`, a `Space` or a dict of its dimensions: values of constants and
-      of compile options, as in `space={"BM": (32, ..., 128)}`. Options that it does not list get
-      the values that mean something for the kernel (`Space` of `docs/tuning.md`), and constants
-      those of their annotation: `BM: Annotated[tl.constexpr, (32, ..., 128)]`.
-    - `search`: "auto" measures few configurations, as many as `effort` permits, and is the default
-      for a space; "exhaustive", the default for `configs`, measures all.
-    - `effort`: how much of the space to measure at most: a share as a float, a number of
-      configurations, or "quick" (0.1, and 30), "normal" (0.25, and 100), "thorough" (0.5, and 400).
-    - `prune_configs_by`: `early_config_prune(configs, positional_arguments, **keyword_arguments)`,
-      which returns the configurations to try; `perf_model(**all_arguments)`, an estimate of the
-      time; and `top_k`, the number of configurations with the best estimates to try (a count, or a
-      fraction as a float).
-    - `reset_to_zero`: arrays set to 0 before every run of a trial, and restored after it.
-    - `restore_value`: arrays to restore that the kernel changes in ways its own code does not show.
-    - `pre_hook(arguments)`, `post_hook(arguments, exception=None)`: called before and after every
-      run of a trial, and `pre_hook(arguments, reset_only=True)` once after tuning.
-    - `warmup`, `rep`: the approximate time in ms of untimed (25) and timed (100) runs per
-      configuration.
-    - `do_bench(run, quantiles=(0.5, 0.2, 0.8))`: replaces the timing; returns ms for each quantile.
-    - `use_cuda_graph`: accepted for compatibility; launches are timed one by one.
-    - `cache_results`: store results on disk for later processes; True, or the folder to use.
-    - `executor`: compiles the configurations in parallel, before they are timed one by one;
-      threads, or other processes if kernel and arguments can be pickled and they share a cache.
-    - `measure`: "executor" lets it measure configurations of a search too, on copies of the
-      arguments, each worker on its own device; "here" measures them in the calling process.
-
-    A configuration that does not compile, or that exceeds the resources of the device, is skipped.
-    The reasons are in `skipped` of the tuner and in the table of `TILE_PRINT_AUTOTUNING`. If no
-    configuration can run, the last error is raised with the reasons of all. Faults of a run, such
-    as an access out of bounds, are raised and name the configuration. An exception of a hook or
-    rule is the `__cause__` of a `HookError`. Arrays are restored in all these cases.
-
-    Raises `ArgumentError` for names that are not parameters; the wrapped kernel raises it for calls
-    that pass a parameter that the configurations set.
-    """
-    if (configs is None) == (space is None):
-        raise ArgumentTypeError(
-            "autotune takes either configs, a list of Config, or space, the values of each "
-            "dimension: space={'BLOCK': (64, ..., 1024)}"
-        )
-    if search not in ("", "auto", "exhaustive"):
-        raise ArgumentValueError(
-            f'search is {short_repr(search)} in autotune; there are "auto" and "exhaustive"'
-        )
-    budget_of(effort, 1)
-    if measure not in ("here", "executor"):
-        raise ArgumentValueError(
-            f'measure is {short_repr(measure)} in autotune; there are "here" and "executor"'
-        )
-    hooks = {"do_bench": do_bench, "pre_hook": pre_hook, "post_hook": post_hook}
-    own = [name for name, hook in hooks.items() if hook is not None]
-    if measure == "executor" and (own or executor is None or search == "exhaustive"):
-        raise ArgumentTypeError(
-            "measure='executor' of autotune takes an executor and search='auto'"
-            + (f", and cannot call {own[0]} in its workers" if own else "")
-        )
-    listed = [] if configs is None else _configs(configs)
-    dimensions = Space(space) if isinstance(space, Mapping) else space
-    if dimensions is not None and not isinstance(dimensions, Space):
-        raise ArgumentTypeError(
-            f"the space of autotune is a tile.Space or a dict, not {short_repr(space)}"
-        )
-    times: tuple[tuple[str, object], ...] = (("warmup", warmup), ("rep", rep))
-    for name, value in times:
-        if value is not None and not (isinstance(value, int | float) and value >= 0):
-            raise ArgumentValueError(
-                f"{name}={short_repr(value)} of autotune is a time in ms: zero or more"
-            )
-
-    @public_function
-    def decorate(kernel: Kernel) -> Autotuner:
-        check_kernel(kernel, "autotune")
-        space = (
-            None if dimensions is None else dimensions.joined(Space(annotated_constants(kernel)))
-        )
-        if dimensions is not None:
-            constants = [d.name for d in dimensions.dimensions if not d.is_option]
-            parameter_names("space", constants, kernel)
-        return Autotuner(
-            kernel,
-            kernel.arg_names,
-            listed,
-            parameter_names("key", key, kernel),
-            parameter_names("reset_to_zero", reset_to_zero or (), kernel),
-            parameter_names("restore_value", restore_value or (), kernel),
-            pre_hook,
-            post_hook,
-            prune_configs_by,
-            warmup,
-            rep,
-            use_cuda_graph,
-            do_bench,
-            cache_results,
-            executor,
-            space,
-            search,
-            effort,
-            measure,
-        )
-
-    return decorate
-
-
-def _configs(configs: object) -> list[Config]:
-    """Return the configurations of a decorator, or raise `ArgumentTypeError`."""
-    if not isinstance(configs, Iterable) or isinstance(configs, str | bytes | Mapping):
-        raise ArgumentTypeError(
-            f"autotune takes a list of Config, not {short_repr(configs)}: "
-            f"[Config({{'BLOCK': 128}})]"
-        )
-    listed = list(configs)
-    for config in listed:
-        if not isinstance(config, Config):
-            raise ArgumentTypeError(
-                f"autotune takes a list of Config, with {short_repr(config)} in it"
-            )
-    return listed
