@@ -1,6 +1,7 @@
 """`triton.compile`, drivers, backends and caches of files."""
 
 import importlib
+import pickle
 
 import numpy as np
 import pytest
@@ -219,3 +220,23 @@ def test_kernels_for_a_gpu_have_a_cubin_for_the_static_launcher(triton, tmp_path
         "n": "i32",
         "BLOCK": "constexpr",
     }
+
+
+@tile.jit(debug=True)
+def gather(x_ptr, i_ptr, n):
+    i = tl.load(i_ptr)
+    tl.device_assert((i >= 0) & (i < n), "index out of range")
+    tl.store(x_ptr, tl.load(x_ptr + i))
+
+
+def test_a_false_assertion_fails_the_launches_of_libraries(triton) -> None:
+    """`tile`'s own kernels report it to the next launch, for which libraries do not wait."""
+    pytest.importorskip("llvmlite")
+    signature = {"x_ptr": "*fp32", "i_ptr": "*i64", "n": "i32"}
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    kernel = triton.compile(triton.compiler.ASTSource(gather, signature), target=target)
+    own = tile.compile(gather, signature, target="nvptx:sm_90a")
+    assert "__assertfail" in kernel.asm["ptx"]
+    assert own.artifact.launch_metadata["assertions"]
+    assert not kernel.artifact.launch_metadata["assertions"]
+    assert not pickle.loads(pickle.dumps(kernel)).artifact.launch_metadata["assertions"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tile.backends.base import Options
 from tile.compat.driver import NVPTX, GPUTarget, TileBackend, driver, tile_target
-from tile.compat.static_launch import add_cubin
+from tile.compat.static_launch import add_cubin, fail_at_assertions
 from tile.errors import ArgumentTypeError, UnsupportedError
 from tile.runtime import compile as ahead_of_time
 from tile.runtime.kernel import CompiledKernel
@@ -117,6 +117,7 @@ def compile(  # noqa: A001 - Triton's name
     gpu = compiled_for.backend == NVPTX
     kernel = ahead_of_time.compile(src.fn, types, constants, chosen, compiled_for, may_overlap=gpu)
     if gpu:
+        fail_at_assertions(kernel)
         add_cubin(kernel)
     return kernel
 

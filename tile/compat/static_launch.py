@@ -8,6 +8,7 @@ nor of Triton. Kernels that need more at a launch have no cubin there, and are l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
@@ -43,6 +44,17 @@ def add_cubin(kernel: CompiledKernel) -> None:
     if code is not None:
         kernel.asm[CUBIN] = code
         get_cache_manager(key).put(code, f"{kernel.name}.{CUBIN}")
+
+
+def fail_at_assertions(kernel: CompiledKernel) -> None:
+    """Let a false assertion fail the launch, as in Triton's kernels, instead of a later launch.
+
+    A library may launch the kernel once and wait for the device itself, so that nothing would raise
+    what the kernel reports. Without the launch metadata of assertions there is no report.
+    """
+    artifact = kernel.artifact
+    metadata = {**artifact.launch_metadata, "assertions": []}
+    kernel.artifact = replace(artifact, launch_metadata=metadata)
 
 
 def launches_statically(kernel: CompiledKernel) -> bool:

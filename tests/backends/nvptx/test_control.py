@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, compiled
@@ -230,6 +232,13 @@ kernel @say(%p: ptr<f32>, %n: i64, %c: i1) {
 """
 
 
+def text_of(ptx: str, name: str) -> str:
+    """Return the text of a constant of PTX that ends with a zero byte."""
+    declared = re.search(rf"\.b8 {name}\[(\d+)\](?: = \{{([^}}]*)\}})?;", ptx)
+    assert declared is not None
+    return bytes(map(int, (declared[2] or "").split(", "))).rstrip(b"\0").decode()
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_prints_and_assertions(arch: str) -> None:
     text = SAY.replace("(\n    #linear", "(#linear").replace(",\n    #linear", ", #linear")
@@ -238,8 +247,14 @@ def test_prints_and_assertions(arch: str) -> None:
     assert [a.message for a in emitted.metadata.assertions] == ['a "claim"', "another"]
     assert emitted.metadata.assertions[0].loc is not None
     assert "vprintf" in ptx
-    # A false assertion is reported, and ends the thread. It traps only in launches by others, such
-    # as TorchInductor's, which do not set the record.
+    # A false assertion is reported, and ends the thread. It fails the launch only in launches by
+    # others, such as TorchInductor's, which do not set the record.
     report = ptx[ptx.index("_report") :]
-    assert report.index("setp") < report.index("trap;") and report.count("trap;") == 1
-    assert "exit;" in report
+    assert report.index("setp") < report.index("__assertfail,") and "exit;" in report
+    assert report.count("__assertfail,") == 1
+    claims = re.findall(r"\{(\d+), generic\((\w+)\), generic\((\w+)\), generic\(\w+\)\}", ptx)
+    assert [int(claim[0]) & 0xFFFFFFFF for claim in claims] == [1, 2]
+    lines = [int(claim[0]) >> 32 for claim in claims]
+    assert lines == [a.loc.line for a in emitted.metadata.assertions]
+    assert [text_of(ptx, claim[1]) for claim in claims] == ['a "claim"', "another"]
+    assert {text_of(ptx, claim[2]) for claim in claims} == {emitted.metadata.assertions[0].loc.file}

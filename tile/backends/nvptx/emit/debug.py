@@ -1,8 +1,8 @@
 """Prints through the driver's `vprintf`, and assertions.
 
 A false assertion is reported to the host through a record that the launcher passes (`FaultRecord`),
-and its thread exits. A trap would be simpler, but it destroys the CUDA context of the whole
-process.
+and its thread exits. The driver's `__assertfail` would be simpler, but it destroys the CUDA context
+of the whole process. It is called where no launcher has passed a record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 
 from tile.backends.base import Assertion
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.vectors import as_integers
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
@@ -23,6 +24,7 @@ from tile.codegen.unroll_fragments import copy_bits
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar
+from tile.location import Loc
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 
@@ -130,18 +132,28 @@ def _print(builder: FunctionBuilder, text: str, values: Sequence[Argument]) -> N
 # -- assertions
 
 REPORT = "@tile.report"
+ASSERTION = "{i32, i32, ptr, ptr, ptr}"  # number, line, message, file, function
+FAIL = "@__assertfail"  # a function of the driver: message, file, line, function, bytes of a char
 
 # A launcher that does not set the record, as TorchInductor's or a C program's, reads no report:
-# there a false assertion traps, and the launch fails.
+# there the driver prints the assertion and the launch fails, as by `assert` in CUDA C++.
 # The record's i32s: the number of the assertion from 1, the program along x, y and z, the thread.
 _REPORT = f"""@{RECORD} = addrspace(1) externally_initialized global i64 0, align 8
 @{REPORTED} = addrspace(1) externally_initialized global i32 0, align 4
-define internal void {REPORT}(i32 %number) noinline {{
+define internal void {REPORT}(ptr addrspace(1) %assertion) noinline {{
   %record = load volatile i64, ptr addrspace(1) @{RECORD}, align 8
   %is_set = icmp ne i64 %record, 0
   br i1 %is_set, label %claim, label %foreign
 foreign:
-  call void @llvm.trap()
+  %at_line = getelementptr {ASSERTION}, ptr addrspace(1) %assertion, i32 0, i32 1
+  %at_message = getelementptr {ASSERTION}, ptr addrspace(1) %assertion, i32 0, i32 2
+  %at_file = getelementptr {ASSERTION}, ptr addrspace(1) %assertion, i32 0, i32 3
+  %at_function = getelementptr {ASSERTION}, ptr addrspace(1) %assertion, i32 0, i32 4
+  %line = load i32, ptr addrspace(1) %at_line
+  %message = load ptr, ptr addrspace(1) %at_message
+  %file = load ptr, ptr addrspace(1) %at_file
+  %function = load ptr, ptr addrspace(1) %at_function
+  call void {FAIL}(ptr %message, ptr %file, i32 %line, ptr %function, i64 1)
   unreachable
 claim:
   %old = atomicrmw xchg ptr addrspace(1) @{REPORTED}, i32 1 monotonic
@@ -161,6 +173,7 @@ report:
   store volatile i32 %y, ptr addrspace(1) %py, align 4
   store volatile i32 %z, ptr addrspace(1) %pz, align 4
   store volatile i32 %thread, ptr addrspace(1) %pt, align 4
+  %number = load i32, ptr addrspace(1) %assertion
   fence seq_cst
   store volatile i32 %number, ptr addrspace(1) %fields, align 4
   br label %done
@@ -185,10 +198,21 @@ def device_assert(builder: FunctionBuilder, op: Operation) -> None:
     for axis in "xyz":
         name = f"@llvm.nvvm.read.ptx.sreg.ctaid.{axis}"
         builder.module.declare(name, f"declare i32 {name}()")
-    builder.module.declare("@llvm.trap", "declare void @llvm.trap() noreturn")
+    builder.module.declare(FAIL, f"declare void {FAIL}(ptr, ptr, i32, ptr, i64) noreturn")
     builder.module.declare(REPORT, _REPORT)
-    number = len(assertions)
-    when(builder, any_failed, lambda: builder.do(f"call void {REPORT}(i32 {number})"))
+    constant = _constant(builder.module, len(assertions), assertions[-1])
+    report = f"call void {REPORT}(ptr addrspace(1) {constant})"
+    when(builder, any_failed, lambda: builder.do(report))
+
+
+def _constant(module: ModuleText, number: int, assertion: Assertion) -> str:
+    """Return the name of a constant that describes an assertion: one register of the caller."""
+    loc = assertion.loc or Loc("<unknown>", 0)
+    strings = map(module.string, (assertion.message, loc.file, loc.function))
+    fields = [f"i32 {number}", f"i32 {loc.line}", *(f"ptr {string}" for string in strings)]
+    return module.constant(
+        f"private unnamed_addr addrspace(1) constant {ASSERTION} {{{', '.join(fields)}}}"
+    )
 
 
 RULES: dict[OpDef, Rule] = {
