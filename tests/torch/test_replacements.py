@@ -7,6 +7,7 @@ import torch
 
 import tile.ops
 from tile.errors import ArgumentError
+from tile.ops import replacements
 
 
 def model(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -40,7 +41,7 @@ def test_other_calls_are_left_to_pytorch() -> None:
         lambda: integers.cumsum(-1),
         lambda: torch.addmm(torch.ones(3, 3), torch.ones(3, 2), torch.ones(2, 3), beta=2),
         lambda: x.topk(2, largest=False).values,
-        lambda: torch.nn.functional.mse_loss(x, x + 1, reduction="sum"),
+        lambda: torch.nn.functional.mse_loss(x, x + 1, reduction="none"),
     )
     expected = [call() for call in calls]
     with tile.ops.use("cpu") as replaced:
@@ -65,6 +66,91 @@ def test_order_embedding_and_loss() -> None:
     with tile.ops.use("cpu") as replaced:
         torch.testing.assert_close(results(), expected)
     assert not replaced.left
+
+
+def layers() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, stride=2, padding=1),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.MaxPool2d(2),
+        torch.nn.ConvTranspose2d(4, 4, 2, stride=2),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.Upsample(scale_factor=2, mode="bilinear"),
+        torch.nn.AvgPool2d(2),
+    )
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_model_of_images(memory_format: torch.memory_format) -> None:
+    x = torch.randn(2, 3, 13, 12).to(memory_format=memory_format)
+    expected, ours = layers(), layers()
+    expected(x).square().mean().backward()
+    with tile.ops.use("cpu") as replaced:
+        result = ours(x)
+        result.square().mean().backward()
+    torch.testing.assert_close(
+        [p.grad for p in ours.parameters()], [p.grad for p in expected.parameters()]
+    )
+    torch.testing.assert_close([*ours.buffers()], [*expected.buffers()])  # running statistics
+    assert not replaced.left
+    assert replaced.computed["aten::convolution_backward"] == 2
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention(masked: bool) -> None:
+    inputs = [torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3)]
+    mask = torch.randn(2, 1, 5, 5) if masked else None
+
+    def results() -> list[torch.Tensor]:
+        call = torch.nn.functional.scaled_dot_product_attention
+        out = call(*inputs, attn_mask=mask, is_causal=not masked)
+        return [out, *torch.autograd.grad(out.sum(), inputs)]
+
+    expected = results()
+    with tile.ops.use("cpu") as replaced:
+        torch.testing.assert_close(results(), expected)
+    assert not replaced.left and replaced.computed.total() == 2
+
+
+def test_reasons() -> None:
+    x = torch.rand(3, 4, requires_grad=True)
+    with tile.ops.use("cpu") as replaced:
+        torch.softmax(x, 0)
+        torch.softmax(x, 0)
+        whole = torch.ones(1, 2, 4, 4, dtype=torch.int64)
+        torch.nn.functional.conv2d(whole, whole)
+    text = repr(replaced)
+    assert "aten::_softmax: 0 by tile, 2 by PyTorch\n    2: `dim` is not the last axis" in text
+    assert "conv2d: `x` has dtype int64" in text
+
+
+def test_a_query_that_sees_no_key_is_left() -> None:
+    q = torch.rand(1, 1, 2, 4)
+    mask = torch.tensor([[True, True], [False, False]])
+    call = torch.nn.functional.scaled_dot_product_attention
+    with tile.ops.use("cpu") as replaced:
+        result = call(q, q, q, attn_mask=mask)
+    torch.testing.assert_close(result, call(q, q, q, attn_mask=mask), equal_nan=True)
+    assert replaced.left.total() == 1
+
+
+def test_indices_out_of_range() -> None:
+    """PyTorch's own error is raised, and nothing is computed."""
+    with tile.ops.use("cpu") as replaced:
+        with pytest.raises(IndexError):
+            torch.nn.functional.embedding(torch.tensor([7]), torch.rand(3, 2))
+        with pytest.raises(IndexError):
+            torch.nn.functional.nll_loss(torch.rand(2, 3), torch.tensor([0, 3]))
+    assert not replaced.computed
+
+
+def test_a_result_of_another_shape_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(replacements.OPERATORS, "aten::mm", lambda self, mat2: self)
+    a, b = torch.rand(2, 3), torch.rand(3, 4)
+    with tile.ops.use("cpu") as replaced:
+        assert (a @ b).shape == (2, 4)
+    assert "1: tile returned torch.float32 of shape [2, 3], and PyTorch's" in repr(replaced)
 
 
 def test_no_such_device() -> None:

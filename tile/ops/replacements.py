@@ -6,156 +6,103 @@
     print(replaced)                        which operators were called, and who computed them
 
 The checks of an op decide: a call that it does not take, because of the type, layout or options of
-its arguments, is computed by PyTorch as before. Autograd is PyTorch's; gradients that consist of
-replaced operators are computed by their replacements. `torch.compile` generates kernels of its own
-for most operators and calls no replacement.
+its arguments, is computed by PyTorch as before, and the reason is kept. Autograd is PyTorch's;
+gradients that consist of replaced operators are computed by their replacements. `torch.compile`
+generates kernels of its own for most operators and calls no replacement.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentError, ArgumentValueError
-from tile.ops.linear.matmul import matmul
-from tile.ops.pointwise.losses import mse_loss
-from tile.ops.rowwise.softmax import softmax, softmax_backward
-from tile.ops.selection.cumsum import cumsum as running_sum
-from tile.ops.selection.embedding import embedding as rows_of
-from tile.ops.selection.embedding import embedding_backward
-from tile.ops.selection.ordering import sort, topk
+from tile.ops.aten import convolutions, losses, matmuls, norms, pooling, rows
 
 if TYPE_CHECKING:
-    from tile.torch.overrides import override
+    from tile.torch.overrides import Override, difference_of, overload_of
 else:
-    override = lazy_import("tile.torch.overrides", "override")  # it imports torch
+    OVERRIDES = "tile.torch.overrides"  # it imports torch
+    Override = lazy_import(OVERRIDES, "Override")
+    difference_of = lazy_import(OVERRIDES, "difference_of")
+    overload_of = lazy_import(OVERRIDES, "overload_of")
 
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
-
-
-def require(condition: bool) -> None:
-    """Leave a call to PyTorch if a condition is false."""
-    if not condition:
-        raise ArgumentValueError("options that this library does not have")
-
-
-def _last(x: Any, dim: int) -> bool:
-    return bool(x.dim() > 0 and dim in (-1, x.dim() - 1))
-
-
-def _precision(x: Any) -> str:
-    """Return the precision of matmuls of float32 that the program has chosen in PyTorch."""
-    torch = importlib.import_module("torch")
-    return "tf32" if x.is_cuda and torch.backends.cuda.matmul.allow_tf32 else "ieee"
-
-
-def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    require(_last(self, dim) and not half_to_float)
-    return softmax(self)
-
-
-def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    require(_last(output, dim) and output.dtype == input_dtype)
-    return softmax_backward(grad_output, output)
-
-
-def mm(self: Any, mat2: Any) -> Any:
-    return matmul(self, mat2, precision=_precision(self))
-
-
-def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    require(beta == alpha == 1 and self.dim() == 1)
-    return matmul(mat1, mat2, self, precision=_precision(mat1))
-
-
-def embedding(
-    weight: Any,
-    indices: Any,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Any:
-    return rows_of(indices, weight)
-
-
-def embedding_dense_backward(
-    grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
-    require(padding_idx < 0 and not scale_grad_by_freq)
-    return embedding_backward(grad_output, indices, num_weights)
-
-
-def _mse_loss(self: Any, target: Any, reduction: int = 1) -> Any:
-    require(reduction == 1)
-    return mse_loss(self, target).to(self.dtype)
-
-
-def _cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    require(_last(self, dim) and self.is_floating_point() and dtype in (None, self.dtype))
-    return running_sum(self)
-
-
-def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002 - PyTorch's name
-    require(_last(self, dim) and largest)
-    return topk(self, k)
-
-
-def _sort(self: Any, *, stable: Any, dim: int = -1, descending: bool = False) -> Any:
-    require(_last(self, dim))
-    return sort(self, descending)
-
-
+MOST_REASONS = 16  # of an operator
 OPERATORS: dict[str, Callable[..., Any]] = {
-    "aten::_softmax": _softmax,
-    "aten::_softmax_backward_data": _softmax_backward_data,
-    "aten::mm": mm,
-    "aten::bmm": mm,
-    "aten::addmm": addmm,
-    "aten::embedding": embedding,
-    "aten::embedding_dense_backward": embedding_dense_backward,
-    "aten::mse_loss": _mse_loss,
-    "aten::cumsum": _cumsum,
-    "aten::topk": _topk,
-    "aten::sort.stable": _sort,
+    **convolutions.OPERATORS,
+    **losses.OPERATORS,
+    **matmuls.OPERATORS,
+    **norms.OPERATORS,
+    **pooling.OPERATORS,
+    **rows.OPERATORS,
 }
+
+
+def operators_of(device: str) -> dict[str, Callable[..., Any]]:
+    """Return the implementations of PyTorch's operators on a kind of device, by name."""
+    return {**OPERATORS, **matmuls.CPU_OPERATORS} if device == "cpu" else OPERATORS
+
+
+def require_same(difference: str | None) -> None:
+    """Leave a call to PyTorch if the result differs from PyTorch's in shapes or types."""
+    if difference is not None:
+        raise ArgumentValueError(f"tile {difference}")
 
 
 class Replacements:
     """Replaced operators of PyTorch, until `remove` is called or the `with` block ends.
 
     `computed` and `left` count the calls by operator: those that this library computed, and those
-    that it left to PyTorch.
+    that it left to PyTorch. `reasons` counts the reasons for the latter, by operator.
     """
 
     def __init__(self, device: str) -> None:
         self.computed: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
-        self._overrides = [
-            override(name, self._function(name, function, device), device=device)
-            for name, function in OPERATORS.items()
-        ]
+        self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._overrides: list[Override] = []
+        for name, function in operators_of(device).items():
+            operator = overload_of(name)
+            compute = self._function(operator, function, device)
+            self._overrides.append(Override(operator, compute, device, check=False))
 
-    def _function(self, name: str, function: Callable[..., Any], device: str) -> Callable[..., Any]:
+    def _function(
+        self, operator: Any, function: Callable[..., Any], device: str
+    ) -> Callable[..., Any]:
+        """Return a function that computes an operator, or leaves a call of it to PyTorch."""
         torch = importlib.import_module("torch")
+        name: str = operator.name()
         key = DISPATCH_KEYS[device]
         kernel = torch.library.get_kernel(name, key)
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        compared = False
 
         @functools.wraps(function)
         def compute(*args: Any, **kwargs: Any) -> Any:
+            nonlocal compared
             try:
                 result = function(*args, **kwargs)
-            except ArgumentError:
-                self.left[name] += 1
+                if not compared:
+                    require_same(difference_of(operator, args, kwargs, result))
+                    compared = True
+            except ArgumentError as error:
+                self._leave(name, error.message)
                 return kernel.call_boxed(keys, *args, **kwargs)
             self.computed[name] += 1
             return result
 
         return compute
+
+    def _leave(self, name: str, reason: str) -> None:
+        """Count a call that PyTorch computes. Reasons that name many shapes are not all kept."""
+        self.left[name] += 1
+        reasons = self.reasons[name]
+        reasons[reason if reason in reasons or len(reasons) < MOST_REASONS else "others"] += 1
 
     def remove(self) -> None:
         """Let PyTorch compute its operators again."""
@@ -169,9 +116,14 @@ class Replacements:
         self.remove()
 
     def __repr__(self) -> str:
-        names = sorted({*self.computed, *self.left})
-        lines = [f"{n}: {self.computed[n]} by tile, {self.left[n]} by PyTorch" for n in names]
-        return "\n".join(lines or ["no replaced operator was called"])
+        return "\n".join(self._lines()) or "no replaced operator was called"
+
+    def _lines(self) -> Iterator[str]:
+        """Yield a line for each operator that was called, and for each reason why it was left."""
+        for name in sorted({*self.computed, *self.left}):
+            yield f"{name}: {self.computed[name]} by tile, {self.left[name]} by PyTorch"
+            for reason, count in sorted(self.reasons[name].items()):
+                yield f"    {count}: {reason}"
 
 
 def use(device: str | None = None) -> Replacements:

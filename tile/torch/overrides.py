@@ -27,12 +27,17 @@ class Override:
     latest one is called.
     """
 
-    def __init__(self, operator: Any, function: Callable[..., Any], device: str) -> None:
-        """Call `function` for an operator's overload on a kind of device."""
+    def __init__(
+        self, operator: Any, function: Callable[..., Any], device: str, check: bool = True
+    ) -> None:
+        """Call `function` for an operator's overload on a kind of device.
+
+        check: compare shapes and types of the first result with PyTorch's.
+        """
         self.operator = operator
         self.function = function
         self.device = device
-        self._checked = False
+        self._checked = not check
         namespace, name = operator._schema.name.split("::")
         if operator._overloadname != "default":
             name = f"{name}.{operator._overloadname}"
@@ -56,17 +61,9 @@ class Override:
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Raise `ArgumentValueError` if a result has not the shape and type of PyTorch's."""
-        try:
-            expected = self.operator(*_without_memory(args), **_without_memory(kwargs))
-        except NotImplementedError:  # PyTorch computes these shapes from data
-            return
-        pairs = zip(_pytree.tree_leaves(result), _pytree.tree_leaves(expected), strict=False)
-        for got, wanted in pairs:
-            if isinstance(wanted, torch.Tensor) and _described(got) != _described(wanted):
-                raise ArgumentValueError(
-                    f"the override of {self.operator._schema.name} returned {_described(got)}, and "
-                    f"PyTorch's operator returns {_described(wanted)}"
-                )
+        difference = difference_of(self.operator, args, kwargs, result)
+        if difference is not None:
+            raise ArgumentValueError(f"the override of {self.operator._schema.name} {difference}")
 
     def __enter__(self) -> Override:
         return self
@@ -82,6 +79,23 @@ class Override:
     def __repr__(self) -> str:
         state = "removed" if self._library is None else f"on {self.device}"
         return f"<override of {self.operator._schema.name} {state}>"
+
+
+def difference_of(
+    operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> str | None:
+    """Return how shapes and types of a call's result differ from PyTorch's; None if equal."""
+    try:
+        expected = operator(*_without_memory(args), **_without_memory(kwargs))
+    except NotImplementedError:  # PyTorch computes these shapes from data
+        return None
+    pairs = zip(_pytree.tree_leaves(result), _pytree.tree_leaves(expected), strict=False)
+    for got, wanted in pairs:
+        if isinstance(wanted, torch.Tensor) and _described(got) != _described(wanted):
+            return (
+                f"returned {_described(got)}, and PyTorch's operator returns {_described(wanted)}"
+            )
+    return None
 
 
 def _without_memory(tree: Any) -> Any:
@@ -122,7 +136,7 @@ def override(name: str, function: Callable[..., Any], device: str | None = None)
     if device not in DISPATCH_KEYS:
         kinds = " or ".join(map(repr, DISPATCH_KEYS))
         raise ArgumentValueError(f"override takes the kind of a device, {kinds}, not {device!r}")
-    operator = _overload(name)
+    operator = overload_of(name)
     parts = _composed_of(operator)
     if parts is not None:
         raise ArgumentValueError(
@@ -133,7 +147,7 @@ def override(name: str, function: Callable[..., Any], device: str | None = None)
     return Override(operator, function, device)
 
 
-def _overload(name: Any) -> Any:
+def overload_of(name: Any) -> Any:
     """Return the overload of an operator by its name, or raise `ArgumentValueError`."""
     namespace, separator, rest = name.partition("::") if isinstance(name, str) else ("", "", "")
     base, _, overload = rest.partition(".")

@@ -1,0 +1,153 @@
+"""PyTorch's own test inputs, computed by `tile.ops` and by PyTorch: results and gradients."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import types
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import tile.ops
+
+if "expecttest" not in sys.modules:  # PyTorch's samples import it, and use nothing of it
+    sys.modules["expecttest"] = types.ModuleType("expecttest")
+    sys.modules["expecttest"].TestCase = unittest.TestCase
+
+from torch.testing._internal.common_methods_invocations import op_db
+
+# Functions of PyTorch, and an operator below each that this library must have computed.
+FUNCTIONS = {
+    "addmm": "addmm",
+    "bmm": "bmm",
+    "cumsum": "cumsum",
+    "matmul": "mm",
+    "mm": "mm",
+    "nn.functional.adaptive_avg_pool2d": "_adaptive_avg_pool2d",
+    "nn.functional.adaptive_max_pool2d": "adaptive_max_pool2d",
+    "nn.functional.avg_pool2d": "avg_pool2d",
+    "nn.functional.batch_norm": "native_batch_norm",
+    "nn.functional.binary_cross_entropy": "binary_cross_entropy",
+    "nn.functional.binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits",
+    "nn.functional.conv1d": "convolution",
+    "nn.functional.conv2d": "convolution",
+    "nn.functional.conv_transpose1d": "convolution",
+    "nn.functional.conv_transpose2d": "convolution",
+    "nn.functional.cross_entropy": "nll_loss_forward",
+    "nn.functional.embedding": "embedding",
+    "nn.functional.group_norm": "native_group_norm",
+    "nn.functional.huber_loss": "huber_loss",
+    "nn.functional.instance_norm": "native_batch_norm",
+    "nn.functional.interpolate": "upsample_bilinear2d",
+    "nn.functional.linear": "addmm",
+    "nn.functional.max_pool2d": "max_pool2d_with_indices",
+    "nn.functional.mse_loss": "mse_loss",
+    "nn.functional.nll_loss": "nll_loss_forward",
+    "nn.functional.scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu",
+    "nn.functional.smooth_l1_loss": "smooth_l1_loss",
+    "nn.functional.upsample_bilinear": "upsample_bilinear2d",
+    "softmax": "_softmax",
+    "sort": "sort.stable",
+    "topk": "topk",
+}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+# Sums of narrow types lose bits more than once; scores of attention are up to some hundreds.
+TOLERANCES = {
+    2: {"rtol": 2e-2, "atol": 2e-2},
+    4: {"rtol": 1e-5, "atol": 5e-5},
+    8: {"rtol": 1e-7, "atol": 1e-7},
+}
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+SAMPLES = 24  # of a function in each run but the nightly one: the first, and every so many others
+MOST_ELEMENTS = 20_000  # of a sample's tensors; the interpreter is slow
+
+
+def tensors_of(tree: Any) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(tree)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def samples_of(name: str, dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
+    for op in op_db:
+        if op.name == name and (name != "nn.functional.interpolate" or "bilinear" in op.full_name):
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            gradients = dtype in op.supported_backward_dtypes("cpu") and op.supports_autograd
+            for sample in op.sample_inputs("cpu", dtype, requires_grad=gradients):
+                if name == "cumsum" and sample.input.dim():
+                    sample.args = (-1,)  # PyTorch computes other axes, and the samples have these
+                if name == "sort":  # otherwise equal elements may be in any order
+                    named = dict(zip(("dim", "descending"), sample.args, strict=False))
+                    sample.args, sample.kwargs = (), {**named, **sample.kwargs, "stable": True}
+                leaves = tensors_of((sample.input, sample.args, sample.kwargs))
+                if sum(leaf.numel() for leaf in leaves) <= MOST_ELEMENTS:
+                    yield op, sample
+
+
+def results_of(op: Any, sample: Any) -> list[torch.Tensor]:
+    """Return the results for a sample and the gradients of its tensors.
+
+    PyTorch changes running statistics: each computation has its own tensors.
+    """
+    inputs = (sample.input, sample.args, sample.kwargs)
+    tensors = tensors_of(inputs)
+    copies = {
+        id(t): t.detach().clone(memory_format=torch.preserve_format).requires_grad_(t.requires_grad)
+        for t in tensors
+    }
+    first, args, kwargs = torch.utils._pytree.tree_map(
+        lambda leaf: copies.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs
+    )
+    results = tensors_of(op.op(first, *args, **kwargs))
+    needed = [copies[id(t)] for t in tensors if t.requires_grad]
+    recorded = [result for result in results if result.requires_grad]
+    everything = [*results, *(copy for copy in copies.values() if not copy.requires_grad)]
+    if needed and recorded:
+        torch.manual_seed(1)
+        weights = [torch.rand_like(result) for result in recorded]
+        gradients = torch.autograd.grad(recorded, needed, weights, allow_unused=True)
+        everything += [gradient for gradient in gradients if gradient is not None]
+    return [result.detach() for result in everything]
+
+
+def compare(name: str, dtype: torch.dtype, every: int | None) -> int:
+    """Compare results of samples; return how many calls of the function's operator are ours."""
+    torch.manual_seed(0)
+    random.seed(0)
+    samples = list(samples_of(name, dtype))
+    step = 1 if every is None else max(1, len(samples) // every)
+    computed = 0
+    for op, sample in itertools.islice(samples, 0, None, step):
+        try:
+            expected = results_of(op, sample)
+        except RuntimeError:  # PyTorch does not hold it on a CPU
+            continue
+        with tile.ops.use("cpu") as replaced:
+            results = results_of(op, sample)
+        computed += replaced.computed[f"aten::{FUNCTIONS[name]}"]
+        torch.testing.assert_close(
+            results,
+            expected,
+            equal_nan=True,
+            msg=lambda text, call=(sample, replaced): f"{text}\n{call[0]}\n{call[1]}",
+            **TOLERANCES[dtype.itemsize],
+        )
+    return computed
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_samples(name: str) -> None:
+    assert compare(name, torch.float32, SAMPLES)
+    compare(name, torch.float64, SAMPLES // 4)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_all_samples(name: str, dtype: torch.dtype) -> None:
+    compare(name, dtype, None)

@@ -1,0 +1,1 @@
+"""Implementations of PyTorch's operators, by their schemas, for `tile.ops.use`."""

@@ -1,0 +1,71 @@
+"""Conditions, layouts and precisions of the implementations of PyTorch's operators."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tile.errors import ArgumentValueError
+
+Implementation = Callable[..., Any]
+
+
+def require(condition: bool, reason: str) -> None:
+    """Leave a call to PyTorch, for this reason, if a condition is false."""
+    if not condition:
+        raise ArgumentValueError(reason)
+
+
+def require_last(x: Any, dim: int) -> None:
+    """Leave a call to PyTorch unless `dim` is the last axis of a tensor with axes."""
+    require(x.dim() > 0 and dim in (-1, x.dim() - 1), "`dim` is not the last axis")
+
+
+def torch_module() -> Any:
+    """Return the module `torch`, which the program has imported."""
+    return importlib.import_module("torch")
+
+
+def matmul_precision(x: Any) -> str:
+    """Return the precision of matmuls of float32 that the program has chosen in PyTorch."""
+    return "tf32" if x.is_cuda and torch_module().backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+def convolution_precision(x: Any) -> str:
+    """Return the precision of convolutions of float32 that the program has chosen in PyTorch."""
+    return "tf32" if x.is_cuda and torch_module().backends.cudnn.allow_tf32 else "ieee"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout in which this library takes images of PyTorch without a copy.
+
+    name: "NHWC" for tensors in PyTorch's format `channels_last`. batched: they have a batch.
+    """
+
+    name: str
+    batched: bool = True
+
+    @classmethod
+    def of(cls, x: Any) -> Layout:
+        """Return the layout of an image, batch x channels x height x width or without batch."""
+        require(x.dim() in (3, 4), "an image has 3 or 4 axes")
+        last = x.dim() == 4 and x.permute(0, 2, 3, 1).is_contiguous() and not x.is_contiguous()
+        return cls("NHWC" if last else "NCHW", x.dim() == 4)
+
+    def enter(self, x: Any) -> Any:
+        """Return a tensor of PyTorch's order of axes as one of four axes in this layout."""
+        image = x if self.batched else x.unsqueeze(0)
+        return image.permute(0, 2, 3, 1) if self.name == "NHWC" else image
+
+    def leave(self, x: Any) -> Any:
+        """Return a result of this layout in PyTorch's order of axes."""
+        image = x.permute(0, 3, 1, 2) if self.name == "NHWC" else x
+        return image if self.batched else image.squeeze(0)
+
+
+def both(values: Any) -> tuple[int, int]:
+    """Return a parameter of height and width, which PyTorch passes as one integer or two."""
+    return (values[0], values[-1])
