@@ -113,6 +113,20 @@ def test_attention(masked: bool) -> None:
     assert not replaced.left and replaced.computed.total() == 2
 
 
+def test_padding_index_and_threshold() -> None:
+    table, index = torch.randn(6, 5, requires_grad=True), torch.tensor([[0, 5], [5, 2]])
+
+    def gradient() -> torch.Tensor:
+        rows = torch.nn.functional.embedding(index, table, padding_idx=5)
+        loss = torch.nn.functional.smooth_l1_loss(rows, torch.zeros_like(rows), beta=0.3)
+        return torch.stack([loss, *torch.autograd.grad(loss, table)[0].ravel()])
+
+    expected = gradient()
+    with tile.ops.use("cpu") as replaced:
+        torch.testing.assert_close(gradient(), expected)
+    assert not replaced.left and replaced.computed.total() == 4
+
+
 def test_reasons() -> None:
     x = torch.rand(3, 4, requires_grad=True)
     with tile.ops.use("cpu") as replaced:

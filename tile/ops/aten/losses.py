@@ -12,8 +12,6 @@ from tile.ops.pointwise.losses import (
     huber_loss_backward,
     mse_loss,
     mse_loss_backward,
-    smooth_l1_loss,
-    smooth_l1_loss_backward,
 )
 from tile.ops.pointwise.probability_losses import (
     bce_loss,
@@ -64,15 +62,21 @@ def _huber_loss_backward(
 
 
 def _smooth_l1_loss(self: Any, target: Any, reduction: int = MEAN, beta: float = 1.0) -> Any:
-    require(beta == 1, "`beta` is not 1")
-    return _loss(smooth_l1_loss, self, target, reduction)
+    require(beta > 0, "`beta` is 0")
+    return _loss(_smooth, self, target, reduction, beta)
+
+
+def _smooth(x: Any, target: Any, beta: float) -> Any:
+    return huber_loss(x, target, beta) / beta
 
 
 def _smooth_l1_loss_backward(
     grad_output: Any, self: Any, target: Any, reduction: int, beta: float
 ) -> Any:
-    require(beta == 1, "`beta` is not 1")
-    return _gradient(smooth_l1_loss_backward, grad_output, self, target, reduction)
+    require(beta > 0, "`beta` is 0")
+    # Huber's loss is `beta` times this one.
+    dloss = _accumulated(grad_output) / beta
+    return _gradient(huber_loss_backward, dloss, self, target, reduction, beta)
 
 
 def _binary_cross_entropy(self: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:

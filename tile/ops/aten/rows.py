@@ -38,9 +38,11 @@ def _embedding(
 def _embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    require(padding_idx < 0, "`padding_idx` is given")
     require(not scale_grad_by_freq, "`scale_grad_by_freq` is given")
-    return embedding_backward(grad_output, indices, num_weights)
+    result = embedding_backward(grad_output, indices, num_weights)
+    if padding_idx >= 0:
+        result[padding_idx] = 0
+    return result
 
 
 def _cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
