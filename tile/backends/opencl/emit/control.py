@@ -322,7 +322,14 @@ def while_(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def call(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a call; several result registers are the fields of a structure."""
+    """Emit a call; several result registers are the fields of a structure.
+
+    PoCL 3.0 adds a barrier before a conditional one, such as one in a loop. For a barrier of a
+    function that begins with a branch, it may add it in a branch before the call: then the first
+    work-item decides that branch for all. It does not do so where the call follows a barrier.
+    """
+    if _separates(builder, op):
+        builder.barrier()
     name = builder.source.symbol(op["callee"])
     arguments = ", ".join([*flat(builder, op.inputs), *hidden(builder)])
     text = f"{name}({arguments})"
