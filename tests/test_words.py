@@ -88,7 +88,8 @@ PRODUCTS = """
     tile/ir/semantics/libdevice/rounding.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
     tile/language/linalg.py tile/language/math.py tile/language/random.py
     tile/language/reductions.py tile/language/composed.py tile/simt/hopper/wgmma_layouts.py
-    tile/simt/lower/decompose/reduce.py tile/simt/lower/legalize.py
+    tests/simt/test_legalize.py tile/simt/lower/decompose/reduce.py
+    tile/simt/lower/fma_to_odd.py tile/simt/lower/legalize.py
     tile/simt/lower/strength_reduce_pointers.py
     tests/backends/interp/test_view_bytes.py tests/backends/nvptx/test_lowered.py
     tests/conformance/bounds.py tests/conformance/test_combining.py

@@ -72,6 +72,38 @@ def test_an_operation_without_a_rule_is_expanded(name: str, element: Scalar) -> 
     np.testing.assert_array_equal(result, want)
 
 
+def fma_operands(element: Scalar) -> tuple[Any, Any, Any]:
+    """Operands whose products lie midway, with addends that decide the rounding; and random ones."""
+    rng, numbers = np.random.default_rng(11), every(element)
+    x, y, z = (rng.choice(numbers, 1 << 16) for _ in range(3))
+    near = slice(0, len(x) // 2)
+    bits = numpy_dtype(element)
+    with np.errstate(all="ignore"):
+        x[near] = rng.integers(1, 2 << element.fp_mantissa_width, len(x) // 2).astype(bits)
+        y[near] = rng.integers(1, 2 << element.fp_mantissa_width, len(x) // 2).astype(bits)
+        z[near] = rng.choice([-1, -0.999, 1e-3, -1e-3, 1, 0.999, 0], len(x) // 2).astype(bits)
+    return x, y, z
+
+
+@pytest.mark.parametrize("element", [F16, BF16], ids=str)
+def test_an_fma_is_rounded_once(element: Scalar) -> None:
+    x, y, z = fma_operands(element)
+    ty = f"tile<{len(x)}x{element}>"
+    text = (
+        f"func @f(%x: {ty}, %y: {ty}, %z: {ty}) -> ({ty}) {{\n  %r = fma %x, %y, %z : {ty}\n"
+        "  return %r\n}"
+    )
+    module = parse_module(text)
+    legalize(module, target=GENERIC)
+    (function,) = module
+    with semantics.quiet():
+        want = semantics.fma(x, y, z).astype(np.float32)
+        (result,) = evaluate(function, x, y, z)
+        twice = (x.astype(np.float32) * y.astype(np.float32) + z.astype(np.float32)).astype(x.dtype)
+    np.testing.assert_array_equal(result.astype(np.float32), want)
+    assert (twice.astype(np.float32) != want).any()  # the operands tell the difference
+
+
 def test_an_operation_with_a_rule_stays() -> None:
     module = parse_module("func @f(%x: i32) -> (i32) {\n  %y = not %x : i32\n  return %y\n}")
     legalize(module, target=replace(GENERIC, ops=EmittedOps(frozenset(OPS))))

@@ -10,6 +10,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar, with_element
+from tile.simt.lower.fma_to_odd import fma_to_odd
 from tile.simt.lower.fp8_casts import expand_cast, is_emulated
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -23,7 +24,7 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
     whose rule does not take the narrow floats of its operands is computed in f32, and its result
     rounded. A sum, product, or quotient of narrow floats computed so equals the correctly rounded
     one, since f32 has more than twice their significand bits (Figueroa, "When is double rounding
-    innocuous?", 1995); `fma` is within its permitted error of one unit in the last place.
+    innocuous?", 1995); an `fma` is rounded to odd first (`fma_to_odd`).
 
         %z = add %x, %y : frag<8xbf16>    %a = cast %x {to = f32} : frag<8xf32>
                                           %b = cast %y {to = f32} : frag<8xf32>
@@ -67,7 +68,10 @@ EXPANSIONS: dict[OpDef, Callable[[Builder, Operation], Value]] = {
 def _in_f32(op: Operation) -> None:
     build = Builder.before(op)
     wide = [_widened(build, value) for value in op.inputs]
-    result = build(op.defn, *wide, **op.attributes)
+    if op.defn is arith.fma:
+        result = fma_to_odd(build, *wide)
+    else:
+        result = build(op.defn, *wide, **op.attributes)
     if op.result.type.element in NARROW_FLOATS:
         result = build(arith.cast, result, to=op.result.type.element)
     op.replace_by([result])
