@@ -230,6 +230,8 @@ def linear() -> Iterator[Case]:
         make = vocabulary(*size, largest)
         yield Case(op, label, lambda r, make=make: ((make(r)[0][1:4]), {}), ulps=8)
         yield Case(f"{op}_backward", label, make, ulps=24)
+    make = vocabulary(3, 4, 5, 3)  # one class at a time
+    yield Case(f"{op}_backward", "classes one by one", make, ("float32",), ulps=24)
     make = vocabulary(0, 7, 5, 2**20)
     yield Case(op, "no rows", lambda r, make=make: ((make(r)[0][1:4]), {}), ("float32",))
     yield Case(f"{op}_backward", "no rows", make, ("float32", "float16"))

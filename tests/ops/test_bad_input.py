@@ -407,6 +407,11 @@ LINEAR += [
 SELECTION: list[Wrong] = [
     (
         "embedding",
+        lambda out: tile.ops.embedding(np.array([2]), ones(0, 8)),
+        "embedding: `indices` contains 2; its elements must be none (the range is empty)",
+    ),
+    (
+        "embedding",
         lambda out: tile.ops.embedding(np.array([0, 3, -1, 1]), ones(3, 8), out=out),
         "embedding: `indices` contains 3; its elements must be 0 to 2",
     ),
@@ -438,6 +443,11 @@ LINEAR += [
     ),
 ]
 LINEAR += [
+    (
+        "int4_matmul",
+        lambda out: tile.ops.int4_matmul(ones(4, 64), ones(8, 32, dtype=np.uint8), ones(8, 0)),
+        "int4_matmul: `scales` has shape (8, 0); it must be 8 x K / group, where K is 64",
+    ),
     (
         "pack_int4",
         lambda out: tile.ops.pack_int4(ones(4, 96), 64),
@@ -491,6 +501,11 @@ SELECTION += [
     ),
     (
         "foreach_apply",
+        lambda out: tile.ops.foreach_apply(len, [out]),
+        "foreach_apply: `function` is <built-in function len>; it is a name or a `@tile.jit`",
+    ),
+    (
+        "foreach_apply",
         lambda out: tile.ops.foreach_apply("add", [out, out], [ones(4, 8)]),
         "foreach_apply: `ys` has 1 arrays, and `xs` 2",
     ),
@@ -511,6 +526,16 @@ SELECTION += [
     ),
 ]
 TRAINING: list[Wrong] = [
+    (
+        "adamw",
+        lambda out: tile.ops.adamw(out, ones(4, 8), ones(4, 8), ones(4, 8), 1.5, 0.1),
+        "adamw: `step` is 1.5; it is an integer",
+    ),
+    (
+        "adamw",
+        lambda out: tile.ops.adamw(out, ones(4, 8), ones(4, 8), ones(4, 8), 1, 0.1, 0.9),
+        "adamw: `betas` is 0.9; it is two numbers",
+    ),
     (
         "adamw",
         lambda out: tile.ops.adamw(out, ones(4, 8), ones(4, 8), ones(4, 8), 0, 0.1),
@@ -572,6 +597,11 @@ def test_bad_input(op: str, call: Callable[[np.ndarray], object], message: str) 
     with pytest.raises(ArgumentError, match=re.escape(message)):
         call(out)
     assert (out == 7).all()
+
+
+def test_a_result_too_large_for_any_memory() -> None:
+    with pytest.raises(ArgumentError, match=r"`out` would have the shape .*, too large"):
+        tile.ops.conv2d(ones(1, 4, 4, 3), ones(2, 3, 3, 3), padding=2**31 - 1)
 
 
 def test_a_library_without_empty() -> None:

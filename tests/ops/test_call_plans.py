@@ -23,6 +23,7 @@ PACKAGE = Path(tile.ops.__file__).parent
 FIRST = list({case.op: case for case in reversed(CASES)}.values())
 # On the host they check elements, which plans do not repeat; on a device kernels assert the same.
 READS_HOST = {
+    "adaptive_max_pool2d_backward",
     "bce_loss",
     "binary_cross_entropy",
     "cross_entropy",
@@ -37,6 +38,7 @@ READS_HOST = {
     "kl_div",
     "linear_cross_entropy",
     "linear_cross_entropy_backward",
+    "max_pool2d_backward",
     "nll_loss",
     "nll_loss_backward",
     "sddmm",

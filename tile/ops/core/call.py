@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ from tile.runtime.target_selection import target_text
 from tile.short_repr import short_repr
 
 HOST = "host memory"
+MOST_INTEGER = 2**31 - 1  # of extents and counts, which kernels take as 32-bit integers
+MOST_BYTES = 2**48  # of an array
 MAX_WORK: Any = 10_000  # of `np.shares_memory`, whose worst case is exponential
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -133,9 +136,10 @@ class Operand:
             if besides is not None:
                 wrong &= elements != besides
             if wrong.any():
+                range_text = f"{low} to {high - 1}" if low < high else "none (the range is empty)"
                 raise ArgumentValueError(
                     f"{self.op}: `{self.name}` contains {elements[wrong].flat[0]}; its elements "
-                    f"must be {low} to {high - 1}" + f" or {besides}" * (besides is not None)
+                    f"must be {range_text}" + f" or {besides}" * (besides is not None)
                 )
         return self
 
@@ -215,6 +219,8 @@ class Call:
     def new(self, shape: Shape, dtype: DType, name: str = "a temporary array") -> Operand:
         """Return a new array like the first operand: a result, or one between kernels."""
         like = self.operands[0]
+        if math.prod(shape) * dtype.itemsize > MOST_BYTES:
+            raise ArgumentValueError(f"{self.op}: `{name}` would have the shape {shape}, too large")
         value = new_array(like.value, shape, dtype, self.op)
         recording = recorder()
         if recording is not None:
@@ -236,6 +242,23 @@ class Call:
                 f"{self.op}: `{name}` is {short_repr(value)}; it must be {_interval(low, high)}"
             )
         return number
+
+    def integer(
+        self, name: str, value: Any, low: int = -MOST_INTEGER - 1, high: int = MOST_INTEGER
+    ) -> int:
+        """Return an integer from `low` to `high`, or raise `ArgumentError`."""
+        try:
+            integer = operator.index(value)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it is an integer"
+            ) from None
+        if not low <= integer <= high:
+            ends = f"{low} or more" if high == MOST_INTEGER else f"{low} to {high}"
+            raise ArgumentValueError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it must be {ends}"
+            )
+        return integer
 
     def choice(self, name: str, value: Any, choices: Sequence[Any]) -> Any:
         """Return `value` if it is among `choices`; raise `ArgumentValueError` otherwise."""

@@ -102,7 +102,10 @@ def _backward(
 ) -> Any:
     layout = layout_of(call, layout)
     image = image_of(dy, layout)
-    shape = (image.shape[0], *pair(call, "size", size, 1), image.shape[3])
+    height, width = pair(call, "size", size, 1)
+    if index is not None:
+        index.within(0, height * width)
+    shape = (image.shape[0], height, width, image.shape[3])
     result, target = result_image(call, out, shape, dy.dtype, layout)
     if result.size:
         indices = None if index is None else image_of(index, layout)

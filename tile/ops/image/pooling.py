@@ -178,6 +178,8 @@ def _backward(
     image = image_of(dy, layout)
     assert pooling.windows is not None
     size = image_size(call, size, pooling.windows, image.shape[1:3])
+    if index is not None:
+        index.within(0, size[0] * size[1])
     shape = (image.shape[0], *size, image.shape[3])
     result, target = result_image(call, out, shape, dy.dtype, layout)
     if result.size:

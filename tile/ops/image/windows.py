@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import Call
+from tile.ops.core.call import MOST_INTEGER, Call
 from tile.ops.core.reference import Array
 
 Pair = tuple[int, int]
@@ -44,7 +44,9 @@ class Windows:
 def pair(call: Call, name: str, value: Any, low: int) -> Pair:
     """Return a parameter of height and width; one integer is both. `low` is its least value."""
     values = value if isinstance(value, tuple | list) else (value, value)
-    if len(values) != 2 or not all(type(item) is int and item >= low for item in values):
+    if len(values) != 2 or not all(
+        type(item) is int and low <= item <= MOST_INTEGER for item in values
+    ):
         raise ArgumentValueError(
             f"{call.op}: `{name}` is {value!r}; it is an integer of {low} or more, or two of them"
         )

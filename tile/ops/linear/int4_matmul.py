@@ -233,8 +233,9 @@ def int4_matmul(
     n = weights.shape[0]
     call.array("packed", packed, dtypes=(U8,), shape=(n, k // 2))
     scaling = call.array("scales", scales, dtypes=(F32,), rank=2).contiguous()
-    group = k // max(1, scaling.shape[1])
-    if scaling.shape[0] != n or (k and (group not in GROUPS or k % group)):
+    groups = scaling.shape[1]
+    group = k // max(1, groups)
+    if scaling.shape[0] != n or groups * group != k or (k and group not in GROUPS):
         raise ArgumentValueError(
             f"int4_matmul: `scales` has shape {scaling.shape}; it must be {n} x K / group, where K "
             f"is {k} and group 32, 64, 128 or 256"
@@ -271,7 +272,7 @@ def pack_int4_reference(weight: Array, group: int = 128) -> tuple[Array, Array]:
     scales = np.abs(groups).max(axis=-1, initial=0) / np.float32(7)
     inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
     q = np.rint(np.clip(groups * inverse[..., None], -7, 7)).reshape(n, k).astype(np.int32) + 8
-    low, high = q.reshape(n, -1, 2, group // 2).swapaxes(0, 2).swapaxes(1, 2)
+    low, high = q.reshape(n, k // group, 2, group // 2).swapaxes(0, 2).swapaxes(1, 2)
     return (low | high << 4).astype(np.uint8).reshape(n, k // 2), scales
 
 

@@ -20,11 +20,12 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import INDICES, Call, Operand, accumulator
+from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul import tile_position
+from tile.ops.rowwise.labels import labels_of
 from tile.ops.selection.embedding import convert_kernel
 
 LARGEST = 2**27  # elements of dz that are stored at once
@@ -156,7 +157,7 @@ def logits_gradient_kernel(
     tile_row, tile_column = tile_position(rows, classes, BLOCK_M, BLOCK_N, GROUP)
     row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    weight_ptr += first.to(tl.int64) * weight_strides[1]
+    weight_ptr += tl.cast(first, tl.int64) * weight_strides[1]
     z = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     z = add_matmul(
         x_ptr, weight_ptr, row, column, rows, classes, length, x_strides, weight_strides, z, BLOCK_K
@@ -227,7 +228,7 @@ def linear_cross_entropy(
     row's class, int32 or int64; rows whose target is `ignore_index` have the loss 0.
     """
     call = Call("linear_cross_entropy")
-    source, weights, _ = _operands(call, x, weight, target, ignore_index)
+    source, weights = _operands(call, x, weight, target, ignore_index)
     (rows, length), classes = source.shape, weights.shape[0]
     kind = accumulator(source.dtype)
     loss, log_sums, right = (call.new((rows,), kind) for _ in range(3))
@@ -267,12 +268,12 @@ def linear_cross_entropy_backward(
     stored at once, at most, but for one class.
     """
     call = Call("linear_cross_entropy_backward")
-    source, weights, _ = _operands(call, x, weight, target, ignore_index)
+    source, weights = _operands(call, x, weight, target, ignore_index)
     (rows, length), classes = source.shape, weights.shape[0]
     kind = accumulator(source.dtype)
     for name, vector in (("dloss", dloss), ("log_sums", log_sums)):
         call.array(name, vector, dtypes=(kind,), rank=1, shape=(rows,)).contiguous()
-    largest = int(call.number("largest", largest, low=1))
+    largest = call.integer("largest", largest, low=1)
     dx, dweight = call.new((rows, length), kind), call.new(weights.shape, weights.dtype)
     most = max(1, min(classes, largest // max(rows, 1)))
     config = tiles_of(call.backend, source.dtype, rows, most, length)
@@ -317,7 +318,7 @@ def _tiles(config: Any, rows: int, columns: int) -> int:
 
 def _operands(
     call: Call, x: Any, weight: Any, target: Any, ignore_index: int
-) -> tuple[Operand, Operand, Operand]:
+) -> tuple[Operand, Operand]:
     source = call.array("x", x, rank=2)
     weights = call.array("weight", weight, dtypes=(source.dtype,), rank=2)
     if weights.shape[1] != source.shape[1] or not weights.shape[0]:
@@ -325,9 +326,8 @@ def _operands(
             f"{call.op}: `x` has shape {source.shape} and `weight` {weights.shape}; they must be "
             "rows x length and classes x length, with one class or more"
         )
-    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=source.shape[:1])
-    targets.contiguous().within(0, weights.shape[0], besides=ignore_index)
-    return source, weights, targets
+    labels_of(call, target, source.shape[0], weights.shape[0], ignore_index)
+    return source, weights
 
 
 def _log_sums(z: Array) -> Array:

@@ -52,7 +52,7 @@ def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
     if splits is None:
         wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
         return max(1, min(wanted, steps // 4))
-    return max(1, min(int(call.number("splits", splits, low=1)), steps))
+    return max(1, min(call.integer("splits", splits, low=1), steps))
 
 
 def add_splits(parts: Operand, out: Operand) -> None:

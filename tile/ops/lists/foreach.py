@@ -21,6 +21,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.frontend.python.source import DeviceFunction
 from tile.ops.core.call import BF16, F16, F32, Call, Operand
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
@@ -186,6 +187,11 @@ def foreach_apply(
     call = Call("foreach_apply")
     if isinstance(function, str):
         function = FUNCTIONS[call.choice("function", function, tuple(FUNCTIONS))]
+    if not isinstance(function, DeviceFunction):
+        raise ArgumentTypeError(
+            f"foreach_apply: `function` is {short_repr(function)}; it is a name or a `@tile.jit` "
+            "function"
+        )
     alpha = call.number("alpha", alpha)
     sources = _arrays(call, "xs", xs)
     others = sources if ys is None else _arrays(call, "ys", ys, sources)

@@ -17,10 +17,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import INDICES, Call, accumulator
+from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.rowwise.labels import labels_of
 
 BLOCK = 4096
 NUM_WARPS = 8
@@ -94,9 +95,8 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
     call = Call("cross_entropy")
     logits = call.array("x", x, rank=2)
     rows = logits.rows()
-    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows.count,))
-    targets.contiguous().within(0, rows.length, besides=ignore_index)
-    loss = call.output("out", out, (rows.count,), accumulator(logits.dtype))
+    labels_of(call, target, rows.count, rows.length, ignore_index)
+    loss = call.output("out", out, (rows.count,), accumulator(logits.dtype)).contiguous()
     if rows.count:
         launch(cross_entropy_kernel, (rows.count,))(
             *(x, target, loss.value, rows.stride, rows.length),
@@ -118,8 +118,7 @@ def cross_entropy_backward(
     for name, vector in (("dloss", dloss), ("loss", loss)):
         wanted = (accumulator(logits.dtype),)
         call.array(name, vector, dtypes=wanted, shape=(rows.count,)).contiguous()
-    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows.count,))
-    targets.contiguous().within(0, rows.length, besides=ignore_index)
+    labels_of(call, target, rows.count, rows.length, ignore_index)
     result = call.output("out", out, logits.shape, logits.dtype)
     if result.size:
         block = min(BLOCK, tile.next_power_of_2(rows.length))

@@ -16,10 +16,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import FLOATS, INDICES, Call, Operand, accumulator
+from tile.ops.core.call import FLOATS, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.rowwise.labels import labels_of
 
 BLOCK = 1024
 
@@ -90,7 +91,7 @@ def nll_loss_backward(
     call = Call("nll_loss_backward")
     kinds = {kind.name: kind for kind in FLOATS}
     kind = kinds[call.choice("dtype", dtype, tuple(kinds))]
-    count = int(call.number("classes", classes, low=0))
+    count = call.integer("classes", classes, low=0)
     losses = call.array("dloss", dloss, dtypes=(accumulator(kind),), rank=1).contiguous()
     _labels(call, target, weight, losses.shape[0], count, ignore_index)
     result = call.output("out", out, (losses.shape[0], count), kind)
@@ -140,11 +141,10 @@ def nll_loss(
 
 def _labels(
     call: Call, target: Any, weight: Any, rows: int, classes: int, ignore_index: int
-) -> Operand:
+) -> None:
     if weight is not None:
         call.array("weight", weight, rank=1, shape=(classes,)).contiguous()
-    targets = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows,))
-    return targets.contiguous().within(0, classes, besides=ignore_index)
+    labels_of(call, target, rows, classes, ignore_index)
 
 
 def _weights(target: Array, weight: Array | None, classes: int, ignored: int) -> Array:

@@ -89,7 +89,7 @@ def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> 
     """
     call = Call("embedding_backward")
     gradient = call.array("dy", dy).contiguous()
-    count = int(call.number("rows", rows, low=0))
+    count = call.integer("rows", rows, low=0)
     length = gradient.shape[-1]
     wanted = call.array("indices", indices, dtypes=INDICES, shape=gradient.shape[:-1])
     wanted.contiguous().within(0, count)

@@ -158,7 +158,7 @@ def embedding_bag_backward(
     """
     call = Call("embedding_bag_backward")
     gradient = call.array("dy", dy, rank=2).contiguous()
-    count = int(call.number("rows", rows, low=0))
+    count = call.integer("rows", rows, low=0)
     call.choice("mode", mode, MODES[:2])
     bags = _bags(call, indices, starts, mode, scales, gradient, count)
     if bags != gradient.shape[0]:

@@ -53,7 +53,7 @@ def histogram(x: Any, bins: int, *, out: Any = None) -> Any:
     """
     call = Call("histogram")
     source = call.array("x", x, dtypes=(I8, I32, I64)).contiguous()
-    bins = int(call.number("bins", bins, low=1, high=2**31 - 1))
+    bins = call.integer("bins", bins, low=1)
     source.within(0, bins)
     result = call.output("out", out, (bins,), I32).contiguous()
     launch(clear_kernel, (tile.cdiv(bins, BLOCK),))(result.value, bins, BLOCK=BLOCK)

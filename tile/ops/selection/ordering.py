@@ -88,7 +88,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     call = Call("topk")
     source = call.array("x", x, dtypes=KEYS)
     rows = source.rows()
-    k = int(call.number("k", k, low=0, high=min(LONGEST, rows.length)))
+    k = call.integer("k", k, low=0, high=min(LONGEST, rows.length))
     shape = (*source.shape[:-1], k)
     values, indices = call.new(shape, source.dtype), call.new(shape, I64)
     if values.size:

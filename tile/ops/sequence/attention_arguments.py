@@ -18,7 +18,7 @@ def window_of(call: Call, window: int | None) -> int | None:
     """Return the window; raise `ArgumentError` unless it is None or 1 or more."""
     if window is None:
         return None
-    return int(min(call.number("window", window, low=1), MOST_WINDOW))
+    return min(call.integer("window", window, low=1), MOST_WINDOW)
 
 
 def strides_of_bias(call: Call, bias: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

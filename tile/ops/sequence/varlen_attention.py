@@ -51,8 +51,8 @@ def varlen_attention_backward(
     call = Call("varlen_attention_backward")
     source, key, starts, key_starts = _operands(call, q, k, v, q_starts, k_starts)
     tokens, heads, size = source.shape
-    longest = int(call.number("longest", longest, low=0))
-    longest_keys = int(call.number("longest_keys", longest_keys, low=0))
+    longest = call.integer("longest", longest, low=0)
+    longest_keys = call.integer("longest_keys", longest_keys, low=0)
     _check_lengths(starts, tokens, longest)
     _check_lengths(key_starts, key.shape[0], longest_keys)
     scale = size**-0.5 if scale is None else call.number("scale", scale)
@@ -124,7 +124,7 @@ def varlen_attention(
     call = Call("varlen_attention")
     source, key, starts, key_starts = _operands(call, q, k, v, q_starts, k_starts)
     tokens, heads, size = source.shape
-    longest = int(call.number("longest", longest, low=0))
+    longest = call.integer("longest", longest, low=0)
     _check_lengths(starts, tokens, longest)
     _check_lengths(key_starts, key.shape[0])
     scale = size**-0.5 if scale is None else call.number("scale", scale)

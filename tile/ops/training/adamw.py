@@ -18,10 +18,12 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import BF16, F16, F32, Call
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import BF16, F16, F32, MOST_INTEGER, Call
 from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.short_repr import short_repr
 
 BLOCK = 1024  # elements of a program
 
@@ -55,7 +57,7 @@ def adamw_kernel(
 
 
 @planned(
-    step=lambda step: type(step) is int and step >= 1,
+    step=lambda step: type(step) is int and 1 <= step <= MOST_INTEGER,
     lr=lambda lr: type(lr) is float and 0 <= lr < math.inf,
 )
 def adamw(
@@ -80,11 +82,9 @@ def adamw(
     for name, moment in (("m", m), ("v", v)):
         call.output(name, moment, source.shape, F32).contiguous()
     call.output("p", p, source.shape, source.dtype, in_place=("p",))
-    step = int(call.number("step", step, low=1))
+    step = call.integer("step", step, low=1)
     lr = call.number("lr", lr, low=0)
-    beta1, beta2 = (
-        call.number("betas", beta, low=0, high=np.nextafter(1.0, 0.0)) for beta in betas
-    )
+    beta1, beta2 = _averages(call, betas)
     options = {"EPS": call.number("eps", eps, low=0), "DECAY": call.number("decay", decay, low=0)}
     if source.size:
         launch(adamw_kernel, (tile.cdiv(source.size, BLOCK),))(
@@ -93,6 +93,15 @@ def adamw(
             **(options | {"BETA1": beta1, "BETA2": beta2, "BLOCK": BLOCK}),
         )
     return p, m, v
+
+
+def _averages(call: Call, betas: Any) -> tuple[float, float]:
+    """Return the shares of the averages of both moments, below 1; raise `ArgumentError`."""
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise ArgumentValueError(f"adamw: `betas` is {short_repr(betas)}; it is two numbers")
+    below_1 = float(np.nextafter(1.0, 0.0))
+    first, second = (call.number("betas", beta, low=0, high=below_1) for beta in betas)
+    return first, second
 
 
 def correction(beta: float) -> Callable[[int], float]:
