@@ -21,6 +21,8 @@ _A = real.CUdevice_attribute
 _F = real.CUfunction_attribute
 _L = real.CUlaunchAttributeID
 
+STREAM = 4  # the position of the stream among the arguments of a launch after the grid
+
 FUNCTION = {
     _F.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
     _F.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 8,
@@ -41,6 +43,8 @@ class FakeDriver:
         self.assembled: list[str] = []  # PTX given to ptxas
         self.loaded: list[tuple[int, bytes]] = []  # device and cubin
         self.launches: list[tuple[int, tuple[int, int, int]]] = []  # device and grid
+        self.streams: list[int] = []  # of launches without clusters
+        self.waits: list[int] = []  # streams that were waited for
         self.clustered: list[Any] = []  # of clusters: their extents, and whether all run at once
         self.allowed: list[Any] = []  # attributes that functions were given
         self.memory: dict[int, Any] = {}
@@ -154,11 +158,13 @@ class FakeDriver:
         return OK, 12
 
     def cuLaunchKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
+        if len(rest) > STREAM:
+            self.streams.append(rest[STREAM])
         self.launches.append((self.here, (x, y, z)))
         return (OK,)
 
     def cuLaunchCooperativeKernel(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
-        return self.cuLaunchKernel(function, x, y, z)
+        return self.cuLaunchKernel(function, x, y, z, *rest)
 
     def cuLaunchKernelEx(self, config: Any, function: Any, *rest: Any) -> Any:
         attributes = {one.id: one.value for one in config.attrs}
@@ -207,5 +213,9 @@ class FakeDriver:
         self.events = [one for one in self.events if one[1] != event]
         return (OK,)
 
+    def cuPointerGetAttribute(self, attribute: Any, address: int) -> Any:
+        return OK, 0
+
     def cuStreamSynchronize(self, stream: int) -> Any:
+        self.waits.append(stream)
         return (OK,)

@@ -3,8 +3,7 @@
 Views of one array keep sharing memory: arrays whose bytes overlap are copied as one span, from the
 first byte to the last. An array of pointers is copied with the device addresses of its targets.
 
-The current stream is that of the library that owns the arrays, which is found without importing
-that library.
+Streams are those of the libraries that own the arrays, which are found without importing them.
 """
 
 from __future__ import annotations
@@ -105,20 +104,37 @@ def _leaves(array: Array) -> Iterator[Array]:
 
 
 DEFAULT = 0
+LEGACY = 1  # what `__cuda_array_interface__` calls the default stream
 
 
-def current_stream(sources: Iterable[object], ordinal: int) -> int:
-    """Return the current stream of the library whose arrays are passed; else the default stream.
+def current_streams(arrays: Iterable[object], ordinal: int) -> list[int]:
+    """Return the streams on which the contents of arrays are ready, each once; at least one.
 
-    Without such arrays it is torch's, if the program uses torch on a GPU.
+    That is the stream that an array names, or the current one of the library that owns it. Other
+    arrays are ready on any. Without a stream it is torch's, if the program uses torch on a GPU.
     """
-    roots = {type(source).__module__.partition(".")[0] for source in sources}
-    if "cupy" in roots:
-        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    streams = {stream for array in arrays for stream in _streams(array, ordinal)}
+    return sorted(streams) or [_torch_stream(ordinal) or DEFAULT]
+
+
+def _streams(array: object, ordinal: int) -> Iterator[int]:
+    """Yield the stream of one array, if it has one."""
+    stream = getattr(array, "stream", None)
+    root = type(getattr(array, "source", None)).__module__.partition(".")[0]
+    if root == "torch":
+        stream = _torch_stream(ordinal)
+    elif stream is None and root == "cupy":
+        stream = int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    if stream is not None:
+        yield DEFAULT if stream == LEGACY else stream
+
+
+def _torch_stream(ordinal: int) -> int | None:
+    """Return torch's current stream; None if torch does not use a GPU."""
     torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch._C._cuda_getCurrentRawStream(ordinal))
-    return DEFAULT
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return int(torch._C._cuda_getCurrentRawStream(ordinal))
 
 
 def stream_reader(sources: Iterable[object], ordinal: int) -> Callable[[], int] | None:

@@ -20,7 +20,7 @@ from tile.backends.nvptx.fast_launch import (
     Parameter,
     build_fast_launch,
 )
-from tile.backends.nvptx.host_staging import current_stream, stream_reader
+from tile.backends.nvptx.host_staging import current_streams, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
@@ -54,7 +54,8 @@ class LoadedKernel:
     """A kernel ready to run; it is loaded on a device at the first launch tkernel.
 
     Arrays in a device's memory are accessed in place, on the current stream, and the launch does
-    not wait. Arrays of the host are copied there and back, and the launch waits.
+    not wait. Arrays of the host are copied there and back, and the launch waits; so it does, before
+    and after, if arrays are ready on several streams.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class LoadedKernel:
             kernel = self._devices.get(device.ordinal) or self._load(device)
             if kernel.faults is not None:
                 kernel.faults.check()
-            sources = [getattr(value, "source", None) for value in arguments]
-            stream = current_stream(sources, device.ordinal)
+            stream, *others = current_streams(arguments, device.ordinal)
             self._last = device, stream
+            for other in others:
+                driver.wait(other, f"what the arrays of `{self.name}` are computed by")
             hosts = [i for i, value in enumerate(arguments) if isinstance(value, np.ndarray)]
             try:
                 if hosts:
@@ -104,6 +106,8 @@ class LoadedKernel:
                     self._start(kernel, grid, arguments, stream)
             except UnmappableError as reason:
                 self._without_maps(reason).launch(grid, arguments)
+            if others:
+                driver.wait(stream, f"running `{self.name}`")
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
@@ -136,7 +140,7 @@ class LoadedKernel:
 
     def timer(self) -> Timer:
         """Return a timer on the stream of the last ordinary launch."""
-        device, stream = self._last or (driver.current_device(), current_stream([], 0))
+        device, stream = self._last or (driver.current_device(), current_streams([], 0)[0])
         return EventTimer(device, stream)
 
     def info(self) -> KernelInfo:

@@ -266,6 +266,7 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
         writeable=put is not None and not interface.read_only,
         fetch=lambda: np.asarray(fetch()),
         put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
+        stream=interface.stream,
     )
 
 

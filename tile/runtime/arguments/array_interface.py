@@ -27,7 +27,7 @@ class Interface:
     """The contents of such a dictionary.
 
     `strides` are in bytes, or None if the array is contiguous. `address` is None if the memory is
-    that of a buffer instead, or of the object itself.
+    that of a buffer instead, or of the object itself. `stream` is None if nothing waits for one.
     """
 
     dtype: DType
@@ -35,6 +35,7 @@ class Interface:
     strides: tuple[int, ...] | None
     address: int | None
     read_only: bool
+    stream: int | None
 
 
 def read_interface(value: object, protocol: str, label: str) -> Interface:
@@ -65,7 +66,22 @@ def read_interface(value: object, protocol: str, label: str) -> Interface:
     address, read_only = _data(fields.get("data"), whose, protocol)
     if address == 0 and 0 not in shape:
         raise ArgumentTypeError(f"'data' in {whose} is a null pointer, and its shape {shape}")
-    return Interface(dtype, shape, strides, address, read_only)
+    stream = _stream(fields.get("stream"), whose) if protocol == CUDA else None
+    return Interface(dtype, shape, strides, address, read_only, stream)
+
+
+def _stream(stream: Any, whose: str) -> int | None:
+    """Return the stream for which a consumer waits; 1 is the default stream."""
+    try:
+        number = None if stream is None else operator.index(stream)
+    except TypeError:
+        number = 0
+    if number is not None and not 0 < number < 1 << ADDRESS_BITS:
+        raise ArgumentTypeError(
+            f"'stream' in {whose} is {short_repr(stream)}; it is None, 1 for the default stream, 2 "
+            "for that of the thread, or the address of another"
+        )
+    return number
 
 
 def _integers(values: Any, key: str) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ class DeviceArray:
     """An array of another library in device memory. `strides` are in bytes.
 
     `fetch` copies its elements to the host, and `put` copies an array of the same shape and dtype
-    to the device.
+    to the device. `stream`: the CUDA stream on which the elements are ready, where that is known.
     """
 
     source: object
@@ -79,6 +79,7 @@ class DeviceArray:
     fetch: Callable[[], Array]
     put: Callable[[Array], object]
     writeable: bool = True
+    stream: int | None = None
 
     @property
     def size(self) -> int:
