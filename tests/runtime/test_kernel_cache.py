@@ -123,8 +123,10 @@ def test_versions_and_settings_select_the_entry(made: list[str], monkeypatch) ->
 
 def test_the_compilers_own_files_are_in_the_key() -> None:
     files = list(kernel_cache._modules(str(kernel_cache._PACKAGE)))
-    assert any("/tile/simt/pass_pipeline.py " in file for file in files)
-    assert len(files) == len(list(kernel_cache._PACKAGE.rglob("*.py")))
+    for name in ("simt/pass_pipeline.py", "backends/opencl/emit/library/floats.cl"):
+        assert any(f"/tile/{name} " in file for file in files)
+    sources = [f for f in kernel_cache._PACKAGE.rglob("*") if f.suffix in (".py", ".cl", ".lark")]
+    assert len(files) == len(sources)
 
 
 def test_a_compiler_whose_files_cannot_be_seen_keeps_nothing(

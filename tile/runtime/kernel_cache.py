@@ -28,6 +28,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.runtime.specialize import Constant, Leaf
 
 _PACKAGE = Path(__file__).parents[1]
+_SOURCES = (".py", ".cl", ".lark")  # the endings of files that decide what is compiled
 
 
 def key(
@@ -88,10 +89,10 @@ def compiler_identity() -> str:
 
 
 def _modules(folder: str) -> Iterator[str]:
-    """Yield stamps of the Python files in a folder and its subfolders."""
+    """Yield stamps of the source files in a folder and its subfolders."""
     with os.scandir(folder) as files:
         for file in files:
-            if file.name.endswith(".py"):
+            if file.name.endswith(_SOURCES):
                 yield _stamp(file.path, file.stat())
             elif file.name != "__pycache__" and file.is_dir():
                 yield from _modules(file.path)

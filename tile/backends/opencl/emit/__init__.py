@@ -5,7 +5,7 @@ A short fragment becomes one scalar variable per register, a long one an array.
     module            a program: extensions, helper functions, assertions, identifiers
     function_builder  a function: statements with their Python locations
     types             C types and constants
-    helper_functions  helper functions in OpenCL C and in inline PTX
+    helper_functions  helper functions in OpenCL C and in inline PTX; `library` has their files
     arith, convert    arithmetic, real functions and conversions
     register_arrays   long fragments as register arrays, and loops over them
     registers         fragments and thread indices

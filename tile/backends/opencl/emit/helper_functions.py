@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from tile.backends.opencl.emit import atomic_functions
 from tile.backends.opencl.emit.libdevice_functions import TABLES, table_text, texts
+from tile.backends.opencl.emit.library import source
 from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES
 from tile.ir.ops.reduce import ReduceKind
 
@@ -94,7 +95,7 @@ class Entry:
 
 def functions(text: str, assembly: int = 0) -> dict[str, Entry]:
     """Return the helper functions of a text in OpenCL C, which empty lines separate, by name."""
-    entries = [Entry(part.strip("\n"), assembly) for part in text.split("\n\n")]
+    entries = [Entry(part.strip("\n"), assembly) for part in text.strip("\n").split("\n\n")]
     return {entry.name: entry for entry in entries}
 
 
@@ -105,86 +106,10 @@ def entry(name: str, f16_by_bits: bool) -> Entry:
     return _F16_BY_BITS.get(name, _ENTRIES[name]) if f16_by_bits else _ENTRIES[name]
 
 
-_ENTRIES: dict[str, Entry] = functions("""
-float f16_to_f32(ushort x) {
-  uchar2 bytes = as_uchar2(x);
-  return vload_half(0, (const half *)&bytes);
-}
-
-ushort f32_to_f16(float x) {
-  uchar2 bytes;
-  vstore_half_rte(x, 0, (half *)&bytes);
-  return as_ushort(bytes);
-}
-
-ushort f32_to_f16_rtz(float x) {
-  uchar2 bytes;
-  vstore_half_rtz(x, 0, (half *)&bytes);
-  return as_ushort(bytes);
-}
-
-float bf16_to_f32(ushort x) {
-  return as_float((uint)x << 16);
-}
-
-ushort f32_to_bf16(float x) {
-  uint bits = as_uint(x), quiet = bits >> 16 | 0x40;
-  uint nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  return (ushort)(x != x ? quiet : nearest);
-}
-
-ushort f32_to_bf16_rtz(float x) {
-  return (ushort)(as_uint(x) >> 16 | (x != x ? 0x40 : 0));
-}
-
-float f8e4m3_to_f32(uchar x) {
-  uint size = x & 0x7f, sign = (uint)(x & 0x80) << 24;
-  uint small = as_uint((float)size * 0x1p-9f), large = (size << 20) + (120u << 23);
-  uint number = size < 8 ? small : large;
-  return as_float(sign | (size == 0x7f ? 0x7fc00000 : number));
-}
-
-float f8e5m2_to_f32(uchar x) {
-  return f16_to_f32((ushort)((uint)x << 8));
-}
-
-float f64_to_odd(double x) {
-  float cut = convert_float_rtz(x);
-  return as_float(as_uint(cut) | ((double)cut != x));
-}
-
-float exact_div_f32(float x, float y) {
-  return (float)((double)x / (double)y);
-}
-
-float exact_sqrt_f32(float x) {
-  return (float)sqrt((double)x);
-}
-
-float round_tf32(float x) {
-  return x != x ? x : as_float((as_uint(x) + 0x1000) & 0xffffe000);
-}
-
-// LLVM does not inline a function that calls one which may return twice.
-__attribute__((optnone, noinline, returns_twice)) void prevent_inlining(void) {}
-
-void report(__global int *faults, int number, int thread) {
-  if (atomic_cmpxchg(faults, 0, number) != 0) return;
-  faults[1] = (int)get_group_id(0);
-  faults[2] = (int)get_group_id(1);
-  faults[3] = (int)get_group_id(2);
-  faults[4] = thread;
-}
-""")
+_ENTRIES: dict[str, Entry] = functions(source("floats.cl"))
 
 # Replacements for devices that convert f16 by its bits: CPUs. They need subnormal f32 numbers.
-_F16_BY_BITS: dict[str, Entry] = functions(F16.rounding()) | functions("""
-float f16_to_f32(ushort x) {
-  uint size = (uint)(x & 0x7fff) << 13, sign = (uint)(x & 0x8000) << 16;
-  uint number = as_uint(as_float(size) * 0x1p112f);
-  return as_float(sign | number | (size < 0xf800000 ? 0 : 0x7f800000));
-}
-""")
+_F16_BY_BITS: dict[str, Entry] = functions(F16.rounding()) | functions(source("f16_by_bits.cl"))
 
 for _format in (F8E4M3, F8E5M2):
     _name = _format.name
@@ -220,7 +145,7 @@ for _kind, _bits in (("float", 32), ("double", 64)):
 """)
 
 for _text in (*texts(), *atomic_functions.texts()):
-    _ENTRIES |= functions(_text.strip("\n"))
+    _ENTRIES |= functions(_text)
 
 
 def _shuffle(name: str, lane: str, mode: str) -> dict[str, Entry]:
@@ -298,40 +223,11 @@ void {name}(__local void *to, __global const void *from{parameter}) {{
     return functions(text, COPIES)
 
 
-# f32 division and square root that round to nearest regardless of build options.
-_ROUNDED = """
-float div_rn_f32(float x, float y) {
-  float result;
-  __asm__("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
-  return result;
-}
-
-float sqrt_rn_f32(float x) {
-  float result;
-  __asm__("sqrt.rn.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}"""
-
-# The clock and the number of the multiprocessor.
-_SPECIAL_REGISTERS = """
-ulong global_timer(void) {
-  ulong result;
-  __asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(result) : : "memory");
-  return result;
-}
-
-uint multiprocessor_id(void) {
-  uint result;
-  __asm__("mov.u32 %0, %%smid;" : "=r"(result));
-  return result;
-}"""
-
 ASSEMBLY: dict[str, Entry] = (
     _shuffle("lane_shuffle", "lane", "idx")
     | _shuffle("lane_shuffle_xor", "mask", "bfly")
     | _reductions()
-    | functions(_ROUNDED, ROUNDING)
-    | functions(_SPECIAL_REGISTERS, ROUNDING)
+    | functions(source("ptx.cl"), ROUNDING)
     | _copies()
 )
 """The helper functions in inline PTX by name."""

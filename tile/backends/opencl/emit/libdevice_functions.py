@@ -1,7 +1,9 @@
 """Helper functions in OpenCL C for the functions of libdevice that OpenCL lacks.
 
-Their names begin with `nv_`, since compilers have functions such as `j0` of their own. The numbers
-of polynomials are those of `tile/ir/semantics/libdevice`.
+Their texts are in `library/`, except those that are computed here: tables of polynomials, and
+arithmetic in the rounding modes, in which the sign of the error of a result rounded to nearest
+decides if the adjacent number is the result. The numbers are those of
+`tile/ir/semantics/libdevice`.
 """
 
 from __future__ import annotations
@@ -10,132 +12,10 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 
-from tile.backends.opencl.emit import libdevice_rounding
-from tile.backends.opencl.emit.libdevice_special import BESSEL, ERRORS, GAMMA
+from tile.backends.opencl.emit.library import source
 from tile.ir.semantics.libdevice import bessel, errors, gamma, trigonometry
 from tile.ir.semantics.libdevice.piecewise import Piecewise
-
-INTEGERS = """
-uint nv_mul24_i32(int x, int y) {
-  return (uint)((int)((uint)x << 8) >> 8) * (uint)((int)((uint)y << 8) >> 8);
-}
-
-uint nv_mul24_u32(uint x, uint y) {
-  return (x & 0xffffff) * (y & 0xffffff);
-}
-
-uint nv_abs_i32(int x) {
-  return x < 0 ? 0u - (uint)x : (uint)x;
-}
-
-ulong nv_abs_i64(long x) {
-  return x < 0 ? 0ul - (ulong)x : (ulong)x;
-}
-
-uint nv_ffs_i32(int x) {
-  return x ? 32 - clz((uint)x & (0u - (uint)x)) : 0;
-}
-
-uint nv_ffs_i64(long x) {
-  return x ? 64 - (uint)clz((ulong)x & (0ul - (ulong)x)) : 0;
-}
-
-uint nv_brev_i32(uint x) {
-  x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
-  x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
-  x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
-  x = (x >> 8 & 0x00ff00ffu) | (x & 0x00ff00ffu) << 8;
-  return x >> 16 | x << 16;
-}
-
-ulong nv_brev_i64(ulong x) {
-  return (ulong)nv_brev_i32((uint)x) << 32 | nv_brev_i32((uint)(x >> 32));
-}
-
-uint nv_byte_perm_i32(uint x, uint y, uint selector) {
-  ulong both = (ulong)y << 32 | x;
-  uint result = 0;
-  for (uint byte = 0; byte < 4; byte++) {
-    uint from = (selector >> 4 * byte & 7) * 8;
-    result |= (uint)(both >> from & 0xff) << 8 * byte;
-  }
-  return result;
-}
-"""
-
-ELEMENTARY = """
-double nv_square_error(double x, double total, double sum, double square) {
-  return nv_sum_error(total, square, sum) + fma(x, x, -square);
-}
-
-double nv_norm(double x, double y, double z, double w, bool reciprocal) {
-  if (isinf(x) || isinf(y) || isinf(z) || isinf(w)) return reciprocal ? 0.0 : INFINITY;
-  if (isnan(x) || isnan(y) || isnan(z) || isnan(w)) return NAN;
-  double parts[4] = {x, y, z, w}, total = 0, low = 0;
-  int exponent;
-  frexp(fmax(fmax(fabs(x), fabs(y)), fmax(fabs(z), fabs(w))), &exponent);
-  for (int k = 0; k < 4; k++) {
-    double part = ldexp(parts[k], -exponent), square = part * part, sum = total + square;
-    low += nv_square_error(part, total, sum, square);
-    total = sum;
-  }
-  double root = sqrt(total);
-  double error = total > 0 ? (fma(-root, root, total) + low) / (2 * root) : 0.0;
-  if (reciprocal) return ldexp(nv_reciprocal(root, error), -exponent);
-  return ldexp(root + error, exponent);
-}
-
-double nv_rhypot(double x, double y) {
-  return nv_norm(x, y, 0, 0, true);
-}
-
-double nv_norm3d(double x, double y, double z) {
-  return nv_norm(x, y, z, 0, false);
-}
-
-double nv_rnorm3d(double x, double y, double z) {
-  return nv_norm(x, y, z, 0, true);
-}
-
-double nv_norm4d(double x, double y, double z, double w) {
-  return nv_norm(x, y, z, w, false);
-}
-
-double nv_rnorm4d(double x, double y, double z, double w) {
-  return nv_norm(x, y, z, w, true);
-}
-
-double nv_rcbrt(double x) {
-  double root = cbrt(x), square = root * root, low = fma(root, root, -square);
-  double cube = square * root;
-  double error = ((x - cube) - fma(square, root, -cube) - low * root) / (3 * square);
-  return nv_reciprocal(root, isfinite(error) ? error : 0.0);
-}
-
-double nv_quadrant(double x, bool cosine) {
-  double rest = fmod(x, 2.0), quadrant = rint(2 * rest);
-  rest -= quadrant / 2;
-  double high = PI * rest, low = fma(PI, rest, -high) + PI_LOW * rest;
-  int turn = ((int)quadrant + (cosine ? 1 : 0)) & 3;
-  double size = turn & 1 ? cos(high) - low * sin(high) : sin(high) + low * cos(high);
-  return turn & 2 ? -size : size;
-}
-
-double nv_sinpi(double x) {
-  return isfinite(x) && x == trunc(x) ? copysign(0.0, x) : nv_quadrant(x, false);
-}
-
-double nv_cospi(double x) {
-  double result = nv_quadrant(x, true);
-  return result == 0 ? 0.0 : result;
-}
-
-double nv_rcp64h(double x) {
-  double result = 1 / (fabs(x) < 0x1p-1022 ? copysign(0.0, x) : x);
-  if (fabs(result) < 0x1p-1022) result = copysign(0.0, result);
-  return as_double(as_ulong(result) & 0xffffffff00000000ul);
-}
-"""
+from tile.ir.semantics.libdevice.rounding import MODES
 
 
 def _horner(coefficients: Sequence[float], t: str) -> str:
@@ -143,13 +23,6 @@ def _horner(coefficients: Sequence[float], t: str) -> str:
     text = repr(float(coefficients[-1]))
     for coefficient in coefficients[-2::-1]:
         text = f"({text} * {t} + {coefficient!r})"
-    return text
-
-
-def _macros(text: str, **values: str) -> str:
-    """Replace names in capitals by expressions."""
-    for name in sorted(values, key=len, reverse=True):
-        text = text.replace(name, values[name])
     return text
 
 
@@ -201,12 +74,12 @@ def table_text(name: str) -> str:
 
 def texts() -> list[str]:
     """Return texts of helper functions, which empty lines separate."""
-    number = {
+    pi = repr(math.pi)
+    roots = {
         "ROOT_PI": repr(math.sqrt(math.pi)),
         "ROOT_HALF": repr(math.sqrt(0.5)),
         "ROOT_TWO_PI": repr(math.sqrt(2 * math.pi)),
         "ROOT_TWO": repr(math.sqrt(2)),
-        "PI": repr(math.pi),
     }
     hankel = {
         f"HANKEL_{part}{order}": _horner(bessel.hankel(order)[first::step], by)
@@ -220,27 +93,25 @@ def texts() -> list[str]:
     regular = {
         f"REGULAR_{order}": _horner(bessel.regular_part(order), "square") for order in (0, 1)
     }
+    stirling = _horner(gamma.stirling(), "square")
+    half_log = 0.5 * math.log(2 * math.pi) - 0.5
     return [
-        INTEGERS,
-        libdevice_rounding.TEXT,
-        _macros(ELEMENTARY, PI_LOW=repr(trigonometry.PI_LOW), PI=repr(math.pi)),
-        *libdevice_rounding.in_modes(),
-        *(
-            _powi(kind, name, width)
-            for kind, name, width in (("float", "f32", "f"), ("double", "f64", ""))
+        source("bits.cl"),
+        source("rounding.cl"),
+        *_in_modes(),
+        *(_powi(*each) for each in (("float", "f32", "f"), ("double", "f64", ""))),
+        source("elementary.cl", PI=pi, PI_LOW=trigonometry.PI_LOW),
+        source("errors.cl", PI=pi, FAR=errors.FAR, **roots),
+        source(
+            "gamma.cl",
+            PI=pi,
+            STIRLING=stirling,
+            HALF_LOG=half_log,
+            FIRST=gamma.FIRST,
+            LAST=gamma.LAST,
+            **roots,
         ),
-        _macros(ERRORS, FAR=repr(errors.FAR), **number),
-        _macros(
-            GAMMA,
-            STIRLING=_horner(gamma.stirling(), "square"),
-            HALF_LOG=repr(0.5 * math.log(2 * math.pi) - 0.5),
-            FIRST=repr(gamma.FIRST),
-            LAST=repr(gamma.LAST),
-            **number,
-        ),
-        _macros(
-            BESSEL, FAR=repr(bessel.FAR), NEAR=repr(bessel.NEAR), **hankel, **regular, **number
-        ),
+        source("bessel.cl", PI=pi, FAR=bessel.FAR, NEAR=bessel.NEAR, **hankel, **regular),
     ]
 
 
@@ -259,3 +130,59 @@ def _powi(kind: str, ty: str, suffix: str) -> str:
   return n < 0 ? {inverse} : result;
 }}
 """
+
+
+_NEAREST = {
+    "add": ("x, y", "x + y"),
+    "sub": ("x, y", "x - y"),
+    "mul": ("x, y", "x * y"),
+    "div": ("x, y", "x / y"),
+    "sqrt": ("x", "sqrt(x)"),
+    "fma": ("x, y, z", "fma(x, y, z)"),
+}
+_EXACT_F32 = {"div": "exact_div_f32(x, y)", "sqrt": "exact_sqrt_f32(x)"}
+_DIRECTED = {
+    "rz": "error < 0 && r > 0 ? nextafter(r, -INF) : error > 0 && r < 0 ? nextafter(r, INF) : r",
+    "rd": "error < 0 ? nextafter(r, -INF) : r",
+    "ru": "error > 0 ? nextafter(r, INF) : r",
+}
+# Where the exact result is zero, rounding down gives -0.
+_ZERO = {
+    "add": "r == 0 && error == 0 && signbit(x) != signbit(y)",
+    "fma": "r == 0 && error == 0 && (signbit(x) != signbit(y)) != signbit(z)",
+}
+
+
+def _in_modes() -> list[str]:
+    """Return arithmetic in each rounding mode."""
+    result = []
+    for kind, ty in (("float", "f32"), ("double", "f64")):
+        infinity = f"({kind})INFINITY"
+        for name, (operands, nearest) in _NEAREST.items():
+            parameters = ", ".join(f"{kind} {operand}" for operand in operands.split(", "))
+            value = _EXACT_F32.get(name, nearest) if ty == "f32" else nearest
+            for mode in MODES:
+                head = f"\n{kind} nv_{name}_{mode}_{ty}({parameters})"
+                if mode == "rn":
+                    result.append(f"{head} {{\n  return {value};\n}}\n")
+                    continue
+                if name == "sub":
+                    result.append(f"{head} {{\n  return nv_add_{mode}_{ty}(x, -y);\n}}\n")
+                    continue
+                directed = _DIRECTED[mode].replace("INF", infinity)
+                zero = (
+                    f"  if ({_ZERO[name]}) return -fabs(r);\n"
+                    if mode == "rd" and name in _ZERO
+                    else ""
+                )
+                result.append(
+                    f"{head} {{\n  {kind} r = {value};\n"
+                    f"  double error = nv_{name}_error_{ty}({operands}, r);\n{zero}"
+                    f"  return {directed};\n}}\n"
+                )
+        for mode in MODES:
+            result.append(
+                f"\n{kind} nv_rcp_{mode}_{ty}({kind} x) {{\n"
+                f"  return nv_div_{mode}_{ty}(1, x);\n}}\n"
+            )
+    return result

@@ -1,14 +1,3 @@
-"""Arithmetic in the rounding modes of libdevice, in OpenCL C.
-
-The functions are those of `tile/ir/semantics/libdevice/rounding.py`: the sign of the error of a
-result rounded to nearest decides if the adjacent number is the result.
-"""
-
-from __future__ import annotations
-
-from tile.ir.semantics.libdevice.rounding import MODES
-
-TEXT = """
 double nv_sum_error(double x, double y, double sum) {
   double part = sum - x;
   return (x - (sum - part)) + (y - part);
@@ -99,59 +88,3 @@ double nv_rsqrt(double x) {
 float nv_rsqrt_rn_f32(float x) {
   return (float)nv_rsqrt((double)x);
 }
-"""
-
-_NEAREST = {
-    "add": ("x, y", "x + y"),
-    "sub": ("x, y", "x - y"),
-    "mul": ("x, y", "x * y"),
-    "div": ("x, y", "x / y"),
-    "sqrt": ("x", "sqrt(x)"),
-    "fma": ("x, y, z", "fma(x, y, z)"),
-}
-_EXACT_F32 = {"div": "exact_div_f32(x, y)", "sqrt": "exact_sqrt_f32(x)"}
-_DIRECTED = {
-    "rz": "error < 0 && r > 0 ? nextafter(r, -INF) : error > 0 && r < 0 ? nextafter(r, INF) : r",
-    "rd": "error < 0 ? nextafter(r, -INF) : r",
-    "ru": "error > 0 ? nextafter(r, INF) : r",
-}
-# Where the exact result is zero, rounding down gives -0.
-_ZERO = {
-    "add": "r == 0 && error == 0 && signbit(x) != signbit(y)",
-    "fma": "r == 0 && error == 0 && (signbit(x) != signbit(y)) != signbit(z)",
-}
-
-
-def in_modes() -> list[str]:
-    """Return arithmetic in each rounding mode."""
-    result = []
-    for kind, ty in (("float", "f32"), ("double", "f64")):
-        infinity = f"({kind})INFINITY"
-        for name, (operands, nearest) in _NEAREST.items():
-            parameters = ", ".join(f"{kind} {operand}" for operand in operands.split(", "))
-            value = _EXACT_F32.get(name, nearest) if ty == "f32" else nearest
-            for mode in MODES:
-                head = f"\n{kind} nv_{name}_{mode}_{ty}({parameters})"
-                if mode == "rn":
-                    result.append(f"{head} {{\n  return {value};\n}}\n")
-                    continue
-                if name == "sub":
-                    result.append(f"{head} {{\n  return nv_add_{mode}_{ty}(x, -y);\n}}\n")
-                    continue
-                directed = _DIRECTED[mode].replace("INF", infinity)
-                zero = (
-                    f"  if ({_ZERO[name]}) return -fabs(r);\n"
-                    if mode == "rd" and name in _ZERO
-                    else ""
-                )
-                result.append(
-                    f"{head} {{\n  {kind} r = {value};\n"
-                    f"  double error = nv_{name}_error_{ty}({operands}, r);\n{zero}"
-                    f"  return {directed};\n}}\n"
-                )
-        for mode in MODES:
-            result.append(
-                f"\n{kind} nv_rcp_{mode}_{ty}({kind} x) {{\n"
-                f"  return nv_div_{mode}_{ty}(1, x);\n}}\n"
-            )
-    return result
