@@ -22,7 +22,6 @@ import argparse
 import csv
 import importlib
 import importlib.util
-import os
 import random
 import statistics
 import sys
@@ -30,11 +29,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 import triton
+from compiler_peers import kernels_of
 from gpu_cases import Case, cases
 from triton.errors import TritonError
 
@@ -47,18 +46,7 @@ SAMPLES = 30
 TILE_SAMPLES = 9  # samples for the choice of tiles
 
 
-def load(peer: str) -> ModuleType:
-    """Load the kernels for one of the two compilers."""
-    os.environ["TILE_PEER"] = peer
-    spec = importlib.util.spec_from_file_location(f"kernels_of_{peer}", HERE / "gpu_kernels.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-KERNELS = {peer: load(peer) for peer in ("tile", "triton")}
+KERNELS = {peer: kernels_of(peer) for peer in ("tile", "triton")}
 REFUSALS = (TileError, TritonError, torch.OutOfMemoryError)
 
 

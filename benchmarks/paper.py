@@ -1,37 +1,53 @@
-"""The experiments of the paper that introduced Triton, with the kernels of `tile.ops`.
+"""The figures of the paper that introduced Triton, and the plots of introductions to it.
 
-    python benchmarks/paper.py                       figures 1, 8, 10 and 11 as tables
-    python benchmarks/paper.py --figure figure-8     one of them (or figures whose name begins so)
-    python benchmarks/paper.py --plots docs/pictures also as plots
-    python benchmarks/paper.py --cpu                 small sizes through OpenCL, against NumPy
+    python benchmarks/paper.py                     what is not measured yet; then the page and plots
+    python benchmarks/paper.py --figure figure-8   only figures whose name begins so
+    python benchmarks/paper.py --again             measure again what there is
+    python benchmarks/paper.py --limit 30          stop a figure after so many seconds
+    python benchmarks/paper.py --cpu               small sizes through OpenCL, against NumPy
+    python benchmarks/paper.py --page              only write the page and the plots
 
-On a GPU the peers are cuBLAS and cuDNN (through PyTorch, with `cudnn.benchmark`), in one process,
-on random data, interleaved. Each result is compared with a peer's. Times are medians of replays of
-CUDA graphs, so that launches do not count. Without a GPU `--cpu` is implied. The exit status is 1
-if a result is wrong.
+Each point is stored in `docs/results/paper` (or `--out`) when it is measured; a later run goes on
+with the rest. The page is `docs/results/paper.md`. The limit makes the whole take less than ten
+minutes on a GPU.
+
+On a GPU the peers are cuBLAS and cuDNN (through PyTorch, with `cudnn.benchmark`), and Triton and
+TileLang where they are installed, in one process, on random data, interleaved. Each result is
+compared with a peer's. Without a GPU `--cpu` is implied. The exit status is 1 if a result is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.metadata
 import importlib.util
+import json
+import platform
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import paper_page
 from ops import Bench, NumPy, error, milliseconds
 from paper_figures import FIGURES, Figure, Problem
+from paper_plots import PLOTS
 
 import tile
 from tile.testing import do_bench
 
 REPEATS = 3  # of each peer, interleaved
 REPLAYS = 20  # calls in a graph
+LIMIT = 40.0  # seconds of a figure
 TOLERANCE = {"float32": 2e-3}  # tf32 keeps 10 bits
 HALF_TOLERANCE = 2e-2
+UNITS = {"TFLOP/s": 1e9, "GFLOP/s": 1e6, "GB/s": 1e6}  # times a millisecond
+OUT = Path(__file__).parents[1] / "docs" / "results"
 
 
 def graph_timer(torch: Any, function: Callable[[], Any]) -> Callable[[], float]:
@@ -57,9 +73,9 @@ def graph_timer(torch: Any, function: Callable[[], Any]) -> Callable[[], float]:
     return measure
 
 
-def timer(bench: Bench, function: Callable[[], Any]) -> Callable[[], float]:
+def timer(bench: Bench, function: Callable[[], Any], unit: str) -> Callable[[], float]:
     """Return a function that measures a call; by events where a graph cannot be captured."""
-    if bench.torch is not None:
+    if bench.torch is not None and unit == "TFLOP/s":
         try:
             return graph_timer(bench.torch, function)
         except (RuntimeError, tile.TileError):
@@ -67,21 +83,19 @@ def timer(bench: Bench, function: Callable[[], Any]) -> Callable[[], float]:
     return lambda: milliseconds(function, rep=20)
 
 
-def measure(bench: Bench, problem: Problem) -> tuple[dict[str, float], str]:
-    """Return the TFLOP/s of each peer, and the error of the first (after WRONG if large)."""
-    note = ""
-    if problem.expected is not None:
-        result = problem.peers["tile"]()
-        apart = error(result, problem.peers[problem.expected]())
-        kind = str(result.dtype).removeprefix("torch.")
-        wrong = not apart <= TOLERANCE.get(kind, HALF_TOLERANCE)
-        note = f"{'WRONG ' if wrong else ''}{apart:.0e}"
-    timers = {name: timer(bench, run) for name, run in problem.peers.items()}
+def measure(bench: Bench, problem: Problem, unit: str) -> tuple[dict[str, float], str]:
+    """Return the rate of each peer, and the error of the first (after WRONG if large)."""
+    result = problem.peers["tile"]()
+    apart = error(result, problem.peers[problem.expected]())
+    kind = str(result.dtype).removeprefix("torch.")
+    wrong = not apart <= TOLERANCE.get(kind, HALF_TOLERANCE)
+    timers = {name: timer(bench, run, unit) for name, run in problem.peers.items()}
     times: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(REPEATS if bench.torch is not None else 1):
-        for name, time in timers.items():
-            times[name].append(time())
-    return {n: problem.work / statistics.median(ts) / 1e9 for n, ts in times.items()}, note
+        for name, take in timers.items():
+            times[name].append(take())
+    rates = {n: problem.work / statistics.median(ts) / UNITS[unit] for n, ts in times.items()}
+    return rates, f"{'WRONG ' if wrong else ''}{apart:.0e}"
 
 
 def peaks(bench: Bench) -> tuple[float, float]:
@@ -95,49 +109,80 @@ def peaks(bench: Bench) -> tuple[float, float]:
     return 2 * source.nbytes / copy * 1e3, 2.0 * 8192**3 / matmul * 1e3
 
 
-def rows(bench: Bench, figure: Figure) -> Iterator[tuple[Problem, dict[str, float], str]]:
-    """Yield the measured points of a figure, with the roofline's limit where memory counts."""
-    limits = peaks(bench) if bench.torch is not None and figure.name == "figure-1" else None
-    for problem in figure.problems(bench):
-        rates, note = measure(bench, problem)
+class Results:
+    """The results of one kind of machine in a JSON file, which is written after each point."""
+
+    def __init__(self, path: Path, machine: str) -> None:
+        self._path = path
+        self._stored: dict[str, Any] = {"machine": machine, "figures": {}}
+        if path.exists():
+            stored = json.loads(path.read_text("utf-8"))
+            if stored["machine"] != machine:
+                raise SystemExit(
+                    f"{path} has results of another machine, {stored['machine']!r}; this one is "
+                    f"{machine!r}: remove the file, or name another folder by --out"
+                )
+            self._stored = stored
+
+    def labels(self, figure: Figure) -> set[str]:
+        """Return the points of a figure that are measured."""
+        stored = self._stored["figures"].get(figure.name, {"points": []})
+        return {point["label"] for point in stored["points"]}
+
+    def drop(self, figure: Figure) -> None:
+        self._stored["figures"].pop(figure.name, None)
+
+    def add(self, figure: Figure, point: dict[str, Any], order: list[str]) -> None:
+        """Store a point; those of a figure stay in the given order of labels."""
+        head = {"title": figure.title, "unit": figure.unit, "xlabel": figure.xlabel}
+        stored = self._stored["figures"].setdefault(figure.name, {**head, "points": []})
+        stored.update(head, date=str(datetime.date.today()))
+        stored["points"].append(point)
+        stored["points"].sort(key=lambda each: order.index(each["label"]))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(self._stored, indent=1) + "\n", "utf-8")
+
+
+def run(bench: Bench, figure: Figure, results: Results, limit: float) -> bool:
+    """Measure the points of a figure that are missing; return True if all of them are right."""
+    points = dict(figure.points(bench))
+    missing = [label for label in points if label not in results.labels(figure)]
+    print(f"\n{figure.title}, {figure.unit}: {len(missing)} of {len(points)} points", flush=True)
+    limits = peaks(bench) if missing and bench.torch and figure.name == "figure-1" else None
+    right, end = True, time.monotonic() + limit
+    for index, label in enumerate(missing):
+        if index and time.monotonic() > end:
+            print(f"  the time limit leaves {len(missing) - index}: run this again", flush=True)
+            break
+        try:
+            problem = points[label]()
+            rates, note = measure(bench, problem, figure.unit)
+        except Exception as failure:  # noqa: BLE001 - the other points are measured all the same
+            text = str(failure).partition("\n")[0][:90]
+            print(f"  {label}: FAILED {type(failure).__name__}: {text}", flush=True)
+            right = False
+            continue
         if limits is not None:
-            bandwidth, operations = limits
-            rates["roofline"] = min(operations, problem.work / problem.bytes * bandwidth) / 1e12
-        yield problem, rates, note
+            roof = min(limits[1], problem.work / problem.bytes * limits[0])
+            rates["roofline"] = roof / 1e12
+        point = {"label": label, "rates": rates, "reference": problem.expected, "note": note}
+        results.add(figure, point, list(points))
+        shown = ", ".join(f"{peer} {rate:.4g}" for peer, rate in rates.items())
+        print(f"  {label}: {shown} ({note})", flush=True)
+        right &= not note.startswith("WRONG")
+    return right
 
 
-def run(bench: Bench, figure: Figure, plots: Path | None) -> bool:
-    """Print the table of a figure and save its plot; return True if all results are right."""
-    print(f"\n{figure.title}, TFLOP/s\n", flush=True)
-    points = []
-    for problem, rates, note in rows(bench, figure):
-        if not points:
-            header = ["problem", *rates, "to the last", "error"]
-            print(f"| {' | '.join(header)} |\n|{' --- |' * len(header)}")
-        peers = list(problem.peers)
-        ratio = rates["tile"] / rates[peers[-1]]
-        cells = [problem.label, *(f"{rate:.4g}" for rate in rates.values()), f"{ratio:.2f}", note]
-        print(f"| {' | '.join(cells)} |", flush=True)
-        points.append((problem.x, rates, note))
-    if plots is not None:
-        draw(figure, points, plots)
-    return not any(note.startswith("WRONG") for _, _, note in points)
-
-
-def draw(figure: Figure, points: list[tuple[float, dict[str, float], str]], folder: Path) -> None:
-    """Save the plot of a figure as SVG."""
-    import matplotlib.pyplot as plt
-
-    axes = plt.figure(figsize=(6, 4)).gca()
-    for name in points[0][1]:
-        axes.plot(
-            [str(x) for x, _, _ in points], [rates[name] for _, rates, _ in points], label=name
-        )
-    axes.set(title=figure.title, xlabel=figure.xlabel, ylabel="TFLOP/s", ylim=(0, None))
-    axes.legend()
-    folder.mkdir(parents=True, exist_ok=True)
-    plt.savefig(folder / f"{figure.name}.svg")
-    plt.close()
+def machine(bench: Bench) -> str:
+    """Return the machine and the versions of the peers."""
+    if bench.torch is None:
+        kind = "OpenCL" if importlib.util.find_spec("pyopencl") else "the interpreter"
+        return f"{platform.processor() or platform.machine()}, {kind}"
+    peers = [f"torch {bench.torch.__version__}"]
+    for name in ("triton", "tilelang"):
+        if importlib.util.find_spec(name) is not None:
+            peers.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join([bench.torch.cuda.get_device_name(), *peers])
 
 
 @contextmanager
@@ -153,21 +198,33 @@ def target(bench: Bench) -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--figure", default="", help="how the names of the figures begin")
-    parser.add_argument("--plots", type=Path, help="a folder for plots, as SVG")
+    parser.add_argument("--again", action="store_true", help="measure again what there is")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a figure")
+    parser.add_argument("--out", type=Path, default=OUT, help="the folder of the page")
     parser.add_argument("--cpu", action="store_true", help="run small sizes on the CPU")
+    parser.add_argument("--page", action="store_true", help="only write the page and the plots")
     options = parser.parse_args()
-    bench = Bench(NumPy(), None) if options.cpu else Bench.here()
-    if bench.torch is not None:
-        bench.torch.backends.cudnn.benchmark = True
     right = True
-    with target(bench):
-        for figure in FIGURES:
-            if figure.name.startswith(options.figure):
+    if not options.page:
+        bench = Bench(NumPy(), None) if options.cpu else Bench.here()
+        kind = "cpu" if bench.torch is None else "gpu"
+        results = Results(options.out / "paper" / f"{kind}.json", machine(bench))
+        if bench.torch is not None:
+            bench.torch.backends.cudnn.benchmark = True
+        with target(bench):
+            for figure in (*FIGURES, *PLOTS):
+                if not figure.name.startswith(options.figure):
+                    continue
+                if bench.torch is None:
+                    figure = replace(figure, unit=figure.unit.replace("TFLOP", "GFLOP"))
+                if options.again:
+                    results.drop(figure)
                 if bench.torch is not None:
                     allowed = figure.name.endswith("tf32")
                     bench.torch.backends.cudnn.allow_tf32 = allowed
                     bench.torch.backends.cuda.matmul.allow_tf32 = allowed
-                right &= run(bench, figure, options.plots)
+                right &= run(bench, figure, results, options.limit)
+    print(f"\nwrote {paper_page.write(options.out)}")
     return int(not right)
 
 

@@ -1,22 +1,22 @@
 """The figures of `benchmarks/paper.py`: problems, and who computes them.
 
 Sizes are those of "Triton: An Intermediate Language and Compiler for Tiled Neural Network
-Computations" (Tillet, Kung and Cox, MAPL 2019), with ten times smaller ones for a CPU. A peer is a
-function that returns the function to time; it may return None where it has no implementation.
+Computations" (Tillet, Kung and Cox, MAPL 2019), with ten times smaller ones for a CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from compiler_peers import Run, tilelang_matmul, triton_matmul
 from ops import Bench, reference_of
 
 import tile.ops
 
-Run = Callable[[], Any]
 # height, width, channels, batch, filters, R, S of the convolutions of table 1
 TASKS = {
     1: (112, 112, 64, 4, 128, 3, 3),
@@ -41,28 +41,34 @@ ROOFLINE = (16, 32, 64, 128, 256, 512, 1024, 1760)
 
 @dataclass(frozen=True)
 class Problem:
-    """One point of a figure: `peers` compute it, the first of them is `tile`.
+    """One point of a figure: `peers` compute it, and the first of them is `tile`.
 
-    work: floating-point operations. x: the abscissa of a plot. expected: the peer whose result the
-    first one must have; None checks nothing. bytes: the memory that must be read and written.
+    work: operations, or bytes of memory that must be read and written. expected: the peer whose
+    result the first one must have. bytes: the same bytes, where `work` counts operations.
     """
 
     label: str
-    x: float
     work: float
     peers: dict[str, Run]
-    expected: str | None
+    expected: str
     bytes: float = 0.0
+
+
+Points = Iterator[tuple[str, Callable[[], Problem]]]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper."""
+    """A figure: its points by label, each with the function that makes its problem.
+
+    unit: TFLOP/s, timed by CUDA graphs, or GB/s, timed with a cold L2 cache.
+    """
 
     name: str
     title: str
     xlabel: str
-    problems: Callable[[Bench], Iterator[Problem]]
+    points: Callable[[Bench], Points]
+    unit: str = "TFLOP/s"
 
 
 def small(bench: Bench, size: int) -> int:
@@ -70,49 +76,60 @@ def small(bench: Bench, size: int) -> int:
     return size if bench.torch is not None else max(1, size // 10)
 
 
-def matmul_problem(bench: Bench, m: int, n: int, k: int) -> Problem:
-    label, x = f"{m}x{n}x{k}", n
-    m, n, k = (small(bench, size) for size in (m, n, k))
+def matmul_problem(bench: Bench, m: int, n: int, k: int, everyone: bool = False) -> Problem:
+    """Return a matmul of float16; `everyone` has the peers that take long to compile."""
     a, b = bench.arrays.normal(m, k), bench.arrays.normal(k, n)
-    other = "NumPy" if bench.torch is None else "cuBLAS"
-    peers: dict[str, Run] = {"tile": lambda: tile.ops.matmul(a, b)}
-    peers[other] = (
-        (lambda: reference_of("matmul")(a, b)) if bench.torch is None else (lambda: a @ b)
-    )
-    return Problem(label, x, 2.0 * m * n * k, peers, other, 2.0 * (m * k + k * n + m * n))
+    peers: dict[str, Run | None] = {"tile": lambda: tile.ops.matmul(a, b)}
+    if bench.torch is None:
+        other = "NumPy"
+        peers[other] = lambda: reference_of("matmul")(a, b)
+    else:
+        other = "cuBLAS"
+        if everyone:
+            peers["Triton"] = triton_matmul(bench.torch, a, b)
+            peers["TileLang"] = tilelang_matmul(a, b)
+        peers[other] = lambda: a @ b
+    present = {name: run for name, run in peers.items() if run is not None}
+    return Problem(f"{m}x{n}x{k}", 2.0 * m * n * k, present, other, 2.0 * (m * k + k * n + m * n))
 
 
-def roofline(bench: Bench) -> Iterator[Problem]:
-    for n in ROOFLINE:
-        yield matmul_problem(bench, 1760, n, 1760)
+def matmuls(*sizes: tuple[int, int, int], everyone: bool = False) -> Callable[[Bench], Points]:
+    """Return the points of matmuls of M x K and K x N elements."""
+
+    def points(bench: Bench) -> Points:
+        for size in sizes:
+            m, n, k = (small(bench, extent) for extent in size)
+            label = f"{m}x{n}x{k}"
+            yield label, partial(matmul_problem, bench, m, n, k, everyone)
+
+    return points
 
 
-def matmuls(bench: Bench) -> Iterator[Problem]:
-    for m, n, k in MATMULS:
-        yield matmul_problem(bench, m, n, k)
+def convolutions(dtype: str, precision: str) -> Callable[[Bench], Points]:
+    def points(bench: Bench) -> Points:
+        for number in TASKS:
+            yield f"task {number}", partial(convolution, bench, number, dtype, precision)
+
+    return points
 
 
-def convolutions(dtype: str, precision: str) -> Callable[[Bench], Iterator[Problem]]:
-    def problems(bench: Bench) -> Iterator[Problem]:
-        for number, (height, width, channels, batch, filters, r, s) in TASKS.items():
-            if bench.torch is None:
-                height, width, batch = small(bench, height), small(bench, width), 1
-                height, width = max(height, r), max(width, s)
-            x = bench.arrays.normal(batch, height, width, channels, dtype=dtype)
-            w = bench.arrays.normal(filters, r, s, channels, dtype=dtype)
-            edges = (r // 2, s // 2)
-            pixels = batch * (height + 2 * edges[0] - r + 1) * (width + 2 * edges[1] - s + 1)
-            peers: dict[str, Run] = {
-                "tile": lambda x=x, w=w, e=edges: tile.ops.conv2d(
-                    x, w, padding=e, precision=precision
-                )
-            }
-            other = "NumPy" if bench.torch is None else "cuDNN"
-            peers[other] = other_convolution(bench, x, w, edges)
-            work = 2.0 * pixels * filters * r * s * channels
-            yield Problem(f"task {number}", number, work, peers, other)
-
-    return problems
+def convolution(bench: Bench, number: int, dtype: str, precision: str) -> Problem:
+    """Return a task of table 1."""
+    height, width, channels, batch, filters, r, s = TASKS[number]
+    if bench.torch is None:
+        height, width, batch = small(bench, height), small(bench, width), 1
+        height, width = max(height, r), max(width, s)
+    x = bench.arrays.normal(batch, height, width, channels, dtype=dtype)
+    w = bench.arrays.normal(filters, r, s, channels, dtype=dtype)
+    edges = (r // 2, s // 2)
+    pixels = batch * (height + 2 * edges[0] - r + 1) * (width + 2 * edges[1] - s + 1)
+    other = "NumPy" if bench.torch is None else "cuDNN"
+    peers: dict[str, Run] = {
+        "tile": lambda: tile.ops.conv2d(x, w, padding=edges, precision=precision),
+        other: other_convolution(bench, x, w, edges),
+    }
+    work = 2.0 * pixels * filters * r * s * channels
+    return Problem(f"task {number}", work, peers, other)
 
 
 def other_convolution(bench: Bench, x: Any, w: Any, edges: tuple[int, int]) -> Run:
@@ -124,34 +141,39 @@ def other_convolution(bench: Bench, x: Any, w: Any, edges: tuple[int, int]) -> R
     return lambda: function(images, filters, padding=edges).permute(0, 2, 3, 1)
 
 
-def shift_convolutions(bench: Bench) -> Iterator[Problem]:
-    """Yield tasks 1 to 5 as shift convolutions, whose channels are in nine groups, one a shift."""
+def shift_convolutions(bench: Bench) -> Points:
     for number in range(1, 6):
-        height, width, channels, batch, filters, _, _ = TASKS[number]
-        if bench.torch is None:
-            height, width, batch = small(bench, height), small(bench, width), 1
-        x = bench.arrays.normal(batch, height, width, channels)
-        w = bench.arrays.normal(filters, channels)
-        # Whole groups of eight channels, so that loads are vectors.
-        group = np.arange(channels) // 8 * 9 // (channels // 8)
-        down, right = (group // 3 - 1).astype(np.int32), (group % 3 - 1).astype(np.int32)
-        shifts = [down, right]
-        if bench.torch is not None:
-            shifts = [bench.torch.from_numpy(shift).cuda() for shift in shifts]
-        pixels = batch * height * width
-        flat, columns = x.reshape(pixels, channels), w.T
-        other = "NumPy" if bench.torch is None else "torch, shift and 1x1"
-        peers: dict[str, Run] = {
-            "tile": lambda x=x, w=w, s=shifts: tile.ops.shift_conv(x, w, *s, 8),
-            "tile, 1x1 without shift": lambda f=flat, c=columns: tile.ops.matmul(f, c),
-        }
-        if bench.torch is None:
-            peers[other] = lambda x=x, w=w, s=shifts: reference_of("shift_conv")(x, w, *s)
-        else:
-            peers["cuBLAS, 1x1 without shift"] = lambda f=flat, c=columns: f @ c
-            peers[other] = lambda x=x, c=columns, d=down, r=right: shifted(x, d, r) @ c
-        work = 2.0 * pixels * channels * filters
-        yield Problem(f"task {number}", number, work, peers, other)
+        yield f"task {number}", partial(shift_convolution, bench, number)
+
+
+def shift_convolution(bench: Bench, number: int) -> Problem:
+    """Return a task as a shift convolution, whose channels are in nine groups, one a shift."""
+    height, width, channels, batch, filters, _, _ = TASKS[number]
+    if bench.torch is None:
+        height, width, batch = small(bench, height), small(bench, width), 1
+    x = bench.arrays.normal(batch, height, width, channels)
+    w = bench.arrays.normal(filters, channels)
+    # Whole groups of eight channels, so that loads are vectors.
+    group = np.arange(channels) // 8 * 9 // (channels // 8)
+    down, right = (group // 3 - 1).astype(np.int32), (group % 3 - 1).astype(np.int32)
+    shifts: list[Any] = [down, right]
+    if bench.torch is not None:
+        shifts = [bench.torch.from_numpy(shift).cuda() for shift in shifts]
+    pixels = batch * height * width
+    flat, columns = x.reshape(pixels, channels), w.T
+    peers: dict[str, Run] = {
+        "tile": lambda: tile.ops.shift_conv(x, w, *shifts, 8),
+        "tile, 1x1 without shift": lambda: tile.ops.matmul(flat, columns),
+    }
+    if bench.torch is None:
+        other = "NumPy"
+        peers[other] = lambda: reference_of("shift_conv")(x, w, *shifts)
+    else:
+        other = "torch, shift and 1x1"
+        peers["cuBLAS, 1x1 without shift"] = lambda: flat @ columns
+        peers[other] = lambda: shifted(x, down, right) @ columns
+    work = 2.0 * pixels * channels * filters
+    return Problem(f"task {number}", work, peers, other)
 
 
 def shifted(x: Any, down: np.ndarray, right: np.ndarray) -> Any:
@@ -176,8 +198,18 @@ def window(size: int, shift: int) -> slice:
 
 
 FIGURES = (
-    Figure("figure-1", "Figure 1: matmul 1760 x N x 1760, float16", "N", roofline),
-    Figure("figure-8", "Figure 8: matmuls of DeepSpeech2 and Transformers, float16", "N", matmuls),
+    Figure(
+        "figure-1",
+        "Figure 1: matmul 1760 x N x 1760, float16",
+        "M x N x K",
+        matmuls(*((1760, n, 1760) for n in ROOFLINE), everyone=True),
+    ),
+    Figure(
+        "figure-8",
+        "Figure 8: matmuls of DeepSpeech2 and Transformers, float16",
+        "M x N x K",
+        matmuls(*MATMULS),
+    ),
     Figure(
         "figure-10-f16",
         "Figure 10: convolutions, float16, channels last",
