@@ -68,7 +68,7 @@ class FaultCollector:
 
 
 def report_faults(batch: ProgramBatch, wrong: Array, make: Callable[[Array], Fault]) -> None:
-    """FaultLog the faults of wrong elements of a batch: one for each program that has some.
+    """Report the faults of wrong elements of a batch: one for each program that has some.
 
     `make` returns the fault of some of these elements. The number of faults does not depend on how
     the grid is divided into batches. Faults beyond the report's limit are merged into one.

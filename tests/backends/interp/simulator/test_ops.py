@@ -17,6 +17,7 @@ from tile.errors import (
     ExecutionError,
     OutOfBoundsError,
     OutOfResourcesError,
+    PassError,
     RaceError,
     UnsupportedError,
     VectorAccessError,
@@ -551,9 +552,13 @@ func @twice(%x: frag<1xf32>) -> (frag<1xf32>) {
 
 def test_buffers_without_an_offset() -> None:
     body = "%m = local_alloc : shared<64xf32, #flat>\n"
-    with pytest.raises(
-        UnsupportedError, match="has no offset yet; the pass allocate-shared assigns it"
-    ):
+    with pytest.raises(PassError, match="has no offset before the pass allocate-shared"):
+        result(body)
+
+
+def test_buffers_whose_offset_no_element_can_have() -> None:
+    body = "%m = local_alloc {offset = 6} : shared<64xf32, #flat>\n"
+    with pytest.raises(UnsupportedError, match="cannot begin at byte 6"):
         result(body)
 
 

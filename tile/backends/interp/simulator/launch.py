@@ -33,10 +33,10 @@ from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, Rows
 from tile.config import config
-from tile.errors import OutOfResourcesError, UnsupportedError, stamp
-from tile.ir.core import Module, Operation
-from tile.ir.types import Shared
+from tile.errors import OutOfResourcesError, stamp
+from tile.ir.core import Module
 from tile.simt import ops
+from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.target import SimtTarget
 
 # Bytes of shared memory that share one record of accesses, unless accesses are smaller.
@@ -77,9 +77,9 @@ class ThreadCode:
 def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules) -> ThreadCode:
     """Translate a THREAD module to code.
 
-    Raises `UnsupportedError` for an operation without a rule, for one that the target does not
-    have, and for a buffer without an offset; `WgmmaInFlightError` for an accumulator used before
-    its wait; `OutOfResourcesError` for more shared memory or threads than the target has.
+    Raises `UnsupportedError` for an operation without a rule and for one that the target does not
+    have; `PassError` for a buffer without an offset; `WgmmaInFlightError` for an accumulator used
+    before its wait; `OutOfResourcesError` for more shared memory or threads than the target has.
     """
     shared = shared_bytes(module)
     _fits(target, shared, num_warps * target.warp_size)
@@ -88,24 +88,6 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
             check_supported(op, target, num_warps)
     check_accumulators(module)
     return ThreadCode(translate(module, rules), target, num_warps, shared, _granule(module))
-
-
-def shared_bytes(module: Module) -> int:
-    """Return the bytes of shared memory that a program of the module takes."""
-    return max((_end(op) for op in module.walk() if op.defn is ops.shared.local_alloc), default=0)
-
-
-def _end(alloc: Operation) -> int:
-    buffer = alloc.result.type
-    assert isinstance(buffer, Shared)
-    with stamp(alloc.loc):
-        if alloc["offset"] < 0:
-            raise UnsupportedError(
-                f"{buffer} has no offset yet; the pass allocate-shared assigns it"
-            )
-        if alloc["offset"] % buffer.of.itemsize:
-            raise UnsupportedError(f"{buffer} cannot begin at byte {alloc['at']}")
-    return int(alloc["offset"]) + buffer.bytes
 
 
 def _fits(target: SimtTarget, shared: int, threads: int) -> None:

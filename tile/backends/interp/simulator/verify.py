@@ -176,7 +176,16 @@ def _layout(layout: LinearLayout, target: SimtTarget, num_warps: int) -> None:
         )
 
 
+def _buffer(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    buffer = op.result.type
+    _require(
+        op["offset"] % buffer.element.itemsize == 0,
+        f"{buffer} cannot begin at byte {op['offset']}",
+    )
+
+
 CHECKS: dict[OpDef, Check] = {
+    ops.shared.local_alloc: _buffer,
     ops.thread.warp_reduce: _lanes,
     memory.load: _vector,
     memory.store: _vector,

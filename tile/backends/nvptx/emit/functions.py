@@ -33,6 +33,7 @@ class EmittedModule:
 
 def emit_module(module: Module, arch: Architecture, options: Options) -> EmittedModule:
     """Emit the functions of a THREAD module, whose only kernel is launched."""
+    shared = shared_bytes(module)
     partitions = [op for op in module.walk() if op.defn is warp_specialize]
     producer_warps = sum(op["num_warps"] for op in partitions)
     text = ModuleText(arch, options, WARP * options.num_warps, WARP * producer_warps)
@@ -46,7 +47,7 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
         LaunchMetadata(
             kernel=text.symbol(module.kernel.name)[1:],
             threads=text.all_threads,
-            shared_bytes=shared_bytes(module),
+            shared_bytes=shared,
             assertions=tuple(text.assertions),
             maps=tuple(text.maps),
         ),

@@ -18,7 +18,6 @@ from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import Element
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.operand_loads import is_operand_load
-from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
@@ -32,10 +31,6 @@ DECLARATION = f"{MEMORY} = external addrspace(3) global [0 x i8], align {_ALIGNM
 
 def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """A buffer is at the offset that `allocate-shared` chose."""
-    if op["offset"] < 0:
-        raise CompilationError(
-            "a buffer has no place in shared memory: allocate-shared was not run"
-        )
     builder.module.declare(MEMORY, DECLARATION)
     builder.buffers[op.result] = SharedAddress("0", op["offset"])
 

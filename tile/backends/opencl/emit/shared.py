@@ -20,7 +20,6 @@ from tile.backends.opencl.emit.memory import (
 from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.codegen.operand_loads import is_operand_load
-from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.types import Shared
 from tile.simt import ops
@@ -30,10 +29,6 @@ SHARED = "shared"
 
 def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a buffer at the offset that shared-memory allocation assigned."""
-    if op["offset"] < 0:
-        raise CompilationError(
-            "a buffer has no offset in shared memory: allocate-shared was not run"
-        )
     kind = builder.source.stored(op.result.type.element)
     name = builder.names.new(op.result.name or "buffer")
     at = f"({SHARED} + {op['offset']})" if op["offset"] else SHARED
