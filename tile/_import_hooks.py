@@ -49,7 +49,7 @@ def followed_spec(
 
 
 class _Finder:
-    """A finder, for `sys.meta_path`, of one module; it removes itself once it has found it."""
+    """A finder of one module for `sys.meta_path`, which removes itself once it has found it."""
 
     def __init__(self, name: str, done: Callable[[ModuleType], object]) -> None:
         self.name = name

@@ -46,7 +46,7 @@ WRONG = {
     "jump": "*** `jump` is a command of pdb that this debugger does not have",
     "u x": "*** `x` is not a number of calls",
     "unt x": "*** `until` takes the number of a line, not `x`",
-    "restart 'open": "*** these are no arguments: No closing quotation",
+    "restart 'open": "*** these are not arguments: No closing quotation",
 }
 BEFORE = {
     "w": "*** no function is running",

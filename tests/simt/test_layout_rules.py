@@ -91,8 +91,8 @@ PAIRS = "#linear{register = [], lane = [[0,1],[1,0]], warp = [] -> dim0 = 2, dim
         ),
         ("", f"%r = const {{value = 1}} : tile<8xi32, {BARE}>", "is held by .register, lane, warp"),
         ("", f"%r = const {{value = 1}} : tile<8xi32, {TWICE}>", "hold copies of others"),
-        ("", f"%r = const {{value = 1}} : tile<8xi32, {MIXED}>", "is no bijection"),
-        ("", f"%r = const {{value = 1}} : tile<8xi32, {LOST}>", "is no bijection"),
+        ("", f"%r = const {{value = 1}} : tile<8xi32, {MIXED}>", "is not a bijection"),
+        ("", f"%r = const {{value = 1}} : tile<8xi32, {LOST}>", "is not a bijection"),
         ("", f"%r = const {{value = 1}} : tile<8xi32, {SHORT}>", "has no layout of shape"),
         (
             f"%x: tile<2x2xf32, {PAIRS}>",

@@ -114,7 +114,10 @@ def test_a_program_that_ends(program: Path, end: str, status: int) -> None:
     ("words", "said"),
     [
         (["none.py"], "there is no program none.py"),
-        (["program.py", "-o", "none/t.html"], "cannot write 'none/t.html': none is no folder"),
+        (
+            ["program.py", "-o", "none/t.html"],
+            "cannot write 'none/t.html': none is not a writable folder",
+        ),
         (["program.py", "--perfetto", "."], "cannot write '.': it is a folder"),
     ],
 )

@@ -43,7 +43,7 @@ class PointsTo:
         return self.unknown or other.unknown or not self.parameters.isdisjoint(other.parameters)
 
     def through(self, arguments: Sequence[PointsTo]) -> PointsTo:
-        """Translate to the caller: replace each parameter by what its argument points to."""
+        """Translate to the caller: replace each parameter by the memory its argument points to."""
         passed = (arguments[index] for index in self.parameters)
         return reduce(PointsTo.__or__, passed, PointsTo(unknown=self.unknown))
 

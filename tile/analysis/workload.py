@@ -50,7 +50,7 @@ class TiledOp:
 
     @property
     def tile(self) -> tuple[int, ...]:
-        """The shape of the tile that threads share: of a dot that of its result."""
+        """The shape of the tile that threads share: for a dot, its result's."""
         return self.shape[:-1] if self.kind == "dot" else self.shape
 
     @property
@@ -89,13 +89,13 @@ class Workload:
 
     @property
     def loop_bytes(self) -> int:
-        """The bytes that one iteration loads, of the loop that loads the most; 0 without loops."""
+        """The bytes per iteration of the loop that loads the most; 0 without loops."""
         return max(self._by_block("load", lambda load: load.bytes, loops=True), default=0)
 
     def _by_block(
         self, kind: str, size: Callable[[TiledOp], int], *, loops: bool = False
     ) -> Iterable[int]:
-        """Return the sums of `size` over the tiles of each block; of blocks in loops only."""
+        """Return the sums of `size` over the tiles of each block inside a loop."""
         sums: dict[Block | None, int] = {}
         for tiled in self.of_kind(kind):
             block = tiled.op.block

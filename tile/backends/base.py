@@ -412,7 +412,7 @@ class Debuggable(Protocol):
 
 
 class Requirement(NamedTuple):
-    """A requirement of a backend: what is present, or else how to install it."""
+    """A requirement of a backend: the parts that are present, or how to install it."""
 
     part: str
     lines: tuple[str, ...] = ()  # one line per item
@@ -502,7 +502,7 @@ class Assertion:
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> Assertion:
-        """Return the assertion of what `data` returned."""
+        """Return the assertion that `data` described."""
         message, locs = data
         loc: Loc | None = None
         for file, line, column, end, function in reversed(locs):

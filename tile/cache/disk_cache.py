@@ -121,7 +121,7 @@ def read_regular_file(path: Path, limit: int = -1) -> bytes:
     """
     with open(path, "rb", opener=_open_nonblocking) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return file.read(limit)
 
 

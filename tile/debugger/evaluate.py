@@ -39,7 +39,7 @@ class Grid:
 def namespace(
     frame: KernelFrame, names: set[str], user_variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the values of those of these names that have one. Raises `MissingError`."""
+    """Return the values of the names that have one. Raises `MissingError`."""
     grid = Grid(frame)
     values: dict[str, Any] = {"np": np, "tl": grid, **user_variables}
     values |= {"program_id": grid.program_id, "num_programs": grid.num_programs}

@@ -144,7 +144,7 @@ class Session(Watcher):
 
     @property
     def muted(self) -> bool:
-        """True if programs print nothing, because they repeat what they did before."""
+        """True if programs print nothing because they run again."""
         return self.replay is not None
 
     def begin(self, launch: SteppedLaunch) -> None:

@@ -87,7 +87,7 @@ def functions(file: str) -> Sequence[Function]:
 
 
 def span(function: Function) -> tuple[int, int]:
-    """Return the first line of a function, decorators included, and that of its last statement."""
+    """Return the numbers of a function's first line, decorators included, and of its last."""
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     return first, max(getattr(node, "end_lineno", 0) for node in ast.walk(function))
 

@@ -150,7 +150,7 @@ def _vectorized(text: str) -> types.CodeType | None:
 
 
 def _batch_namespace(frame: KernelFrame, names: Iterable[str]) -> dict[str, Any] | None:
-    """Return the values of scalars by name, for all programs of a batch; None if one is no scalar.
+    """Return the values of scalars by name in all programs of a batch; None if one is not a scalar.
 
     Raises `MissingError` for a variable without a value.
     """

@@ -172,7 +172,7 @@ class Reader:
         return value
 
     def among_all(self, leaf: Leaf) -> Array:
-        """Return a scalar for all programs of the batch; of extent 1 if it is equal in all."""
+        """Return a scalar for all programs of the batch, with extent 1 if it is equal in all."""
         return full(plain_value(self.held(leaf.registers[0])), ())
 
     def value(self, leaf: Leaf) -> Any:

@@ -362,7 +362,7 @@ class DifferentialRun:
     def launch_done(
         self, kernel: LaunchedKernel, grid: tuple[int, int, int], outputs: Mapping[str, np.ndarray]
     ) -> None:
-        """Record what a launch wrote."""
+        """Record the arrays that a launch wrote."""
         if self._running:
             self._running[-1].update(copies(outputs))
 
@@ -444,7 +444,7 @@ class DifferentialRun:
     def _compare(
         self, name: str, loc: Loc | None, way: str, baseline: Outputs, run: Callable[[], Any]
     ) -> None:
-        """Run in another way, and report what differs."""
+        """Run in another way, and report differences."""
         report = FaultLog()
         with self._collecting(report):
             try:
@@ -478,7 +478,7 @@ class DifferentialRun:
             self._relaunching = False
 
     def _outputs(self, run: Callable[[], T]) -> tuple[T, dict[str, np.ndarray]]:
-        """Return the result of a run, and what its launch wrote."""
+        """Return the result of a run, and the arrays that its launch wrote."""
         outputs: dict[str, np.ndarray] = {}
         self._running.append(outputs)
         try:

@@ -37,7 +37,7 @@ class Signedness(Enum):
 def float_format(name: str) -> FloatFormat:
     """Return the format of a float. Raises `AttributeError` for another type: it has none."""
     if name not in FLOAT_FORMATS:
-        raise AttributeError(f"{name} is no float and has no mantissa and exponent")
+        raise AttributeError(f"{name} is not a float: it has no mantissa and exponent")
     return FLOAT_FORMATS[name]
 
 

@@ -124,7 +124,7 @@ def shaped(build: Builder, predicate: Value, ty: Type) -> Value:
 
 def immediate(build: Builder, number: bool | int | float, like: Value) -> Value:
     """Emit a constant of the type of another operand."""
-    require(isinstance(like.type.element, Scalar), f"a number is no operand beside {like.type}")
+    require(isinstance(like.type.element, Scalar), f"no number can be an operand with {like.type}")
     return build.constant(number, with_element(like.type, like.type.element))
 
 

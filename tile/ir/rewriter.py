@@ -59,7 +59,7 @@ class PatternSet:
     def simplification(
         self, *defns: OpDef, where: Callable[[OpDef], bool] | None = None
     ) -> Callable[[Simplification], Simplification]:
-        """Declare a pattern by what replaces an operation; no values erase one without results."""
+        """Declare a pattern by the values that replace an operation, none if it has no results."""
 
         def declare(simplified: Simplification) -> Simplification:
             def pattern(op: Operation, rewriter: Rewriter) -> bool:

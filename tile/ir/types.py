@@ -196,7 +196,7 @@ class Scalar(Element):
     def int_signedness(self) -> Signedness:
         """The signedness of an integer; a boolean is unsigned. Floats have no such attribute."""
         if self.is_floating():
-            raise AttributeError(f"{self} is no integer and has no signedness")
+            raise AttributeError(f"{self} is not an integer: it has no signedness")
         return Signedness.SIGNED if self.is_int_signed() else Signedness.UNSIGNED
 
     @property

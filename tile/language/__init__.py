@@ -29,9 +29,9 @@ parameters and defaults.
   `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice has a power of two of elements. One
   that keeps a quarter of the elements or more costs nothing if each thread holds elements of all
   such parts, as it does of two or four loaded columns, and otherwise one conversion of the layout.
-  Elements, rows and other small parts are a reduction. `x[8:24]`, whose start is no multiple of its
-  length, goes through shared memory.
-- Extents that are no power of two are rounded up and masked: `at = tl.arange(0, 128)`, then
+  Elements, rows and other small parts are a reduction. `x[8:24]`, whose start is not a multiple of
+  its length, goes through shared memory.
+- Extents that are not powers of two are rounded up and masked: `at = tl.arange(0, 128)`, then
   `tl.load(p + at, mask=at < 100, other=0)`. Sums need zeros past the end and maxima the least
   number; results of sorts, scans and `tl.softmax` depend on what is there as well. No function
   masks by itself.

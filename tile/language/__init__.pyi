@@ -250,7 +250,7 @@ class Tensor(_Value):
     @property
     def T(self) -> Tensor: ...
     def abs(self) -> Tensor:
-        """The absolute value of floats and integers of any width; that of the least integer is itself.
+        """The absolute value of floats and integers of any width; the least integer is its own.
 
         The result of a compile-time number is a compile-time number.
         """
@@ -356,7 +356,7 @@ class Tensor(_Value):
         element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
         is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
         and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-        least once. Raises `CompilationError` for elements that are no integers and for a negative
+        least once. Raises `CompilationError` for elements that are not integers and for a negative
         `timeout_ns`.
 
             ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
@@ -790,7 +790,7 @@ class condition:
 
 @overload
 def abs(x: Tensor) -> Tensor:
-    """The absolute value of floats and integers of any width; that of the least integer is itself.
+    """The absolute value of floats and integers of any width; the least integer is its own.
 
     The result of a compile-time number is a compile-time number.
     """
@@ -932,7 +932,7 @@ def atomic_poll(
     element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
     is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
     and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-    least once. Raises `CompilationError` for elements that are no integers and for a negative
+    least once. Raises `CompilationError` for elements that are not integers and for a negative
     `timeout_ns`.
 
         ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
@@ -1385,7 +1385,7 @@ def maximum(
     y: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
-    """The greater of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
+    """The greater of `x` and `y`; if one is NaN, the other one, unless NaNs propagate.
 
     Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
@@ -1425,7 +1425,7 @@ def minimum(
     y: Tensor | float,
     propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> Tensor:
-    """The lesser of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
+    """The lesser of `x` and `y`; if one is NaN, the other one, unless NaNs propagate.
 
     Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
@@ -1482,7 +1482,7 @@ def philox_impl(
 def program_id(axis: Any) -> Tensor:
     """The index of this program along `axis` (0, 1 or 2) of the grid: a scalar `tl.int32`."""
 def rand(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A tile of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
+    """A tile of `tl.float32` uniform in [0, 1) with the shape of `offset`."""
 def rand4x(
     seed: Tensor | float,
     offsets: Tensor | float,
@@ -1490,18 +1490,18 @@ def rand4x(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four tiles of `tl.float32` uniform in [0, 1), each of the shape of `offsets`."""
 def randint(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A tile of random `tl.uint32`, of the shape of `offset`."""
+    """A tile of random `tl.uint32` with the shape of `offset`."""
 def randint4x(
     seed: Tensor | float,
     offset: Tensor | float,
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four tiles of random `tl.uint32`, of the shape of `offset`: the cheapest per number.
+    """Four tiles of random `tl.uint32` with the shape of `offset`: the cheapest per number.
 
     Each offset is a separate counter; a 64-bit offset is two words of the counter, low word first.
     """
 def randn(seed: Tensor | float, offset: Tensor | float, n_rounds: Any = 10) -> Tensor:
-    """A tile of standard normal `tl.float32`, of the shape of `offset`."""
+    """A tile of standard normal `tl.float32` with the shape of `offset`."""
 def randn4x(
     seed: Tensor | float,
     offset: Tensor | float,

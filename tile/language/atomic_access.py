@@ -86,7 +86,7 @@ def atomic_poll(
     element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
     is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
     and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-    least once. Raises `CompilationError` for elements that are no integers and for a negative
+    least once. Raises `CompilationError` for elements that are not integers and for a negative
     `timeout_ns`.
 
         ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)

@@ -49,7 +49,7 @@ def map_elementwise(build: Builder, scalar_fn: Any, *args: Operand, pack: Any = 
     if len(results) % count:
         raise CompilationError(
             f"`{scalar_fn.name}`, the scalar_fn of {NAME}, returns {len(results)} values, which is "
-            f"no multiple of {count}, its pack"
+            f"not a multiple of {count}, its pack"
         )
     groups = [results[at : at + count] for at in range(0, len(results), count)]
     wholes = tuple(_whole(build, group, tiles[0].shape) for group in groups)
@@ -94,7 +94,7 @@ class _OfSecond(Callback):
 def _apply(
     build: Builder, scalar_fn: Function, tiles: Sequence[Tensor]
 ) -> tuple[bool, list[Tensor]]:
-    """Return whether the function returns no tuple, and its results on tiles of one shape.
+    """Return True if the function returns a single value, and its results on tiles of one shape.
 
     The tiles are scanned along a new axis of two equal elements, together with a tile for each
     result: the second element of a result is the function of the arguments.

@@ -107,7 +107,7 @@ def _references(
     *,
     single: bool,
 ) -> list[Value]:
-    """Return what the function computes, in the types and the shape of the results."""
+    """Return the results of the function, in the types and the shape of the operation's."""
     if not isinstance(reference, Builtin | Bound | Callback):
         raise CompilationError(
             f"the reference of {NAME} is a @tile.jit function, not {describe(reference)}"

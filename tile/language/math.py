@@ -131,7 +131,7 @@ def ceil(build: Builder, x: Operand) -> Tensor:
 
 @member
 def abs(build: Builder, x: Operand) -> Any:
-    """The absolute value of floats and integers of any width; that of the least integer is itself.
+    """The absolute value of floats and integers of any width; the least integer is its own.
 
     The result of a compile-time number is a compile-time number.
     """

@@ -141,7 +141,7 @@ def _integer(build: Builder, x: Operand, subject: str) -> Tensor:
 
 @builtin
 def randint4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Four:
-    """Four tiles of random `tl.uint32`, of the shape of `offset`: the cheapest per number.
+    """Four tiles of random `tl.uint32` with the shape of `offset`: the cheapest per number.
 
     Each offset is a separate counter; a 64-bit offset is two words of the counter, low word first.
     """
@@ -156,7 +156,7 @@ def randint4x(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = RO
 
 @builtin
 def randint(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A tile of random `tl.uint32`, of the shape of `offset`."""
+    """A tile of random `tl.uint32` with the shape of `offset`."""
     return randint4x.emit(build, seed, offset, n_rounds)[0]
 
 
@@ -180,7 +180,7 @@ def uint_to_uniform_float(build: Builder, x: Tensor) -> Tensor:
 
 @builtin
 def rand(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A tile of `tl.float32` uniform in [0, 1), of the shape of `offset`."""
+    """A tile of `tl.float32` uniform in [0, 1) with the shape of `offset`."""
     return uint_to_uniform_float.emit(build, randint.emit(build, seed, offset, n_rounds))
 
 
@@ -206,7 +206,7 @@ def pair_uniform_to_normal(build: Builder, u1: Tensor, u2: Tensor) -> tuple[Tens
 
 @builtin
 def randn(build: Builder, seed: Operand, offset: Operand, n_rounds: Any = ROUNDS) -> Tensor:
-    """A tile of standard normal `tl.float32`, of the shape of `offset`."""
+    """A tile of standard normal `tl.float32` with the shape of `offset`."""
     a, b, _, _ = rand4x.emit(build, seed, offset, n_rounds)
     return pair_uniform_to_normal.emit(build, a, b)[0]
 

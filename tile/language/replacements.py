@@ -70,7 +70,7 @@ METHODS: Mapping[str, str] = {
 
 
 def replacement(name: str) -> str:
-    """Return what a kernel writes for a function of another library, or an empty string.
+    """Return the name in `tl` of a function of another library, or an empty string.
 
     replacement("sqrt") == "tl.sqrt" and replacement("arctan2") == "tl.math.atan2"
     """

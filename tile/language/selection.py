@@ -43,7 +43,7 @@ def where(build: Builder, condition: Operand, x: Operand, y: Operand) -> Tensor:
 def minimum(
     build: Builder, x: Operand, y: Operand, propagate_nan: PropagateNan = PropagateNan.NONE
 ) -> Tensor:
-    """The lesser of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
+    """The lesser of `x` and `y`; if one is NaN, the other one, unless NaNs propagate.
 
     Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """
@@ -54,7 +54,7 @@ def minimum(
 def maximum(
     build: Builder, x: Operand, y: Operand, propagate_nan: PropagateNan = PropagateNan.NONE
 ) -> Tensor:
-    """The greater of `x` and `y`; of a number and a NaN the number, unless NaNs propagate.
+    """The greater of `x` and `y`; if one is NaN, the other one, unless NaNs propagate.
 
     Python numbers are int32 or float32, and bfloat16 is computed and returned as float32.
     """

@@ -40,7 +40,7 @@ MOST_SPLIT = 4  # A split into more would take that many registers for each one 
 class Positions:
     """The positions `start`, `start + step`, ... of `count` elements of an axis of `extent`.
 
-    dropped: the axis is indexed by a number, and is no axis of the result.
+    dropped: the axis is indexed by a number, and not an axis of the result.
     """
 
     extent: int
@@ -82,7 +82,7 @@ def positions_of(x: Tensor, axis: int, item: Any) -> Positions:
     """Return the positions that an index or a slice selects on an axis, counted from the left.
 
     Raises `CompilationError` for bounds that are runtime values, for an index outside the axis, and
-    for a slice whose number of elements is no power of two.
+    for a slice whose number of elements is not a power of two.
     """
     if isinstance(item, slice):
         return _sliced(x, axis, item)
@@ -211,7 +211,7 @@ def _flat(build: Builder, x: Value) -> Value:
 
 
 def _reshape(build: Builder, x: Value, extents: tuple[int, ...]) -> Value:
-    """Return a tile or scalar in another shape, which may be that of a scalar."""
+    """Return a tile or scalar in another shape; a tile of one element may become a scalar."""
     before = x.type.shape
     if before == extents:
         return x

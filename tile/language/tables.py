@@ -53,7 +53,7 @@ def lookup(build: Builder, table: tuple[Any, ...], index: Any) -> Tensor:
     """Return the entries of a table at runtime indices, one index for each of its axes.
 
     The result for an index outside of the table is undefined. Raises `CompilationError` for items
-    that are no numbers, for rows of different lengths, and for a table of too many entries.
+    that are not numbers, for rows of different lengths, and for a table of too many entries.
     """
     indices = index if isinstance(index, tuple) else (index,)
     extents, entries = _flattened(table)

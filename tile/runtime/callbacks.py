@@ -110,7 +110,7 @@ def recorded_launches() -> Iterator[list[Executable]]:
 def launch_started(
     kernel: Any, grid: Grid, values: Sequence[Any]
 ) -> Sequence[Callable[[], object]]:
-    """Call the launch callbacks, and return what they want called after the launch."""
+    """Call the launch callbacks, and return the functions to call after the launch."""
     if not LAUNCH_CALLBACKS:
         return ()
     event = LaunchEvent(kernel, grid, dict(zip(kernel.leaves, values, strict=False)))

@@ -254,6 +254,6 @@ def _parse(name: str, text: Any) -> Leaf:
 
 def _descriptor_leaf(name: str, block: tuple[int, ...], padding: Padding) -> DescriptorParts:
     element = parse_type(name)
-    assert isinstance(element, Scalar), "the element type of a descriptor is no pointer"
+    assert isinstance(element, Scalar), "the element type of a descriptor is not a pointer"
     descriptor_type(element, block, padding, spell_descriptor(name, block, padding))
     return descriptor_leaf(element, block, padding)

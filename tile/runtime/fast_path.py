@@ -292,7 +292,7 @@ class Writer:
 
 
 def _integer_part(word: str, condition: str = "") -> str:
-    """Return the source of the part of a key for an integer; of 32 bits if the condition holds."""
+    """Return the source of the part of a key for an integer, of 32 bits if the condition holds."""
     return (
         f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
         f"if {condition}-0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"

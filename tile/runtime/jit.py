@@ -151,7 +151,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             self._rules  # noqa: B018 - unknown names raise at the decorator
 
     def nameless(self) -> Reduction | None:
-        """Return the recipe for what remains if a tool has cleared `fn`, or None.
+        """Return the recipe to pickle a function whose `fn` a tool has cleared, else None.
 
         See `tile.runtime.described`.
         """
@@ -160,7 +160,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         return restored, (JITFunction, {**self._described(), "repr": self.repr})
 
     def _described(self) -> dict[str, Any]:
-        """Return what a function without `fn` keeps."""
+        """Return the attributes that a function without `fn` keeps."""
         if self._python_function is None:  # it is from another process
             return self._description
         self.fn = self._python_function

@@ -177,7 +177,7 @@ def _annotated(value: Any, ty: Scalar | Pointer, rule: Rule) -> Key:
 
 
 def check_passable(ty: Scalar, label: str) -> None:
-    """Raise `ArgumentTypeError` for a type of which NumPy makes no numbers: f8e4m3b15."""
+    """Raise `ArgumentTypeError` for a type that NumPy has no numbers of: f8e4m3b15."""
     if numpy_dtype(ty).names is not None:
         raise ArgumentTypeError(
             f"{label} is a number of type {spell_type(ty)}, which only arrays can hold; pass fp32, "

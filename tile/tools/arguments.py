@@ -127,7 +127,7 @@ def parse_types(
 ) -> dict[str, str]:
     """Return the types by parameter of `tile compile --signature`, a list with commas.
 
-    Types without names belong to the parameters that are no constants, in order. Raises
+    Types without names belong to the parameters that are not constants, in order. Raises
     `ArgumentTypeError` for more types than parameters, or if only some types have names.
     """
     types = [ty.strip() for ty in _SEPARATOR.split(text) if ty.strip()]
@@ -138,7 +138,7 @@ def parse_types(
     if len(types) > len(names):
         raise ArgumentTypeError(
             f"the signature has {len(types)} types, and the kernel {len(names)} parameters "
-            f"that are no constants: {', '.join(names)}"
+            f"that are not constants: {', '.join(names)}"
         )
     return dict(zip(names, types, strict=False))
 
@@ -213,8 +213,8 @@ def parse_constant(name: str, text: str) -> Any:
 def parse_grid(text: str) -> Any:
     """Return a grid: extents, as in 8 or 4,2, or a function of the arguments, as in cdiv(n, BLOCK).
 
-    Raises `ArgumentValueError` for text that is no expression; so does the function if evaluating
-    the expression fails.
+    Raises `ArgumentValueError` for text that is not an expression; so does the function if
+    evaluating the expression fails.
     """
     try:
         return tuple(int(extent) for extent in text.split(","))

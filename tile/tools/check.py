@@ -181,7 +181,7 @@ def _paragraphs(findings: Findings) -> Iterator[str]:
         if tally.not_varied:
             yield (
                 f"note: `{kernel}` with {constants} was not varied in {', '.join(tally.not_varied)}"
-                ": its grid is no function of them"
+                ": its grid does not depend on them"
             )
     if not findings.ended:
         yield f"note: {INCOMPLETE_NOTE}"

@@ -269,7 +269,7 @@ def inline_ptx_page() -> Iterator[str]:
 
 
 def _family(base: str, modifier: str) -> str:
-    """Return the name that the page has for all comparisons, and for what combines them."""
+    """Return the page's name for all comparisons, and for the functions that combine them."""
     if base not in ("set", "setp"):
         return modifier
     return "CMP" if modifier in COMPARISONS else "BOOL"

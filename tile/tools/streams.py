@@ -1,6 +1,6 @@
 """Handle standard streams that are closed, full or a broken pipe, in the same way in every command.
 
-A reader that ends early (`tile info | head -1`) is no error: the command exits with 141, as if
+A reader that ends early (`tile info | head -1`) is not an error: the command exits with 141, as if
 SIGPIPE had killed it, and prints nothing. Any other failure to write the output, to a full disk or
 to a closed stream, is an error: one line on the standard error, and status 1.
 """
@@ -73,7 +73,7 @@ class CheckedStream(io.TextIOBase):
 
 
 def run_with_checked_output(run: Callable[[], int]) -> int:
-    """Run a command and flush its output; return its exit status, or that of a failed output.
+    """Run a command and flush its output; return the exit status, also if the output fails.
 
     A `SystemExit`, as that of `--help`, propagates after the flush.
     """

@@ -362,7 +362,7 @@ def _literal(default: object) -> str:
 
 
 def _takes_tensor(signature: Signature, receiver: str) -> bool:
-    """Return True if an overload can be that of a method: its first argument may be a tensor."""
+    """Return True if an overload can be a method's: its first argument may be a tensor."""
     first = signature.parameters[0]
     return first.name == receiver and first.annotation != "float"
 

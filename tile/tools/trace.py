@@ -142,7 +142,7 @@ def _refuse_unwritable(path: Path) -> None:
     """Raise `ArgumentValueError` for a path that cannot be written, before a long run."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "it is a folder" if path.is_dir() else f"{folder} is no folder to write to"
+        why = "it is a folder" if path.is_dir() else f"{folder} is not a writable folder"
         raise ArgumentValueError(f"cannot write {str(path)!r}: {why}")
 
 

@@ -58,9 +58,9 @@ def remove_dead(function: Function) -> None:
 
 
 def retain(block: Block, roots: Iterable[Operation]) -> None:
-    """Remove all operations of a block but `roots`, and what these depend on.
+    """Remove all operations of a block except `roots` and those that these depend on.
 
-    Other operations go whatever their effects are.
+    Operations with effects are removed, too.
     """
     live = _Live()
     for op in roots:

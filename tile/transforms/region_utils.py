@@ -153,7 +153,7 @@ def conversion_loc(value: Value, users: Iterable[Operation]) -> Loc | None:
     """Return the source location of a conversion of a value for some of its users.
 
     It is that of the operation that computes the value. For a loop-carried value or a branch's
-    result, it is that of the first user that is no loop or branch itself.
+    result, it is that of the first user that is not a loop or branch itself.
     """
     maker = value.op
     makers = [maker] if maker is not None and maker.defn not in CONTROL_FLOW_OPS else []

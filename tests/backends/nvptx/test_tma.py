@@ -256,7 +256,7 @@ def test_the_stride_of_an_axis_of_one_element_is_ignored(maps: Maps) -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ((0x1008, 100, 50, 64), "its address 0x1008 is no multiple of 16 bytes"),
+        ((0x1008, 100, 50, 64), "its address 0x1008 is not a multiple of 16 bytes"),
         ((0x1000, 100, 50, 60), "its stride along axis 0 is 120 bytes"),
         ((0x1000, 100, 50, -64), "its stride along axis 0 is -128 bytes"),
         ((0x1000, 100, 50, 1 << 40), "from 0 to 1099511627776"),

@@ -415,7 +415,7 @@ GOOD = LinearLayout.of({"register": [[0, 1]], "lane": [[1, 0]]}, [2, 2])
             "the size of dim1 is a power of two, and 3 is not",
             lambda: LinearLayout.of({}, [2, 3]),
         ),
-        ("'my lane' is no such name", lambda: LinearLayout.of({"my lane": []}, [2])),
+        ("'my lane' is not one", lambda: LinearLayout.of({"my lane": []}, [2])),
         (
             "a dimension is named twice in .'a', 'a'.",
             lambda: LinearLayout((("a", ()), ("a", ())), ()),

@@ -126,7 +126,7 @@ def _stable_order(index: Array) -> Array:
 def _running(
     ufunc: np.ufunc, segments: Segments, before: Array, values: Array
 ) -> tuple[Array, Array]:
-    """Return what each update sees, in sorted order, and the final value of each segment."""
+    """Return the old value of each update, in sorted order, and each segment's final value."""
     if ufunc is np.add and values.dtype.kind in "iu":
         return _running_sums(segments, before, values)
     return _running_in_order(ufunc, segments, before, values)

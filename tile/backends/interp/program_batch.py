@@ -51,7 +51,7 @@ class Waiting(Protocol):
         """Return True if the batch may be able to continue."""
 
     def deadlock(self) -> DetectedFaultError | None:
-        """Return the fault of a wait that never ends; None for that of a loop."""
+        """Return the fault of a wait that never ends; None for the wait of a loop."""
 
 
 class Activation:

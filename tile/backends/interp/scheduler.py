@@ -81,7 +81,7 @@ class Scheduler:
                 self.idle = 0
 
     def step(self, batch: ProgramBatch) -> StepResult:
-        """Run a batch; give an error without a location that of the current instruction."""
+        """Run a batch; an error without a location gets that of the current instruction."""
         try:
             return self.executor.run(batch)
         except DetectedFaultError as fault:

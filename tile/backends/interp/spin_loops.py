@@ -85,7 +85,7 @@ class ObservedAccesses:
         return [access for access in self.accesses if access.op in ops]
 
     def stores_overlap(self, reads: Iterable[ObservedAccess], memory: Memory) -> bool:
-        """Return True if a store that is none of these reads wrote what one of them read."""
+        """Return True if another access than these reads wrote memory that one of them read."""
         others = [a for a in self.accesses if _writes(a.op) and a not in reads]
         read = [access.bytes(memory) for access in reads]
         if not others or not read:

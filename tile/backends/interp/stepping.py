@@ -244,7 +244,7 @@ class Watcher:
 
     @property
     def muted(self) -> bool:
-        """True if programs print nothing, because they repeat what they did before."""
+        """True if programs print nothing because they run again."""
         return False
 
     def begin(self, launch: SteppedLaunch) -> None:

@@ -139,13 +139,13 @@ class Translator:
         return self.isolated(op) if op.defn.isolated else pure(op)
 
     def observe_access(self, op: Operation) -> Run:
-        """Return what an operation runs; an access in a `while` can be observed by the loop."""
+        """Return the function of an operation; a `while` can observe the accesses inside it."""
         run = self.run(op)
         waits = accesses_global(op) and any(o.defn is control.while_ for o in op.ancestors())
         return _observed(op, run) if waits else run
 
     def isolated(self, op: Operation) -> Run:
-        """Return what an isolated operation runs: its semantics, with regions as functions."""
+        """Return the function of an isolated operation: its semantics, given its regions."""
         assert op.defn.semantics is not None
         semantics = partial(op.defn.semantics, **op.attributes)
         shapes = _shapes(op)
@@ -184,7 +184,7 @@ def _observed(op: Operation, run: Run) -> Run:
 
 
 def pure(op: Operation) -> Run:
-    """Return what a pure operation runs: its semantics, or an affine rule where one applies."""
+    """Return the function of a pure operation: its semantics, or an affine rule if one applies."""
     if op.defn is shape.arange:
         ramp = counting(op)
         return lambda batch: ramp

@@ -42,7 +42,7 @@ def c_type(ty: Scalar | Pointer) -> str:
 
 
 def _remark(parameter: ExportedParameter) -> str:
-    """Return what a caller must know of an argument."""
+    """Return a remark on an argument for callers."""
     parts = [f"{_c_name(parameter.name)}: {_description(parameter.type)}"]
     if parameter.divisible > 1:
         noun = "an address" if isinstance(parameter.type, Pointer) else "a number"

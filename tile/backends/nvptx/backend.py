@@ -56,7 +56,7 @@ class NvptxBackend:
     specializes_noalias = False
 
     def resolve(self, target: Target, arrays: Iterable[DeviceMemory] = ()) -> Target:
-        """Add an architecture to a target: that of the first array's device, else the current one.
+        """Add an architecture to a target: of the first array's device, else of the current one.
 
         Raises `BackendError` if the target names none and there is no device, or no `cuda-python`.
         """
@@ -75,7 +75,7 @@ class NvptxBackend:
             raise
 
     def identity(self, target: Target) -> str:
-        """Return the version of LLVM, which is that of llvmlite."""
+        """Return the version of llvmlite, which determines that of LLVM."""
         return _llvmlite()
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:

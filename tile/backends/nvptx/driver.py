@@ -99,7 +99,7 @@ _Attribute = cuda.CUdevice_attribute
 
 
 def check(returned: Any, doing: str) -> Any:
-    """Return what a driver call returned besides its status, which must be success.
+    """Return the results of a driver call after its status, which must be success.
 
     Raises `OutOfResourcesError`, `BackendError` for a fault of the machine, or `ExecutionError`;
     the message says what failed (`doing`) and how.

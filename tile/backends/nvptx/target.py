@@ -107,7 +107,7 @@ def architecture(name: str) -> Architecture:
 
 
 def _warp_reductions(arch: Architecture) -> Iterator[tuple[Scalar, tuple[ReduceKind, ...]]]:
-    """Yield what `redux` reduces: integers from sm_80 on, floats on one architecture only."""
+    """Yield the kinds and types of `redux`: integers from sm_80 on, floats on one architecture."""
     if arch.capability >= 80:
         yield from ((element, REDUCTIONS) for element in (I32, U32))
     if arch.name == "sm_100a":

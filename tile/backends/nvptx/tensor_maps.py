@@ -104,7 +104,7 @@ class MapEncoder:
         # The stride of an axis of one element is never used, so any valid one does.
         strides = [_ALIGNMENT if n == 1 else s for n, s in zip(extents, strides, strict=False)]
         if base % _ALIGNMENT:
-            raise UnmappableError(f"its address {base:#x} is no multiple of {_ALIGNMENT} bytes")
+            raise UnmappableError(f"its address {base:#x} is not a multiple of {_ALIGNMENT} bytes")
         for axis, stride in enumerate(strides):
             if stride % _ALIGNMENT or not 0 <= stride < _MAX_STRIDE:
                 raise UnmappableError(

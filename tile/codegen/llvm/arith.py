@@ -122,7 +122,7 @@ def integer_division(builder: FunctionBuilder, op: Operation, element: Scalar) -
 
 
 def remainder(builder: FunctionBuilder, op: Operation) -> None:
-    """Compute a remainder; that of floats is exact."""
+    """Compute a remainder, which is exact for floats."""
     element = element_of(op)
     if is_integer(element):
         return integer_division(builder, op, element)
@@ -220,7 +220,7 @@ _UNORDERED = {Predicate.NE: "une"}
 
 
 def extremum(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit `min` or `max`; of a number and a NaN the number, or with `propagate_nan` the NaN."""
+    """Emit `min` or `max`; if one operand is a NaN, the other one, unless `propagate_nan`."""
     element = element_of(op)
     ty = llvm_type(element)
     if is_integer(element):
@@ -264,7 +264,7 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def magnitude(builder: FunctionBuilder, op: Operation) -> None:
-    """Return the absolute value; that of the least integer is itself."""
+    """Return the absolute value; the least integer is its own."""
     element = element_of(op)
     ty = llvm_type(element)
     if is_integer(element):

@@ -59,7 +59,7 @@ class Phis:
 
 
 class CarriedValues:
-    """The phis of a `for`: those of the values that it carries, and of what else a target needs."""
+    """The phis of a `for`: of the values that it carries, and others that a target needs."""
 
     def __init__(self, builder: FunctionBuilder) -> None:
         self.builder = builder
@@ -81,7 +81,7 @@ class CarriedValues:
         return []
 
     def begin(self, registers: Registers) -> None:
-        """Emit what comes first in an iteration; `registers` are those of the further phis."""
+        """Emit the start of an iteration; `registers` are those of the further phis."""
 
     def following(self, registers: Registers) -> Registers:
         """Return the values of the further phis in the next iteration."""

@@ -46,7 +46,7 @@ def is_integer(element: Scalar | Pointer) -> bool:
 
 
 def literal(value: Any, element: Scalar | Pointer) -> str:
-    """Return a number as a constant of an element type, rounded as `numerics.constant` does."""
+    """Return a number as a constant of an element type, rounded as `semantics.constant` does."""
     if element is I1:
         return "true" if value else "false"
     array = semantics.constant(value, element)

@@ -97,7 +97,7 @@ class CommandBase(cmd.Cmd):
         self.listed = None
 
     def at_stop(self) -> None:
-        """Print what is to be printed at each stop."""
+        """Print the displayed expressions, at each stop."""
 
     def listen(self) -> None:
         """Read and run commands until one continues the programs."""

@@ -106,7 +106,7 @@ class RunCommands(CommandBase):
         try:
             words = shlex.split(arg)
         except ValueError as error:
-            self.refuse(f"these are no arguments: {error}")
+            self.refuse(f"these are not arguments: {error}")
             return
         raise RestartError(words or None)
 

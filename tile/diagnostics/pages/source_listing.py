@@ -40,7 +40,7 @@ class Span:
 
 
 def token_classes(lines: Sequence[str]) -> list[list[str]]:
-    """Return the class of each character of each line; "" if the lines are no whole program."""
+    """Return the class of each character of each line; "" if the lines are not a program."""
     classes = [[""] * len(line) for line in lines]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):

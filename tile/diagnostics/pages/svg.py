@@ -195,7 +195,7 @@ def covered(raster: CellGrid) -> list[str]:
 
 
 def strengths(counts: Sequence[Sequence[int]]) -> list[float]:
-    """Return the opacity of each count: its logarithm relative to that of the greatest count."""
+    """Return the opacity of each count: its logarithm over the greatest count's."""
     greatest = max((count for _, _, count in counts), default=1)
     scale = math.log2(greatest + 1)
     return [0.4 + 0.6 * math.log2(count + 1) / scale for _, _, count in counts]

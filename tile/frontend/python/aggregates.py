@@ -168,7 +168,7 @@ class Aggregate(tuple[Any, ...], metaclass=AggregateType):
 
 
 def takes_semantic(function: Callable[..., Any]) -> bool:
-    """Return True if a function has a parameter for what emits operations of a kernel."""
+    """Return True if a function has a parameter for the emitter of a kernel's operations."""
     plain = function.fn if isinstance(function, StaticFunction) else function
     try:
         return SEMANTIC in inspect.signature(plain).parameters
@@ -197,7 +197,8 @@ def aggregate(cls: C) -> C:
             def offsets(self):
                 return self.start + tl.arange(0, self.BLOCK)
 
-    Raises `ArgumentTypeError` for an object that is no class, and for a base that is no aggregate.
+    Raises `ArgumentTypeError` for an object that is not a class, and for a base that is not an
+    aggregate.
     """
     if not isinstance(cls, type):
         raise ArgumentTypeError(f"aggregate decorates a class, not {short_repr(cls)}")
@@ -277,7 +278,7 @@ def _plain_member(member: Any) -> Any:
 def aggregate_replace(instance: Any, **changes: Any) -> Any:
     """Return an aggregate with other values of some fields, in a kernel or outside.
 
-    Raises `ArgumentTypeError` for an object that is no aggregate and for an unknown field.
+    Raises `ArgumentTypeError` for an object that is not an aggregate and for an unknown field.
     """
     if not isinstance(instance, Aggregate):
         raise ArgumentTypeError(

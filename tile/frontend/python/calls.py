@@ -302,7 +302,7 @@ def bind(
 
 
 def argument(function: DeviceFunction, parameter: Parameter, value: object) -> object:
-    """Return the value of one parameter; that of a constexpr parameter is a compile-time one."""
+    """Return the value of one parameter: a compile-time value for a constexpr parameter."""
     if value is REQUIRED:
         raise argument_error(function, f"is missing an argument for `{parameter.name}`")
     value = plain(value)

@@ -97,7 +97,7 @@ def _set_attributes(
     constant: Collection[int],
     function: DeviceFunction,
 ) -> None:
-    """Set what is known of a kernel's parameters from its arguments and its declaration."""
+    """Set the attributes of a kernel's parameters: of its arguments, and from its declaration."""
     promised = {parameter.name for parameter in function.parameters if parameter.is_noalias}
     for index, value in enumerate(kernel.args):
         argument = attributes.get(value.name, Argument())

@@ -244,7 +244,7 @@ def changed_type(c: Carried, end: Entry) -> CompilationError:
 
 
 def remedy(name: str, before: object, after: object) -> str:
-    """Return a note that says what to write so that a loop-carried name keeps its type."""
+    """Return a note that shows how to keep the type of a loop-carried name."""
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         return "a compile-time value can change in tl.static_range, but not in a loop at run time"
     if isinstance(before.type, Descriptor) or isinstance(after.type, Descriptor):

@@ -66,7 +66,7 @@ OPTION_NAMES = {"unroll": "loop_unroll_factor"}
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of a counted loop, of one integer type, and its compiler options."""
+    """The bounds of a counted loop, which have one integer type, and its compiler options."""
 
     lower: Value
     upper: Value
@@ -269,7 +269,7 @@ def finish_test(build: Builder, test: Block, condition: Flag, stop: Value | None
 
 
 def for_(low: Lowering, node: ast.For) -> None:
-    """Compile a `for`, depending on what it iterates over."""
+    """Compile a `for` by the kind of its iterator."""
     if node.orelse:
         low.fail(node.orelse[0], "`else` of a `for` is not supported; set a flag before `break`")
     iterable = low.expression(node.iter)

@@ -238,7 +238,7 @@ class Lowering:
         return self.source.loc(node, self.function.name)
 
     def at(self, node: ast.stmt | ast.expr) -> Loc:
-        """Set the location of the operations that follow to that of `node`."""
+        """Set the location of `node` for the operations that follow."""
         self.build.loc = loc = self.loc(node)
         return loc
 

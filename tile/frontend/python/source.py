@@ -67,7 +67,7 @@ class Source:
         return self.node.lineno + self.shift
 
     def loc(self, node: ast.stmt | ast.expr | ast.keyword | ast.arg, function: str) -> Loc:
-        """Return the location of a node; for one that spans lines, that of its first line."""
+        """Return the location of a node: its first line if it spans several."""
         line = self.lines[node.lineno - 1]
         column, end = node.col_offset, node.end_col_offset or 0
         if not line.isascii():  # the AST counts bytes

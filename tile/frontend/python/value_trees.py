@@ -56,7 +56,7 @@ def runtime_types(value: object) -> list[Type]:
 
 
 def rebuild(value: object, replacements: Sequence[Value]) -> object:
-    """Return `value` with its IR values replaced, in order, by `replacements` (of equal number)."""
+    """Return `value` with its IR values replaced, in order, by as many `replacements`."""
     rest = iter(replacements)
     return transform(value, lambda leaf: Tensor(next(rest)) if isinstance(leaf, Tensor) else leaf)
 
@@ -262,7 +262,7 @@ class Phis:
 
 
 def materialize(build: Builder, incoming: Incoming, ty: Type) -> Value:
-    """Return the IR value, of type `ty`, of an incoming value."""
+    """Return an incoming value as an IR value of type `ty`."""
     if isinstance(incoming, Value):
         return incoming
     if incoming is POISON:

@@ -64,7 +64,7 @@ def run(unit: Unit, values: Mapping[str, Any]) -> dict[str, Any]:
 def tunable_values(unit: Unit, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return the values of each tunable: those of the file, or the one that the host gave.
 
-    Raises `CompilationError` if one is no integer.
+    Raises `CompilationError` if one is not an integer.
     """
     host = Host(unit.source, dict(values))
     return {

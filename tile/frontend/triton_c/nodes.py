@@ -1,4 +1,4 @@
-"""AST nodes for what C has and Python has not.
+"""AST nodes for constructs of C that Python lacks.
 
 Nodes derive from those of `ast`, so that `tile.frontend.python` finds the names that they read and
 assign. A `predicates` field holds the conditions under which a memory access or an assignment takes
@@ -15,7 +15,7 @@ from tile.frontend.triton_c.c_types import CType
 from tile.ir.types import Scalar
 
 SLICED = "a tile cannot be sliced: each index is `:` or `newaxis`, and a pointer takes one index"
-ALL, NEWAXIS = ":", "newaxis"  # subscripts that are no expressions, as values of `ast.Constant`
+ALL, NEWAXIS = ":", "newaxis"  # subscripts that are not expressions, as values of `ast.Constant`
 
 T = TypeVar("T", bound=type)
 

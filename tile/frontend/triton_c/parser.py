@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
 from tile.errors import CompilationError
 from tile.location import Loc
 
-# What messages call sets of tokens: if all tokens of a set are expected, its name stands for them.
+# Names of sets of tokens in messages: the name stands for them if all tokens are expected.
 GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (
         frozenset({"NAME", "NUMBER", "LPAR", "SUM", "STAR"}),
@@ -99,7 +99,7 @@ def _hints(token: str) -> list[str]:
 
 
 def _names(terminals: Iterable[str]) -> list[str]:
-    """Return what messages call some tokens, groups first."""
+    """Return the names of some tokens in messages, groups first."""
     rest = set(terminals)
     names = []
     for members, name in GROUPS:

@@ -73,7 +73,7 @@ def type_of(x: Any) -> Scalar:
     if isinstance(x, float):  # a value that the host gave
         return F64
     if not isinstance(x, int):
-        raise CompilationError(f"this is no number but {describe(x)}")
+        raise CompilationError(f"this is not a number but {describe(x)}")
     return next(ty for ty in (I32, I64, U64) if x <= ty.max_value)
 
 

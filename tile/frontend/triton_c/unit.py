@@ -104,7 +104,7 @@ class Scopes:
     # -- locations and errors
 
     def loc(self, part: Tree[Token] | Token) -> Loc:
-        """Return the location of a part of the text; of its first line if it spans several."""
+        """Return the location of a part of the text: its first line if it spans several."""
         meta: Any = part if isinstance(part, Token) else part.meta
         line, column = getattr(meta, "line", 1), getattr(meta, "column", 1)
         end = meta.end_column if getattr(meta, "end_line", line) == line else None

@@ -206,7 +206,7 @@ def _example(name: str, attributes: str = "") -> str:
     examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
 )
 def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The minimum; of a number and a NaN the number, unless `propagate_nan`."""
+    """The minimum. If one operand is a NaN, the other one, or the NaN if `propagate_nan`."""
     return same_shape("min", (x, y), NUMBERS)
 
 
@@ -219,7 +219,7 @@ def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
 )
 def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The maximum; of a number and a NaN the number, unless `propagate_nan`."""
+    """The maximum. If one operand is a NaN, the other one, or the NaN if `propagate_nan`."""
     return same_shape("max", (x, y), NUMBERS)
 
 

@@ -60,8 +60,8 @@ def parse_constraints(text: str) -> Constraints:
     for item in (*outputs, *inputs):
         require(
             item.removeprefix("&") in WIDTHS and not (item.startswith("&") and item in inputs),
-            f"`{item}` is no constraint of a register; there are {', '.join(WIDTHS)}, for outputs "
-            f"after `=` or `=&`, and numbers of outputs for inputs in the same register",
+            f"`{item}` is not a constraint of a register; there are {', '.join(WIDTHS)}, for "
+            f"outputs after `=` or `=&`, and numbers of outputs for inputs in the same register",
         )
     return Constraints(tuple(outputs), tuple(inputs), tuple(matching), tuple(clobbers))
 

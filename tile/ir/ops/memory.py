@@ -69,7 +69,7 @@ class Scope(enum.StrEnum):
 
 
 class RMWKind(enum.StrEnum):
-    """The function of an atomic read-modify-write, of the old value and the operand."""
+    """The function that an atomic read-modify-write applies to the old value and the operand."""
 
     ADD = "add"
     MAX = "max"

@@ -86,7 +86,7 @@ def absolute(x: Array) -> Array:
 
 
 def minimum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
-    """Return the lesser; of a number and a NaN the number, or with `propagate_nan` the NaN.
+    """Return the lesser; if one is a NaN, the other one, or the NaN with `propagate_nan`.
 
     The sign of the result for two zeros of different signs is undefined.
     """
@@ -137,7 +137,7 @@ def shr(x: Array, count: Array) -> Array:
 
 
 def _div_signed(x: Array, y: Array) -> Array:
-    """Divide magnitudes as unsigned integers, which hold that of the least one; set the sign."""
+    """Divide magnitudes as unsigned integers, as the least integer's needs; set the sign."""
     unsigned = BITS[x.dtype.itemsize]
     magnitude: Array = np.floor_divide(np.abs(x).view(unsigned), np.abs(y).view(unsigned))
     quotient = magnitude.view(x.dtype)

@@ -208,7 +208,7 @@ def _foreign(value: Any, label: str) -> Any:
         return _dlpack(value, label)
     if is_pointer_object(value):
         element = _mock_element(value.dtype)
-        assert isinstance(element, Scalar), "a dtype is no pointer"
+        assert isinstance(element, Scalar), "a dtype is not a pointer"
         return pointer_object_array(value, numpy_dtype(element), label)
     raise ArgumentTypeError(
         f"{label} is of type {type(value).__name__}; a kernel takes arrays (of NumPy, torch, CuPy "

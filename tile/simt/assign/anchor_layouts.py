@@ -362,7 +362,7 @@ class _Search:
         return operand_register_layout(op, operand, _tile(value), layout, threads)
 
     def alike(self, op: Operation) -> None:
-        """Take all tiles in one layout, from which that of the results follows."""
+        """Take all tiles in one layout, which determines the layout of the results."""
         operands = tiles(op)
         anchored = [value for value in operands if value in self.layouts]
         if not operands or not (anchored or self.last):

@@ -71,7 +71,7 @@ def decompose_dots(function: Function, target: SimtTarget) -> None:
 
 
 def mma_shapes(target: SimtTarget, element: Scalar, m: int, n: int, k: int) -> list[MmaShape]:
-    """Return the mma shapes for operands of an element that are no larger than a dot."""
+    """Return the mma shapes for operands of an element that are at most as large as a dot."""
     return [
         instruction
         for instruction in target.mma_shapes

@@ -48,7 +48,7 @@ class DotTiling:
 
     thread_tile: int = 4
     warp_rows: int = 0
-    thread_columns: int = 0  # of a sub-tile that is no square, whose rows are `thread_tile`
+    thread_columns: int = 0  # of a sub-tile that is not a square, whose rows are `thread_tile`
 
     @property
     def part(self) -> tuple[int, int]:

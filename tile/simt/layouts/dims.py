@@ -139,7 +139,7 @@ def check_names(dims: Sequence[str]) -> None:
         raise LayoutError(f"a dimension is named twice in {list(dims)}")
     for name in dims:
         if not name.isidentifier():
-            raise LayoutError(f"a dimension is named as in Python, and {name!r} is no such name")
+            raise LayoutError(f"a dimension has a name as in Python, and {name!r} is not one")
 
 
 def check_permutation(names: Sequence[str], own: Sequence[str]) -> None:

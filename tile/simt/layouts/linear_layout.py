@@ -565,7 +565,7 @@ class _Reader:
         return name, value()
 
     def several(self, read: Callable[[], T], end: str) -> list[T]:
-        """Parse a list of what `read` parses, separated by commas, and the token `end`."""
+        """Parse items by `read`, separated by commas, and the token `end`."""
         items: list[T] = []
         while self.word != end:
             if items:

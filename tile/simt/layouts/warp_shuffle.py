@@ -85,7 +85,7 @@ class ShufflePlan:
 class _Receivers:
     """The space of receivers: vectors of (register, lane, warp), with the source of each.
 
-    A register that holds a copy of others is no receiver.
+    A register that holds a copy of others is not a receiver.
     """
 
     def __init__(self, src: LinearLayout, dst: LinearLayout) -> None:

@@ -174,7 +174,7 @@ def _quotient(build: Builder, size: Value, shift: Value) -> Value:
 
 
 def _digits(build: Builder, digits: Value, divisor: Value, left: Value) -> tuple[Value, Value]:
-    """Return part of a quotient as an integer, and what it leaves of the dividend `left`."""
+    """Return part of a quotient as an integer, and the rest of the dividend `left`."""
     part = build(arith.cast, digits, to=U32)
     product = build(arith.mul, build(arith.cast, part, to=U64), divisor)
     return part, build(arith.sub, left, product)

@@ -333,7 +333,7 @@ def _described(buffer: Buffer) -> str:
 
 
 def _advice(buffers: Sequence[Buffer], base: int, limit: int) -> str:
-    """Return a hint to what would fit: the most stages, or else the largest tiles."""
+    """Return a hint to a choice that fits: the most stages, or else the largest tiles."""
     most = max(buffer.type.stages for buffer in buffers)
     for stages in range(most - 1, 0, -1):
         needed = _allocate(buffers, base, stages).peak

@@ -47,7 +47,7 @@ RULES: dict[OpDef, Rule] = {}
 
 def layout_of(value: Value) -> LinearLayout:
     """Return the layout of a laid-out tile."""
-    assert isinstance(value.type, Tile), f"{value} is no tile"
+    assert isinstance(value.type, Tile), f"{value} is not a tile"
     layout = value.type.layout
     assert isinstance(layout, LinearLayout), f"{value} has no layout"
     return layout
@@ -277,7 +277,7 @@ def check_distributed(layout: LinearLayout, shape: Sequence[int]) -> None:
     columns = [column for column in layout.columns if column]
     require(
         len(basis(columns)) == len(columns) == bits_of(layout.outs),
-        f"{layout} is no bijection up to copies: each element has one nonzero index, and copies "
+        f"{layout} is not a bijection up to copies: each element has one nonzero index, and copies "
         "have bases of zeros",
     )
     require(all(layout.images(REGISTER)), f"registers of {layout} hold copies of others")
@@ -409,5 +409,5 @@ def is_flexible(op: Operation | None) -> bool:
 
 
 def operand_layout(op: Operation, layout: LinearLayout) -> LinearLayout:
-    """Return the layout of all tile operands of a flexible operation, given that of its result."""
+    """Return the layout of all tile operands of a flexible operation from its result's layout."""
     return OPERAND_RULES.get(op.defn, _same)(op, layout)

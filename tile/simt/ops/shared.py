@@ -301,5 +301,5 @@ def cp_async_commit_group() -> None:
 
 @op(effect=Effect.SHARED, levels=LOWERED, examples=("cp_async_wait_group {pending = 1}",))
 def cp_async_wait_group(*, pending: int) -> None:
-    """Wait until all groups of this thread but the last `pending` are complete."""
+    """Wait until at most `pending` groups of this thread are in flight."""
     require(pending >= 0, f"cp_async_wait_group leaves 0 or more groups pending, not {pending}")

@@ -110,7 +110,7 @@ def wgmma_sizes(op: Operation) -> tuple[int, int, int]:
     examples=("%c: frag<4xf32> | %r = wgmma_wait %c {pending = 1} : frag<4xf32>",),
 )
 def wgmma_wait(acc: Type, *, pending: int) -> Type:
-    """Wait for all wgmmas of this warpgroup but the last `pending`; return the accumulator.
+    """Wait until at most `pending` wgmmas of this warpgroup are in flight; return `acc` complete.
 
     If the last wgmma of this accumulator is among those pending, it is still in flight.
     """

@@ -79,7 +79,7 @@ def rule_of(defn: OpDef) -> Rule:
 
 
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what the instruction of a pure operation runs if operands may be poisoned."""
+    """Return the function of a pure operation whose operands may be poisoned."""
     kinds = tuple(PoisonKind) if propagates_wrapping(op) else (PoisonKind.UNDEFINED,)
     transfer = rule_of(op.defn)
     single = len(op.results) == 1
@@ -268,7 +268,7 @@ NEAR = 1 << (WINDOW_BITS - 2)
 
 
 def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
-    """Return what an instruction runs on plain operands, with the sources of the active checks."""
+    """Return the function on plain operands, with the sources of the active checks."""
     for check, applies, make in SOURCES:
         if check in checks and applies(op):
             run = make(op, run)

@@ -35,7 +35,7 @@ KINDS = tuple(PoisonKind)
 
 
 def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
-    """Return what an isolated operation runs; instructions of `regions` propagate poison."""
+    """Return the function of an isolated operation; `regions` propagate poison inside."""
     assert op.defn.semantics is not None
     semantics = partial(op.defn.semantics, **op.attributes)
     shapes = [value.type.shape for value in op.inputs]

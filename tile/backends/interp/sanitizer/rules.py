@@ -159,7 +159,7 @@ def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
 
 
 def claiming(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a `hint` runs: it checks the claims, and returns its operand."""
+    """Return the function of a `hint`: it checks the claims, and returns its operand."""
     rank = op.results[0].type.rank
     shape = op.results[0].type.shape or (1,)
 
@@ -478,7 +478,7 @@ def device_print(op: Operation, plain: Run, checks: Checks) -> Run:
 
 
 def without_poison(plain: Run) -> Run:
-    """Return what an operation runs that uses only the plain values of its operands."""
+    """Return the function of an operation that uses only the plain values of its operands."""
 
     def run(batch: ProgramBatch, *values: Any) -> Any:
         return plain(batch, *(None if value is None else plain_value(value) for value in values))

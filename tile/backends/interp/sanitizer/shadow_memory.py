@@ -114,12 +114,12 @@ class Region:
 
     @property
     def record_arrays(self) -> list[Array]:
-        """All arrays of records that are allocated, that of the writers first."""
+        """All arrays of records that are allocated, the writers' first."""
         return self.others if self.writer is None else [self.writer, *self.others]
 
 
 def _by_other(previous: Array, record: Array) -> Array:
-    """Return True for records of another program than that of the later `record`."""
+    """Return True for records of a program other than the one of the later `record`."""
     other: Array = (previous != 0) & (previous >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT)
     return other
 

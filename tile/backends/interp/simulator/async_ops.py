@@ -48,7 +48,7 @@ class PendingOperation:
     values: Array | None = None
 
     def take_rows(self, chosen: Array) -> PendingOperation:
-        """Return the part of the `chosen` threads."""
+        """Return the part that belongs to the `chosen` threads."""
         touches = tuple(touch.of_rows(chosen) for touch in self.touches)
         values = None if self.values is None else self.values[chosen]
         return PendingOperation(touches, self.thread[chosen], self.number[chosen], values)
@@ -63,7 +63,7 @@ class InFlight:
         self.pending: list[PendingOperation] = []
 
     def complete(self, thread_map: ThreadMap, pending: int) -> Iterator[PendingOperation]:
-        """Remove and yield what these threads started, but for the last `pending` numbers."""
+        """Remove and yield the operations of these threads, except the last `pending` numbers."""
         finished = np.zeros(len(self.counts), np.int64)
         finished[thread_map.numbers] = self.counts[thread_map.numbers] - pending
         operations, self.pending = self.pending, []
@@ -94,7 +94,7 @@ class InFlightCopies(InFlight):
         self.counts[thread_map.numbers] += 1
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
-        """Complete the copies of all groups of these threads but the last `pending`."""
+        """Complete the copies of these threads, except their last `pending` groups."""
         for copy in self.complete(thread_map, pending):
             assert copy.values is not None
             words = self.memory.words(copy.values.itemsize, copy.values.shape[-1])
@@ -113,7 +113,7 @@ class InFlightWgmma(InFlight):
         self.counts[thread] += 1
 
     def wait(self, thread_map: ThreadMap, pending: int) -> None:
-        """Complete all wgmmas of these threads but the last `pending`."""
+        """Complete the wgmmas of these threads, except their last `pending`."""
         for reads in self.complete(thread_map, pending):
             for touch in reads.touches:
                 self.memory.end_async_reads(touch)
@@ -137,7 +137,7 @@ class InFlightStores:
         self.counts[programs] += 1
 
     def wait(self, programs: Rows, pending: int) -> None:
-        """Let all stores of some programs but the last `pending` have read."""
+        """Complete the reads of some programs' stores, except their last `pending` groups."""
         finished = np.zeros(len(self.counts), np.int64)
         finished[programs] = self.counts[programs] - pending
         stores, self.pending = self.pending, []

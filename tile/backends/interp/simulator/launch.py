@@ -1,7 +1,7 @@
-"""A run of THREAD IR: translated code with the facts of its target, and its chunks of programs.
+"""A run of THREAD IR: translated code for a target, and chunks of programs.
 
-`thread_code` checks that the target supports a module and translates it. A `Chunk` is the state
-that programs share which start together: threads, shared memory and operations in flight.
+`thread_code` checks that the target supports a module, and translates it. A `Chunk` is the state of
+programs that start together: threads, shared memory and operations in flight.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Chunk:
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
         self.stores = InFlightStores(self.memory, len(programs))
         self.mbarriers = Mbarriers(self.memory, len(programs))
-        # Of a producer partition: the record up to which it has acquired the program's accesses, by
+        # The record up to which a producer partition has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.
         self.acquired: Array | None = None
         self._rows: Rows | None = None

@@ -406,12 +406,12 @@ class SharedMemory:
         return indices, touch.thread[..., None], touch.barrier[..., None]
 
     def _check_defined(self, touch: Touch, at: Granules, record: Array | None = None) -> None:
-        """Raise a fault for a read of what another thread wrote since the barrier, or undefined."""
+        """Raise a fault for a read of undefined bytes, or of another thread's since the barrier."""
         record = self.writer[at[0]] if record is None else record
         self._check(Fault.READ_AFTER_WRITE, touch, at, record, UNDEFINED | IN_FLIGHT)
 
     def _check_exclusive(self, touch: Touch, at: Granules, record: Array | None = None) -> None:
-        """Raise a fault for a write of what another thread wrote or read since the barrier."""
+        """Raise a fault for a write of bytes that another thread accessed since the barrier."""
         record = self.writer[at[0]] if record is None else record
         self._check(Fault.WRITE_AFTER_WRITE, touch, at, record & ~UNDEFINED, IN_FLIGHT)
         self._check(Fault.WRITE_AFTER_READ, touch, at, self.reader[at[0]])

@@ -164,7 +164,7 @@ def _print(op: Operation, target: SimtTarget, num_warps: int) -> None:
         _layout(layout, target, num_warps)
         _require(
             value.type.shape[0] == layout.in_size("register"),
-            f"{layout} is no layout of {value.type}",
+            f"{layout} is not a layout of {value.type}",
         )
 
 

@@ -46,7 +46,7 @@ def _reciprocal(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def remainder(builder: FunctionBuilder, op: Operation) -> None:
-    """Compute a remainder; that of floats is exact, from libdevice."""
+    """Compute a remainder; for floats by libdevice, exactly."""
     element = element_of(op)
     if is_integer(element):
         return llvm.integer_division(builder, op, element)

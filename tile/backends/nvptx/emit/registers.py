@@ -19,12 +19,12 @@ _AXES = "xyz"
 
 
 def program_id(builder: FunctionBuilder, op: Operation) -> None:
-    """The number of a program is that of its CTA."""
+    """Read the number of the CTA, which is that of the program."""
     builder.set(op, [special(builder, f"ctaid.{_AXES[op['axis']]}")])
 
 
 def num_programs(builder: FunctionBuilder, op: Operation) -> None:
-    """The number of programs is that of CTAs."""
+    """Read the number of CTAs, which is that of programs."""
     builder.set(op, [special(builder, f"nctaid.{_AXES[op['axis']]}")])
 
 

@@ -1,9 +1,8 @@
 """Stage counters: the stage of a multi-buffer, counted from 0 to the last and around again.
 
-The iteration modulo a number of stages that is no power of two would be a multiplication in every
-iteration, and HGMMA competes with those for register-file ports (see
-`strength-reduce-pointers`). So a loop
-with wgmma carries a counter in addition to the iteration.
+The iteration modulo a number of stages that is not a power of two would be a multiplication in
+every iteration, and HGMMA competes with those for register-file ports (see
+`strength-reduce-pointers`). So a loop with wgmma carries a counter in addition to the iteration.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _is_next(following: Value, value: Value) -> bool:
 
 
 def _moduli(iteration: Value) -> list[int]:
-    """Return the moduli of an iteration's users that are no powers of two, each once."""
+    """Return the moduli of an iteration's users that are not powers of two, each once."""
     moduli = (_modulus(op) for op in iteration.users)
     return [number for number in dict.fromkeys(moduli) if number & (number - 1)]
 

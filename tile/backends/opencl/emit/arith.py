@@ -163,7 +163,7 @@ def _is_neg(builder: FunctionBuilder, op: Operation) -> bool:
 
 
 def absolute(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit an absolute value; that of the least integer is the least integer.
+    """Emit an absolute value; the least integer is its own.
 
     OpenCL C defines `abs` like this, too, but PoCL 3.0 treats that case as undefined.
     """

@@ -119,7 +119,7 @@ _TARGETS = {"int": "int", "uint": "uint", "ll": "long", "ull": "ulong"}
 
 
 def _conversion(symbol: Symbol) -> str:
-    """Return a conversion; of a NaN to an integer as PTX defines it."""
+    """Return a conversion; a NaN becomes the integer that PTX defines."""
     name = symbol.function
     if name in ("llrint", "llround"):
         operand = "{x}" if name == "llrint" else "round({x})"

@@ -27,7 +27,7 @@ def popc(x: Array) -> Array:
 
 
 def clz(x: Array) -> Array:
-    """Return the number of leading bits that are 0, as i32; of 0 the width."""
+    """Return the number of leading zero bits as i32: the width for 0."""
     bits, width = _unsigned(x), 8 * x.dtype.itemsize
     for shift in (1, 2, 4, 8, 16, 32)[: width.bit_length() - 1]:
         bits = bits | bits >> bits.dtype.type(shift)
@@ -36,7 +36,7 @@ def clz(x: Array) -> Array:
 
 
 def ffs(x: Array) -> Array:
-    """Return the position of the lowest bit that is 1, from 1, as i32; of 0 it is 0."""
+    """Return the position of the lowest bit that is 1, counted from 1, as i32; 0 for 0."""
     bits = _unsigned(x)
     lowest = bits & (~bits + bits.dtype.type(1))
     width = I32.type(8 * x.dtype.itemsize)

@@ -83,7 +83,7 @@ def rcbrt(x: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """Return x - n y with the integer n nearest to x / y, the even one of two."""
+    """Return x - n y with the integer n nearest to x / y; of two equally near, the even one."""
     size, divisor = np.broadcast_arrays(np.abs(x), np.abs(y))
     twice = divisor + divisor
     rest = np.where(np.isfinite(twice), np.fmod(size, twice), size)
@@ -104,7 +104,7 @@ def fdim(x: Array, y: Array) -> Array:
 
 
 def nearest_away(x: Array) -> Array:
-    """Return the nearest integer, of two the one further from zero."""
+    """Return the nearest integer; of two equally near, the one further from zero."""
     whole = np.trunc(x)
     further = np.abs(x - whole) >= 0.5
     return np.where(further, whole + np.copysign(x.dtype.type(1), x), np.copysign(whole, x))
@@ -116,7 +116,7 @@ def ldexp(x: Array, n: Array) -> Array:
 
 
 def ilogb(x: Array) -> Array:
-    """Return the exponent as i32; its least value of 0 and NaN, its greatest of infinity."""
+    """Return the exponent as i32; the least i32 for 0 and NaN, the greatest for infinity."""
     exponent = np.frexp(x)[1] - 1
     special = (x == 0) | np.isnan(x)
     result = np.where(np.isinf(x), INTEGER_MAX, np.where(special, INTEGER_MIN, exponent))
@@ -124,7 +124,7 @@ def ilogb(x: Array) -> Array:
 
 
 def logb(x: Array) -> Array:
-    """Return the exponent as a float; -infinity of 0."""
+    """Return the exponent as a float; -infinity for 0."""
     exponent = (np.frexp(x)[1] - 1).astype(x.dtype)
     result = np.where(np.isinf(x), np.abs(x), np.where(np.isnan(x), x, exponent))
     return np.where(x == 0, x.dtype.type(-np.inf), result)
@@ -145,7 +145,7 @@ def powi(x: Array, n: Array) -> Array:
 
 
 def saturate(x: Array) -> Array:
-    """Return x clamped to 0 to 1; of a NaN 0."""
+    """Return x clamped to the range from 0 to 1; 0 for a NaN."""
     result: Array = np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
     return result
 

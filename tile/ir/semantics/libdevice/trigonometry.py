@@ -26,7 +26,7 @@ def _in_quadrant(x: Array, quarters: int) -> Array:
 
 
 def sinpi(x: Array) -> Array:
-    """Return sin(pi x) of f64; of an integer a zero with its sign."""
+    """Return sin(pi x) of f64; for an integer, a zero with its sign."""
     result = _in_quadrant(x, 0)
     return np.where(np.isfinite(x) & (x == np.trunc(x)), np.copysign(0.0, x), result)
 

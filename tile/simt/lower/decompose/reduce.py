@@ -77,7 +77,7 @@ def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = Fa
 
 
 def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
-    """Return the region that selects, of two elements with their indices, that of `arg_reduce`.
+    """Return the region of `arg_reduce`, which selects one of two elements with their indices.
 
     A NaN is worse than every number, and equal to other NaNs.
     """

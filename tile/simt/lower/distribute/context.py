@@ -75,7 +75,7 @@ class Context(Builder):
 
     @cached_property
     def wrapping_axes(self) -> AxisInfoResult:
-        """The axis info that also holds where integers overflow, for what is computed."""
+        """The axis info that also holds if integers overflow, for values that are computed."""
         return axis_info(self.old, wraps=True)
 
     # -- types and values

@@ -99,7 +99,7 @@ def _shuffled(ctx: Context, x: Value, plan: ShufflePlan) -> Value:
 
 
 def _sent(ctx: Context, x: Value, plan: ShufflePlan, source: int) -> Value:
-    """Return what this thread reads from the plan's source lane XOR `source`."""
+    """Return the fragment that this thread reads from the plan's source lane XOR `source`."""
     if plan.is_butterfly:
         return ctx(ops.thread.shuffle_xor, x, mask=source) if source else x
     return ctx(ops.thread.shuffle_idx, x, ctx.xored(ctx.index(plan.source), source))

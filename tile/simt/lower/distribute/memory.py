@@ -118,7 +118,7 @@ def _mask_writer(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
 
 
 def load(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Load in every thread what it holds, in vectors; every thread loads a scalar."""
+    """Load each thread's elements in vectors; every thread loads a scalar."""
     other = op["other"]
     other = None if other is None else ctx.of(other)
     return [read(ctx, op.inputs[0], op["mask"], other, **op.attributes)]
@@ -127,7 +127,7 @@ def load(ctx: Context, op: Operation) -> Sequence[Value]:
 def read(
     ctx: Context, ptr: Value, mask: Value | None, other: Value | None, **attributes: Any
 ) -> Value:
-    """Return what a thread loads through its pointers; `other` is a fragment already."""
+    """Load through a thread's pointers; `other` is a fragment already."""
     vector, order = vector_of(ctx, ptr, mask)
     operands = _ordered(ctx, [ctx.of(ptr), None if mask is None else ctx.of(mask), other], order)
     result = ctx(memory.load, *operands, **{**attributes, "vector": vector})
@@ -140,10 +140,10 @@ def _ordered(ctx: Context, values: Sequence[Value | None], order: Registers) -> 
 
 
 def write(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Write from every thread what it is the first to hold, in vectors.
+    """Write in vectors; of the threads that hold an element, the first one writes it.
 
-    The first thread that holds an element alone has the result of an atomic operation, which has
-    vectors only if the target does (`atomic_vector_width`).
+    Only that thread has the result of an atomic operation. Atomic operations have vectors only on
+    targets that support them (`atomic_vector_width`).
     """
     *operands, mask = ctx.operands(op)
     own = _mask_writer(ctx, op.inputs[0], mask)
@@ -157,14 +157,14 @@ def write(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 def device_print(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Print in every thread what it holds; the layouts identify the elements."""
+    """Print each thread's elements, which the layouts identify."""
     layouts = [layout for layout in map(maybe_layout, op.inputs) if layout is not None]
     ctx.op(ops.thread.thread_print, *ctx.operands(op), **op.attributes, layouts=tuple(layouts))
     return []
 
 
 def device_assert(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Check in every thread what it holds; the first thread checks a scalar."""
+    """Check each thread's elements; the first thread checks a scalar."""
     condition, mask = ctx.operands(op)
     if maybe_layout(op.inputs[0]) is None:
         mask = ctx.and_(mask, first_thread(ctx))

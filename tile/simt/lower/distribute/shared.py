@@ -268,7 +268,7 @@ def _slice_layout(first: LinearLayout, warps: int) -> tuple[LinearLayout, tuple[
 
 
 def local_store_slice(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Store what every thread holds of a slice, under a mask."""
+    """Store each thread's elements of a slice, under a mask."""
     mem, shared = _buffer(op)
     x = op["x"]
     whole = stacked_slices(shared, op["axis"], layout_of(x).shape)

@@ -123,7 +123,7 @@ def print_pending(module: Module) -> None:
 
 
 class _RecordingSolver(Solver):
-    """The walk, which records what was pending before each access in any iteration."""
+    """The walk, which records the accesses that are pending before each access."""
 
     def __init__(
         self, structure: Structure, callees: Mapping[str, Summary], tuning: TuningConstants

@@ -25,7 +25,7 @@ from tile.simt.memory.insert_barriers.memory_effects import (
 
 
 class Role(enum.Enum):
-    """Who accesses shared memory, and what is pending afterwards."""
+    """The kind of an access to shared memory, which decides if it is pending afterwards."""
 
     THREADS = enum.auto()  # all threads; their accesses are pending until a barrier
     WGMMA = enum.auto()  # a warpgroup, which reads its operands until the wait for the wgmma
@@ -58,21 +58,21 @@ class CopyCommit:
 
 @dataclass(frozen=True, eq=False)
 class CopyWait:
-    """A wait for all commit groups but the last `pending`."""
+    """A wait for all commit groups except the last `pending`."""
 
     pending: int
 
 
 @dataclass(frozen=True, eq=False)
 class WgmmaWait:
-    """A wait for all wgmmas but the last `pending`."""
+    """A wait for all wgmmas except the last `pending`."""
 
     pending: int
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call, with what its arguments point to."""
+    """A call, with the memory that its arguments point to."""
 
     op: Operation
     callee: str
@@ -114,7 +114,7 @@ Body = list[Node]
 
 @dataclass
 class Structure:
-    """A function's body, and what the walk needs to know of all of it.
+    """A function's body, with the facts about it that the walk needs.
 
     stage_bases: the bases that select stages (see `StageBases`).
     max_pending_copies: the largest number of commit groups that a wait leaves in flight.

@@ -85,7 +85,7 @@ class Pending:
             yield from access.assumed(mode, where, pointers)
 
     def check_waited(self, access: Access, stage: Stage) -> None:
-        """Raise `CompilationError` for an access to what a copy or wgmma in flight accesses."""
+        """Raise `CompilationError` for an access that conflicts with a copy or wgmma in flight."""
         copy = _overlapping(self.in_flight, access, stage)
         if copy is not None:
             raise CompilationError(
@@ -142,11 +142,11 @@ class Pending:
         _push(self.wgmmas, items, max_pending)
 
     def wait_wgmmas(self, pending: int) -> None:
-        """Complete all wgmmas but the last `pending`."""
+        """Complete all wgmmas except the last `pending`."""
         self._complete(self.wgmmas, pending)
 
     def wait_copies(self, pending: int) -> None:
-        """Complete all committed groups but the last `pending`."""
+        """Complete all committed groups except the last `pending`."""
         self._complete(self.in_flight, pending + 1)
 
     def _complete(self, groups: list[set[StagedAccess]], pending: int) -> None:
@@ -259,7 +259,7 @@ def _within(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) ->
 
 @dataclass
 class Summary:
-    """The effects of a call: accesses that may precede any barrier, and what is pending after."""
+    """The effects of a call: accesses before its first barrier, and those pending at its end."""
 
     shared: dict[StagedAccess, None] = field(default_factory=dict)
     memory: dict[MemoryAccess, None] = field(default_factory=dict)
@@ -281,7 +281,7 @@ Needed = list[Need]
 
 @dataclass(frozen=True)
 class _LoopResult:
-    """The result of the walk for a loop: the barriers it needs, and what is pending after it."""
+    """The result of the walk for a loop: its barriers, and the accesses pending after it."""
 
     needed: Needed
     after: Pending
@@ -465,7 +465,7 @@ class Solver:
 
 
 def _after_call(after: Pending, arguments: Sequence[PointsTo]) -> Pending:
-    """Return what a called function leaves pending, as its caller sees it."""
+    """Return the accesses that a called function leaves pending, as its caller sees them."""
     pending = Pending(reaches_entry=False)
     pending.shared = {(access, None) for access, _ in after.shared}
     pending.in_flight = [{(access, None) for access, _ in group} for group in after.in_flight]

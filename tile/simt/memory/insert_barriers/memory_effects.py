@@ -115,7 +115,7 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
 def memory_access_through(
     access: MemoryAccess, arguments: Sequence[PointsTo], alias: Alias
 ) -> MemoryAccess:
-    """Return a callee's access as its caller sees it, given what the arguments point to."""
+    """Return a callee's access as its caller sees it, from the memory of the arguments."""
     where = access.where.through(arguments)
     return replace(access, where=where, named=alias.with_aliases(where), pointer=None)
 
@@ -286,7 +286,7 @@ class Access:
         return self.may_overlap(stage, other, other_stage) and not self.is_private_with(other)
 
     def is_private_with(self, other: Access) -> bool:
-        """Return True if no thread touches what another thread touches in the other access."""
+        """Return True if no element is accessed by different threads in the two accesses."""
         if self.layout is None or other.layout is None or not self.same_addresses(other):
             return False
         return _disjoint(self.layout, self.kind, other.layout, other.kind)

@@ -220,7 +220,7 @@ class _DescriptorBlock:
 
 @contextmanager
 def _faults_by_thread(batch: ProgramBatch, programs: Rows) -> Iterator[None]:
-    """Make the row of a fault inside the `with` block, a program's, that of its first thread."""
+    """Change the row of a fault inside the `with` block from a program to its first thread."""
     try:
         yield
     except FaultError as fault:
