@@ -7,9 +7,8 @@
                                arithmetic, real functions and conversions
     dot                        dots of one thread
     registers                  fragments and thread indices
-    memory                     addresses, loads and stores
+    memory                     addresses, loads and stores; constant tables
     control                    branches, loops, calls
-    tables                     constant tables
 
 `RULES` has the rules of the operations for which LLVM has instructions or intrinsics. A target adds
 those of its own, and overrides what its instructions do better.
@@ -27,11 +26,11 @@ time.
 
 from __future__ import annotations
 
-from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers, tables
+from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import OpDef
 
-_FAMILIES = (arith, control, convert, dot, math, memory, registers, tables)
+_FAMILIES = (arith, control, convert, dot, math, memory, registers)
 
 RULES: dict[OpDef, Rule] = {
     defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()

@@ -1,4 +1,4 @@
-"""Emit addresses, and loads and stores of single elements under masks, for any target of LLVM."""
+"""Emit addresses, loads and stores of single elements under masks, and constant tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tile.codegen.llvm.arith import each, instruction
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import is_literal, literal, llvm_type, memory_type
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import memory
+from tile.ir.ops import indexing, memory
 from tile.ir.types import I1, Pointer, Scalar
 from tile.simt import ops
 
@@ -121,7 +121,35 @@ def when(builder: FunctionBuilder, condition: str, write: Callable[[], None]) ->
     return end
 
 
+# -- constant tables
+
+
+def table(builder: FunctionBuilder, op: Operation, space: int = 0) -> None:
+    """Load entries of a constant in an address space; the index wraps at the table's size."""
+    ty, entries = llvm_type(op["of"]), op["entries"]
+    name = declared(builder, ty, entries, space)
+    pointer = f"ptr addrspace({space})" if space else "ptr"
+    align = op["of"].itemsize
+
+    def load(index: str) -> str:
+        inside = builder.new(f"and i32 {index}, {len(entries) - 1}")
+        wide = builder.new(f"zext i32 {inside} to i64")
+        address = builder.new(f"getelementptr inbounds {ty}, {pointer} {name}, i64 {wide}")
+        return builder.new(f"load {ty}, {pointer} {address}, align {align}")
+
+    each(builder, op, load)
+
+
+def declared(builder: FunctionBuilder, ty: str, entries: tuple[int, ...], space: int) -> str:
+    """Return the name of a constant array, which equal tables of the module share."""
+    numbers = ", ".join([f"{ty} {entry}" for entry in entries])
+    kind = f"addrspace({space}) " if space else ""
+    text = f"private unnamed_addr {kind}constant [{len(entries)} x {ty}] [{numbers}]"
+    return builder.module.constant(text)
+
+
 RULES: dict[OpDef, Rule] = {
+    indexing.table: table,
     memory.addptr: addptr,
     ops.thread.ptradd: ptradd,
     memory.load: load,

@@ -10,7 +10,6 @@ add, in files of the same names, and:
     inline_ptx                 the inline PTX of kernels
     narrow_floats              8-bit and 16-bit floats
     vectors                    narrow elements in 32-bit registers
-    tables                     constant tables
     shuffle                    shuffles within a warp
     shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
@@ -38,7 +37,6 @@ from tile.backends.nvptx.emit import (
     registers,
     shared,
     shuffle,
-    tables,
     tma,
     warp_specialize,
     wgmma,
@@ -61,7 +59,6 @@ _FAMILIES = (
     registers,
     shared,
     shuffle,
-    tables,
     tma,
     warp_specialize,
     wgmma,

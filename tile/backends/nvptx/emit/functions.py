@@ -1,22 +1,25 @@
-"""Whole functions and modules."""
+"""Whole functions and modules, and the occupancy that ptxas may assume of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tile.analysis.liveness import liveness
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
-from tile.backends.nvptx.emit.occupancy import resident_programs
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
-from tile.backends.nvptx.target import WARP, Architecture
+from tile.backends.nvptx.target import REGISTERS, WARP, Architecture
 from tile.codegen.llvm.function_builder import THREAD
 from tile.codegen.llvm.functions import function_text
 from tile.ir.core import Function, Module
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.ops.warp_specialize import warp_specialize
+from tile.simt.schedule.register_pressure import tile_registers
+from tile.simt.target import SimtTarget
 
+RESERVED_SHARED_BYTES = 1024  # of each program, from sm_80 on; CUDA programming guide
 # A tensor map is read from the parameter itself, without a local copy.
 _MAP = f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant"'
 
@@ -82,3 +85,46 @@ def emit_function(text: ModuleText, function: Function, *, programs: int | None 
 
     builder = FunctionBuilder(text, function, RULES)
     text.functions.append(function_text(builder, kind, attributes, [thread], maps))
+
+
+# -- occupancy
+
+
+def resident_programs(module: Module, threads: int, target: SimtTarget) -> int | None:
+    """Return the number of programs that a multiprocessor runs at least; None to let ptxas guess.
+
+    With a producer partition it follows from the registers that the partitions are given: ptxas
+    ignores setmaxnreg unless it knows the registers at entry.
+    """
+    for op in module.walk():
+        if op.defn is warp_specialize:
+            producer, program = op["registers"]
+            used: int = op["num_warps"] * WARP * producer + threads * program
+            return target.register_file // used
+    return 1 if _runs_alone(module, threads, target) else None
+
+
+def _runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:
+    """Return True if two programs of a THREAD module cannot be co-resident, or its tiles spill.
+
+    ptxas chooses the number of registers by a guess of the occupancy. It knows neither the dynamic
+    shared memory nor that a kernel spills anyway: a kernel whose tiles exceed the registers of a
+    thread got 32 registers and 4264 bytes of spill stores, and with `.minnctapersm 1` 255 registers
+    and 1012 bytes (ptxas 13.0, sm_90a: 32768 f32 elements added by 128 threads).
+
+    For other kernels the directive costs occupancy, since ptxas then stops saving registers: an
+    addition of 4096 elements by 128 threads has 96 registers instead of 64.
+
+    threads: those of a program.
+    """
+    program = shared_bytes(module) + RESERVED_SHARED_BYTES
+    if 2 * program > target.shared_bytes + RESERVED_SHARED_BYTES:
+        return True
+    available = min(REGISTERS, target.register_file // threads)
+    return _peak(module.kernel) > available
+
+
+def _peak(function: Function) -> int:
+    """Return the most 32-bit registers that a thread needs for tiles at one time."""
+    live = liveness(function).sweep()
+    return max((sum(map(tile_registers, values)) for _, values in live), default=0)

@@ -1,4 +1,4 @@
-"""Emit loads and stores of global memory, in vectors, with predicates instead of branches.
+"""Emit accesses to global memory, in vectors, with predicates instead of branches; tables.
 
 Invariant loads are `ld.global.nc`, which the PTX ISA allows for memory that is read-only while the
 kernel runs: ptxas may move them above stores and barriers.
@@ -23,7 +23,7 @@ from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import from_memory, to_memory
 from tile.codegen.llvm.types import memory_type
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import memory
+from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Pointer, Scalar
 
@@ -240,9 +240,28 @@ def barrier(builder: FunctionBuilder, op: Operation) -> None:
         builder.call("@llvm.nvvm.barrier.cta.sync.aligned.all", "void", ("i32", "0"))
 
 
+# -- constant tables
+
+GLOBAL_SPACE, CONSTANT_SPACE = 1, 4
+# Larger tables would evict a kernel's parameters from the first level of the constant cache, 2 KiB.
+CONSTANT_BYTES = 1024
+
+
+def table(builder: FunctionBuilder, op: Operation) -> None:
+    """Load entries from constant memory for a scalar, and from global memory for a fragment.
+
+    Constant memory serves one address of a warp at a time, so it has the tables that scalars index,
+    up to the size of its cache; the lanes of a tile index tables in global memory, through L1.
+    """
+    size = op["of"].itemsize * len(op["entries"])
+    is_scalar = isinstance(op.result.type, Scalar) and size <= CONSTANT_BYTES
+    llvm.table(builder, op, CONSTANT_SPACE if is_scalar else GLOBAL_SPACE)
+
+
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
     memory.load: load,
     memory.store: store,
     memory.barrier: barrier,
+    indexing.table: table,
 }

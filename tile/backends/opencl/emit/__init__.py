@@ -10,7 +10,7 @@ A short fragment becomes one scalar variable per register, a long one an array.
     register_arrays   long fragments as register arrays, and loops over them
     registers         fragments and thread indices
     shuffle           shuffles within a warp
-    memory, shared    accesses to global and local memory
+    memory, shared    accesses to global and local memory; constant tables
     dot               `fma_dot`
     control           branches, loops, calls
     debug             prints and assertions
@@ -34,7 +34,6 @@ from tile.backends.opencl.emit import (
     registers,
     shared,
     shuffle,
-    tables,
 )
 from tile.backends.opencl.emit.function_builder import Rule
 from tile.backends.opencl.target import Capabilities
@@ -52,7 +51,6 @@ RULES: dict[OpDef, Rule] = {
     **dot.RULES,
     **registers.RULES,
     **shared.RULES,
-    **tables.RULES,
 }
 
 

@@ -30,7 +30,7 @@ from tile.backends.opencl.emit.types import (
 )
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation
-from tile.ir.ops import memory
+from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import BF16, F16, F64, I1, Pointer
 from tile.simt import ops
@@ -384,6 +384,16 @@ def _check(builder: FunctionBuilder, element: Element) -> None:
         builder.source.check(element)
 
 
+# -- constant tables
+
+
+def table(builder: FunctionBuilder, op: Operation) -> None:
+    """Read entries of an array in `__constant`; the index wraps at the table's size."""
+    entries = op["entries"]
+    name = builder.source.table(op["of"], entries)
+    each(builder, op, lambda index: f"{name}[({index}) & {len(entries) - 1}]")
+
+
 RULES: dict[OpDef, Rule] = {
     memory.addptr: addptr,
     ops.thread.ptradd: ptradd,
@@ -392,4 +402,5 @@ RULES: dict[OpDef, Rule] = {
     memory.barrier: barrier,
     memory.atomic_rmw: atomic_rmw,
     memory.atomic_cas: atomic_cas,
+    indexing.table: table,
 }
