@@ -37,11 +37,16 @@ from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build, preloaded
 from tile.runtime.compiled_fast_path import CompiledLaunches
-from tile.runtime.described import description, restored
 from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
-from tile.runtime.interface import KernelInterface, KernelParam, annotation_text
+from tile.runtime.interface import (
+    KernelInterface,
+    KernelParam,
+    annotation_text,
+    description,
+    restored,
+)
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
 from tile.runtime.signature import spell_type
@@ -153,7 +158,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
     def nameless(self) -> Reduction | None:
         """Return the recipe to pickle a function whose `fn` a tool has cleared, else None.
 
-        See `tile.runtime.described`.
+        See `tile.runtime.interface`.
         """
         if vars(self)["fn"] is not None:
             return None

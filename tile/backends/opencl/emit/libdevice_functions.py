@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tile.backends.opencl.emit.library import source
-from tile.ir.semantics.libdevice import bessel, errors, gamma, trigonometry
+from tile.ir.semantics.libdevice import bessel, elementary, errors, gamma
 from tile.ir.semantics.libdevice.piecewise import Piecewise
 from tile.ir.semantics.libdevice.rounding import MODES
 
@@ -100,7 +100,7 @@ def texts() -> list[str]:
         source("rounding.cl"),
         *_in_modes(),
         *(_powi(*each) for each in (("float", "f32", "f"), ("double", "f64", ""))),
-        source("elementary.cl", PI=pi, PI_LOW=trigonometry.PI_LOW),
+        source("elementary.cl", PI=pi, PI_LOW=elementary.PI_LOW),
         source("errors.cl", PI=pi, FAR=errors.FAR, **roots),
         source(
             "gamma.cl",

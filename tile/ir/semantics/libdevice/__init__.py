@@ -5,8 +5,7 @@ The functions are declared in `table`; the other modules compute them.
 table          the functions: types, semantics, accuracy
 rounding       arithmetic and conversions with a rounding mode
 bits           integers and reinterpretation of bits
-elementary     roots, remainders, exponents
-trigonometry   sine and cosine of multiples of pi
+elementary     roots, remainders, exponents; sine and cosine of multiples of pi
 errors         erfc and its relatives, with their inverses
 gamma, bessel  the gamma and Bessel functions
 piecewise      Taylor polynomials on intervals, of which the last three are made

@@ -14,9 +14,15 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
-from tile.ir.semantics.libdevice.decimals import EULER, PRECISION, pi
 from tile.ir.semantics.libdevice.gamma import lgamma
-from tile.ir.semantics.libdevice.piecewise import Piecewise, Series, piecewise
+from tile.ir.semantics.libdevice.piecewise import (
+    EULER,
+    PRECISION,
+    Piecewise,
+    Series,
+    pi,
+    piecewise,
+)
 from tile.ir.types import Array
 
 FAR = 25.0  # beyond, 25 terms of the asymptotic expansion are below 1e-17

@@ -1,4 +1,6 @@
-"""Elementary functions of f32 and f64 that NumPy lacks: roots of sums, remainders, exponents.
+"""Elementary functions of f32 and f64 that NumPy lacks.
+
+Roots of sums, remainders, exponents, and sine and cosine of multiples of pi.
 
 `in_f64` makes a function of f32 of one of f64: it is rounded once, so its error is little more than
 half a unit in the last place.
@@ -6,6 +8,7 @@ half a unit in the last place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,7 @@ from tile.ir.types import Array
 
 Function = Callable[..., Array]
 INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1
+PI_LOW = 1.2246467991473532e-16  # pi - math.pi
 
 
 def in_f64(function: Callable[..., Any]) -> Function:
@@ -157,3 +161,28 @@ def classify(test: Callable[[Array], Array]) -> Function:
         return test(x).astype(np.int32)
 
     return apply
+
+
+def _in_quadrant(x: Array, quarters: int) -> Array:
+    """Return sin(pi x) advanced by `quarters` of a period."""
+    quadrant = np.rint(2 * np.fmod(x, 2.0))
+    rest = np.fmod(x, 2.0) - quadrant / 2
+    high = math.pi * rest
+    low = fma(np.full_like(rest, math.pi), rest, -high) + PI_LOW * rest
+    sine, cosine = np.sin(high), np.cos(high)
+    quadrant = (quadrant + quarters) % 4
+    size = np.where(quadrant % 2 == 1, cosine - low * sine, sine + low * cosine)
+    result: Array = np.where(quadrant >= 2, -size, size)
+    return result
+
+
+def sinpi(x: Array) -> Array:
+    """Return sin(pi x) of f64; for an integer, a zero with its sign."""
+    result = _in_quadrant(x, 0)
+    return np.where(np.isfinite(x) & (x == np.trunc(x)), np.copysign(0.0, x), result)
+
+
+def cospi(x: Array) -> Array:
+    """Return cos(pi x) of f64; its zeros are positive."""
+    result = _in_quadrant(x, 1)
+    return np.where(result == 0, 0.0, result)

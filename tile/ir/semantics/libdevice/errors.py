@@ -13,8 +13,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
-from tile.ir.semantics.libdevice.decimals import pi
-from tile.ir.semantics.libdevice.piecewise import Piecewise, piecewise
+from tile.ir.semantics.libdevice.piecewise import Piecewise, pi, piecewise
 from tile.ir.semantics.math import erf_f64, fma
 from tile.ir.types import Array
 

@@ -7,10 +7,11 @@ as accurate as others, relative to themselves.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, getcontext, localcontext
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from tile.ir.types import Array
 
 # The coefficients around a center up to a degree, the lowest power first.
 Series = Callable[[Decimal, int], Sequence[Decimal]]
+PRECISION = 60  # decimal digits of the tables that say no other number
+EULER = Decimal("0.57721566490153286060651209008240243104215933593992359880576723")
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,28 @@ def _center(series: Series, start: Decimal, end: Decimal) -> tuple[Decimal, bool
         value, slope = series(center, 1)[:2]
         center -= value / slope
     return center, True
+
+
+# -- constants with more digits than f64 has
+
+
+def pi() -> Decimal:
+    """Return pi with the digits of the current context."""
+    return +_pi(getcontext().prec + 5)
+
+
+@functools.cache
+def _pi(digits: int) -> Decimal:
+    """Compute pi by J. Machin's formula."""
+    with localcontext(prec=digits):
+        return 16 * _arctan(5, digits) - 4 * _arctan(239, digits)
+
+
+def _arctan(inverse: int, digits: int) -> Decimal:
+    term = total = Decimal(1) / inverse
+    n = 1
+    while abs(term) > Decimal(10) ** -digits:
+        term /= -inverse * inverse
+        n += 2
+        total += term / n
+    return total

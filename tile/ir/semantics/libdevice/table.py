@@ -23,7 +23,6 @@ from tile.ir.semantics.libdevice import (
     errors,
     gamma,
     rounding,
-    trigonometry,
 )
 from tile.ir.semantics.libdevice.elementary import classify, in_f64
 from tile.ir.semantics.math import erf_f64, fma
@@ -289,8 +288,8 @@ ELEMENTARY = [
     *both("sin", np.sin, (2, 2), domain=(-100, 100)),
     *both("cos", np.cos, (2, 2), domain=(-100, 100)),
     *both("tan", np.tan, (4, 2), domain=(-100, 100)),
-    *both("sinpi", trigonometry.sinpi, (1, 2), domain=(-100, 100)),
-    *both("cospi", trigonometry.cospi, (1, 2), domain=(-100, 100)),
+    *both("sinpi", elementary.sinpi, (1, 2), domain=(-100, 100)),
+    *both("cospi", elementary.cospi, (1, 2), domain=(-100, 100)),
     *both("asin", np.arcsin, (2, 2), domain=UNIT),
     *both("acos", np.arccos, (2, 2), domain=UNIT),
     *both("atan", np.arctan, (2, 2)),
