@@ -43,8 +43,9 @@ ALLOWED = {
     "round_to_tf32": "a float is rounded",
     "_round": "a round of the Philox cipher",
     "n_rounds": "rounds of the Philox cipher, as in Triton",
-    "_boxes": "boxDim of TMA",
-    "box_dim": "boxDim of TMA",
+    **dict.fromkeys(
+        ("_boxes", "box_dim", "boxes", "box", "Box", "MAX_BOX", "tma_boxes"), "boxDim of TMA"
+    ),
     "KnownBits": "LLVM's term",
     "factor": "the factor by which a loop is unrolled",
     "loop_unroll_factor": "Triton's name",
@@ -71,7 +72,7 @@ PHRASES = {
     r"\bpytest mark\b": "pytest's word",
     r"\bfactor (by|of \d)": "a ratio",
     r"\bunroll factor\b": "the field's term",
-    r"\bTMA box(es)?\b": "boxDim of TMA",
+    r"\b(TMA box(es)?|tma_boxes)\b": "boxDim of TMA",
     r"\bBox-Muller\b": "a name",
     r"\bcp\.async\.bulk\b": "PTX",
     r"\bhalves (the|what)\b": "the verb",
@@ -97,7 +98,10 @@ PRODUCTS = """
     tests/ir/test_libdevice.py tests/ir/test_semantics.py tests/simt/edge_kernels.py
     tests/typing/correct.py
 """
+_TMA = {"tile/simt/hopper/tma_boxes.py": "boxDim of TMA"}
 IN_FILES = {
+    "box": _TMA,
+    "boxe": _TMA | dict.fromkeys(["tests/simt/layouts/test_tma_boxes.py"], "boxDim of TMA"),
     "product": {
         **dict.fromkeys(PRODUCTS.split(), "a product of numbers"),
         **dict.fromkeys(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.interp.simulator.thread_kernel import run_threads
@@ -37,10 +38,10 @@ FAULTS: dict[object, type[ExecutionError]] = {
 MACHINES = (("plain", 4, 2), ("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3))
 
 
-def lowered(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> Module:
+def lowered(kernel: Kernel, target: SimtTarget, warps: int, stages: int, **options: Any) -> Module:
     """A kernel as threads of a machine."""
     module: Module = kernel.compile("interp").artifact.module.clone()
-    lower(module, target, num_warps=warps, num_stages=stages)
+    lower(module, target, num_warps=warps, num_stages=stages, **options)
     return module
 
 

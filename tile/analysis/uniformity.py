@@ -4,13 +4,15 @@ A value is *uniform* if all programs that compute it, in the same iteration of t
 compute the same elements. Variation starts at sources (`program_id`, atomics) and propagates along
 uses and through control flow: the results of an `if` or loop vary if programs diverge in it.
 
-`launch_value` finds values that are known at launch: a kernel's arguments, and constants.
+`launch_value` finds values that are known at launch: a kernel's arguments, constants, and these
+multiplied.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Block, Effect, Function, Operation, Value
@@ -18,6 +20,8 @@ from tile.ir.effects import constant_of, effects
 from tile.ir.ops import arith, control, memory, program
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import Scalar, Type
+
+_POINTER_BITS = 64
 
 
 class Variation(enum.Enum):
@@ -103,20 +107,54 @@ class _Uniformity(Forward[Variation]):
         return self.fact(end, 0)
 
 
-def launch_value(value: Value) -> Value | int | None:
-    """Return the kernel argument or integer constant that a scalar equals, or None.
+@dataclass(frozen=True)
+class LaunchExpression:
+    """A value known at launch: kernel arguments multiplied with each other and with a constant.
+
+    The multiplications wrap to `bits` bits.
+    """
+
+    arguments: tuple[Value, ...]
+    multiplier: int
+    bits: int
+
+    @property
+    def may_wrap(self) -> bool:
+        """True unless it is an argument or a constant."""
+        return len(self.arguments) + (self.multiplier != 1) > 1
+
+
+def launch_value(value: Value) -> LaunchExpression | None:
+    """Return the kernel arguments and the constant whose multiplication gives a scalar, or None.
 
     Looks through sign extensions and hints.
     """
     while value.op is not None and (value.op.defn is arith.hint or _widens(value)):
         value = value.op.inputs[0]
+    bits = value.type.bits if isinstance(value.type, Scalar) else _POINTER_BITS
     constant = constant_of(value)
     if isinstance(constant, int):
-        return constant
+        return LaunchExpression((), constant, bits)
+    if value.op is not None:
+        return _multiplied(value.op, bits) if value.op.defn is arith.mul else None
     block = value.owner
     if not isinstance(block, Block) or block.owner is None or not block.owner.kernel:
         return None
-    return value
+    return LaunchExpression((value,), 1, bits)
+
+
+def _multiplied(op: Operation, bits: int) -> LaunchExpression | None:
+    """Return the expression of a `mul`; None if an operand may wrap in fewer bits."""
+    if not isinstance(op.result.type, Scalar) or not op.result.type.is_int_signed():
+        return None
+    arguments: tuple[Value, ...] = ()
+    multiplier = 1
+    for operand in map(launch_value, op.inputs):
+        if operand is None or (operand.may_wrap and operand.bits < bits):
+            return None
+        arguments += operand.arguments
+        multiplier *= operand.multiplier
+    return LaunchExpression(arguments, multiplier, bits)
 
 
 def _widens(value: Value) -> bool:

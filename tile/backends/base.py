@@ -27,10 +27,12 @@ if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk
     from tile.ir.printer import print_module
     from tile.simt.target import SimtTarget
     from tile.simt.tile_sizes import parse_tile_sizes
+    from tile.simt.tma_uses import parse_tma_uses
 else:
     parse_module = lazy_import("tile.ir.parser", "parse_module")
     print_module = lazy_import("tile.ir.printer", "print_module")
     parse_tile_sizes = lazy_import("tile.simt.tile_sizes", "parse_tile_sizes")
+    parse_tma_uses = lazy_import("tile.simt.tma_uses", "parse_tma_uses")
 
 Grid = tuple[int, int, int]
 
@@ -99,7 +101,8 @@ class Options:
     that one thread computes in dots without mma, and the number of warps along the rows of the
     result (0: chosen by its shape); `tile_sizes` has sizes of single dots, loads and stores
     (`tile.simt.tile_sizes`). `warp_specialize` decides for the loops whose `tl.range` does not say
-    whether producer warps issue their TMA loads (None: the compiler). `sanitize` names checks as
+    whether producer warps issue their TMA loads (None: the compiler). `tma` names uses of TMA that
+    are not measured yet (`tile.simt.tma_uses`), as in "stores". `sanitize` names checks as
     `tile.sanitize` does (None: those of the configuration); the interpreter supports them on tiles,
     other backends refuse them.
     `default_dot_input_precision` is the precision of dots of float32 that state none (`tl.dot`).
@@ -116,6 +119,7 @@ class Options:
     warp_rows: int = 0
     tile_sizes: str = ""
     warp_specialize: bool | None = None
+    tma: str = ""
     sanitize: str | tuple[str, ...] | None = None
     default_dot_input_precision: str = Precision.IEEE.value
 
@@ -151,6 +155,11 @@ class Options:
             )
         if sizes:
             parse_tile_sizes(sizes)
+        uses: object = self.tma
+        if not isinstance(uses, str):
+            raise ArgumentTypeError(f"tma is a text such as 'stores', not {short_repr(uses)}")
+        if uses:
+            parse_tma_uses(uses)
         _ = self.checks
 
     @property
@@ -175,6 +184,8 @@ class Options:
         rare: dict[str, Any] = {"tile_sizes": self.tile_sizes} if self.tile_sizes else {}
         if self.warp_specialize is not None:
             rare["warp_specialize"] = bool(self.warp_specialize)
+        if self.tma:
+            rare["tma"] = self.tma
         return {name: getattr(self, name) for name in names} | rare
 
     @classmethod

@@ -28,6 +28,7 @@ from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
 from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tile_sizes import TileSizes
+from tile.simt.tma_uses import TmaUses
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers")
@@ -68,6 +69,8 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     chosen |= {"invariant_loads": target.invariant_loads, **options}
     if "tile_sizes" in chosen:
         chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
+    if "tma" in chosen:
+        chosen["tma"] = TmaUses.parse(chosen["tma"])
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

@@ -112,10 +112,10 @@ def test_maps_are_of_parameters_and_constants() -> None:
     artifact = tile.compile(matmul, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
     assert artifact.parameters == ("a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "pitch")
     first, second, third = LaunchMetadata.of(json.loads(json.dumps(artifact.launch_metadata))).maps
-    m, n, k, pitch = (LaunchValue(at, 0) for at in range(3, 7))
+    m, n, k, pitch = (LaunchValue((at,), bits=32) for at in range(3, 7))
     assert first == TensorMap(0, (m, k), (pitch,), "f16", (64, 32), 64)
-    assert second == TensorMap(1, (k, n), (LaunchValue(None, 128),), "f16", (32, 64), 128)
-    assert third == TensorMap(2, (m, n), (LaunchValue(None, 128),), "f16", (64, 64), 128)
+    assert second == TensorMap(1, (k, n), (LaunchValue((), 128),), "f16", (32, 64), 128)
+    assert third == TensorMap(2, (m, n), (LaunchValue((), 128),), "f16", (64, 64), 128)
 
 
 # -- encoding maps
@@ -146,7 +146,7 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Maps:
 
 
 DESCRIPTION = TensorMap(
-    0, (LaunchValue(1, 0), LaunchValue(2, 0)), (LaunchValue(3, 0),), "f16", (64, 64), 128
+    0, (LaunchValue((1,)), LaunchValue((2,))), (LaunchValue((3,)),), "f16", (64, 64), 128
 )
 
 
@@ -235,7 +235,7 @@ def test_maps_of_empty_arrays_are_not_copied(maps: Maps, monkeypatch: pytest.Mon
 
 
 def test_a_map_of_constants(maps: Maps) -> None:
-    constants = (LaunchValue(None, 100), LaunchValue(None, 50))
+    constants = (LaunchValue((), 100), LaunchValue((), 50))
     encoder = MapEncoder(DESCRIPTION._replace(extents=constants, strides=constants[:0]), lambda: 0)
     first = encoder.encoded((0x1000,))
     assert encoder.lookup([None])[0x1000] is first
@@ -266,6 +266,44 @@ def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str)
     with pytest.raises(UnmappableError, match=text):
         new_encoder().encoded(values)
     assert maps.made == []
+
+
+def test_a_map_of_more_axes(maps: Maps) -> None:
+    """Images N x H x W x C, whose strides are multiplied extents; that of an axis of one is ignored."""
+    n, h, w, c = (LaunchValue((at,), 1, 32) for at in range(1, 5))
+    strides = (LaunchValue((2, 3, 4), 1, 32), LaunchValue((3, 4), 1, 32), LaunchValue((4,), 1, 32))
+    description = TensorMap(0, (n, h, w, c), strides, "i32", (1, 8, 8, 4), 0)
+    encoder = MapEncoder(description, lambda: 0xE000)
+    assert encoder.parameters == (0, 1, 2, 3, 4, 2, 3, 4, 3, 4, 4)
+    encoder.encoded((0x1000, 2, 12, 20, 40))
+    encoder.encoded((0x1000, 2, 1, 20, 40))
+    assert maps.made == [
+        ("i32", 0x1000, [2, 12, 20, 40], [12 * 20 * 160, 20 * 160, 160], (1, 8, 8, 4), 0),
+        ("i32", 0x1000, [2, 1, 20, 40], [20 * 160, 16, 160], (1, 8, 8, 4), 0),
+    ]
+    with pytest.raises(UnmappableError, match="its stride along axis 2 is 168 bytes"):
+        encoder.encoded((0x1000, 2, 12, 20, 42))
+
+
+def test_arguments_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Axes start with the innermost one there; elements outside of the array are zeros."""
+    passed: list[Any] = []
+
+    def encode(*values: Any) -> tuple[Any, Any]:
+        passed.extend([[int(n) for n in v] if isinstance(v, list) else v for v in values])
+        return driver.cuda.CUresult.CUDA_SUCCESS, "map"
+
+    monkeypatch.setattr(driver.cuda, "cuTensorMapEncodeTiled", encode)
+    assert driver.tensor_map("f64", 0x1000, [3, 4, 5], [320, 80], (1, 4, 2), 0) == "map"
+    cuda = driver.cuda
+    assert passed == [
+        cuda.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 3, 0x1000,
+        [5, 4, 3], [80, 320], [2, 4, 1], [1, 1, 1],
+        cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+        cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    ]  # fmt: skip
 
 
 # -- launches

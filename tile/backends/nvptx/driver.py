@@ -479,13 +479,19 @@ MAP_ELEMENTS = {
     "f16": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2),
     "bf16": (_Map.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2),
     "f32": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4),
+    "f64": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 8),
     "i16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
     "u16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
+    "i32": (_Map.CU_TENSOR_MAP_DATA_TYPE_INT32, 4),
+    "u32": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT32, 4),
+    "i64": (_Map.CU_TENSOR_MAP_DATA_TYPE_INT64, 8),
+    "u64": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT64, 8),
     **dict.fromkeys(
-        ("i8", "u8", *(ty.ir_name for ty in ALL_FP8)), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)
+        ("i1", "i8", "u8", *(ty.ir_name for ty in ALL_FP8)), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)
     ),
 }
 _SWIZZLES = {
+    0: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
     32: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
     64: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
     128: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
@@ -500,7 +506,7 @@ def tensor_map(
     box_dim: Sequence[int],
     swizzle: int,
 ) -> Any:
-    """Encode the tensor map of an array for 2D TMA copies; elements outside of it read as zero.
+    """Encode the tensor map of an array for TMA copies; elements outside of it read as zero.
 
     Axes start with the outermost; `strides`, in bytes, lack the last one.
     """

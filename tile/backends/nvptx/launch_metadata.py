@@ -18,14 +18,22 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64
 
 
 class LaunchValue(NamedTuple):
-    """A value that is known at a launch: the argument number `parameter`, or else a constant."""
+    """A value that is known at a launch: the arguments `parameters` times a constant.
 
-    parameter: int | None
-    constant: int
+    It is a signed integer of `bits` bits, to which the multiplications wrap.
+    """
+
+    parameters: tuple[int, ...]
+    multiplier: int = 1
+    bits: int = 64
 
     def value(self, arguments: Sequence[Any]) -> int:
         """Return the value in a launch with these arguments."""
-        return self.constant if self.parameter is None else int(arguments[self.parameter])
+        value = self.multiplier
+        for number in self.parameters:
+            value *= int(arguments[number])
+        half = 1 << self.bits - 1
+        return (value + half) % (2 * half) - half
 
 
 class TensorMap(NamedTuple):
@@ -51,7 +59,7 @@ class TensorMap(NamedTuple):
 
 
 def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:
-    return tuple([LaunchValue(*one) for one in data])
+    return tuple([LaunchValue(tuple(parameters), *rest) for parameters, *rest in data])
 
 
 @dataclass(frozen=True)

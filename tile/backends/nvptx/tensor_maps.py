@@ -66,7 +66,7 @@ class MapEncoder:
         self.itemsize = driver.MAP_ELEMENTS[description.element][1]
         self._empty = empty
         self._values = (*description.extents, *description.strides)
-        parameters = [value.parameter for value in self._values if value.parameter is not None]
+        parameters = [number for value in self._values for number in value.parameters]
         self.parameters = (description.base, *parameters)  # maps of equal arguments are equal
         self._cache: dict[tuple[int, ...], EncodedMap] = {}
         self._latest: dict[tuple[int, ...], EncodedMap] = {}  # by all but the base

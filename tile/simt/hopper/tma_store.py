@@ -6,8 +6,9 @@
                                               tma_store_wait %m
 
 This applies where the tile would go through shared memory anyway, to be converted to a coalesced
-layout, and has 16-bit elements: accumulator layouts of wider elements have bank conflicts in the
-row order of descriptor blocks.
+layout, and has 16-bit elements in 8 rows or more: accumulator layouts of wider elements have bank
+conflicts in the row order of descriptor blocks. With the option `tma=stores` it applies to any
+elements and shape.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -27,6 +28,7 @@ once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,33 +36,66 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import I32, Shared
+from tile.ir.types import I32, Scalar, Shared, Tile
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
+from tile.simt.hopper.tma_boxes import block_layout, block_strips
+from tile.simt.hopper.wgmma_layouts import ROWS
 from tile.simt.layouts.axes import permute_axes, reshape_axes
-from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.ops.shared import local_alloc
+from tile.simt.ops.tma import MAX_RANK
+from tile.simt.tma_uses import NO_USES, TmaUses
 
-ITEMSIZE = 2  # bytes of the elements that TMA stores are used for
+ELEMENT_BITS = 16  # of the elements that TMA stores are used for by default
 # Columns of a strip, from the fewest barriers to the least memory: 64 take the 128 bytes of the
 # widest swizzle of TMA. (H200, 8192 x 8192 x 512, 3 stages, of cuBLAS: .994, .986; with 256 .939.)
 STRIP_COLUMNS = (128, 64)
 STRIP_BUFFERS = 2  # one is written while TMA reads the other
 
-# A predicate: True if a conversion goes through shared memory.
-IsThroughShared = Callable[[Operation], bool]
-
-
 Aliases = Callable[[], Mapping[str, Alias]]
 
 
-def lower_tma_stores(function: Function, aliases: Aliases, through: IsThroughShared) -> None:
+@dataclass(frozen=True)
+class BlockStores:
+    """The stores of descriptor blocks that become TMA stores.
+
+    through: True for a conversion that goes through shared memory as a whole.
+    """
+
+    through: Callable[[Operation], bool]
+    tma: TmaUses = NO_USES
+
+    def __contains__(self, op: Operation) -> bool:
+        """Return True if a store can become a TMA store."""
+        if op.defn is not memory.store:
+            return False
+        made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type
+        if made is None or made.defn is not descriptor.descriptor_pointers:
+            return False
+        if conversion is None or conversion.defn is not ops.layout.convert_layout:
+            return False
+        plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
+        if not plain or not self.has_block(ty):
+            return False
+        return len(conversion.result.uses) == 1 and self.through(conversion)
+
+    def has_block(self, ty: Tile) -> bool:
+        """Return True if tiles of a type are stored by TMA."""
+        if not isinstance(ty.element, Scalar) or ty.element.packing > 1 or ty.rank > MAX_RANK:
+            return False
+        bits = ty.element.storage_bits
+        strips = block_strips(block_layout(ty.shape, bits), bits)
+        if strips is None or self.tma.stores:
+            return strips is not None
+        return bits == ELEMENT_BITS and math.prod(ty.shape[:-1]) >= ROWS and strips.swizzle > 0
+
+
+def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) -> None:
     """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
     TMA stores are not ordered with the writes of threads without a proxy fence.
     """
-    for op in _chosen(function, aliases, through):
+    for op in _chosen(function, aliases, stores):
         _store(op)
 
 
@@ -80,7 +115,7 @@ class LoopStore:
 
         They have more columns where threads do not hold elements of both halves of a tile.
         """
-        each = max(STRIP_COLUMNS[-1], self.op["value"].type.shape[1] // STRIP_BUFFERS)
+        each = max(STRIP_COLUMNS[-1], self.op["value"].type.shape[-1] // STRIP_BUFFERS)
         return replace(self, times=_halvings(self.op, min(columns, each)))
 
     @property
@@ -92,8 +127,8 @@ class LoopStore:
     @property
     def buffer(self) -> Shared:
         """The type of a buffer for a strip."""
-        rows, columns = self.op["value"].type.shape
-        return _buffer(self.op, rows, columns >> self.times)
+        *outer, columns = self.op["value"].type.shape
+        return _buffer(self.op, (*outer, columns >> self.times))
 
     @property
     def count(self) -> int:
@@ -106,14 +141,12 @@ class LoopStore:
         return self.count * self.buffer.bytes
 
 
-def plan_loop_stores(
-    function: Function, aliases: Aliases, through: IsThroughShared
-) -> list[LoopStore]:
+def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) -> list[LoopStore]:
     """Return the stores in loops that may overlap with what follows: of arrays nothing reads."""
     alias = aliases()[function.name]
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
     planned: list[LoopStore] = []
-    for op in _chosen(function, aliases, through):
+    for op in _chosen(function, aliases, stores):
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
         if loops and not any(alias.may_alias(op["ptr"], other) for other in read):
             for other in read:
@@ -128,10 +161,10 @@ def lower_loop_stores(stores: Iterable[LoopStore]) -> None:
         _store_in_loop(store)
 
 
-def _chosen(function: Function, aliases: Aliases, through: IsThroughShared) -> Sequence[Operation]:
+def _chosen(function: Function, aliases: Aliases, stores: BlockStores) -> Sequence[Operation]:
     """Return the stores that become TMA stores."""
     writers = [op for op in function.walk() if Effect.WRITE in op.defn.effect]
-    chosen = [op for op in writers if _is_block_store(op, through)]
+    chosen = [op for op in writers if op in stores]
     if not chosen or any(op.defn is control.call for op in writers):
         return ()
     alias = aliases()[function.name]
@@ -148,36 +181,14 @@ def _has_ptr(op: Operation) -> bool:
     return "ptr" in op.defn.positions
 
 
-def _is_block_store(op: Operation, through: IsThroughShared) -> bool:
-    """Return True if a store can become a TMA store."""
-    if op.defn is not memory.store:
-        return False
-    made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type
-    if made is None or made.defn is not descriptor.descriptor_pointers:
-        return False
-    if conversion is None or conversion.defn is not ops.layout.convert_layout:
-        return False
-    plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
-    if ty.rank != 2 or ty.element.itemsize != ITEMSIZE or not plain:
-        return False
-    if len(conversion.result.uses) > 1 or not through(conversion):
-        return False
-    return _layout_in_shared(op, *ty.shape) is not None
-
-
-def _layout_in_shared(op: Operation, rows: int, columns: int) -> LinearLayout | None:
-    bits = op["value"].type.element.storage_bits
-    return operand_layout_in_shared((rows, columns), bits, 1, columns)
-
-
 def _halvings(op: Operation, columns: int) -> int:
     """Return how often a stored tile is halved, as long as threads hold elements of both halves."""
     (value,) = op["value"].op.inputs
-    rows, width = value.type.shape
+    *outer, width = value.type.shape
     layout, times = layout_of(value), 0
     while width > columns:
         width //= 2
-        pairs = permute_axes(reshape_axes(layout, (rows, 2, width)), (0, 2, 1))
+        pairs = permute_axes(reshape_axes(layout, (*outer, 2, width)), _half_last(len(outer)))
         half = split_layout(pairs)
         if half is None:
             break
@@ -189,7 +200,7 @@ def _store(op: Operation) -> None:
     """Lower a store, and wait for it."""
     build = LayoutBuilder.before(op)
     (value,) = op["value"].op.inputs
-    mem = build(local_alloc, result=_buffer(op, *value.type.shape))
+    mem = build(local_alloc, result=_buffer(op, value.type.shape))
     mem.name = value.name
     build.op(ops.shared.local_store, mem, value)
     build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
@@ -205,7 +216,7 @@ def _store_in_loop(store: LoopStore) -> None:
     build = LayoutBuilder.before(op)
     (value,) = store.conversion.inputs
     *numbers, column = op["ptr"].op.inputs[1:]
-    width = store.buffer.dims[1]
+    width = store.buffer.dims[-1]
     for at, strip in enumerate(_strips(build, value, store.times)):
         mem = buffers[at % len(buffers)]
         mem.name = value.name
@@ -225,16 +236,20 @@ def _strips(build: LayoutBuilder, value: Value, times: int) -> list[Value]:
     """Return the parts of a tile of which it consists by columns, after so many halvings."""
     if not times:
         return [value]
-    rows, columns = value.type.shape
-    pairs = build(shape.reshape, value, shape=(rows, 2, columns // 2))
-    parts = build.op(shape.split, build(shape.trans, pairs, order=(0, 2, 1))).results
+    *outer, columns = value.type.shape
+    pairs = build(shape.reshape, value, shape=(*outer, 2, columns // 2))
+    parts = build.op(shape.split, build(shape.trans, pairs, order=_half_last(len(outer)))).results
     return [strip for part in parts for strip in _strips(build, part, times - 1)]
 
 
-def _buffer(op: Operation, rows: int, columns: int) -> Shared:
-    layout = _layout_in_shared(op, rows, columns)
-    assert layout is not None
-    return Shared((rows, columns), op["value"].type.element, layout)
+def _half_last(axis: int) -> tuple[int, ...]:
+    """Return the order of axes in which `axis`, of extent 2, comes last."""
+    return (*range(axis), axis + 1, axis)
+
+
+def _buffer(op: Operation, dims: Sequence[int]) -> Shared:
+    element = op["value"].type.element
+    return Shared(tuple(dims), element, block_layout(tuple(dims), element.storage_bits))
 
 
 def _erase(op: Operation) -> None:

@@ -18,7 +18,7 @@ from tile.ir.ops import control, memory, program, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.hopper.tma_store import lower_tma_stores
+from tile.simt.hopper.tma_store import BlockStores, lower_tma_stores
 from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes
@@ -35,6 +35,7 @@ from tile.simt.layouts.warp_shuffle import WORD_BITS, ShufflePlan
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tma_uses import NO_USES, TmaUses
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,22 @@ def split_conversion(op: Operation, cut: TileSplit) -> list[Operation]:
 
 
 @module_pass("expose-shared", before=Level.LAID_OUT)
-def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: int = 4) -> None:
+def expose_shared(
+    module: Module,
+    *,
+    target: SimtTarget = GENERIC,
+    num_warps: int = 4,
+    tma: TmaUses = NO_USES,
+) -> None:
     """Replace operations that go through shared memory by buffers, stores and loads.
 
     These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
     shuffles would take longer; such a `butterfly`; an atomic operation whose result is used by more
     threads than the one that executes it; and the time, which all threads take from one of them.
     wgmma operands become buffers, too (`wgmma_operands`), and stores through descriptors become TMA
-    stores where the target has them (`tma_store`). A program has `num_warps` warps. A tile that
-    would take more than half of the shared memory is converted in slices where possible.
+    stores where the target has them (`tma_store`; `tma` allows more of them). A program has
+    `num_warps` warps. A tile that would take more than half of the shared memory is converted in
+    slices where possible.
 
         %b = convert_layout %a : ...              %m = local_alloc : shared<16x16xf32, #s>
                                                   local_store %m, %a
@@ -113,7 +121,8 @@ def expose_shared(module: Module, *, target: SimtTarget = GENERIC, num_warps: in
     for function in module:
         stage_wgmma_operands(function)
         if target.has_tma:
-            lower_tma_stores(function, aliases, lambda op: is_whole(op, target))
+            stores = BlockStores(lambda op: is_whole(op, target), tma)
+            lower_tma_stores(function, aliases, stores)
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:

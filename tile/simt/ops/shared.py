@@ -6,6 +6,7 @@ The buffer's type has its layout. At the THREAD level the `shared_*` operations 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Trait, Value
@@ -22,7 +23,7 @@ from tile.ir.types import (
     with_element,
     with_shape,
 )
-from tile.simt.layouts.axes import permute_axes
+from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.linear_layout import LinearLayout
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
@@ -108,7 +109,26 @@ def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
     )
 
 
-VIEWS = frozenset({local_subview, local_index, local_trans})  # views of a buffer
+@op(
+    levels=LOWERED,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}> | %t = local_reshape %m {{shape = (2, 2)}} : "
+        "shared<2x2xf32, #linear{offset = [[0,1],[1,0]] -> dim0 = 2, dim1 = 2}>",
+    ),
+)
+def local_reshape(mem: Type, *, shape: tuple[int, ...]) -> Type:
+    """View the same buffer with its elements, in row-major order, in another shape."""
+    held = buffer("local_reshape", mem)
+    require(
+        math.prod(shape) == held.numel and all(n > 0 for n in shape),
+        f"local_reshape of {mem} takes a shape of {held.numel} elements, not {list(shape)}",
+    )
+    assert isinstance(held.layout, LinearLayout)
+    return Shared(tuple(shape), held.of, reshape_axes(held.layout, shape))
+
+
+# The operations whose results are views of a buffer.
+VIEWS = frozenset({local_subview, local_index, local_trans, local_reshape})
 
 
 def allocation(mem: Value) -> Operation | None:

@@ -26,7 +26,7 @@ the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_asy
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED, Effect, Trait
+from tile.ir.core import LOWERED, Effect, Operation, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import pointee
 from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
@@ -165,12 +165,12 @@ def tma_load(
 ) -> None:
     """Begin a TMA load of a descriptor block.
 
-    It arrives on the mbarrier of `iteration + stage_offset`. The array is at `ptr`, of rank 2:
-    `numbers` are its extents (i32), its first stride in elements (i64; the last one is 1), and the
-    index of the block's first element (i32), which may be negative. Elements outside of the array
-    are filled with zeros, and count as arrived bytes. The address and the stride in bytes are
-    multiples of 16, and the buffer has a `byte_swizzled` layout along the last axis. The first
-    thread issues it, if the iteration is `active`.
+    It arrives on the mbarrier of `iteration + stage_offset`. The array is at `ptr`, of the rank of
+    the buffer, 1 to 5: `numbers` are its extents (i32), its strides in elements (i64) except the
+    last one, which is 1, and the index of the block's first element (i32), which may be negative.
+    Elements outside of the array are filled with zeros, and count as arrived bytes. The address and
+    the strides in bytes are multiples of 16, and the buffer has a layout of
+    `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is `active`.
     """
     _check_mbarriers("tma_load", bars)
     _check_iteration("tma_load", iteration, active, stage_offset)
@@ -209,18 +209,30 @@ def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
     require(pending >= 0, f"tma_store_wait leaves 0 or more stores pending, not {pending}")
 
 
-COORDINATE_TYPES = (I32, I32, I64, I32, I32)  # two extents, a stride, two indices
+MAX_RANK = 5
+
+
+def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value]]:
+    """Return the extents, the strides and the index that are the last operands of a TMA operation.
+
+    There is one stride less than extents, as the last one is 1.
+    """
+    rank = len(op["mem"].type.dims)
+    numbers = op.inputs[1 - 3 * rank :]
+    return numbers[:rank], numbers[rank : 2 * rank - 1], numbers[2 * rank - 1 :]
 
 
 def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
     """Raise for a buffer, an array and numbers that do not fit together."""
     held = buffer(name, mem)
-    require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
+    rank = len(held.dims)
+    require(1 <= rank <= MAX_RANK, f"{name} takes a buffer of rank 1 to {MAX_RANK}, not {mem}")
     block = with_shape(held.dims, pointee(name, ptr))
     require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
+    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
     require(
-        numbers == COORDINATE_TYPES,
-        f"{name} takes numbers of types ({_list(COORDINATE_TYPES)}), not ({_list(numbers)})",
+        numbers == expected,
+        f"{name} of rank {rank} takes numbers of types ({_list(expected)}), not ({_list(numbers)})",
     )
 
 

@@ -227,8 +227,8 @@ def test_targets_and_buffers_without_tma() -> None:
     assert result(moved + WAIT + LOAD + OUT).any()
     apart = SENT.replace("{offset = 0}", "{offset = 1040}")
     fails(UnsupportedError, apart, "accepts no buffer at byte 1040")
-    plain = "#linear{offset = [[0,1],[0,2],[0,4],[0,8],[1,0],[2,0],[4,0],[8,0]] -> dim0 = 16, dim1 = 16}"
-    other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {plain}>")
+    columns = "#linear{offset = [[1,0],[2,0],[4,0],[8,0],[0,1],[0,2],[0,4],[0,8]] -> dim0 = 16, dim1 = 16}"
+    other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {columns}>")
     fails(UnsupportedError, other, "tma_load accepts no shared<16x16xf16")
 
 

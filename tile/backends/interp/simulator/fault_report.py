@@ -131,10 +131,10 @@ def bad_vector(
 
 
 def misaligned_block(batch: ProgramBatch, op: Operation, base: int, step: int) -> VectorAccessError:
-    """Return the error for an array whose address or row stride TMA does not accept."""
+    """Return the error for an array whose address or stride TMA does not accept."""
     return VectorAccessError(
-        f"`{batch.launch.name}` copies a block of an array at {base:#x} with rows {step} bytes "
-        "apart; both must be multiples of 16",
+        f"`{batch.launch.name}` copies a block of an array at {base:#x} with a stride of {step} "
+        "bytes; both must be multiples of 16",
         loc=op.loc,
     )
 

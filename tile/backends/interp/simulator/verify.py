@@ -18,6 +18,7 @@ from tile.ir.core import Block, Module, OpDef, Operation, Trait, Value
 from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, Scalar, Shared
 from tile.simt import ops
+from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -149,8 +150,8 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     mem = op.inputs[0]
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    strips = strips_of(ty.layout, ty.of.storage_bits)
-    _require(strips is not None and strips.along == 1, f"{op.name} accepts no {ty}")
+    strips = block_strips(ty.layout, ty.of.storage_bits)
+    _require(strips is not None, f"{op.name} accepts no {ty}")
     _aligned(op, mem)
 
 

@@ -2,9 +2,9 @@
 
 One thread of the first warp issues them, the one that `elect.sync` chooses, which is always the
 same: so ptxas sees that no other thread does, and emits no loop around each instruction. A
-descriptor block is copied in TMA boxes, each as wide as a row of the swizzle and at most 256 rows
-high, all by one tensor map, which is a kernel parameter that the launcher encodes. (PTX ISA,
-"cp.async.bulk.tensor" and "mbarrier".)
+descriptor block is copied in TMA boxes (`tile/simt/hopper/tma_boxes.py`), all by one tensor map,
+which is a kernel parameter that the launcher encodes. (PTX ISA, "cp.async.bulk.tensor" and
+"mbarrier".)
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.types import Scalar, Shared
 from tile.simt import ops
-from tile.simt.hopper.wgmma_layouts import strips_of
+from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 
-MAX_ROWS = 256  # of a TMA box
 MBARRIER_BYTES = 8
 
 
@@ -132,17 +131,17 @@ def _wait(builder: FunctionBuilder, address: SharedAddress, parity: str) -> None
 
 def tma_load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block."""
-    mbarrier = _mbarrier(builder, op)
-    name = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    text = f"{name} [$1+{{at}}], [$2, {{{{{{x}}, {{y}}}}}}], [$3+{mbarrier.offset}]"
+    mbarrier, rank = _mbarrier(builder, op), len(op["mem"].type.dims)
+    name = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    text = f"{name} [$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}]"
     predicate = _first_warp(builder, op["active"])
     _boxes(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
 
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block, and commit all of them."""
-    name = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
-    text = f"{name} [$2, {{{{{{x}}, {{y}}}}}}], [$1+{{at}}]"
+    name = f"cp.async.bulk.tensor.{len(op['mem'].type.dims)}d.global.shared::cta.bulk_group"
+    text = f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]"
     _boxes(builder, op, text, _first_warp(builder))
     _elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _first_warp(builder))])
 
@@ -156,28 +155,28 @@ def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
 def _boxes(
     builder: FunctionBuilder, op: Operation, text: str, predicate: str, *more: Operand
 ) -> None:
-    """Emit an instruction for each TMA box: at byte `at` of the buffer, column `x` and row `y`.
+    """Emit an instruction for each TMA box: at a `byte` of the buffer, and its first `index`.
 
     Its operands are the predicate, the buffer, the tensor map, and `more`.
     """
     mem = op["mem"].type
     assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
-    strips = strips_of(mem.layout, mem.of.storage_bits)
-    assert strips is not None and strips.along == 1, f"{mem} has a layout that TMA does not write"
-    rows, columns = mem.dims
-    height, width = min(rows, MAX_ROWS), strips.row_bytes * 8 // mem.of.storage_bits
-    map_ = builder.module.tensor_map(_tensor_map(op, (height, width), strips.row_bytes))
+    strips = block_strips(mem.layout, mem.of.storage_bits)
+    assert strips is not None, f"{mem} has a layout that TMA does not write"
+    map_ = builder.module.tensor_map(_tensor_map(op, strips))
     address = builder.buffers[op["mem"]]
-    row, column = (builder.scalar(value) for value in op.inputs[-2:])
+    *_, index = ops.tma.array_operands(op)
+    first = [builder.scalar(value) for value in index]
     buffer = (SHARED, _pointer(builder, address))
     operands: list[Operand] = [("i1", predicate), buffer, ("ptr", map_), *more]
     lines = []
-    for j in range(0, columns, width):
-        for i in range(0, rows, height):
-            at = address.offset + strips.offset_of(i, j)
-            x, y = (f"${len(operands) + number}" for number in (0, 1))
-            operands += [("i32", _plus(builder, column, j)), ("i32", _plus(builder, row, i))]
-            lines.append(text.format(at=at, x=x, y=y))
+    for box in strips.boxes():
+        numbers = range(len(operands), len(operands) + len(first))
+        # TMA counts axes from the innermost one.
+        for value, constant in zip(reversed(first), reversed(box.start), strict=True):
+            operands.append(("i32", _plus(builder, value, constant)))
+        names = ", ".join(f"${number}" for number in numbers)
+        lines.append(text.format(byte=address.offset + box.byte, index=names))
     _elect_one(builder, lines, operands)
 
 
@@ -185,26 +184,31 @@ def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
     return builder.new(f"add i32 {index}, {constant}") if constant else index
 
 
-def _tensor_map(op: Operation, box_dim: tuple[int, int], swizzle: int) -> TensorMap:
+def _tensor_map(op: Operation, strips: BlockStrips) -> TensorMap:
     """Return the map of the array that an operation loads from or stores to."""
-    base, *numbers = (_launch_value(op, value) for value in (op["ptr"], *op.inputs[-5:-2]))
+    extents, strides, _ = ops.tma.array_operands(op)
+    (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
-    assert isinstance(element, Scalar) and base.parameter is not None
+    assert isinstance(element, Scalar)
     return TensorMap(
-        base.parameter, tuple(numbers[:2]), tuple(numbers[2:]), element.ir_name, box_dim, swizzle
+        base,
+        tuple([_launch_value(op, value) for value in extents]),
+        tuple([_launch_value(op, value) for value in strides]),
+        element.ir_name,
+        strips.box_dim,
+        strips.swizzle,
     )
 
 
 def _launch_value(op: Operation, value: Value) -> LaunchValue:
-    argument = launch_value(value)
-    if argument is None:
+    expression = launch_value(value)
+    if expression is None:
         raise CompilationError(
             f"the array of {op.name} is not known before the kernel runs",
             loc=op.loc,
         )
-    if isinstance(argument, int):
-        return LaunchValue(None, argument)
-    return LaunchValue(argument.index, 0)
+    parameters = tuple([argument.index for argument in expression.arguments])
+    return LaunchValue(parameters, expression.multiplier, expression.bits)
 
 
 RULES: dict[OpDef, Rule] = {

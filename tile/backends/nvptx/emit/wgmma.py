@@ -239,8 +239,8 @@ def fence_proxy_async(builder: FunctionBuilder, op: Operation) -> None:
     assemble(builder, "fence.proxy.async.shared::cta;", [], [], memory=True)
 
 
-def local_trans(builder: FunctionBuilder, op: Operation) -> None:
-    """A transposed view has the same address."""
+def local_view(builder: FunctionBuilder, op: Operation) -> None:
+    """A transposed or reshaped view has the same address."""
     builder.buffers[op.result] = builder.buffers[op.inputs[0]]
 
 
@@ -248,5 +248,6 @@ RULES: dict[OpDef, Rule] = {
     ops.wgmma.wgmma: wgmma,
     ops.wgmma.wgmma_wait: wgmma_wait,
     ops.wgmma.fence_proxy_async: fence_proxy_async,
-    ops.shared.local_trans: local_trans,
+    ops.shared.local_trans: local_view,
+    ops.shared.local_reshape: local_view,
 }

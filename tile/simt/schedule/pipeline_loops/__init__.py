@@ -26,7 +26,7 @@ from tile.ir.core import Function, Level, Module, Operation, Trait
 from tile.ir.ops import control
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
-from tile.simt.hopper.tma_store import Aliases, plan_loop_stores
+from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
 from tile.simt.memory.expose_shared import is_whole
 from tile.simt.schedule.pipeline_loops.address_slices import BackwardSlice, backward_slice
 from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
@@ -36,6 +36,7 @@ from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
 from tile.simt.schedule.register_pressure import exceeds_registers, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
+from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn
 from tile.transforms.dce import remove_dead
 
@@ -49,6 +50,7 @@ def pipeline_loops(
     target: SimtTarget = GENERIC,
     num_stages: int = 3,
     warp_specialize: bool | None = None,
+    tma: TmaUses = NO_USES,
 ) -> None:
     """Issue the loads of a loop in earlier iterations, so that dots need not wait for them.
 
@@ -117,7 +119,8 @@ def pipeline_loops(
                                                   %s = wgmma_wait %r {pending = 1}
 
     `warp_specialize` decides for the loops that do not say whether producer warps issue their TMA
-    loads; None stands for what is likely to be faster.
+    loads; None stands for what is likely to be faster. `tma` names uses of TMA that kernels do not
+    have by default.
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
     acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
@@ -133,7 +136,10 @@ def pipeline_loops(
         tops = {plan.loop: _top(plan.loop) for plan in plans}
         for plan in plans:
             _prefetch(plan, budget)
-        specialized = _specialize(function, plans, aliases, budget, _OPTIONS[warp_specialize])
+        block_stores = BlockStores(lambda op: is_whole(op, target), tma)
+        specialized = _specialize(
+            function, plans, aliases, budget, _OPTIONS[warp_specialize], block_stores
+        )
         for plan in plans:
             if plan not in specialized:
                 _copy(plan, tops[plan.loop], budget)
@@ -147,6 +153,7 @@ def _specialize(
     aliases: Aliases,
     budget: SharedBudget,
     default: WarpSpecialize,
+    block_stores: BlockStores,
 ) -> Sequence[LoopPlan]:
     """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
 
@@ -172,7 +179,7 @@ def _specialize(
     off = any(_option(op) is WarpSpecialize.OFF for op in around)
     if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
         try:
-            stores = plan_loop_stores(function, aliases, lambda op: is_whole(op, budget.target))
+            stores = plan_loop_stores(function, aliases, block_stores)
             return specialize(function, chosen, stores, budget, fewer_stages=bool(asked))
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"

@@ -1,10 +1,10 @@
 """Loads whose tiles are wgmma operands, which wgmma reads from the buffers that copies fill.
 
-If the operand is the transposed tile, wgmma reads the transposed view of the buffer.
+If the operand is the transposed or reshaped tile, wgmma reads such a view of the buffer.
 
     %x = load %p : tile<..>               %s = local_subview %m, %iteration
     %y = trans %x {order = (1, 0)}        %t = local_trans %s {order = (1, 0)}
-    %r = wgmma %a, %y, %acc           %r = wgmma %a, %t, %acc
+    %r = wgmma %a, %y, %acc               %r = wgmma %a, %t, %acc
 """
 
 from __future__ import annotations
@@ -16,42 +16,52 @@ from tile.ir.ops import shape
 from tile.ir.ops.dot import is_multiplied
 from tile.ir.types import Shared, Tile
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
-from tile.simt.layouts.axes import permute_axes
+from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
 from tile.simt.ops import shared
-from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.ops.layout_inference import LayoutBuilder, operand_layout
 
-_TRANSPOSED = (1, 0)
+# Operations that relabel a tile, and those that relabel a buffer in the same way.
+_VIEWS = {shape.trans: shared.local_trans, shape.reshape: shared.local_reshape}
 
 
 @dataclass(frozen=True)
 class DotOperand:
-    """Operand number `index` of a wgmma, and the transposition before it, if there is one."""
+    """Operand number `index` of a wgmma, and the operations that relabel the tile before it."""
 
     dot: Operation
     index: int
-    transposition: Operation | None
+    relabeling: tuple[Operation, ...] = ()
 
     def layout(self, major: int) -> LinearLayout | None:
         """Return the layout of a buffer for the tile whose elements are contiguous along an axis.
 
-        major: that axis, of the tile before the transposition.
+        major: that axis, of the tile before it is relabeled.
         """
-        transposed = self.transposition is not None
         ty = self.dot.inputs[self.index].type
         assert isinstance(ty, Tile)
         operand = (Operand.LEFT, Operand.RIGHT)[self.index]
-        layout = wgmma_buffer_layout(self.dot, operand, ty, 1 - major if transposed else major)
-        return permute_axes(layout, _TRANSPOSED) if layout is not None and transposed else layout
+        for along in (0, 1):
+            layout = wgmma_buffer_layout(self.dot, operand, ty, along)
+            if layout is None:
+                continue
+            for op in reversed(self.relabeling):
+                layout = operand_layout(op, layout)
+            if layout.bases(OFFSET)[0][major]:
+                return layout
+        return None
 
 
 def dot_operands(value: Value) -> list[DotOperand]:
-    """Return the wgmma operands in its block that a tile, or its transpose, is used as."""
-    operands = [DotOperand(dot, index, None) for dot, index in _wgmma_uses(value)]
+    """Return the wgmma operands in its block that a tile is used as, relabeled or as it is."""
+    operands = [DotOperand(dot, index) for dot, index in _wgmma_uses(value)]
     for user in value.users:
-        if user.defn is shape.trans and user.block is value.block and user["order"] == _TRANSPOSED:
-            operands += [DotOperand(dot, index, user) for dot, index in _wgmma_uses(user.result)]
+        if user.defn in _VIEWS and user.block is value.block:
+            operands += [
+                DotOperand(later.dot, later.index, (user, *later.relabeling))
+                for later in dot_operands(user.result)
+            ]
     return operands
 
 
@@ -74,7 +84,7 @@ def operands_readable_from(value: Value, layout: LinearLayout) -> list[DotOperan
     return [
         operand
         for operand in dot_operands(value)
-        if layout in (operand.layout(0), operand.layout(1))
+        if any(operand.layout(axis) == layout for axis in range(len(layout.outs)))
     ]
 
 
@@ -84,9 +94,11 @@ def read_from_buffer(value: Value, stage: Value) -> None:
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
     for operand in operands_readable_from(value, ty.layout):
         mem = stage
-        if operand.transposition is not None:
-            build = LayoutBuilder.before(operand.transposition)
-            mem = build(shared.local_trans, stage, order=_TRANSPOSED)
+        if operand.relabeling:
+            build = LayoutBuilder.before(operand.relabeling[-1])
+            for op in operand.relabeling:
+                mem = build(_VIEWS[op.defn], mem, **op.attributes)
         operand.dot.set_operand(operand.index, mem)
-        if operand.transposition is not None and not operand.transposition.result.uses:
-            operand.transposition.erase()
+        for op in reversed(operand.relabeling):
+            if not op.result.uses:
+                op.erase()

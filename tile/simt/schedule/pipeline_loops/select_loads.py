@@ -14,6 +14,7 @@ from tile.ir.ops import control, debug, memory
 from tile.ir.ops.dot import is_multiplied
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
+from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
@@ -241,10 +242,12 @@ class LoopPlanner:
             or not _is_zero(load["other"])
         ):
             return None
-        if tile.rank != 2 or not self.unaliased(self.function, [load]):
+        if not self.unaliased(self.function, [load]):
             return None
-        layout = operand_buffer_layout(load.result, major=1)
-        return None if layout is None else BufferedLoad(load, layout, tma=True)
+        layout = operand_buffer_layout(load.result, major=tile.rank - 1)
+        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
+            return None
+        return BufferedLoad(load, layout, tma=True)
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""

@@ -70,6 +70,7 @@ def local_index(op: Operation) -> Run:
     return run
 
 
+@rule(ops.shared.local_reshape)
 @rule(ops.shared.local_trans)
 def local_trans(op: Operation) -> Run:
     return lambda batch, mem: mem

@@ -185,25 +185,21 @@ class _DescriptorBlock:
         with _faults_by_thread(batch, programs):
             launch_of(batch).memory.store(address, flat, inside, element, shape)
 
-    def _addresses(
-        self,
-        batch: ProgramBatch,
-        base: Array,
-        rows: Array,
-        columns: Array,
-        stride: Array,
-        row: Array,
-        column: Array,
-    ) -> tuple[Array, Array]:
+    def _addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
         """Return the addresses of the elements in shared-memory order, and which are in bounds."""
-        steps = stride * self.size
-        if ((base | steps) % Descriptor.ALIGNMENT).any():
-            raise misaligned_block(batch, self.op, int(base[0]), int(steps[0]))
-        row_at, row_in = _along(row, rows, self.mem.dims[0])
-        column_at, column_in = _along(column, columns, self.mem.dims[1])
-        address = (row_at * stride[:, None])[:, :, None] + column_at[:, None, :]
-        address = base[:, None, None] + address * self.size
-        inside = row_in[:, :, None] & column_in[:, None, :]
+        rank = len(self.mem.dims)
+        extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
+        for step in (stride * self.size for stride in strides or (np.zeros_like(base),)):
+            if ((base | step) % Descriptor.ALIGNMENT).any():
+                raise misaligned_block(batch, self.op, int(base[0]), int(step[0]))
+        address, inside = base, np.ones(len(base), bool)
+        steps = [*(stride * self.size for stride in strides), np.full_like(base, self.size)]
+        axes = zip(numbers[2 * rank - 1 :], extents, steps, self.mem.dims, strict=True)
+        for start, extent, step, count in axes:
+            index, present = _along(start, extent, count)
+            unit = (slice(None), *(None,) * (address.ndim - 1))
+            address = address[..., None] + (index * step[:, None])[unit]
+            inside = inside[..., None] & present[unit]
         address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
         if launch_of(batch).counters is not None:
             access_cost.block_access(batch, self.op, address, inside)
@@ -239,7 +235,9 @@ def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
 def _order(layout: LinearLayout) -> Array:
     """Return the row-major index of the element at each offset."""
     table = layout.table()
-    index: Array = table["dim0"].ravel() * layout.shape[1] + table["dim1"].ravel()
+    index = np.zeros(1, np.int64)
+    for name, extent in zip(layout.out_dims, layout.shape, strict=True):
+        index = index * extent + table[name].ravel()
     return index
 
 

@@ -1,0 +1,83 @@
+"""Layouts of descriptor blocks against TMA's own description: boxes, rows, and XOR of address bits."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tile.simt.hopper.tma_boxes import MAX_BOX, block_layout, block_strips
+from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared
+
+SHAPES: list[tuple[tuple[int, ...], int]] = [
+    ((64,), 32),
+    ((1024,), 16),
+    ((16, 8), 16),  # rows of 16 bytes
+    ((64, 64), 16),
+    ((64, 256), 16),
+    ((512, 16), 8),
+    ((4, 128), 16),  # fewer rows than the period of the swizzle: one strip each
+    ((4, 64), 16),
+    ((1, 512), 16),
+    ((2, 4, 64), 16),
+    ((1, 64, 128), 16),
+    ((2, 2, 2, 32), 32),
+    ((4, 512, 32), 8),  # boxes of part of an inner axis
+    ((2, 2, 4, 8, 16), 64),
+]
+
+
+def offsets(shape: tuple[int, ...], bits: int) -> np.ndarray:
+    """Return the byte of each element, as TMA writes boxes."""
+    strips = block_strips(block_layout(shape, bits), bits)
+    assert strips is not None
+    box, size = strips.box_dim, bits // 8
+    assert max(box) <= MAX_BOX and box[-1] * size % 16 == 0
+    result = np.full(shape, -1)
+    for byte, start in strips.boxes():
+        for number, index in enumerate(itertools.product(*map(range, box))):
+            at = byte + number * size
+            if strips.swizzle:
+                vectors = strips.swizzle // 16  # bits 4 and up, by those from 7 on
+                at ^= (at >> 7 & vectors - 1) << 4
+            element = tuple(a + b for a, b in zip(start, index, strict=True))
+            assert result[element] == -1
+            result[element] = at
+    return result
+
+
+@pytest.mark.parametrize(("shape", "bits"), SHAPES)
+def test_boxes_fill_the_layout(shape: tuple[int, ...], bits: int) -> None:
+    table = block_layout(shape, bits).invert().table()["offset"].reshape(shape)
+    np.testing.assert_array_equal(offsets(shape, bits), table * (bits // 8))
+
+
+def test_the_number_of_boxes() -> None:
+    def count(*shape: int, bits: int = 16) -> int:
+        strips = block_strips(block_layout(shape, bits), bits)
+        assert strips is not None
+        return len(list(strips.boxes()))
+
+    assert count(64, 256) == 4 and count(512, 16) == 2 and count(1024) == 4
+    assert count(1, 128, 64) == count(4, 64, 64) == 1
+    assert count(4, 512, 32, bits=8) == 8
+
+
+def test_operands_of_wgmma_are_blocks() -> None:
+    for extent in (16, 32, 64):
+        layout = operand_layout_in_shared((64, 64), 16, 1, extent)
+        assert layout is not None
+        strips = block_strips(layout, 16)
+        assert strips is not None and strips.swizzle == 2 * extent
+        reshaped = block_strips(layout.reshape_outs((1, 4, 16, 64)), 16)
+        assert reshaped is not None and reshaped.box_dim == (1, 4, 16, extent)
+
+
+def test_other_layouts_are_no_blocks() -> None:
+    columns = operand_layout_in_shared((64, 64), 16, 0, 64)
+    assert columns is not None and block_strips(columns, 16) is None
+    # Rows of 8 bytes; strips that would not start with a period of the swizzle; six axes.
+    assert block_strips(block_layout((16, 4), 16), 16) is None
+    few = block_layout((64, 128), 16)
+    assert block_strips(few.reshape_outs((2, 1, 2, 2, 8, 128)), 16) is None

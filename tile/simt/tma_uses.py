@@ -1,0 +1,45 @@
+"""Uses of TMA that a launch asks for by its option `tma`, as in `tma="stores+reduce"`.
+
+They have not been measured on a GPU yet, so no kernel has them by default.
+
+    stores    blocks of any element type and of any rank are stored by TMA, not just those of 16-bit
+              elements with 8 rows or more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from tile.errors import ArgumentValueError
+from tile.short_repr import short_repr
+
+
+@dataclass(frozen=True)
+class TmaUses:
+    """The uses of TMA beyond those that every kernel has."""
+
+    stores: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> TmaUses:
+        """Return the uses in a text. Raises `ArgumentValueError` for an unknown one."""
+        names = {field.name for field in fields(cls)}
+        uses = [part for part in text.split("+") if part]
+        for use in uses:
+            if use not in names:
+                raise ArgumentValueError(
+                    f"tma names uses of TMA, joined by +, of {', '.join(sorted(names))}, not "
+                    f"{short_repr(use)}"
+                )
+        return cls(**dict.fromkeys(uses, True))
+
+    def __str__(self) -> str:
+        return "+".join(field.name for field in fields(self) if getattr(self, field.name))
+
+
+NO_USES = TmaUses()
+
+
+def parse_tma_uses(text: str) -> TmaUses:
+    """Return the uses in a text. Raises `ArgumentValueError` for an unknown one."""
+    return TmaUses.parse(text)
