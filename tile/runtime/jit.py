@@ -689,6 +689,8 @@ def _jitted(
     if linecache.getlines(file) != text:
         # `linecache.checkcache` keeps entries without a modification time.
         linecache.cache[file] = (sum(map(len, text)), None, text, file)
+    # cloudpickle 3.1.3 names no file in code, so that equal functions have equal pickles.
+    fn.__code__ = fn.__code__.replace(co_filename=file)
     return JITFunction(fn, **options)
 
 
