@@ -63,11 +63,11 @@ def layer_norm_kernel(x_ptr, out_ptr, weight_ptr, bias_ptr, columns, eps, BLOCK:
     inside = column < columns
     x = tl.load(x_ptr + row * columns + column, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(x, axis=0) / columns
-    centred = tl.where(inside, x - mean, 0.0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + eps)
+    centered = tl.where(inside, x - mean, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centered * centered, axis=0) / columns + eps)
     weight = tl.load(weight_ptr + column, mask=inside)
     bias = tl.load(bias_ptr + column, mask=inside)
-    out = centred * scale * weight + bias
+    out = centered * scale * weight + bias
     tl.store(out_ptr + row * columns + column, out.to(tl.float16), mask=inside)
 
 

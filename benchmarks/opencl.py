@@ -84,11 +84,11 @@ def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, out_ptr, columns, BLOCK: tl.c
     column = tl.arange(0, BLOCK)
     inside = column < columns
     x = tl.load(x_ptr + row * columns + column, mask=inside, other=0.0)
-    centred = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + 1e-5)
+    centered = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centered * centered, axis=0) / columns + 1e-5)
     weight = tl.load(weight_ptr + column, mask=inside)
     bias = tl.load(bias_ptr + column, mask=inside)
-    tl.store(out_ptr + row * columns + column, centred * scale * weight + bias, mask=inside)
+    tl.store(out_ptr + row * columns + column, centered * scale * weight + bias, mask=inside)
 
 
 @tile.jit

@@ -300,7 +300,7 @@ def config_list(case: Case) -> list[Config]:
     return kernel_space(case.kernel, case.call, case.space).configs
 
 
-def modelled(profile: Profile, point: Mapping[str, Any]) -> dict[str, Any]:
+def modeled(profile: Profile, point: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the cost model says of a configuration, as a table has it."""
     numbers = [round(number, 3) for number in features(profile, point)]
     return {"estimate": float(f"{estimate(profile, point):.5g}"), "features": numbers}
@@ -312,7 +312,7 @@ def update(path: Path, case: Case) -> None:
     for row in table["rows"]:
         if "estimate" in row:
             config = config_of(row["point"])
-            row |= modelled(profiled(case.kernel, case.call, config, H200), row["point"])
+            row |= modeled(profiled(case.kernel, case.call, config, H200), row["point"])
     write(path, table)
 
 
@@ -340,7 +340,7 @@ def record(case: Case, until: float) -> dict[str, Any]:
             if reason is not None:
                 row["reason"] = reason
                 continue
-            row |= modelled(profiles[key], point)
+            row |= modeled(profiles[key], point)
             started = time.perf_counter()
             arguments = case.call.with_config(config)
             kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)

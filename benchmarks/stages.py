@@ -41,7 +41,7 @@ HALF, COUNT, FLOAT = "*fp16:16", "i32:16", "*fp32:16"
 
 # The functions of `tile.backends.nvptx.compiler` that are stages; the frontend is the rest.
 STAGES = {
-    "optimise": "passes over tiles",
+    "optimize": "passes over tiles",
     "lower": "lowering to threads",
     "print_module": "printing the stages",
     "emit_module": "emitting LLVM IR",

@@ -42,12 +42,12 @@ def forward_kernel(
     inside = column < columns
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(x, axis=0) / columns
-    centred = tl.where(inside, x - mean, 0.0)
-    rstd = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + eps)
+    centered = tl.where(inside, x - mean, 0.0)
+    rstd = 1 / tl.sqrt(tl.sum(centered * centered, axis=0) / columns + eps)
 
     weight = tl.load(weight_ptr + column, mask=inside)
     bias = tl.load(bias_ptr + column, mask=inside)
-    tl.store(y_ptr + row * stride + column, centred * rstd * weight + bias, mask=inside)
+    tl.store(y_ptr + row * stride + column, centered * rstd * weight + bias, mask=inside)
     # The backward pass needs the mean and the reciprocal standard deviation.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
@@ -177,7 +177,7 @@ def reference(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="layer normalisation of a random matrix")
+    parser = argparse.ArgumentParser(description="layer normalization of a random matrix")
     parser.add_argument("--rows", type=positive, default=512)
     parser.add_argument("--columns", type=positive, default=1000)
     options = parser.parse_args()
@@ -188,7 +188,7 @@ def main() -> int:
     weight, bias = rng.standard_normal((2, options.columns), dtype=np.float32)
     expected = reference(dy, x, weight, bias)
 
-    report = Report(f"layer normalisation of {options.rows} rows of {options.columns} numbers")
+    report = Report(f"layer normalization of {options.rows} rows of {options.columns} numbers")
     forward_names = ("y", "mean", "rstd")
     done = report.measure(
         "forward",

@@ -238,7 +238,7 @@ kernel[(1,)](np.arange(1, 7, dtype=np.int32), np.zeros(8, np.int32), 6, B=8)
 
 
 def test_functions_that_the_function_of_a_scan_calls(tmp_path: Path) -> None:
-    """They are no part of the region, as they are where the program is optimised."""
+    """They are no part of the region, as they are where the program is optimized."""
     said = session(tmp_path, REGION, "c", "p s", "q")
     assert "UndefinedValueError: `kernel` writes a value that is undefined" in said.answer("c")
     assert "(2 of 8 elements)" in said.answer("p s")

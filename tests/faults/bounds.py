@@ -115,7 +115,7 @@ def smooth(x_ptr, o_ptr, n, B: tl.constexpr, BUG: tl.constexpr):
     tl.store(o_ptr + i, before, mask=i < n)
 
 
-@planted("bounds", "a left neighbour of the first element", element=(0,), place=("x_ptr", -1))
+@planted("bounds", "a left neighbor of the first element", element=(0,), place=("x_ptr", -1))
 def left_halo(bug):
     smooth[(4,)](np.zeros(30, F32), np.zeros(30, F32), 30, B=8, BUG=bug)
 

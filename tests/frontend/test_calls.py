@@ -107,7 +107,7 @@ def test_one_specialization_serves_equal_types_and_constants():
     ]
 
 
-def test_equal_numbers_of_different_kinds_are_specialised_apart():
+def test_equal_numbers_of_different_kinds_are_specialized_apart():
     def kernel(out, a):
         tl.store(out, scaled(a, 1))
         tl.store(out, scaled(a, True))

@@ -111,11 +111,11 @@ def test_nothing_overflows(
 
 
 def test_light_and_dark(report: Report, page: Path, browser: Browser) -> None:
-    colours = []
+    colors = []
     for scheme in ("light", "dark"):
         browser.open(report.html(page), scheme=scheme)
-        colours.append(browser.script("return getComputedStyle(document.body).backgroundColor"))
-    assert len(set(colours)) == 2
+        colors.append(browser.script("return getComputedStyle(document.body).backgroundColor"))
+    assert len(set(colors)) == 2
 
 
 def test_screen_readers_get_tables(opened: Browser) -> None:

@@ -186,7 +186,7 @@ def test_ordinary_annotations_say_nothing() -> None:
     assert [kernel.signature[n] for n in "nmk"] == ["i64:16", "i32", "i8"]
 
 
-def test_unspecialised() -> None:
+def test_unspecialized() -> None:
     kernel = tile.jit(do_not_specialize=["b"])(typed.fn)
     out = np.zeros(1, np.float64)
     one, two = (kernel[1,](out, 3, b) for b in (16, 17))

@@ -48,7 +48,7 @@ class Size(tuple):
         return super().__new__(cls, items)
 
 
-class Colour(enum.IntEnum):
+class Color(enum.IntEnum):
     RED = 3
 
 
@@ -91,7 +91,7 @@ def test_subclasses_share_their_memory(tmp_path) -> None:
 
 
 def test_subclasses_of_numbers_become_plain() -> None:
-    assert type(adapt(Colour.RED, LABEL)) is int
+    assert type(adapt(Color.RED, LABEL)) is int
 
 
 def test_tuples_are_adapted_inside() -> None:
@@ -102,7 +102,7 @@ def test_tuples_are_adapted_inside() -> None:
 
 
 def test_named_tuples_keep_their_class_and_others_become_plain() -> None:
-    assert adapt(Point(1, Colour.RED), LABEL) == Point(1, 3)
+    assert adapt(Point(1, Color.RED), LABEL) == Point(1, 3)
     assert type(adapt(Point(1, 2), LABEL)) is Point
     assert type(adapt(Size((1, 2)), LABEL)) is tuple
 

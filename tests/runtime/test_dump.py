@@ -148,8 +148,8 @@ def test_tile_explain_dumps_one_folder_for_its_lowering(
     dumped = tmp_path / "dumped"
     monkeypatch.setenv("TILE_DUMP", str(dumped))
     assert main(["explain", f"{tmp_path}/program.py:scale", "x_ptr=fp32[8]", "B=8"]) == 0
-    optimised, lowered = sorted(folders(dumped), key=lambda folder: len(passes(folder)))
-    assert not any("distribute" in name for name in passes(optimised))
+    optimized, lowered = sorted(folders(dumped), key=lambda folder: len(passes(folder)))
+    assert not any("distribute" in name for name in passes(optimized))
     assert any("distribute" in name for name in passes(lowered))
 
 

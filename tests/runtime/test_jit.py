@@ -200,7 +200,7 @@ def test_pointers_to_pointers() -> None:
     assert "table_ptr" in kernel.written
 
 
-# -- specialisation and the cache
+# -- specialization and the cache
 
 
 def new_kernel():

@@ -283,7 +283,7 @@ def test_processes_at_once_and_afterwards(folder: Path) -> None:
 # -- what can be told exactly
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = 1
     BLUE = 2
 
@@ -303,12 +303,12 @@ def digest(value: object) -> str | None:
 
 
 def test_constants_that_differ_have_other_digests() -> None:
-    other = enum.Enum("Colour", {"RED": 2, "BLUE": 1})
-    other.__module__, other.__qualname__ = Colour.__module__, Colour.__qualname__
+    other = enum.Enum("Color", {"RED": 2, "BLUE": 1})
+    other.__module__, other.__qualname__ = Color.__module__, Color.__qualname__
     pair = namedtuple("Pair", ["x", "y"], defaults=[3], module=Pair.__module__)
     values: list[Any] = [
-        1, True, 1.0, "1", None, (1,), [1], {1: 2}, {1: 3}, -0.0, 0.0, Colour, Colour.RED,
-        Colour.BLUE, other, other.RED, Pair(1), Pair, pair, scale, tl.float32, tl.float16,
+        1, True, 1.0, "1", None, (1,), [1], {1: 2}, {1: 3}, -0.0, 0.0, Color, Color.RED,
+        Color.BLUE, other, other.RED, Pair(1), Pair, pair, scale, tl.float32, tl.float16,
         tl.constexpr(1), b"1", int, "a".join, "b".join,
     ]  # fmt: skip
     digests = [digest(value) for value in values]
@@ -318,10 +318,10 @@ def test_constants_that_differ_have_other_digests() -> None:
 
 def test_digests_do_not_depend_on_when_garbage_is_collected() -> None:
     threshold = gc.get_threshold()
-    expected = [digest(Pair), digest(Colour)]
+    expected = [digest(Pair), digest(Color)]
     gc.set_threshold(1)
     try:
-        digests = [[digest(Pair), digest(Colour)] for _ in range(50)]
+        digests = [[digest(Pair), digest(Color)] for _ in range(50)]
     finally:
         gc.set_threshold(*threshold)
     assert None not in expected

@@ -26,7 +26,7 @@ PLAIN = Rule("argument 'n' of add()", ones=False, alignment=False)
 
 
 @pytest.mark.parametrize(
-    ("value", "key", "unspecialised"),
+    ("value", "key", "unspecialized"),
     [
         (1, "i32:1", "i32"),
         (0, "i32:16", "i32"),
@@ -58,9 +58,9 @@ PLAIN = Rule("argument 'n' of add()", ones=False, alignment=False)
         (ml_dtypes.bfloat16(1), "fp32", "fp32"),
     ],
 )
-def test_scalars(value, key: str, unspecialised: str) -> None:
+def test_scalars(value, key: str, unspecialized: str) -> None:
     assert runtime_key(value, RULE) == key
-    assert runtime_key(value, PLAIN) == unspecialised
+    assert runtime_key(value, PLAIN) == unspecialized
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1])

@@ -245,10 +245,10 @@ def norm(x_ptr, weight_ptr, y_ptr, columns, N: tl.constexpr):
     j = tl.arange(0, N)
     inside = j < columns
     x = tl.load(x_ptr + row + j, mask=inside, other=0.0).to(tl.float32)
-    centred = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / columns + 1e-5)
+    centered = tl.where(inside, x - tl.sum(x, axis=0) / columns, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centered * centered, axis=0) / columns + 1e-5)
     weight = tl.load(weight_ptr + j, mask=inside, other=0.0, eviction_policy="evict_last")
-    y = (centred * scale * weight).to(tl.float16)
+    y = (centered * scale * weight).to(tl.float16)
     tl.store(y_ptr + row + j, y, mask=inside, eviction_policy="evict_first")
 
 

@@ -17,7 +17,7 @@ from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 
 
 def module_of(kernel: Kernel) -> Module:
-    """The optimised TILE module of a kernel, without descriptors."""
+    """The optimized TILE module of a kernel, without descriptors."""
     module: Module = kernel.compile("interp").artifact.module.clone()
     descriptors_to_pointers(module, keep_blocks=True)
     return module

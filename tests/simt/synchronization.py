@@ -45,16 +45,16 @@ def lowered(kernel: Kernel, target: SimtTarget, warps: int, stages: int, **optio
     return module
 
 
-def synchronising(module: Module) -> list[Operation]:
+def synchronizing(module: Module) -> list[Operation]:
     """The barriers, waits and fences of a module, in order."""
     return [op for op in module.walk() if op.defn in FAULTS]
 
 
 def without_each(module: Module) -> Iterator[tuple[Operation, Module]]:
     """Each of them, with a module that lacks it."""
-    for index in range(len(synchronising(module))):
+    for index in range(len(synchronizing(module))):
         broken = module.clone()
-        removed = synchronising(broken)[index]
+        removed = synchronizing(broken)[index]
         for value in removed.results:
             value.replace_by(removed.inputs[0])
         removed.erase()

@@ -13,7 +13,7 @@ import tile
 import tile.language as tl
 from tests.conformance.bounds import of_dots
 from tests.simt.kernels import matmul
-from tests.simt.synchronization import FAULTS, synchronising, without_each
+from tests.simt.synchronization import FAULTS, synchronizing, without_each
 from tile.backends.interp.simulator.counters import Counters, registers
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.core import Module, Operation
@@ -31,7 +31,7 @@ SMALL = replace(GENERIC, name="small", registers=64)
 
 
 def module_of(function: Any, types: dict[str, str], **constants: int) -> Module:
-    """A kernel's TILE IR, optimised."""
+    """A kernel's TILE IR, optimized."""
     compiled = tile.compile(function, types, constants, {}, "interp")
     return compiled.artifact.module.clone()
 
@@ -100,7 +100,7 @@ def test_each_barrier_is_needed() -> None:
     assert max(_depth(op) for op in parts_read(module)) == 3
     a, b = np.ones((32, 64), np.float32), np.ones((64, 32), np.float32)
     sizes = np.int32(32), np.int32(32), np.int32(64)
-    assert len(synchronising(module)) >= 2
+    assert len(synchronizing(module)) >= 2
     for removed, broken in without_each(module):
         c = np.zeros((32, 32), np.float32)
         with pytest.raises(FAULTS[removed.defn]):

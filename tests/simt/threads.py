@@ -180,7 +180,7 @@ class Threads:
         if address.ndim > 1:
             runs = address.reshape(self.count, -1, vector)
             assert np.all(runs[..., :1] % (size * vector) == 0), "a vector that is not aligned"
-            assert np.all(runs == runs[..., :1] + size * np.arange(vector)), "no neighbours"
+            assert np.all(runs == runs[..., :1] + size * np.arange(vector)), "not contiguous"
         return address
 
     def access(self, op: Operation, element: Any) -> tuple[Array, Array, Array]:

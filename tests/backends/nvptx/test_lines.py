@@ -86,7 +86,7 @@ def test_sums_are_of_the_line_that_asks_for_them() -> None:
 
 
 def test_the_assembler_keeps_them(tmp_path: Path) -> None:
-    """Without making it a program to debug, which would not be optimised."""
+    """Without making it a program to debug, which would not be optimized."""
     ptx = compiled("sm_90a")
     assert ", debug" not in ptx
     source, cubin = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"

@@ -88,7 +88,7 @@ def test_more_axes_are_planes() -> None:
     ],
     ids=["small", "large", "copies", "shared"],
 )
-def test_a_picture_has_a_labelled_cell_for_each_element(
+def test_a_picture_has_a_labeled_cell_for_each_element(
     layout: Any, rows: int, columns: int
 ) -> None:
     root = ElementTree.fromstring(svg(layout, element_bits=16))
@@ -108,19 +108,19 @@ def test_a_picture_has_a_labelled_cell_for_each_element(
         assert float(rect.get("width", "")) >= 7 * max(map(len, entries))
 
 
-def test_cells_of_a_lane_have_one_colour_and_lanes_differ() -> None:
+def test_cells_of_a_lane_have_one_color_and_lanes_differ() -> None:
     layout = blocked([8, 8], [1, 2], [8, 2], [1, 2])
     root = ElementTree.fromstring(svg(layout))
     fills = [rect.get("fill") for rect in root.findall(f"{SVG}rect")[1:]]
     holders = [entry.split(":")[0] for entry in cells(draw(layout)).values()]
-    colours: dict[str, set[str | None]] = {}
+    colors: dict[str, set[str | None]] = {}
     for holder, fill in zip(holders, fills, strict=True):
-        colours.setdefault(holder, set()).add(fill)
-    assert all(len(fills) == 1 for fills in colours.values())
-    assert len(set.union(*colours.values())) == 32
+        colors.setdefault(holder, set()).add(fill)
+    assert all(len(fills) == 1 for fills in colors.values())
+    assert len(set.union(*colors.values())) == 32
 
 
-def test_a_conflict_shows_as_one_colour_in_a_column() -> None:
+def test_a_conflict_shows_as_one_color_in_a_column() -> None:
     def hue(fill: str) -> int:
         red, green, blue = (int(fill[i : i + 2], 16) / 255 for i in (1, 3, 5))
         return round(32 * colorsys.rgb_to_hls(red, green, blue)[0]) % 32

@@ -76,10 +76,10 @@ def svg(layout: LinearLayout, element_bits: int = 32, banks: Banks = BANKS) -> s
             parts.append(_text(_MARGIN - 4, bottom + 14, str(number), "end"))
             for column, element in enumerate(row):
                 left = _MARGIN + column * width
-                colour = holders.colour(element, element_bits, banks)
+                color = holders.color(element, element_bits, banks)
                 parts.append(
                     f'<rect x="{left}" y="{bottom}" width="{width}" height="{_CELL}"'
-                    f' fill="{colour}"/>'
+                    f' fill="{color}"/>'
                 )
                 middle = left + width / 2
                 parts.append(_text(middle, bottom + 14, holders.label(element), "middle"))
@@ -157,7 +157,7 @@ class _Holders:
         first = _joined(self.names, tuple(map(str, holders[0])))
         return first if len(holders) == 1 else f"{first}+{len(holders) - 1}"
 
-    def colour(self, element: Element, element_bits: int, banks: Banks) -> str:
+    def color(self, element: Element, element_bits: int, banks: Banks) -> str:
         holders = self.of_element.get(element)
         if not holders:
             return "#ddd"
