@@ -125,7 +125,7 @@ def test_the_compilers_own_files_are_in_the_key() -> None:
     files = list(kernel_cache._modules(str(kernel_cache._PACKAGE)))
     for name in ("simt/pass_pipeline.py", "backends/opencl/emit/library/floats.cl"):
         assert any(f"/tile/{name} " in file for file in files)
-    sources = [f for f in kernel_cache._PACKAGE.rglob("*") if f.suffix in (".py", ".cl", ".lark")]
+    sources = [f for f in kernel_cache._PACKAGE.rglob("*") if f.suffix in kernel_cache._SOURCES]
     assert len(files) == len(sources)
 
 

@@ -28,7 +28,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.runtime.specialize import Constant, Leaf
 
 _PACKAGE = Path(__file__).parents[1]
-_SOURCES = (".py", ".cl", ".lark")  # the endings of files that decide what is compiled
+_SOURCES = (".py", ".cl", ".ll", ".lark")  # the endings of files that decide what is compiled
 
 
 def key(

@@ -51,7 +51,7 @@ class _DeviceKernel:
 
 
 class LoadedKernel:
-    """A kernel ready to run; it is loaded on a device at the first launch tkernel.
+    """A kernel ready to run; it is loaded on a device at the first launch there.
 
     Arrays in a device's memory are accessed in place, on the current stream, and the launch does
     not wait. Arrays of the host are copied there and back, and the launch waits; so it does, before

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tile.backends.opencl.emit.library import source
+
 _BITWISE = {"and": "old & value", "or": "old | value", "xor": "old ^ value"}
 
 
@@ -46,17 +48,16 @@ def _of_floats(ty: str, unsigned: str, bits: int, prefix: str, read: str) -> Ite
         ("min", f"fmin(as_{ty}(before), value)"),
         ("max", f"fmax(as_{ty}(before), value)"),
     ):
-        yield f"""
-{ty} atomic_{kind}_f{bits}(volatile __global {ty} *p, {ty} value) {{
-  volatile __global {unsigned} *word = (volatile __global {unsigned} *)p;
-  {unsigned} seen = {read}, before;
-  do {{
-    before = seen;
-    seen = {prefix}_cmpxchg(word, before, as_{unsigned}({combined}));
-  }} while (seen != before);
-  return as_{ty}(before);
-}}
-"""
+        yield source(
+            "atomic_float.cl",
+            ty=ty,
+            unsigned=unsigned,
+            bits=bits,
+            prefix=prefix,
+            read=read,
+            kind=kind,
+            combined=combined,
+        )
 
 
 def _of_elements(element: str, carrier: str, bits: int, combined: dict[str, str]) -> Iterator[str]:
@@ -76,17 +77,13 @@ def _word_loop(
 
     combined: the new element, an expression of `old` and the parameters.
     """
-    return f"""
-{carrier} atomic_{kind}_{element}(volatile __global void *p, {parameters}) {{
-  volatile __global uint *word = (volatile __global uint *)((size_t)p & ~(size_t)3);
-  uint shift = (uint)((size_t)p & {4 - bits // 8}) * 8;
-  uint seen = atomic_or(word, 0u), before;
-  do {{
-    before = seen;
-    {carrier} old = ({carrier})(before >> shift);
-    uint rest = before & ~({(1 << bits) - 1:#x}u << shift);
-    seen = atomic_cmpxchg(word, before, rest | (uint)({carrier})({combined}) << shift);
-  }} while (seen != before);
-  return ({carrier})(before >> shift);
-}}
-"""
+    return source(
+        "atomic_narrow.cl",
+        element=element,
+        carrier=carrier,
+        kind=kind,
+        parameters=parameters,
+        combined=combined,
+        last=4 - bits // 8,
+        mask=f"{(1 << bits) - 1:#x}",
+    )
