@@ -74,7 +74,7 @@ PHRASES = {
     r"\bunroll factor\b": "the field's term",
     r"\b(TMA box(es)?|tma_boxes)\b": "boxDim of TMA",
     r"\bBox-Muller\b": "a name",
-    r"\bcp\.async\.bulk\b": "PTX",
+    r"\bcp\.(reduce\.)?async\.bulk\b": "PTX",
     r"\bhalves (the|what)\b": "the verb",
     r"\b(16-bit|both|its) halves\b|\bhalves of\b": "two equal parts",
 }

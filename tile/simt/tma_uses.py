@@ -2,6 +2,8 @@
 
 They have not been measured on a GPU yet, so no kernel has them by default.
 
+    reduce    atomic operations on blocks, as `desc.atomic_add`, are TMA reductions, not atomics of
+              threads, for the elements that TMA combines
     stores    blocks of any element type and of any rank are stored by TMA, not just those of 16-bit
               elements with 8 rows or more
 """
@@ -18,6 +20,7 @@ from tile.short_repr import short_repr
 class TmaUses:
     """The uses of TMA beyond those that every kernel has."""
 
+    reduce: bool = False
     stores: bool = False
 
     @classmethod

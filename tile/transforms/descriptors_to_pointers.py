@@ -206,15 +206,15 @@ class _Expansion:
         """Replace an access of a block or of rows by one through pointers."""
         components = self.of(op)
         dims = components.type.dims
-        if op.defn in (descriptor.descriptor_gather, descriptor.descriptor_scatter):
+        if op.defn in _BY_ROWS:
             indices = [AxisIndices(None, op["rows"]), axis_indices(build, op["column"], dims[1])]
         else:
             start = op.inputs[-len(dims) :]
             indices = [axis_indices(build, at, n) for at, n in zip(start, dims, strict=True)]
         accessed = op.result if op.results else op["value"]
         pointers, mask = address(build, components, indices, accessed.type.shape)
-        block = op.defn in (descriptor.descriptor_load, descriptor.descriptor_store)
-        if self.keep_blocks and block and None not in map(launch_value, components.values):
+        is_block = op.defn not in _BY_ROWS
+        if self.keep_blocks and is_block and None not in map(launch_value, components.values):
             pointers = build(descriptor.descriptor_pointers, pointers, *components.values, *start)
         if op.results:
             padding = 0 if components.type.padding is Padding.ZERO else math.nan
@@ -230,6 +230,9 @@ class _Expansion:
     def of(self, op: Operation) -> Components:
         """Return the components of the descriptor on which an operation works."""
         return self.components[op["desc"]]
+
+
+_BY_ROWS = (descriptor.descriptor_gather, descriptor.descriptor_scatter)
 
 
 def _with_hints(build: Builder, components: Components) -> Components:

@@ -8,7 +8,8 @@
 This applies where the tile would go through shared memory anyway, to be converted to a coalesced
 layout, and has 16-bit elements in 8 rows or more: accumulator layouts of wider elements have bank
 conflicts in the row order of descriptor blocks. With the option `tma=stores` it applies to any
-elements and shape.
+elements and shape. With `tma=reduce`, atomic operations on blocks whose results are not used become
+TMA reductions, from any layout.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -35,10 +36,10 @@ from dataclasses import dataclass, replace
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.ops import arith, control, descriptor, memory, shape
-from tile.ir.ops.memory import CacheModifier, Eviction
+from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
 from tile.ir.types import I32, Scalar, Shared, Tile
 from tile.simt import ops
-from tile.simt.hopper.tma_boxes import block_layout, block_strips
+from tile.simt.hopper.tma_boxes import BlockStrips, block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import ROWS
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
@@ -66,37 +67,101 @@ class BlockStores:
     tma: TmaUses = NO_USES
 
     def __contains__(self, op: Operation) -> bool:
-        """Return True if a store can become a TMA store."""
-        if op.defn is not memory.store:
-            return False
-        made, conversion, ty = op["ptr"].op, op["value"].op, op["value"].type
-        if made is None or made.defn is not descriptor.descriptor_pointers:
-            return False
-        if conversion is None or conversion.defn is not ops.layout.convert_layout:
-            return False
-        plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
-        if not plain or not self.has_block(ty):
-            return False
-        return len(conversion.result.uses) == 1 and self.through(conversion)
+        """Return True if a store can become a TMA store, or an atomic operation a reduction."""
+        if op.defn is memory.store:
+            plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
+            conversion = _conversion(op)
+            return (
+                _is_block(op)
+                and plain
+                and conversion is not None
+                and self.through(conversion)
+                and self.has_block(op["value"].type)
+            )
+        return self.is_reduction(op)
+
+    def is_reduction(self, op: Operation) -> bool:
+        """Return True if an atomic operation can become a TMA reduction."""
+        return (
+            self.tma.reduce
+            and op.defn is memory.atomic_rmw
+            and not op.result.uses
+            and _is_block(op)
+            and op["order"] is Order.RELAXED
+            and op["scope"] is Scope.DEVICE
+            and op["value"].type.element in ops.tma.REDUCE_ELEMENTS.get(op["kind"], ())
+            and _block_strips(op["value"].type) is not None
+        )
+
+    def reduced_bytes(self, op: Operation) -> int:
+        """Return the bytes of the buffer of a TMA reduction; 0 if an operation becomes none."""
+        return _buffer(op, op["value"].type.shape).bytes if self.is_reduction(op) else 0
 
     def has_block(self, ty: Tile) -> bool:
         """Return True if tiles of a type are stored by TMA."""
-        if not isinstance(ty.element, Scalar) or ty.element.packing > 1 or ty.rank > MAX_RANK:
-            return False
-        bits = ty.element.storage_bits
-        strips = block_strips(block_layout(ty.shape, bits), bits)
+        strips = _block_strips(ty)
         if strips is None or self.tma.stores:
             return strips is not None
-        return bits == ELEMENT_BITS and math.prod(ty.shape[:-1]) >= ROWS and strips.swizzle > 0
+        bits, rows = strips.element_bits, math.prod(ty.shape[:-1])
+        return bits == ELEMENT_BITS and rows >= ROWS and strips.swizzle > 0
+
+
+def _is_block(op: Operation) -> bool:
+    pointers = op["ptr"].op
+    return pointers is not None and pointers.defn is descriptor.descriptor_pointers
+
+
+def _conversion(op: Operation) -> Operation | None:
+    """Return the conversion of the tile that an operation writes, if nothing else uses it."""
+    value: Value = op["value"]
+    converted = value.op is not None and value.op.defn is ops.layout.convert_layout
+    return value.op if converted and len(value.uses) == 1 else None
+
+
+def _block_strips(ty: Tile) -> BlockStrips | None:
+    """Return a block as TMA copies it; None if it copies none of this type."""
+    if not isinstance(ty.element, Scalar) or ty.element.packing > 1 or ty.rank > MAX_RANK:
+        return None
+    bits = ty.element.storage_bits
+    return block_strips(block_layout(ty.shape, bits), bits)
 
 
 def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) -> None:
     """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
-    TMA stores are not ordered with the writes of threads without a proxy fence.
+    TMA stores are not ordered with the writes of threads without a proxy fence. A reduction need
+    not be complete, but only have read its buffer, before what follows, if that neither accesses
+    the array nor tells other programs what came before. Where it does both, threads combine.
     """
+    orders = any(map(_orders, function.walk()))
     for op in _chosen(function, aliases, stores):
-        _store(op)
+        if op.defn is memory.store:
+            _store(op, read=False)
+        elif not _is_accessed_by_others(op, aliases):
+            _store(op, read=not orders)
+        elif not orders:
+            _store(op, read=False)
+
+
+def _orders(op: Operation) -> bool:
+    """Return True if an operation may order accesses to memory for other programs."""
+    if op.has_trait(Trait.ATOMIC):
+        return op["order"] is not Order.RELAXED
+    return Effect.SYNC in op.defn.effect or op.defn is control.call
+
+
+def _is_accessed_by_others(reduction: Operation, aliases: Aliases) -> bool:
+    """Return True if other operations of the function may access the array of a reduction."""
+    function = reduction.function
+    alias = aliases()[function.name]
+    accessing = Effect.READ | Effect.WRITE
+    ops = [op for op in function.walk() if op.defn.effect & accessing and _has_ptr(op)]
+    others = [op["ptr"] for op in ops if op is not reduction]
+    if any(alias.may_alias(reduction["ptr"], other) for other in others):
+        return True
+    for other in others:
+        rely_on_disjoint(aliases(), function, alias.assumed(reduction["ptr"], other))
+    return False
 
 
 @dataclass(frozen=True)
@@ -147,6 +212,8 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
     planned: list[LoopStore] = []
     for op in _chosen(function, aliases, stores):
+        if op.defn is not memory.store:
+            continue
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
         if loops and not any(alias.may_alias(op["ptr"], other) for other in read):
             for other in read:
@@ -196,15 +263,18 @@ def _halvings(op: Operation, columns: int) -> int:
     return times
 
 
-def _store(op: Operation) -> None:
-    """Lower a store, and wait for it."""
-    build = LayoutBuilder.before(op)
-    (value,) = op["value"].op.inputs
+def _store(op: Operation, read: bool) -> None:
+    """Lower a store or reduction, and wait for it, or with `read` until it has read its buffer."""
+    build, conversion = LayoutBuilder.before(op), _conversion(op)
+    value: Value = op["value"] if conversion is None else conversion.inputs[0]
     mem = build(local_alloc, result=_buffer(op, value.type.shape))
     mem.name = value.name
     build.op(ops.shared.local_store, mem, value)
-    build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
-    build.op(ops.tma.tma_store_wait, mem)
+    if op.defn is memory.store:
+        build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
+    else:
+        build.op(ops.tma.tma_reduce, mem, *op["ptr"].op.inputs[1:], kind=op["kind"])
+    build.op(ops.tma.tma_store_wait, mem, read=read)
     _erase(op)
 
 
@@ -253,8 +323,9 @@ def _buffer(op: Operation, dims: Sequence[int]) -> Shared:
 
 
 def _erase(op: Operation) -> None:
-    conversion, pointers = op["value"].op, op["ptr"].op
+    conversion, pointers = _conversion(op), op["ptr"].op
     op.erase()
-    conversion.erase()
+    if conversion is not None:
+        conversion.erase()
     if not pointers.result.uses:
         pointers.erase()

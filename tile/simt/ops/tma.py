@@ -1,4 +1,4 @@
-"""TMA loads and stores of descriptor blocks, and the mbarriers that TMA loads arrive on.
+"""TMA loads, stores and reductions of descriptor blocks, and the mbarriers of TMA loads.
 
 A TMA load is issued by one thread of the program, the first, and executed asynchronously. It
 completes on an *mbarrier*, a 64-bit object in shared memory, after the first thread has set the
@@ -28,8 +28,22 @@ from __future__ import annotations
 
 from tile.ir.core import LOWERED, Effect, Operation, Trait, Value
 from tile.ir.declare import op
-from tile.ir.ops.memory import pointee
-from tile.ir.types import I1, I32, I64, Shared, Type, require, with_shape
+from tile.ir.ops.memory import RMWKind, pointee
+from tile.ir.types import (
+    BF16,
+    F16,
+    F32,
+    I1,
+    I32,
+    I64,
+    U32,
+    U64,
+    Scalar,
+    Shared,
+    Type,
+    require,
+    with_shape,
+)
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.shared import buffer
 
@@ -193,13 +207,47 @@ def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     _check_block("tma_store", mem, ptr, numbers)
 
 
+# The elements that TMA combines in memory. (PTX ISA, "cp.reduce.async.bulk.tensor"; it has minima
+# and maxima of f16 and bf16, too, and does not say what they are of a NaN.)
+_INTEGERS = (I32, U32, I64, U64)
+REDUCE_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
+    RMWKind.ADD: (*_INTEGERS, F16, BF16, F32),
+    **dict.fromkeys((RMWKind.MIN, RMWKind.MAX, RMWKind.AND, RMWKind.OR, RMWKind.XOR), _INTEGERS),
+}
+
+
+@op(
+    traits={Trait.ASYNC_PROXY},
+    effect=Effect.SHARED | Effect.READ | Effect.WRITE,
+    levels=LOWERED,
+    examples=(
+        f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | "
+        "tma_reduce %m, %p, %n0, %n1, %s, %i, %j {kind = add}",
+    ),
+)
+def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
+    """Begin to combine a buffer into a descriptor block: into each element that is in bounds.
+
+    Each element is combined by a relaxed atomic operation of device scope. All else is as for
+    `tma_store`, and a `tma_store_wait` waits for it as for a store.
+    """
+    _check_block("tma_reduce", mem, ptr, numbers)
+    assert isinstance(mem, Shared)
+    allowed = REDUCE_ELEMENTS.get(kind, ())
+    require(
+        mem.of in allowed,
+        f"tma_reduce {{kind = {kind}}} is not defined on {mem.of}; it takes "
+        f"{', '.join(map(str, allowed)) or 'nothing'}",
+    )
+
+
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(f"%m: {_BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",),
 )
 def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
-    """Wait, in the first thread, until its TMA stores are complete.
+    """Wait, in the first thread, until its TMA stores and reductions are complete.
 
     With `read`, until they have read their buffers, of which `mem` is one: it is free then. The
     last `pending` stores may still be in flight. Other threads may write to the buffer, and see

@@ -206,6 +206,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.warp_specialize.warp_specialize: _tma,
     ops.tma.tma_load: _tma_block,
     ops.tma.tma_store: _tma_block,
+    ops.tma.tma_reduce: _tma_block,
 }
 
 

@@ -1,4 +1,4 @@
-"""TMA loads and stores, and the mbarriers on which loads complete.
+"""TMA loads, stores and reductions, and the mbarriers on which loads complete.
 
 One thread of the first warp issues them, the one that `elect.sync` chooses, which is always the
 same: so ptxas sees that no other thread does, and emits no loop around each instruction. A
@@ -23,7 +23,8 @@ from tile.backends.nvptx.target import WARP
 from tile.codegen.llvm.function_builder import Rule
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
-from tile.ir.types import Scalar, Shared
+from tile.ir.ops.memory import RMWKind
+from tile.ir.types import I64, U64, Scalar, Shared
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -140,7 +141,11 @@ def tma_load(builder: FunctionBuilder, op: Operation) -> None:
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block, and commit all of them."""
-    name = f"cp.async.bulk.tensor.{len(op['mem'].type.dims)}d.global.shared::cta.bulk_group"
+    instruction, kind = "cp.async", ""
+    if op.defn is ops.tma.tma_reduce:
+        instruction, kind = "cp.reduce.async", f".{op['kind']}"
+    rank = len(op["mem"].type.dims)
+    name = f"{instruction}.bulk.tensor.{rank}d.global.shared::cta{kind}.bulk_group"
     text = f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]"
     _boxes(builder, op, text, _first_warp(builder))
     _elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _first_warp(builder))])
@@ -190,6 +195,8 @@ def _tensor_map(op: Operation, strips: BlockStrips) -> TensorMap:
     (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
     assert isinstance(element, Scalar)
+    if element is I64 and op.defn is ops.tma.tma_reduce and op["kind"] is RMWKind.ADD:
+        element = U64  # TMA adds these alone; the sums have the same bits
     return TensorMap(
         base,
         tuple([_launch_value(op, value) for value in extents]),
@@ -220,5 +227,6 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.mbarrier_inval: mbarrier_inval,
     ops.tma.tma_load: tma_load,
     ops.tma.tma_store: tma_store,
+    ops.tma.tma_reduce: tma_store,
     ops.tma.tma_store_wait: tma_store_wait,
 }

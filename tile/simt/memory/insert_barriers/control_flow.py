@@ -239,6 +239,7 @@ _ASYNC_PROXY = frozenset(
         ops.tma.mbarrier_arrive,
         ops.tma.mbarrier_inval,
         ops.tma.tma_store,
+        ops.tma.tma_reduce,
     }
 )
 

@@ -130,13 +130,13 @@ def pipeline_loops(
     # Computed once, on first use. The loops that have been changed by then are in other functions,
     # and the arguments of their calls have not changed.
     aliases = cache(lambda: module_aliases(module))
-    budget = SharedBudget(target)
+    block_stores = BlockStores(lambda op: is_whole(op, target), tma)
+    budget = SharedBudget(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
         plans = LoopPlanner(function, aliases, budget, num_stages).plans()
         tops = {plan.loop: _top(plan.loop) for plan in plans}
         for plan in plans:
             _prefetch(plan, budget)
-        block_stores = BlockStores(lambda op: is_whole(op, target), tma)
         specialized = _specialize(
             function, plans, aliases, budget, _OPTIONS[warp_specialize], block_stores
         )

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tile.ir.core import Block, Function, OpDef, Operation
-from tile.ir.ops import control
+from tile.ir.ops import control, memory
 from tile.ir.types import Shared
+from tile.simt.hopper.tma_store import BlockStores
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.memory.expose_shared import conversion_bytes, exchange_bytes
@@ -31,8 +32,9 @@ BufferRead = Operation | OperandUse  # a layout conversion, or a wgmma operand
 class SharedBudget:
     """The shared memory of a program, and what its loops and functions take so far, in bytes."""
 
-    def __init__(self, target: SimtTarget) -> None:
+    def __init__(self, target: SimtTarget, block_stores: BlockStores | None = None) -> None:
         self.target = target
+        self.block_stores = block_stores
         self.loops: dict[Operation, int] = {}
         self.functions: dict[str, int] = {}
 
@@ -75,6 +77,12 @@ class SharedBudget:
         taken = self._ops(ops[:end], buffer_reads)
         self.loops = reserved
         return taken
+
+    def reduced_bytes(self, op: Operation) -> int:
+        """Return the bytes of the buffer of an atomic operation that becomes a TMA reduction."""
+        if self.block_stores is None:
+            return 0
+        return align_up(self.block_stores.reduced_bytes(op), SWIZZLE_ALIGNMENT)
 
     def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
         return self._ops((op for region in regions for op in region), buffer_reads)
@@ -132,6 +140,7 @@ def operand_bytes(operand: OperandUse) -> int:
 _RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
     convert_layout: lambda budget, op: align_up(conversion_bytes(op, budget.target)),
     butterfly: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
+    memory.atomic_rmw: lambda budget, op: budget.reduced_bytes(op),
     control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
 }
 

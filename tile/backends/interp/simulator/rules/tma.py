@@ -1,18 +1,20 @@
-"""TMA loads and stores of descriptor blocks, and operations on mbarriers.
+"""TMA loads, stores and reductions of descriptor blocks, and operations on mbarriers.
 
 All threads of a program execute each of these operations; the first one performs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
+from tile.backends.interp.atomic_updates import update_in_order
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import Frame, ProgramBatch
+from tile.backends.interp.rules import update_groups
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.async_ops import MbarrierUse
 from tile.backends.interp.simulator.fault_report import (
@@ -132,6 +134,16 @@ def tma_load(op: Operation) -> Run:
 
 @rule(ops.tma.tma_store)
 def tma_store(op: Operation) -> Run:
+    return _write(op, _DescriptorBlock.write)
+
+
+@rule(ops.tma.tma_reduce)
+def tma_reduce(op: Operation) -> Run:
+    return _write(op, _DescriptorBlock.combine)
+
+
+def _write(op: Operation, write: Callable[..., None]) -> Run:
+    """Return the rule of an operation that `write`s a block from shared memory."""
     block = _DescriptorBlock(op)
 
     def run(batch: ProgramBatch, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
@@ -141,7 +153,7 @@ def tma_store(op: Operation) -> Run:
         chunk_of(batch).stores.start(programs, touch)
         descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
-        block.write(batch, programs, values, *descriptor)
+        write(block, batch, programs, values, *descriptor)
 
     return run
 
@@ -180,10 +192,25 @@ class _DescriptorBlock:
         """Store the elements, which are vectors in shared-memory order."""
         address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
-        flat = np.ascontiguousarray(values).reshape(len(address), -1)
-        flat = flat.view(semantics.numpy_dtype(element))
         with _faults_by_thread(batch, programs):
-            launch_of(batch).memory.store(address, flat, inside, element, shape)
+            memory = launch_of(batch).memory
+            memory.store(address, self._elements(values), inside, element, shape)
+
+    def combine(self, batch: ProgramBatch, programs: Rows, values: Array, *numbers: Array) -> None:
+        """Combine the elements, as `write` stores them, into memory by atomic operations."""
+        address, inside = self._addresses(batch, *numbers)
+        dtype, shape = semantics.numpy_dtype(self.mem.of), (len(self.order),)
+        apply = partial(update_in_order, kind=self.op["kind"])
+        memory = launch_of(batch).memory
+        with _faults_by_thread(batch, programs):
+            groups = memory.groups(address, inside, dtype, shape)
+            elements = self._elements(values)
+            update_groups(memory, groups, apply, address.shape, dtype, [elements])
+
+    def _elements(self, values: Array) -> Array:
+        """Return vectors of words as elements: (program, element)."""
+        flat = np.ascontiguousarray(values).reshape(len(values), -1)
+        return flat.view(semantics.numpy_dtype(self.mem.of))
 
     def _addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
         """Return the addresses of the elements in shared-memory order, and which are in bounds."""
