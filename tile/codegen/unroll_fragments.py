@@ -10,36 +10,32 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
-from tile.ir.core import Operation, Value
+from tile.codegen.emitter import FunctionEmitter
+from tile.ir.core import Operation
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 
-
-class Unrolled(Protocol):
-    """A function being emitted: the names of the registers of its values."""
-
-    def of(self, value: Value) -> list[str]: ...
-    def set(self, op: Operation, registers: list[str]) -> None: ...
+Unrolled = FunctionEmitter[list[str]]
 
 
-def fill(body: Unrolled, op: Operation) -> None:
+def fill(builder: Unrolled, op: Operation) -> None:
     """Repeat one scalar in all registers."""
-    body.set(op, body.of(op.inputs[0]) * op["count"])
+    builder.set(op, builder.of(op.inputs[0]) * op["count"])
 
 
-def pick(body: Unrolled, op: Operation) -> None:
+def pick(builder: Unrolled, op: Operation) -> None:
     """Select registers by constant numbers."""
-    every = [register for value in op.inputs for register in body.of(value)]
-    body.set(op, [every[number] for number in op["registers"]])
+    every = [register for value in op.inputs for register in builder.of(value)]
+    builder.set(op, [every[number] for number in op["registers"]])
 
 
-def element(body: Unrolled, op: Operation) -> None:
+def element(builder: Unrolled, op: Operation) -> None:
     """Select one register."""
-    body.set(op, [body.of(op.inputs[0])[op["register"]]])
+    builder.set(op, [builder.of(op.inputs[0])[op["register"]]])
 
 
 # Rules for an emitter's table.

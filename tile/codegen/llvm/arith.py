@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.codegen.emitter import count_of
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import (
-    count_of,
     is_integer,
     is_literal,
     literal,

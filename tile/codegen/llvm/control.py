@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tile.codegen.emitter import count_of, terminator
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule, types_of
-from tile.codegen.llvm.types import count_of, is_literal, llvm_type
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.codegen.llvm.types import is_literal, llvm_type
+from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import control
 from tile.ir.types import Scalar
-
-
-def flat(builder: FunctionBuilder, values: Sequence[Value]) -> Registers:
-    """Return the registers of values, in order."""
-    return [register for value in values for register in builder.of(value)]
 
 
 def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registers) -> None:
@@ -23,12 +19,6 @@ def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registe
         count = count_of(value.type)
         builder.values[value] = registers[at : at + count]
         at += count
-
-
-def terminator(block: Block) -> Operation:
-    """Return the terminator of a block."""
-    assert block.last is not None
-    return block.last
 
 
 class Phis:
@@ -70,7 +60,7 @@ class CarriedValues:
 
     def flat(self, values: Sequence[Value]) -> Registers:
         """Return the registers of values as these phis take them, in order."""
-        return flat(self.builder, values)
+        return self.builder.flat(values)
 
     def assign(self, values: Sequence[Value], registers: Registers) -> None:
         """Set the registers of values from those of these phis."""
@@ -205,7 +195,7 @@ def while_(
     before = builder.block
     builder.jump(head)
     builder.start_block(head)
-    phis = Phis(builder, types_of(op.inputs), flat(builder, op.inputs), before)
+    phis = Phis(builder, types_of(op.inputs), builder.flat(op.inputs), before)
     test, region = op.regions
     assign(builder, test.args, phis.names)
     assign(builder, region.args, phis.names)
@@ -216,7 +206,7 @@ def while_(
         if begin is not None:
             begin()
         builder.emit(region)
-        phis.close(flat(builder, terminator(region).inputs))
+        phis.close(builder.flat(terminator(region).inputs))
     builder.jump(head)
     builder.start_block(done)
     assign(builder, op.results, phis.names)
@@ -233,15 +223,15 @@ def if_(builder: FunctionBuilder, op: Operation) -> None:
     builder.start_block(first)
     with builder.dominance_scope():
         builder.emit(then)
-    left, left_end = flat(builder, terminator(then).inputs), builder.block
+    left, left_end = builder.flat(terminator(then).inputs), builder.block
     builder.jump(done)
     if no_else:
-        right, right_end = flat(builder, terminator(orelse).inputs), before
+        right, right_end = builder.flat(terminator(orelse).inputs), before
     else:
         builder.start_block(second)
         with builder.dominance_scope():
             builder.emit(orelse)
-        right, right_end = flat(builder, terminator(orelse).inputs), builder.block
+        right, right_end = builder.flat(terminator(orelse).inputs), builder.block
         builder.jump(done)
     builder.start_block(done)
     builder.locate(op)
@@ -257,7 +247,7 @@ def if_(builder: FunctionBuilder, op: Operation) -> None:
 
 def call(builder: FunctionBuilder, op: Operation) -> None:
     """Call with all registers of the operands; several results come as one structure."""
-    typed = zip(types_of(op.inputs), flat(builder, op.inputs), strict=True)
+    typed = zip(types_of(op.inputs), builder.flat(op.inputs), strict=True)
     operands = ", ".join([f"{ty} {register}" for ty, register in typed])
     results = types_of(op.results)
     text = f"call {structure(results)} {builder.module.symbol(op['callee'])}({operands})"
@@ -282,7 +272,7 @@ def structure(types: Sequence[str]) -> str:
 def return_(builder: FunctionBuilder, op: Operation) -> None:
     """Return from the function."""
     types = types_of(op.inputs)
-    registers = flat(builder, op.inputs)
+    registers = builder.flat(op.inputs)
     if not types:
         builder.do("ret void")
         return

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tile.codegen.emitter import FunctionEmitter, count_of
 from tile.codegen.llvm.module import ModuleText
 from tile.codegen.llvm.types import llvm_type
-from tile.errors import UnsupportedError, stamp
-from tile.ir.core import Block, Function, OpDef, Operation, Value
+from tile.ir.core import Function, OpDef, Operation, Value
 
 Registers = list[str]
 Rule = Callable[[Any, Operation], None]  # of a target's `FunctionBuilder` and an operation
 THREAD = "%thread"  # the number of the thread, which every function has from its start
 
 
-class FunctionBuilder:
+class FunctionBuilder(FunctionEmitter[Registers]):
     """Writes the lines of one function.
 
     An IR value is a list of LLVM operands, one for each register: names such as `%v7`, or
@@ -24,11 +24,9 @@ class FunctionBuilder:
     """
 
     def __init__(self, module: ModuleText, function: Function, rules: Mapping[OpDef, Rule]) -> None:
+        super().__init__(module.backend, function, rules)
         self.module = module
-        self.function = function
-        self.rules = rules
         self.lines: list[str] = []
-        self.values: dict[Value, Registers] = {}
         # Names of sums and XORs of a name with a constant: (name, constant).
         self.constant_offsets: dict[str, tuple[str, int]] = {}
         self.constant_xors: dict[str, tuple[str, int]] = {}
@@ -42,25 +40,6 @@ class FunctionBuilder:
         self._file = function.loc.file if function.loc else ""
         self.debug_suffix = ""  # what ends each line: its source location
         self._count = 0
-
-    # -- values
-
-    def of(self, value: Value) -> Registers:
-        """Return the registers of a value."""
-        return self.values[value]
-
-    def scalar(self, value: Value) -> str:
-        """Return the only register of a value."""
-        return self.values[value][0]
-
-    def set(self, op: Operation, registers: Registers) -> None:
-        """Set the registers of an operation's only result."""
-        self.values[op.results[0]] = registers
-
-    def masks(self, op: Operation, count: int) -> Registers:
-        """Return the masks of `count` accesses; all true where the operation has none."""
-        mask = op["mask"]
-        return ["true"] * count if mask is None else self.of(mask)
 
     # -- lines
 
@@ -149,15 +128,7 @@ class FunctionBuilder:
             return ""
         return self.new(text) if pure else self.new_unique(text)
 
-    # -- operations
-
-    def emit(self, block: Block) -> None:
-        """Emit the operations of a block except its terminator."""
-        for op in block:
-            if op.defn.terminator:
-                self.locate(op)
-                return
-            self.operation(op)
+    # -- scopes and locations
 
     @contextmanager
     def dominance_scope(self) -> Iterator[None]:
@@ -170,17 +141,6 @@ class FunctionBuilder:
         for text in self._available_order[before:]:
             del self._available[text]
         del self._available_order[before:]
-
-    def operation(self, op: Operation) -> None:
-        """Emit one operation."""
-        self.locate(op)
-        rule = self.rules.get(op.defn)
-        if rule is None:
-            raise UnsupportedError(
-                f"the {self.module.backend} backend has no code for `{op.name}`", loc=op.loc
-            )
-        with stamp(op.loc):
-            rule(self, op)
 
     def locate(self, op: Operation) -> None:
         """Attribute the lines from here on to an operation."""
@@ -195,5 +155,5 @@ def types_of(values: Sequence[Value]) -> list[str]:
     types: list[str] = []
     for value in values:
         element = llvm_type(value.type.element)
-        types += [element] * getattr(value.type, "count", 1)
+        types += [element] * count_of(value.type)
     return types

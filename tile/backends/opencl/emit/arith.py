@@ -13,7 +13,6 @@ from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, ea
 from tile.backends.opencl.emit.libdevice import extern_elementwise
 from tile.backends.opencl.emit.types import (
     constant,
-    count_of,
     is_bits,
     is_integer,
     is_literal,
@@ -22,6 +21,7 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.backends.opencl.target import ROUNDING
+from tile.codegen.emitter import count_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate

@@ -10,28 +10,17 @@ from tile.analysis.call_graph import CallGraph
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.register_arrays import RegisterArray, stored_array
 from tile.backends.opencl.emit.types import (
-    count_of,
     is_literal,
     natural,
     stored,
     unsigned,
     value_of,
 )
+from tile.codegen.emitter import count_of, terminator
 from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar
-
-
-def flat(builder: FunctionBuilder, values: Sequence[Value]) -> list[str]:
-    """Return the registers of values, in order."""
-    return [register for value in values for register in builder.of(value)]
-
-
-def ending(block: Block) -> Operation:
-    """Return the terminator of a block."""
-    assert block.last is not None
-    return block.last
 
 
 def types_of(builder: FunctionBuilder, values: Sequence[Value]) -> list[str]:
@@ -158,7 +147,7 @@ def if_(builder: FunctionBuilder, op: Operation) -> None:
     then, orelse = op.regions
     names = _declared(builder, op.results, op.results, None)
     condition = builder.scalar(op.inputs[0])
-    has_else = bool(names) or ending(orelse).prev is not None
+    has_else = bool(names) or terminator(orelse).prev is not None
     builder.source.branch_barriers |= _has_barrier(builder, op)
     if _separates(builder, op):
         _branch(builder, condition, then, op.results, names)
@@ -179,7 +168,7 @@ def _emit_branch(
     builder: FunctionBuilder, region: Block, results: Sequence[Value], names: Sequence[Registers]
 ) -> None:
     builder.emit(region)
-    _move(builder, results, names, ending(region).inputs)
+    _move(builder, results, names, terminator(region).inputs)
 
 
 def _branch(
@@ -234,7 +223,7 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
         builder.values[counter] = [narrow]
     add_side_effect(builder, op)
     builder.emit(region)
-    _move(builder, args, names, ending(region).inputs)
+    _move(builder, args, names, terminator(region).inputs)
     builder.close()
     assign(builder, op.results, names)
 
@@ -309,14 +298,14 @@ def while_(builder: FunctionBuilder, op: Operation) -> None:
     if _separates(builder, op):
         builder.barrier()
     builder.emit(test)
-    condition = builder.scalar(ending(test).inputs[0])
+    condition = builder.scalar(terminator(test).inputs[0])
     if _separates(builder, op):
         _exit_unless(builder, condition)
     else:
         builder.line(f"if (!{condition}) break;")
     add_side_effect(builder, op)
     builder.emit(region)
-    _move(builder, region.args, names, ending(region).inputs)
+    _move(builder, region.args, names, terminator(region).inputs)
     builder.close()
     assign(builder, op.results, names)
 
@@ -331,7 +320,7 @@ def call(builder: FunctionBuilder, op: Operation) -> None:
     if _separates(builder, op):
         builder.barrier()
     name = builder.source.symbol(op["callee"])
-    arguments = ", ".join([*flat(builder, op.inputs), *hidden(builder)])
+    arguments = ", ".join([*builder.flat(op.inputs), *hidden(builder)])
     text = f"{name}({arguments})"
     types = types_of(builder, op.results)
     if not types:
@@ -355,7 +344,7 @@ def hidden(builder: FunctionBuilder) -> list[str]:
 
 def return_(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the return statement of a function, if it has results."""
-    registers = flat(builder, op.inputs)
+    registers = builder.flat(op.inputs)
     if not registers:
         return
     if len(registers) == 1:

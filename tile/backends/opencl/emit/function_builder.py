@@ -17,9 +17,9 @@ from tile.backends.opencl.emit.register_arrays import (
     splat,
     stored_array,
 )
-from tile.backends.opencl.emit.types import count_of, is_literal
-from tile.errors import UnsupportedError, stamp
-from tile.ir.core import Block, Function, OpDef, Operation, Value
+from tile.backends.opencl.emit.types import is_literal
+from tile.codegen.emitter import FunctionEmitter, count_of
+from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.types import Type
 from tile.location import Loc
 
@@ -29,7 +29,7 @@ Rule = Callable[["FunctionBuilder", Operation], None]
 WIDTH = 100
 
 
-class FunctionBuilder:
+class FunctionBuilder(FunctionEmitter[Registers]):
     """Emit the statements of one function.
 
     A value of the IR is a list of operands, one per register: variables or literals. A buffer is a
@@ -38,12 +38,10 @@ class FunctionBuilder:
     """
 
     def __init__(self, source: Source, function: Function, rules: dict[OpDef, Rule]) -> None:
+        super().__init__("opencl", function, rules)
         self.source = source
-        self.function = function
-        self.rules = rules
         self.names = Names(source.symbols)
         self.lines: list[Line] = []
-        self.values: dict[Value, Registers] = {}
         self.depth = 1
         self._declaring = 0  # the lines so far that only declare variables
         self.pointers = constant_pointers(function)
@@ -56,18 +54,6 @@ class FunctionBuilder:
         self._loc: Loc | None = None
 
     # -- values
-
-    def of(self, value: Value) -> Registers:
-        """Return the registers of a value."""
-        return self.values[value]
-
-    def scalar(self, value: Value) -> str:
-        """Return the only register of a value."""
-        return self.values[value][0]
-
-    def set(self, op: Operation, registers: Registers) -> None:
-        """Set the registers of an operation's only result."""
-        self.values[op.results[0]] = registers
 
     def carrier(self, value: Value) -> str:
         """Return the C type of each register of a value."""
@@ -194,11 +180,6 @@ class FunctionBuilder:
         """Return the masks of an operation's registers, all `true` without a mask operand."""
         mask = op["mask"]
         return splat(count_of(like.type), "true") if mask is None else self.column(mask, like)
-
-    def masks(self, op: Operation, count: int) -> Registers:
-        """Return the masks of `count` registers, all `true` without a mask operand."""
-        mask = op["mask"]
-        return ["true"] * count if mask is None else self.of(mask)
 
     def vectors(self, value: Value, step: int) -> Iterator[Index]:
         """Yield the first register of each vector of `step` registers, in a loop for an array."""
@@ -340,23 +321,6 @@ class FunctionBuilder:
         return self.temporary(ty, text) if "[" in text else text
 
     # -- operations
-
-    def emit(self, block: Block) -> None:
-        """Emit the operations of a block except its terminator."""
-        for op in block:
-            if op.defn.terminator:
-                self.locate(op)
-                return
-            self.operation(op)
-
-    def operation(self, op: Operation) -> None:
-        """Emit one operation."""
-        self.locate(op)
-        rule = self.rules.get(op.defn)
-        if rule is None:
-            raise UnsupportedError(f"the opencl backend has no code for `{op.name}`", loc=op.loc)
-        with stamp(op.loc):
-            rule(self, op)
 
     def locate(self, op: Operation) -> None:
         """Attribute the next lines to an operation; without a location, to the previous one."""

@@ -21,13 +21,13 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.backends.opencl.emit.types import (
     constant,
-    count_of,
     is_bits,
     is_integer,
     natural,
     stored,
     unsigned,
 )
+from tile.codegen.emitter import count_of
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import indexing, memory

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from tile.backends.opencl.emit.types import count_of
 from tile.backends.opencl.target import Capabilities
+from tile.codegen.emitter import count_of
 from tile.codegen.unroll_fragments import image_bits, overlap
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory

@@ -13,7 +13,7 @@ from tile.backends.opencl.emit.register_arrays import (
     linear,
     stored_array,
 )
-from tile.backends.opencl.emit.types import count_of
+from tile.codegen.emitter import count_of
 from tile.codegen.unroll_fragments import image_bits, overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation, Value

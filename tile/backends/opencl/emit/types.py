@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.types import BF16, F16, F32, F64, I1, Fragment, Pointer, Scalar, Type
+from tile.ir.types import BF16, F16, F32, F64, I1, Pointer, Scalar
 
 _UNSIGNED = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
 _SIGNED = {8: "char", 16: "short", 32: "int", 64: "long"}
@@ -86,11 +86,6 @@ def value_of(x: str) -> int:
     if x.startswith("("):
         return int(re.findall(r"\d+", x)[0]) * -1 - 1
     return int(x.rstrip("uUL"))
-
-
-def count_of(ty: Type) -> int:
-    """Return the number of registers of a value."""
-    return ty.count if isinstance(ty, Fragment) else 1
 
 
 def constant(value: Any, ty: Scalar | Pointer, fp16: bool) -> str:
