@@ -44,7 +44,8 @@ ALLOWED = {
     "_round": "a round of the Philox cipher",
     "n_rounds": "rounds of the Philox cipher, as in Triton",
     **dict.fromkeys(
-        ("_boxes", "box_dim", "boxes", "box", "Box", "MAX_BOX", "tma_boxes"), "boxDim of TMA"
+        ("_boxes", "box_dim", "boxes", "box", "Box", "MAX_BOX", "tma_boxes", "whole_box_dim"),
+        "boxDim of TMA",
     ),
     "KnownBits": "LLVM's term",
     "factor": "the factor by which a loop is unrolled",

@@ -6,6 +6,8 @@ They have not been measured on a GPU yet, so no kernel has them by default.
               threads, for the elements that TMA combines
     stores    blocks of any element type and of any rank are stored by TMA, not just those of 16-bit
               elements with 8 rows or more
+    strips    one instruction copies a block of several strips, if the array's last extent and the
+              index along it are multiples of a strip, which is decided when the kernel runs
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ class TmaUses:
 
     reduce: bool = False
     stores: bool = False
+    strips: bool = False
 
     @classmethod
     def parse(cls, text: str) -> TmaUses:

@@ -107,6 +107,34 @@ def test_blocks_are_copied_in_tma_boxes(
     assemble(ptx, "sm_90a")
 
 
+@pytest.mark.parametrize(
+    ("blocks", "boxes", "loads", "stores"),
+    [
+        ((128, 256, 64), [(4, 64, 64), (4, 128, 64)], 2, 1),  # of B and C
+        ((64, 64, 128), [(2, 64, 64)], 2, 0),  # of A
+        ((64, 64, 64), [], 0, 0),
+    ],
+)
+def test_one_instruction_copies_all_strips(
+    blocks: tuple[int, ...], boxes: list[tuple[int, ...]], loads: int, stores: int
+) -> None:
+    """Those for single TMA boxes are there, too, for arrays that are no multiple of a strip."""
+    sizes = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
+    options = {"num_stages": 2, "num_warps": 8 if blocks[0] > 64 else 4}
+    usual = tile.compile(matmul, SIGNATURE, sizes, options, "nvptx:sm_90a").asm["ptx"]
+    options["tma"] = "strips"
+    artifact = tile.compile(matmul, SIGNATURE, sizes, options, "nvptx:sm_90a").artifact
+    ptx = artifact.stages["ptx"]
+    assert isinstance(usual, str) and isinstance(ptx, str)
+    assert ptx.count(COPY) == usual.count(COPY) and ptx.count(STORE) == usual.count(STORE)
+    maps = LaunchMetadata.of(json.loads(json.dumps(artifact.launch_metadata))).maps
+    assert [one.box_dim for one in maps if one.in_strips] == boxes
+    assert ptx.count(COPY.replace("2d", "3d")) == loads
+    assert ptx.count(STORE.replace("2d", "3d")) == stores
+    assert (ptx == usual) == (not boxes)
+    assemble(ptx, "sm_90a")
+
+
 def test_maps_are_of_parameters_and_constants() -> None:
     sizes = {"BM": 64, "BN": 64, "BK": 32}
     artifact = tile.compile(matmul, SIGNATURE, sizes, {}, "nvptx:sm_90a").artifact
@@ -283,6 +311,19 @@ def test_a_map_of_more_axes(maps: Maps) -> None:
     ]
     with pytest.raises(UnmappableError, match="its stride along axis 2 is 168 bytes"):
         encoder.encoded((0x1000, 2, 12, 20, 42))
+
+
+def test_a_map_in_strips(maps: Maps) -> None:
+    """The last axis is divided; other extents than multiples of a strip are encoded, and not used."""
+    encoder = MapEncoder(DESCRIPTION._replace(box_dim=(4, 32, 64), in_strips=True), lambda: 0xE000)
+    for columns in (256, 50, 200, 0):
+        encoder.encoded((0x1000, 100, columns, 256))
+    assert [made[2:5] for made in maps.made] == [
+        ([4, 100, 64], [128, 512], (4, 32, 64)),
+        ([1, 100, 64], [128, 512], (4, 32, 64)),
+        ([3, 100, 64], [128, 512], (4, 32, 64)),
+        ([1, 1, 64], [128, 16], (4, 32, 64)),
+    ]
 
 
 def test_arguments_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,25 @@ def test_boxes_fill_the_layout(shape: tuple[int, ...], bits: int) -> None:
     np.testing.assert_array_equal(offsets(shape, bits), table * (bits // 8))
 
 
+@pytest.mark.parametrize(("shape", "bits"), SHAPES)
+def test_one_box_of_all_strips_fills_the_layout(shape: tuple[int, ...], bits: int) -> None:
+    """It is of the array with the last axis divided into one of strips, in front, and one of rows."""
+    strips = block_strips(block_layout(shape, bits), bits)
+    assert strips is not None
+    box = strips.whole_box_dim
+    if strips.count == 1 or len(shape) == 5 or len(list(strips.boxes())) > strips.count:
+        assert box is None
+        return
+    assert box is not None and max(box) <= MAX_BOX
+    result = np.full(shape, -1)
+    for number, (strip, *outer, column) in enumerate(itertools.product(*map(range, box))):
+        at = number * bits // 8
+        if strips.swizzle:
+            at ^= (at >> 7 & strips.swizzle // 16 - 1) << 4
+        result[(*outer, strip * strips.width + column)] = at
+    np.testing.assert_array_equal(result, offsets(shape, bits))
+
+
 def test_the_number_of_boxes() -> None:
     def count(*shape: int, bits: int = 16) -> int:
         strips = block_strips(block_layout(shape, bits), bits)

@@ -41,7 +41,9 @@ class TensorMap(NamedTuple):
 
     `base` is the number of the parameter that points to the array; extents, strides (in elements,
     without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the
-    name of a type, and `swizzle` the width of the swizzle in bytes.
+    name of a type, and `swizzle` the width of the swizzle in bytes. With `in_strips`, the last axis
+    is divided into one of strips, the outermost one of the map, and one of elements, and `box_dim`
+    has both.
     """
 
     base: int
@@ -50,12 +52,13 @@ class TensorMap(NamedTuple):
     element: str
     box_dim: tuple[int, ...]
     swizzle: int
+    in_strips: bool = False
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> TensorMap:
         """Return the map that `LaunchMetadata.data` described."""
-        base, extents, strides, element, box_dim, swizzle = data
-        return cls(base, _values(extents), _values(strides), element, tuple(box_dim), swizzle)
+        base, extents, strides, element, box_dim, *rest = data
+        return cls(base, _values(extents), _values(strides), element, tuple(box_dim), *rest)
 
 
 def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:

@@ -111,6 +111,11 @@ class MapEncoder:
                     f"its stride along axis {axis} is {stride} bytes, and a map takes multiples of "
                     f"{_ALIGNMENT} from 0 to {_MAX_STRIDE}"
                 )
+        if array.in_strips:
+            width = array.box_dim[-1]
+            # Launches whose last extent is no multiple of a strip do not use the map.
+            extents = [max(1, extents[-1] // width), *extents[:-1], width]
+            strides = [width * self.itemsize, *strides]
         made = driver.tensor_map(
             array.element, base, extents, strides, array.box_dim, array.swizzle
         )

@@ -73,6 +73,17 @@ class BlockStrips:
             whole = whole and extent <= MAX_BOX
         return tuple(reversed(extents))
 
+    @property
+    def whole_box_dim(self) -> tuple[int, ...] | None:
+        """The extents of a box with all strips, along an axis in front; None if there is none.
+
+        Such a box is of the array as one of strips x outer axes x elements of a row. So the array's
+        last extent and the index of the block along it are multiples of a row.
+        """
+        fits = 1 < self.count <= MAX_BOX and len(self.shape) < MAX_RANK
+        rows = self.box_dim[:-1] == self.shape[:-1]
+        return (self.count, *self.box_dim) if fits and rows else None
+
     def boxes(self) -> Iterator[Box]:
         """Yield the boxes of the block, strip by strip."""
         *outer, columns = self.shape

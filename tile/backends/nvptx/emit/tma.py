@@ -28,6 +28,7 @@ from tile.ir.types import I64, U64, Scalar, Shared
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.tma_uses import parse_tma_uses
 
 MBARRIER_BYTES = 8
 
@@ -132,11 +133,11 @@ def _wait(builder: FunctionBuilder, address: SharedAddress, parity: str) -> None
 
 def tma_load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block."""
-    mbarrier, rank = _mbarrier(builder, op), len(op["mem"].type.dims)
-    name = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    mbarrier = _mbarrier(builder, op)
+    name = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     text = f"{name} [$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}]"
     predicate = _first_warp(builder, op["active"])
-    _boxes(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
+    _copy(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
 
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
@@ -144,10 +145,8 @@ def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     instruction, kind = "cp.async", ""
     if op.defn is ops.tma.tma_reduce:
         instruction, kind = "cp.reduce.async", f".{op['kind']}"
-    rank = len(op["mem"].type.dims)
-    name = f"{instruction}.bulk.tensor.{rank}d.global.shared::cta{kind}.bulk_group"
-    text = f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]"
-    _boxes(builder, op, text, _first_warp(builder))
+    name = f"{instruction}.bulk.tensor.{{rank}}d.global.shared::cta{kind}.bulk_group"
+    _copy(builder, op, f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]", _first_warp(builder))
     _elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _first_warp(builder))])
 
 
@@ -157,40 +156,82 @@ def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
     _elect_one(builder, [wait], [("i1", _first_warp(builder))])
 
 
-def _boxes(
+def _copy(
     builder: FunctionBuilder, op: Operation, text: str, predicate: str, *more: Operand
 ) -> None:
-    """Emit an instruction for each TMA box: at a `byte` of the buffer, and its first `index`.
+    """Emit the instructions that copy a block, by one thread of a warp with the predicate.
 
+    text: an instruction with places for its `rank`, the `byte` of the buffer and the first `index`.
     Its operands are the predicate, the buffer, the tensor map, and `more`.
+
+    With the option `tma=strips`, one instruction copies all strips if the array and the block
+    consist of whole strips. Otherwise there is an instruction for each TMA box.
     """
+    strips = _strips_of(op)
+    *_, index = ops.tma.array_operands(op)
+    first = [builder.scalar(value) for value in index]
+    whole = strips.whole_box_dim if parse_tma_uses(builder.module.options.tma).strips else None
+    if whole is not None:
+        extents, _, _ = ops.tma.array_operands(op)
+        is_whole = _is_multiple(builder, (builder.scalar(extents[-1]), first[-1]), strips.width)
+        strip = builder.new(f"ashr i32 {first[-1]}, {strips.width.bit_length() - 1}")
+        map_ = _tensor_map(op, strips, whole)
+        chosen = builder.new(f"and i1 {predicate}, {is_whole}")
+        _boxes(builder, op, text, chosen, map_, [(0, [strip, *first[:-1], "0"])], more)
+        other = builder.new(f"xor i1 {is_whole}, true")
+        predicate = builder.new(f"and i1 {predicate}, {other}")
+    boxes = []
+    for box in strips.boxes():
+        # TMA counts axes from the innermost one.
+        pairs = list(zip(first, box.start, strict=True))[::-1]
+        boxes.append((box.byte, [_plus(builder, *pair) for pair in pairs][::-1]))
+    _boxes(builder, op, text, predicate, _tensor_map(op, strips, None), boxes, more)
+
+
+def _boxes(
+    builder: FunctionBuilder,
+    op: Operation,
+    text: str,
+    predicate: str,
+    map_: TensorMap,
+    boxes: Sequence[tuple[int, Sequence[str]]],
+    more: Sequence[Operand],
+) -> None:
+    """Emit an instruction for each TMA box: its first byte in the buffer, and index in the map."""
+    address = builder.buffers[op["mem"]]
+    buffer = (SHARED, _pointer(builder, address))
+    described = builder.module.tensor_map(map_)
+    operands: list[Operand] = [("i1", predicate), buffer, ("ptr", described), *more]
+    lines = []
+    for byte, index in boxes:
+        names = ", ".join(f"${len(operands) + number}" for number in range(len(index)))
+        operands += [("i32", value) for value in reversed(index)]
+        place = address.offset + byte
+        lines.append(text.format(rank=len(index), byte=place, index=names))
+    _elect_one(builder, lines, operands)
+
+
+def _is_multiple(builder: FunctionBuilder, values: Sequence[str], number: int) -> str:
+    """Return an i1: both values are multiples of a power of two."""
+    bits = builder.new(f"or i32 {', '.join(values)}")
+    rest = builder.new(f"and i32 {bits}, {number - 1}")
+    return builder.new(f"icmp eq i32 {rest}, 0")
+
+
+def _strips_of(op: Operation) -> BlockStrips:
     mem = op["mem"].type
     assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
     strips = block_strips(mem.layout, mem.of.storage_bits)
     assert strips is not None, f"{mem} has a layout that TMA does not write"
-    map_ = builder.module.tensor_map(_tensor_map(op, strips))
-    address = builder.buffers[op["mem"]]
-    *_, index = ops.tma.array_operands(op)
-    first = [builder.scalar(value) for value in index]
-    buffer = (SHARED, _pointer(builder, address))
-    operands: list[Operand] = [("i1", predicate), buffer, ("ptr", map_), *more]
-    lines = []
-    for box in strips.boxes():
-        numbers = range(len(operands), len(operands) + len(first))
-        # TMA counts axes from the innermost one.
-        for value, constant in zip(reversed(first), reversed(box.start), strict=True):
-            operands.append(("i32", _plus(builder, value, constant)))
-        names = ", ".join(f"${number}" for number in numbers)
-        lines.append(text.format(byte=address.offset + box.byte, index=names))
-    _elect_one(builder, lines, operands)
+    return strips
 
 
 def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
     return builder.new(f"add i32 {index}, {constant}") if constant else index
 
 
-def _tensor_map(op: Operation, strips: BlockStrips) -> TensorMap:
-    """Return the map of the array that an operation loads from or stores to."""
+def _tensor_map(op: Operation, strips: BlockStrips, whole: tuple[int, ...] | None) -> TensorMap:
+    """Return the map of the array that an operation copies, in `whole` TMA boxes or in those of `strips`."""
     extents, strides, _ = ops.tma.array_operands(op)
     (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
@@ -202,8 +243,9 @@ def _tensor_map(op: Operation, strips: BlockStrips) -> TensorMap:
         tuple([_launch_value(op, value) for value in extents]),
         tuple([_launch_value(op, value) for value in strides]),
         element.ir_name,
-        strips.box_dim,
+        whole or strips.box_dim,
         strips.swizzle,
+        whole is not None,
     )
 
 
