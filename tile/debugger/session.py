@@ -1,7 +1,7 @@
 """A session: follows runs, and hands over to the command loop where programs stop.
 
 The user follows one program; the others of its batch run with it, and all others run in any order.
-A `Goal` is that of pdb's `step`, `next`, `return`, `until` or `continue`.
+pdb's commands `step`, `next`, `return`, `until` and `continue` set its `Goal`.
 """
 
 from __future__ import annotations

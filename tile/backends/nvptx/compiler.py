@@ -43,7 +43,7 @@ def libdevice() -> Path:
     path = find_libdevice()
     if path is None:
         raise BackendError(
-            "libdevice.10.bc, in which exp, log, sin and others are, was not found; "
+            "libdevice.10.bc, which defines exp, log, sin and others, was not found; "
             "pip install nvidia-nvvm brings it"
         )
     return path

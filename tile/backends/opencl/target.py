@@ -80,9 +80,9 @@ class Capabilities:
     branch_barriers_unoptimized: bool = False
     # Pointers of invariant loads are `const` and `restrict`.
     invariant_loads: bool = True
-    # Emit text of which LLVM does not make the instruction `fneg`.
+    # Emit text from which LLVM does not form the instruction `fneg`.
     without_fneg: bool = False
-    # Emit indices of SIMD lanes of which LLVM does not make the intrinsic `bitreverse`.
+    # Emit indices of SIMD lanes from which LLVM does not form the intrinsic `bitreverse`.
     without_bit_reversal: bool = False
     # Inline every call of a function that contains a barrier.
     inlined_barriers: bool = False

@@ -33,7 +33,7 @@ GPU = OpenclTuning()
 # CPUs whose runtime vectorizes across work-items, as Intel's does. Fragments are arrays there where
 # GPUs have registers: a large program that is fully unrolled takes minutes to build.
 SIMD_CPU = replace(GPU, unrolled=GPU.least_unrolled)
-# PoCL vectorizes no loop that contains another, so more fragments are variables. With more than
-# 3,500 of them it takes minutes to build; a matmul of 128 x 64 with arrays builds in a seventh of
-# the time, and is two to four times as fast.
+# PoCL does not vectorize a loop that contains another, so more fragments are variables. With more
+# than 3,500 of them it takes minutes to build; a matmul of 128 x 64 with arrays builds in a seventh
+# of the time, and is two to four times as fast.
 POCL = replace(GPU, unrolled=64, variables=3500)

@@ -97,8 +97,8 @@ class Lanes:
     """The elements of an access that are `possible`, and those of them that are `valid`.
 
     Possible elements are those whose mask is true or undefined, also with a poisoned address. All
-    are checked for bounds and races, so that a fault of one kind hides none of another. Only valid
-    ones, which have no fault, are accessed. None stands for all elements.
+    are checked for bounds and races, so that no kind of fault hides another. Only valid ones,
+    which have no fault, are accessed. None stands for all elements.
     """
 
     def __init__(self, mask: Array | None) -> None:

@@ -377,7 +377,7 @@ class SharedMemory:
     def start_tma_load(self, touch: Touch) -> None:
         """Check and record the start of a TMA load to the vectors.
 
-        A negative thread is one of no program's: a producer's.
+        A negative thread is a producer's, which is not a thread of the program.
         """
         granules, thread, barrier = self._granules(touch)
         self._check_exclusive(touch, (granules, thread, barrier))
