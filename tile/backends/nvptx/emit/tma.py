@@ -9,7 +9,7 @@ which is a kernel parameter that the launcher encodes. (PTX ISA, "cp.async.bulk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tile.analysis.uniformity import launch_value
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
@@ -180,12 +180,14 @@ def _copy(
         _boxes(builder, op, text, chosen, map_, [(0, [strip, *first[:-1], "0"])], more)
         other = builder.new(f"xor i1 {is_whole}, true")
         predicate = builder.new(f"and i1 {predicate}, {other}")
-    boxes = []
-    for box in strips.boxes():
-        # TMA counts axes from the innermost one.
-        pairs = list(zip(first, box.start, strict=True))[::-1]
-        boxes.append((box.byte, [_plus(builder, *pair) for pair in pairs][::-1]))
+    boxes = ((box.byte, _sums(builder, first, box.start)) for box in strips.boxes())
     _boxes(builder, op, text, predicate, _tensor_map(op, strips, None), boxes, more)
+
+
+def _sums(builder: FunctionBuilder, index: Sequence[str], start: Sequence[int]) -> list[str]:
+    """Return an index plus constants; the instructions are in the order of TMA's axes."""
+    pairs = list(zip(index, start, strict=True))
+    return [_plus(builder, *pair) for pair in reversed(pairs)][::-1]
 
 
 def _boxes(
@@ -194,7 +196,7 @@ def _boxes(
     text: str,
     predicate: str,
     map_: TensorMap,
-    boxes: Sequence[tuple[int, Sequence[str]]],
+    boxes: Iterable[tuple[int, Sequence[str]]],
     more: Sequence[Operand],
 ) -> None:
     """Emit an instruction for each TMA box: its first byte in the buffer, and index in the map."""
