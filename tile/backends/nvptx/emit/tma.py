@@ -233,7 +233,7 @@ def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
 
 
 def _tensor_map(op: Operation, strips: BlockStrips, whole: tuple[int, ...] | None) -> TensorMap:
-    """Return the map of the array that an operation copies, in `whole` TMA boxes or in those of `strips`."""
+    """Return the map of the array that an operation copies, in `whole` TMA boxes if there are."""
     extents, strides, _ = ops.tma.array_operands(op)
     (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
