@@ -364,6 +364,7 @@ WRONG = [
     (body("%y = const {value = 1}"), "const states one result type after a colon", 2, "const"),
     (body("%y = neg %x {fast = true} : f32"), "neg has no attribute `fast`", 2, "fast"),
     (body("%y = cast %x : f32"), "cast needs its attribute `to`", 2, "cast"),
+    (body("%y = neg %x {schedule = (1)} : f32"), "a schedule is (stage, order), not (1,)", 2, "("),
     (
         body("%y = const {value = x} : f32"),
         "expected a value of type bool or int or float",

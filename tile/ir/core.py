@@ -47,6 +47,7 @@ THREAD = frozenset({Level.THREAD})
 
 NO_DEFAULT = inspect.Parameter.empty
 EXPLICIT = ("result", "results")
+SCHEDULE = "schedule"  # `Operation.schedule` in the IR's text
 
 
 class Effect(enum.Flag):
@@ -251,7 +252,11 @@ class Value:
 
 
 class Operation:
-    """One operation: a declaration with operands, attributes, regions, results and a location."""
+    """One operation: a declaration with operands, attributes, regions, results and a location.
+
+    `schedule`: the stage and order of an operation in the body of a loop that is to be software
+    pipelined, which `expand-schedules` reads. Copies of the operation have none.
+    """
 
     __slots__ = (
         "_operands",
@@ -263,6 +268,7 @@ class Operation:
         "prev",
         "regions",
         "results",
+        "schedule",
     )
 
     def __init__(
@@ -280,6 +286,7 @@ class Operation:
         self.regions = list(regions)
         self.results = [Value(ty, self, i) for i, ty in enumerate(result_types)]
         self.loc = loc
+        self.schedule: tuple[int, int] | None = None
         self.block: Block | None = None
         self.prev: Operation | None = None
         self.next: Operation | None = None

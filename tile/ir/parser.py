@@ -21,7 +21,17 @@ from typing import Any, NoReturn
 from tile.errors import ParseError, TileError, TypeRuleError
 from tile.ir import predication
 from tile.ir.builder import Builder, create
-from tile.ir.core import Argument, Block, Function, Module, OpDef, Operation, Symbol, Value
+from tile.ir.core import (
+    SCHEDULE,
+    Argument,
+    Block,
+    Function,
+    Module,
+    OpDef,
+    Operation,
+    Symbol,
+    Value,
+)
 from tile.ir.declare import OPS
 from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
@@ -341,11 +351,35 @@ class _Parser:
         for _ in self.until("}"):
             token = self.expect_kind("word", "an attribute's name")
             spec = defn.attributes.get(token.text)
-            if spec is None:
+            if spec is None and token.text != SCHEDULE:
                 self.fail(f"{defn.name} has no attribute `{token.text}`", token)
             self.expect("=")
-            attributes[token.text] = self.attribute(spec.annotation)
+            attributes[token.text] = (
+                self.schedule() if spec is None else self.attribute(spec.annotation)
+            )
         return attributes
+
+    def schedule(self) -> tuple[int, int]:
+        """Parse the stage and order of an operation, as in `(-2, 0)`."""
+        start = self.token
+        numbers = self.attribute(tuple[int, ...])
+        if len(numbers) != 2:
+            self.fail(f"a schedule is (stage, order), not {numbers}", start)
+        return numbers[0], numbers[1]
+
+    @staticmethod
+    def create(
+        defn: OpDef,
+        operands: Sequence[Value | None],
+        attributes: dict[str, Any],
+        regions: Sequence[Block],
+        loc: Loc | None,
+    ) -> Operation:
+        """Create an operation from attributes of its text, which may include a schedule."""
+        schedule = attributes.pop(SCHEDULE, None)
+        op = create(defn, operands, attributes, regions, loc)
+        op.schedule = schedule
+        return op
 
     def location(self, start: _Token) -> Loc | None:
         """Parse an explicit `loc(...)`, or return the position of `start` in the text."""
@@ -642,7 +676,7 @@ class _Parser:
             attributes["results"] = tuple(stated)
         loc = self.location(name)
         regions = [self.named_region(region_name) for region_name in defn.regions]
-        op = create(defn, operands, attributes, regions, loc)
+        op = self.create(defn, operands, attributes, regions, loc)
         if predicate is not None and not stated:  # the paper's text leaves types out
             stated = [value.type for value in op.results]
         return op, stated
@@ -700,7 +734,8 @@ class _Parser:
         body = self.region([index, *names], [lower.type, *(v.type for v in inits)])
         attributes = self.attributes(control.for_)
         loc = self.location(name)
-        return create(control.for_, [lower, upper, step, *inits], attributes, [body], loc), stated
+        op = self.create(control.for_, [lower, upper, step, *inits], attributes, [body], loc)
+        return op, stated
 
     def while_(self, name: _Token) -> tuple[Operation, list[Type]]:
         names, inits = self.carried()
@@ -710,7 +745,8 @@ class _Parser:
         self.expect("do")
         body = self.region(names, arg_types)
         attributes = self.attributes(control.while_)
-        return create(control.while_, inits, attributes, [test, body], self.location(name)), stated
+        loc = self.location(name)
+        return self.create(control.while_, inits, attributes, [test, body], loc), stated
 
     def if_(self, name: _Token) -> tuple[Operation, list[Type]]:
         condition = self.required()
@@ -722,9 +758,8 @@ class _Parser:
             orelse = Block()
             orelse.append(create(control.yield_, loc=self.loc(name)))
         attributes = self.attributes(control.if_)
-        return create(
-            control.if_, [condition], attributes, [then, orelse], self.location(name)
-        ), stated
+        loc = self.location(name)
+        return self.create(control.if_, [condition], attributes, [then, orelse], loc), stated
 
 
 def _list(types: Sequence[Type]) -> str:

@@ -14,7 +14,8 @@ and for pointers `readonly`, `noalias`, `aliased` and `disjoint`, the positions 
 
 An operation prints its operands, then `{attributes}` that differ from their defaults, then
 `: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then
-the regions by name, each with its arguments:
+the regions by name, each with its arguments. An operation that is scheduled (`expand-schedules`)
+has its stage and order as a last attribute, `schedule = (-2, 0)`:
 
     %r = scan_region %x {axis = -1} : tile<8xf32> region combine(%a: f32, %b: f32) {
       %c = add %a, %b : f32
@@ -44,7 +45,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from tile.ir.core import Block, Function, Module, Operation, Symbol, Value
+from tile.ir.core import SCHEDULE, Block, Function, Module, Operation, Symbol, Value
 from tile.ir.types import Type, is_layout
 from tile.location import Loc
 
@@ -239,6 +240,8 @@ class _Printer:
             value = op.attributes[name]
             if name != op.defn.explicit and not (value == spec.default and not spec.required):
                 shown.append(f"{name} = {print_value(value)}")
+        if op.schedule is not None:
+            shown.append(f"{SCHEDULE} = {print_value(op.schedule)}")
         return f" {{{', '.join(shown)}}}" if shown else ""
 
     def types(self, op: Operation) -> str:
