@@ -173,8 +173,8 @@ def excerpts() -> dict[str, str]:
     """Return the excerpts of the page by name."""
     sm80 = compile_stages(kernels.matmul, "nvptx:sm_80", BM=64, BN=64, BK=32)
     sm90 = compile_stages(kernels.matmul_tma, "nvptx:sm_90a", BM=64, BN=64, BK=64)
-    names = ("tile", "tile-optimized", "remove-conversions", "pipeline-loops")
-    tiles, optimized, laid_out, pipelined = (Stage(sm80[name]) for name in names)
+    names = ("tile", "tile-optimized", "remove-conversions", "pipeline-loops", "expand-schedules")
+    tiles, optimized, laid_out, scheduled, pipelined = (Stage(sm80[name]) for name in names)
     allocated, barriers = Stage(sm80["allocate-shared"]), Stage(sm80["insert-barriers"])
     [load_a, _] = named(laid_out.loop, "load")
     [dot] = named(laid_out.loop, "mma_dot")
@@ -189,6 +189,7 @@ def excerpts() -> dict[str, str]:
         "laid_out": laid_out.excerpt(laid_out.loop),
         "load_figure": laid_out.figure(load_a, range(4), (0, 1, 7, 8, 15, 16, 24, 31)),
         "dot_figure": laid_out.figure(dot, (0, 1, 2, 7, 8, 9), (0, 1, 2, 3, 6, 7, 8, 9)),
+        "scheduled": scheduled.excerpt(scheduled.loop, NO_LAYOUTS),
         "pipelined": pipelined.excerpt(pipelined.loop_with_inputs(), "offset"),
         "swizzle_figure": allocated.figure(buffers[0], range(8), range(0, 32, 8)),
         "buffers": allocated.excerpt(buffers),

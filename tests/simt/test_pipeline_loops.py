@@ -33,9 +33,10 @@ from tile.simt.memory.allocate_shared import allocate_shared
 from tile.simt.memory.expose_shared import expose_shared
 from tile.simt.ops import shared, wgmma
 from tile.simt.pass_pipeline import lower, lowering
+from tile.simt.schedule.expand_schedules import expand_schedules
 from tile.simt.schedule.pipeline_loops import pipeline_loops
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
-from tile.simt.schedule.pipeline_loops.trip_count import TripCount
+from tile.simt.schedule.trip_count import TripCount
 from tile.simt.target import CP_ASYNC, GENERIC, MMA, PLAIN, WGMMA, SimtTarget
 
 # Copies; tiles that stay in registers, where shuffles convert them, and tiles that are stored; those
@@ -53,6 +54,7 @@ def parsed(dot: Dot) -> Module:
 def pipelined(dot: Dot, target: SimtTarget, num_stages: int) -> Module:
     module = parsed(dot)
     pipeline_loops(module, target=target, num_stages=num_stages)
+    expand_schedules(module)
     verify(module, Level.LAID_OUT)
     return module
 
@@ -159,6 +161,7 @@ def test_attention(target: SimtTarget, num_stages: int) -> None:
     module = parse_module(ATTENTION)
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=target, num_stages=num_stages)
+    expand_schedules(module)
     verify(module, Level.LAID_OUT)
     assert count(module, shared.local_alloc) == (0 if target is GENERIC else 2)
     random = np.random.default_rng(0)
@@ -171,11 +174,29 @@ def test_attention(target: SimtTarget, num_stages: int) -> None:
         assert np.allclose(out, powers @ v / powers.sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_stages", [2, 4])
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_a_schedule_does_not_change_what_a_loop_computes(
+    target: SimtTarget, num_stages: int
+) -> None:
+    """A lowered loop has the same results before its schedule is expanded."""
+    for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
+        dot = Dot(carried=carried, masked=True)
+        module = parsed(dot)
+        pipeline_loops(module, target=target, num_stages=num_stages)
+        verify(module, Level.LAID_OUT)
+        assert any(op.schedule is not None for op in module.walk())
+        wanted, _ = result(parsed(dot), dot, bounds)
+        actual, _ = result(module, dot, bounds)
+        assert np.array_equal(wanted, actual)
+
+
 def test_loops_are_pipelined_once() -> None:
     for target in TARGETS:
         module = pipelined(Dot(repeats=2), target, 3)
         before = str(list(module.walk()))
         pipeline_loops(module, target=target, num_stages=3)
+        expand_schedules(module)
         assert str(list(module.walk())) == before
 
 
@@ -208,6 +229,7 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     module = parse_module(f"{tall}\n{Dot(after=after).text()}")
     verify(module, Level.LAID_OUT)
     pipeline_loops(module, target=replace(CP_ASYNC, shared_bytes=16 << 10), num_stages=4)
+    expand_schedules(module)
     allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
     assert [op.result.type.stages for op in allocs] == [3, 3]
 
@@ -234,6 +256,7 @@ def test_loops_inside_others_come_first(size: int, inner: int, outer: int) -> No
     verify(module, Level.LAID_OUT)
     target = replace(CP_ASYNC, shared_bytes=size << 10)
     pipeline_loops(module, target=target, num_stages=4)
+    expand_schedules(module)
     verify(module, Level.LAID_OUT)
     loops = [op for op in module.walk() if op.defn is control.for_]
     stages: dict[bool, int] = {True: 0, False: 0}
@@ -257,6 +280,7 @@ def test_prefetch_leaves_registers() -> None:
 
 LATER = (
     "pipeline-loops",
+    "expand-schedules",
     "expose-shared",
     "allocate-shared",
     "insert-barriers",

@@ -25,7 +25,13 @@ from tile.simt.lower import (
     xor_to_add,
 )
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
-from tile.simt.schedule import hoist_loads, pipeline_loops, reload_operands, slice_dots
+from tile.simt.schedule import (
+    expand_schedules,
+    hoist_loads,
+    pipeline_loops,
+    reload_operands,
+    slice_dots,
+)
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tile_sizes import TileSizes
 from tile.simt.tma_uses import TmaUses
@@ -33,7 +39,7 @@ from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers")
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
-SCHEDULE = ("reload-operands", "pipeline-loops", "slice-dots")
+SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",

@@ -1,6 +1,11 @@
 """Schedule loops: prefetch loads, slice dots, and keep within registers and shared memory.
 
-pipeline_loops       software pipelining
+pipeline_loops       loads as async operations, with a schedule
+expand_schedules     software pipelining of any schedule
+async_ops            how async operations are issued, awaited and released
+pending_counts       what waits leave in flight in a new order
+backward_slice       what an operation needs, computed iterations early
+trip_count           future iterations of a loop, and whether they exist
 hoist_loads          loads before operations in which threads wait for each other
 slice_dots           k-slices of FMA dots, as many as `dot_slices` chooses
 reload_operands      loop-invariant dot operands in shared memory instead of registers

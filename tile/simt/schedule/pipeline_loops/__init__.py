@@ -1,16 +1,15 @@
 """Software pipelining of loops: loads are issued iterations before their values are used.
 
 select_loads      the loops to pipeline, their loads, and the way in which each is prefetched
-address_slices    backward slices of addresses, which run ahead of their loop
-trip_count        future iterations of a loop, and whether they exist
-prefetch          loads one iteration ahead, to registers or shared memory
-async_copy        asynchronous copies, several iterations ahead
-tma_loads         TMA loads, several iterations ahead, and their mbarriers
+lower_loads       loads as async operations and reads of shared memory, with a schedule
+loop_schedule     insertion points of a loop, from which its schedule is made
+tma_loads         TMA loads and their mbarriers
 multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
 load_users        layout conversions of loaded tiles, folded into loads from shared memory
 dot_operands      loads whose tiles are wgmma operands
 double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
+warp_specialize   TMA loads in producer warps, through `channels`
 shared_budget     the shared memory that the buffers of loops may take
 """
 
@@ -28,9 +27,8 @@ from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
 from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
 from tile.simt.memory.expose_shared import is_whole
-from tile.simt.schedule.pipeline_loops.address_slices import BackwardSlice, backward_slice
-from tile.simt.schedule.pipeline_loops.async_copy import prefetch_async
-from tile.simt.schedule.pipeline_loops.prefetch import prefetch_to_registers, prefetch_to_shared
+from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule
+from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
@@ -52,58 +50,44 @@ def pipeline_loops(
     warp_specialize: bool | None = None,
     tma: TmaUses = NO_USES,
 ) -> None:
-    """Issue the loads of a loop in earlier iterations, so that dots need not wait for them.
+    """Lower loads of loops to async operations with a schedule, so that dots need not wait.
 
     Loads that feed a dot become async copies to a multi-buffer of `num_stages` stages in shared
-    memory, issued `num_stages` - 1 iterations ahead. If the target has no async copies, or none
-    that suit a load, the load is done one iteration ahead, registers permitting. A loop with a
-    `num_stages` of its own has that many stages, and its other loads are done one iteration ahead,
-    too.
+    memory, which `expand-schedules` issues `num_stages` - 1 iterations early. If the target has no
+    async copies, or none that suit a load, the load is done one iteration early, registers
+    permitting. A loop with a `num_stages` of its own has that many stages, and its other loads are
+    done one iteration early, too.
 
         for %i = %a to %n step %c {               %m = local_alloc : shared<.., stages = 3>
-          %x = load %p                            // prologue: copies for the first two iterations
-          %y = convert_layout %x                  for %i = %a to %n step %c iter(%k = %0) {
-          ..                                        cp_async_wait_group {pending = 1}
-          yield                                     %later = local_subview %m, %k {stage_offset = 2}
-        }                                           local_cp_async %later, %q, %exists
-                                                    cp_async_commit_group
+          %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {
+          %y = convert_layout %x                    %s = local_subview %m, %k
+          ..                                        local_cp_async %s, %p {schedule = (-2, 0)}
+          yield                                     cp_async_commit_group {schedule = (-2, 0)}
+        }                                           cp_async_wait_group {pending = 0,
+                                                                         schedule = (0, -1)}
+                                                    %next = add %k, 1
                                                     %now = local_subview %m, %k
                                                     %y = local_load %now
                                                     ..
-                                                    %next = add %k, 1
                                                     yield %next
-                                                  } {num_stages = 1}
+                                                  }
                                                   cp_async_wait_group {pending = 0}
-
-    `%q` is `%p` two iterations later, and `%exists` is true if there is such an iteration.
 
     Descriptor blocks that wgmmas read become TMA loads, if the target has these and the kernel
     does not write to the array: `mbarrier_init` before the loop, `mbarrier_arrive_expect_tx` and
     `tma_load` in place of a commit group, `mbarrier_wait` in place of `cp_async_wait_group`, and a
     `mbarrier_inval` after the loop.
 
-    A tile that is loaded one iteration ahead is stored to a multi-buffer at the end of the body,
-
-                                                  %m = local_alloc : shared<.., stages = 2>
-        for %i = %a to %n step %c {               // prologue: load and store the first tile
-          %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {
-          %y = convert_layout %x                    %z = load %q, %exists
-          ..                                        %now = local_subview %m, %k
-          yield                                     %y = local_load %now
-        }                                           ..
-                                                    %later = local_subview %m, %k {stage_offset = 1}
-                                                    local_store %later, %z
-                                                    yield %next
-                                                  } {num_stages = 1}
-
+    A tile that is loaded one iteration early is stored to a multi-buffer at the end of the body,
     or stays in registers if no conversion of its layout needs shared memory:
 
-        for %i = %a to %n step %c {               %t = load %p, %any
-          %x = load %p                            for %i = %a to %n step %c iter(%x = %t) {
-          ..                                        %u = load %q, %exists
+        for %i = %a to %n step %c {               for %i = %a to %n step %c iter(%k = %0) {
+          %x = load %p                              %x = load %p {schedule = (-1, 0)}
+          %z = load %q                              %t = load %q {schedule = (-1, 1)}
+          %y = convert_layout %z                    local_store %s, %t {schedule = (-1, 2)}
+          ..                                        %y = local_load %s
           yield                                     ..
-        }                                           yield %u
-                                                  } {num_stages = 1}
+        }                                         }
 
     If a loop has several dots and a thread lacks the registers to hold these tiles during them,
     the tiles are loaded just before the last dot.
@@ -134,15 +118,19 @@ def pipeline_loops(
     budget = SharedBudget(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
         plans = LoopPlanner(function, aliases, budget, num_stages).plans()
-        tops = {plan.loop: _top(plan.loop) for plan in plans}
+        schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
-            _prefetch(plan, budget)
+            if plan.prefetched:
+                before = _insertion_point(plan, target)
+                lower_shared_loads(plan, schedules[plan.loop], before)
         specialized = _specialize(
             function, plans, aliases, budget, _OPTIONS[warp_specialize], block_stores
         )
         for plan in plans:
-            if plan not in specialized:
-                _copy(plan, tops[plan.loop], budget)
+            if plan.async_loads and plan not in specialized:
+                lower_async_loads(plan, schedules[plan.loop], budget)
+        for schedule in schedules.values():
+            schedule.assign()
         if plans:
             remove_dead(function)
 
@@ -198,31 +186,6 @@ def _option(op: Operation) -> WarpSpecialize:
     return op["warp_specialize"] if is_for else WarpSpecialize.AUTO
 
 
-def _top(loop: Operation) -> Operation:
-    top = loop.regions[0].first
-    assert top is not None
-    return top
-
-
-def _prefetch(plan: LoopPlan, budget: SharedBudget) -> None:
-    """Build the loads of a loop that are done one iteration ahead."""
-    loop = plan.loop
-    before = _insertion_point(plan, budget.target) or _top(loop)
-    if plan.register_loads:
-        prefetch_to_registers(plan.register_loads, _sources(loop, plan.register_loads), before)
-    if plan.shared_loads:
-        sources = _sources(loop, [each.load for each in plan.shared_loads])
-        prefetch_to_shared(plan.shared_loads, sources, plan.shared_stages, before)
-    loop.attributes["num_stages"] = 1
-
-
-def _copy(plan: LoopPlan, top: Operation, budget: SharedBudget) -> None:
-    """Build the async copies of a loop, which precede `top`."""
-    if plan.async_loads:
-        sources = _sources(plan.loop, [each.load for each in plan.async_loads])
-        prefetch_async(plan.async_loads, sources, plan.stages, top, budget, plan.double_buffered)
-
-
 def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
     """Return the last dot, if the loads for the next iteration are to come just before it.
 
@@ -236,9 +199,3 @@ def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
     live = liveness(plan.loop.function)
     needed = pressure(plan.loop, live, target) + prefetched
     return dots[-1] if exceeds_registers(needed, target) else None
-
-
-def _sources(loop: Operation, loads: Sequence[Operation]) -> BackwardSlice:
-    sources = backward_slice(loop, [value for load in loads for value in load.inputs])
-    assert sources is not None, "a load was chosen that cannot be done ahead"
-    return sources

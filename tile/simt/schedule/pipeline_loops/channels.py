@@ -19,7 +19,7 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I32
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.address_slices import add_loop_carried
+from tile.simt.schedule.backward_slice import add_loop_carried
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
 from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarriers_type
 

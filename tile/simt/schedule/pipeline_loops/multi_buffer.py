@@ -80,11 +80,11 @@ class MultiBuffer:
         self.tma = buffered.tma
         self.buffer = allocate_buffer(build, buffered, stages)
 
-    def stage(self, build: LayoutBuilder, iteration: Value, stage_offset: int = 0) -> Value:
-        """Return the stage of the iteration that is `stage_offset` after `iteration`."""
+    def stage(self, build: LayoutBuilder, iteration: Value) -> Value:
+        """Return the stage of an iteration."""
         if self.stages == 1:
             return self.buffer
-        return build(shared.local_subview, self.buffer, iteration, stage_offset=stage_offset)
+        return build(shared.local_subview, self.buffer, iteration)
 
     def replace_load(self, iteration: Value) -> None:
         """Make the users of the load read the stage of this iteration."""

@@ -19,7 +19,7 @@ from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops.layout_inference import layout_of, register_count
-from tile.simt.schedule.pipeline_loops.address_slices import backward_slice
+from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
@@ -33,7 +33,7 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
     operand_bytes,
 )
 from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarrier_bytes
-from tile.simt.schedule.pipeline_loops.trip_count import TripCount
+from tile.simt.schedule.trip_count import TripCount
 
 
 @dataclass(frozen=True)

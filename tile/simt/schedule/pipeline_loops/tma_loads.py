@@ -6,7 +6,7 @@ tma_load %later, %b, %iteration, %exists, %base, ... {stage_offset = 2}
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import descriptor
@@ -15,7 +15,6 @@ from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.address_slices import IterationView
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, MultiBuffer
 from tile.simt.schedule.pipeline_loops.shared_budget import align_up
 
@@ -50,50 +49,35 @@ class TmaLoads:
         self.mbarriers.name = "mbarriers"
         build.op(tma.mbarrier_init, self.mbarriers)
 
-    def begin(self, view: IterationView, iteration: Value, stage_offset: int) -> None:
+    def issue(
+        self, build: LayoutBuilder, mapping: Mapping[Value, Value], iteration: Value
+    ) -> list[Operation]:
         """Issue the loads of an iteration."""
-        build, exists = view.build, view.exists
-        if exists is None:
-            exists = build.constant(True, I1)
-        build.op(
-            tma.mbarrier_arrive_expect_tx,
-            self.mbarriers,
-            iteration,
-            exists,
-            size=self.bytes,
-            stage_offset=stage_offset,
+        active = build.constant(True, I1)
+        arrive = build.op(
+            tma.mbarrier_arrive_expect_tx, self.mbarriers, iteration, active, size=self.bytes
         )
-        for buffer in self.buffers:
-            self._load(buffer, view, iteration, exists, stage_offset)
+        loads = [self._load(each, build, mapping, iteration, active) for each in self.buffers]
+        return [arrive, *loads]
 
     def _load(
         self,
         buffer: MultiBuffer,
-        view: IterationView,
+        build: LayoutBuilder,
+        mapping: Mapping[Value, Value],
         iteration: Value,
-        exists: Value,
-        stage_offset: int,
-    ) -> None:
-        build, pointers = view.build, descriptor_pointers_of(buffer.load)
+        active: Value,
+    ) -> Operation:
+        pointers = descriptor_pointers_of(buffer.load)
         assert pointers is not None
         with build.at(buffer.load.loc):
-            stage = buffer.stage(build, iteration, stage_offset)
-            coordinates = [view.value(operand) for operand in pointers.inputs[2:]]
-            base = view.value(pointers.inputs[1])
-            build.op(
-                tma.tma_load,
-                stage,
-                self.mbarriers,
-                iteration,
-                exists,
-                base,
-                *coordinates,
-                stage_offset=stage_offset,
-            )
+            stage = buffer.stage(build, iteration)
+            array = [mapping.get(operand, operand) for operand in pointers.inputs[1:]]
+            return build.op(tma.tma_load, stage, self.mbarriers, iteration, active, *array)
 
-    def wait(self, build: LayoutBuilder, iteration: Value) -> None:
-        """Wait for the loads of the current iteration."""
-        build.op(tma.mbarrier_wait, self.mbarriers, iteration)
+    def wait(self, build: LayoutBuilder, iteration: Value) -> Operation:
+        """Wait for the loads of an iteration."""
+        return build.op(tma.mbarrier_wait, self.mbarriers, iteration)
 
     def end(self, build: LayoutBuilder) -> None:
         """Invalidate the mbarriers.

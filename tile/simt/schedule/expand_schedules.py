@@ -1,0 +1,294 @@
+"""Software pipelining: rebuild the bodies of loops as the schedules of their operations say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tile.errors import PassError
+from tile.ir.core import Block, Level, Module, Operation, Value, clone
+from tile.ir.ops import control
+from tile.ir.passes import module_pass
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
+from tile.simt.schedule.backward_slice import BackwardSlice, add_loop_carried, backward_slice
+from tile.simt.schedule.pending_counts import Issue, IssueOrder
+from tile.simt.schedule.trip_count import TripCount
+from tile.transforms.dce import remove_dead
+
+
+@module_pass("expand-schedules", before=Level.LAID_OUT)
+def expand_schedules(module: Module) -> None:
+    """Rebuild loops whose operations have a `schedule`: (stage, order).
+
+    The stage says in which iteration of the new loop an operation runs, relative to the one that it
+    belongs to: with stage -2 it runs two iterations early. The order is its position in the new
+    body: operations with a smaller one come first, those with equal ones as they stand in the text,
+    early ones before others. An operation without a schedule has (0, 0); if it is pure, it is
+    computed wherever its result is needed.
+
+        for .. iter(%k = %0) {                    local_cp_async %m0, %p0, %exists0
+          %s = local_subview %m, %k               cp_async_commit_group
+          local_cp_async %s, %p                   for .. iter(%k = %0) {
+            {schedule = (-1, 0)}                    cp_async_wait_group {pending = 0}
+          cp_async_commit_group                     %t = local_subview %m, %k {stage_offset = 1}
+            {schedule = (-1, 0)}                    local_cp_async %t, %q, %exists
+          cp_async_wait_group {pending = 0}         cp_async_commit_group
+            {schedule = (0, -1)}                    %s = local_subview %m, %k
+          %x = local_load %s                        %x = local_load %s
+          ..                                        ..
+          %n = add %k, 1                            %n = add %k, 1
+          yield %n                                  yield %n
+        }                                         }
+
+    The text is a program with the same results before and after. Early operations run before the
+    loop for its first iterations, and do nothing for iterations that do not exist (`async_ops`).
+    What they need is computed once more, some iterations ahead: `%q` is `%p` an iteration later.
+    Their results are loop-carried. Stages of multi-buffers and mbarriers, which are named by an
+    iteration and an offset, get a larger offset. Waits that count what is in flight get the counts
+    of the new order.
+    """
+    for function in module:
+        loops = [op for op in function.walk() if op.defn is control.for_ and _is_scheduled(op)]
+        for loop in loops:
+            _Expansion(loop).run()
+        if loops:
+            remove_dead(function)
+
+
+def _is_scheduled(loop: Operation) -> bool:
+    return any(op.schedule is not None for op in loop.regions[0])
+
+
+def _stage(op: Operation) -> int:
+    return 0 if op.schedule is None else op.schedule[0]
+
+
+def _order(op: Operation) -> int:
+    return 0 if op.schedule is None else op.schedule[1]
+
+
+@dataclass
+class _Group:
+    """Operations that are done the same number of iterations early, from one backward slice."""
+
+    distance: int
+    order: int
+    ops: list[Operation] = field(default_factory=list)
+
+
+def _groups(body: Block) -> list[_Group]:
+    """Return the groups of early operations, in order.
+
+    Those of one stage and order are a group, with those that use their results.
+    """
+    groups: dict[tuple[int, int], _Group] = {}
+    group_of: dict[Operation, _Group] = {}
+    for op in body:
+        stage, order = _stage(op), _order(op)
+        if stage >= 0:
+            continue
+        check_early(op)
+        used = (group_of[value.op] for value in op.inputs if value.op in group_of)
+        group = next((each for each in used if each.distance == -stage), None)
+        if group is None:
+            group = groups.setdefault((stage, order), _Group(-stage, order))
+        group.ops.append(op)
+        group_of[op] = group
+    for group in groups.values():
+        group.ops.sort(key=_order)
+    return sorted(groups.values(), key=lambda group: group.order)
+
+
+class _Expansion:
+    """The expansion of one loop."""
+
+    def __init__(self, loop: Operation) -> None:
+        self.loop = loop
+        (self.body,) = loop.regions
+        assert self.body.last is not None
+        self.end: Operation = self.body.last
+        self.numbers = {op: number for number, op in enumerate(self.body)}
+        self.groups = _groups(self.body)
+        self.early = {op for group in self.groups for op in group.ops}
+        self.order: dict[Operation, int] = {}  # of other operations, in the order of the new body
+        self.issues = IssueOrder()
+
+    def run(self) -> None:
+        self._arrange()
+        # Found before anything is inserted: the operation before which each early one goes.
+        anchors = {op: self._anchor(_order(op)) for op in self.early}
+        for group in self.groups:
+            _Ahead(self, group, anchors).build()
+        for group in self.groups:
+            for op in reversed(group.ops):
+                op.erase()
+        self._count_pending()
+        for op in self.body:
+            op.schedule = None
+        self.loop.attributes["num_stages"] = 1
+
+    # -- the operations of this iteration
+
+    def _arrange(self) -> None:
+        """Bring the operations that are not early into their order, with what they need first."""
+        here = [op for op in self.body if op not in self.early and op is not self.end]
+        for op in sorted(here, key=_order):
+            self._place(op, _order(op), frozenset(here))
+        if list(self.order) != here:
+            for op in self.order:
+                op.move_before(self.end)
+
+    def _place(self, op: Operation, order: int, movable: frozenset[Operation]) -> None:
+        if op in self.order:
+            return
+        for nested in op.walk():
+            for value in nested.inputs:
+                if value.op in movable:
+                    self._place(value.op, order, movable)
+        self.order[op] = order
+
+    def _anchor(self, order: int) -> Operation:
+        """Return the operation before which early ones of an order go."""
+        return next((op for op, own in self.order.items() if own >= order), self.end)
+
+    # -- waits
+
+    def _count_pending(self) -> None:
+        """Set how many younger operations each wait that counts them leaves in flight."""
+        for op in self.body:
+            if op in self.numbers:
+                self.issues.in_loop[op] = Issue(op, self.numbers[op], 0)
+        for op in self.body:
+            kind = COUNTED_WAITS.get(op.defn)
+            if kind is not None and not op.results:
+                op.attributes["pending"] = self.issues.pending(op, kind.completes, self.body)
+
+
+class _Ahead:
+    """A group of early operations, in front of the loop and in it."""
+
+    def __init__(
+        self, expansion: _Expansion, group: _Group, anchors: dict[Operation, Operation]
+    ) -> None:
+        self.expansion = expansion
+        self.loop, self.body = expansion.loop, expansion.body
+        self.group = group
+        self.anchors = anchors
+        self.trip_count = TripCount(self.loop)
+        self.sources = self._sources()
+        inits = self.loop.inputs[3:]
+        self.carried = [inits[position] for position in self.sources.carried]
+        # Results that operations of later stages use.
+        self.crossing = [
+            value
+            for op in group.ops
+            for value in op.results
+            if any(user not in group.ops for user in value.users)
+        ]
+
+    def _sources(self) -> BackwardSlice:
+        needed = [value for op in self.group.ops for value in self._needed(op)]
+        sources = backward_slice(self.loop, needed)
+        if sources is None:
+            op = self.group.ops[0]
+            raise PassError(
+                f"{op.name} depends on what can only be computed in its own iteration", loc=op.loc
+            )
+        return sources
+
+    def _needed(self, op: Operation) -> list[Value]:
+        """Return the operands of an early operation that are computed ahead for it."""
+        needed: list[Value] = []
+        for index, value in enumerate(op.operands):
+            if value is None or index == op.defn.positions.get("iteration"):
+                continue
+            if value.op in self.group.ops:
+                continue
+            view = self._stage_view(value)
+            needed += [value] if view is None else self._needed(view)
+        return needed
+
+    def _stage_view(self, value: Value) -> Operation | None:
+        """Return the operation of a value that is a stage of a multi-buffer in this iteration."""
+        op = value.op
+        if op is None or op.block is not self.body or "stage_offset" not in op.attributes:
+            return None
+        return op
+
+    def build(self) -> None:
+        trip_count, distance = self.trip_count, self.group.distance
+        before = LayoutBuilder.before(self.loop)
+        ahead: list[dict[Value, Value]] = []
+        for number in range(distance):
+            exists = trip_count.exists(before, trip_count.lower, number)
+            index = trip_count.index_after(before, trip_count.lower, number)
+            mapping = self._advance(before, index)
+            for op in self.group.ops:
+                self._copy(op, before, mapping, exists, number, self._init)
+                self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
+            ahead.append(mapping)
+        inits = [mapping[value] for mapping in ahead for value in self.crossing]
+        count, width = len(inits), len(self.crossing)
+
+        def advance(args: list[Value]) -> Sequence[Value]:
+            self.carried = args[count:]
+            mapping = self._in_loop()
+            return [*args[width:count], *[mapping[value] for value in self.crossing], *self.carried]
+
+        args = add_loop_carried(self.loop, [*inits, *self.carried], advance)
+        for value, arg in zip(self.crossing, args, strict=False):
+            value.replace_by(arg)
+
+    def _in_loop(self) -> dict[Value, Value]:
+        """Build the group in the loop, for the iteration `distance` later."""
+        distance, trip_count = self.group.distance, self.trip_count
+        build = LayoutBuilder(self.body, self.anchors[self.group.ops[0]], self.loop.loc)
+        induction = self.body.args[0]
+        exists = trip_count.exists(build, induction, distance)
+        later = trip_count.index_after(build, induction, distance)
+        mapping = self._advance(build, later)
+        for op in self.group.ops:
+            at = LayoutBuilder(self.body, self.anchors[op], self.loop.loc)
+            new = self._copy(op, at, mapping, exists, distance, lambda value: value)
+            self.expansion.issues.in_loop[new] = Issue(op, self.expansion.numbers[op], distance)
+        return mapping
+
+    def _advance(self, build: LayoutBuilder, index: Value) -> dict[Value, Value]:
+        """Compute what the group needs in the iteration of an induction variable."""
+        mapping = self.sources.clone_at(build, index, self.carried)
+        self.carried = self.sources.next_carried(mapping)
+        return mapping
+
+    def _init(self, iteration: Value) -> Value:
+        """Return an iteration's number as it is in the first one."""
+        if iteration.owner is self.body and iteration.index > 0:
+            return self.loop.inputs[2 + iteration.index]
+        raise PassError(f"{iteration} is not a loop-carried count of iterations", loc=self.loop.loc)
+
+    def _copy(
+        self,
+        op: Operation,
+        build: LayoutBuilder,
+        mapping: dict[Value, Value],
+        exists: Value | None,
+        distance: int,
+        iteration: Callable[[Value], Value],
+    ) -> Operation:
+        """Copy an operation for a later iteration, with the stages that it uses; return the copy.
+
+        iteration: returns the number of an iteration where the copy runs.
+        """
+        for value in op.inputs:
+            view = self._stage_view(value)
+            if view is not None:
+                self._copy(view, build, mapping, None, distance, iteration)
+        new = clone(op, mapping)
+        position = op.defn.positions.get("iteration")
+        if position is not None:
+            new.set_operand(position, iteration(op.inputs[position]))
+            new.attributes["stage_offset"] += distance
+        with build.at(op.loc):
+            guard(new, exists, build)
+        build.block.insert(new, build.anchor)
+        return new

@@ -1,0 +1,55 @@
+"""Counts of async operations in flight at waits, where a schedule has moved what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tile.ir.core import OpDef, Operation
+
+
+@dataclass(frozen=True)
+class Issue:
+    """An operation of a loop's body, done for the iteration that is `iteration` later.
+
+    number: its position in the body before the schedule was expanded.
+    """
+
+    op: Operation
+    number: int
+    iteration: int
+
+
+@dataclass
+class IssueOrder:
+    """The order in which the operations of an expanded loop run.
+
+    before: those in front of the loop, in order.
+    in_loop: those of the new body, by operation.
+    """
+
+    before: list[Issue] = field(default_factory=list)
+    in_loop: dict[Operation, Issue] = field(default_factory=dict)
+
+    def pending(self, wait: Operation, completes: OpDef, body: Iterable[Operation]) -> int:
+        """Return how many younger operations a wait leaves in flight in the new order.
+
+        The wait is complete with the same operations, at least, as before the expansion: then it
+        left the last `pending` ones of its own iteration and all earlier ones.
+        """
+        ops = [op for op in body if op is wait or op.defn is completes]
+        done = [(each.iteration, each.number) for each in self.before if each.op.defn is completes]
+        farthest = max((each.iteration for each in self.in_loop.values()), default=0)
+        counts: list[int] = []
+        for iteration in range(farthest + 2):
+            for op in ops:
+                issue = self.in_loop[op]
+                at = iteration + issue.iteration, issue.number
+                if op is not wait:
+                    done.append(at)
+                    continue
+                awaited = sorted(other for other in done if other < at)
+                awaited = awaited[: len(awaited) - wait["pending"]]
+                if awaited:
+                    counts.append(len(done) - 1 - max(map(done.index, awaited)))
+        return min(counts, default=wait["pending"])
