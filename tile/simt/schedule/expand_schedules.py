@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.errors import PassError
@@ -12,7 +12,8 @@ from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
 from tile.simt.schedule.backward_slice import BackwardSlice, add_loop_carried, backward_slice
-from tile.simt.schedule.pending_counts import Issue, IssueOrder
+from tile.simt.schedule.deferred_waits import check_deferred, expand_deferred_waits
+from tile.simt.schedule.pending_counts import Issue, IssueOrder, count_issued_since
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
 
@@ -45,8 +46,9 @@ def expand_schedules(module: Module) -> None:
     loop for its first iterations, and do nothing for iterations that do not exist (`async_ops`).
     What they need is computed once more, some iterations ahead: `%q` is `%p` an iteration later.
     Their results are loop-carried. Stages of multi-buffers and mbarriers, which are named by an
-    iteration and an offset, get a larger offset. Waits that count what is in flight get the counts
-    of the new order.
+    iteration and an offset, get a larger offset. A wait of stage 1 for what the loop only carries
+    is done in the next iteration (`deferred_waits`). Waits that count what is in flight get the
+    counts of the new order (`pending_counts`).
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_ and _is_scheduled(op)]
@@ -111,19 +113,23 @@ class _Expansion:
         self.numbers = {op: number for number, op in enumerate(self.body)}
         self.groups = _groups(self.body)
         self.early = {op for group in self.groups for op in group.ops}
+        self.deferred = [op for op in self.body if _stage(op) > 0]
+        for op in self.deferred:
+            check_deferred(loop, op)
         self.order: dict[Operation, int] = {}  # of other operations, in the order of the new body
         self.issues = IssueOrder()
 
     def run(self) -> None:
         self._arrange()
         # Found before anything is inserted: the operation before which each early one goes.
-        anchors = {op: self._anchor(_order(op)) for op in self.early}
+        anchors = {op: self._anchor(_order(op)) for op in (*self.early, *self.deferred)}
+        deferred = expand_deferred_waits(self.loop, self.deferred, anchors)
         for group in self.groups:
             _Ahead(self, group, anchors).build()
         for group in self.groups:
             for op in reversed(group.ops):
                 op.erase()
-        self._count_pending()
+        self._count_pending(deferred)
         for op in self.body:
             op.schedule = None
         self.loop.attributes["num_stages"] = 1
@@ -132,11 +138,12 @@ class _Expansion:
 
     def _arrange(self) -> None:
         """Bring the operations that are not early into their order, with what they need first."""
-        here = [op for op in self.body if op not in self.early and op is not self.end]
+        moved = {*self.early, *self.deferred, self.end}
+        here = [op for op in self.body if op not in moved]
         for op in sorted(here, key=_order):
             self._place(op, _order(op), frozenset(here))
         if list(self.order) != here:
-            for op in self.order:
+            for op in (*self.order, *self.deferred):
                 op.move_before(self.end)
 
     def _place(self, op: Operation, order: int, movable: frozenset[Operation]) -> None:
@@ -154,15 +161,23 @@ class _Expansion:
 
     # -- waits
 
-    def _count_pending(self) -> None:
-        """Set how many younger operations each wait that counts them leaves in flight."""
+    def _count_pending(self, deferred: Mapping[Operation, Value]) -> None:
+        """Set how many younger operations each wait that counts them leaves in flight.
+
+        deferred: waits for values that were issued in the iteration before.
+        """
         for op in self.body:
             if op in self.numbers:
                 self.issues.in_loop[op] = Issue(op, self.numbers[op], 0)
         for op in self.body:
             kind = COUNTED_WAITS.get(op.defn)
-            if kind is not None and not op.results:
-                op.attributes["pending"] = self.issues.pending(op, kind.completes, self.body)
+            if kind is None:
+                continue
+            if op.results:
+                pending = count_issued_since(op, deferred.get(op, op.inputs[0]), kind.completes)
+            else:
+                pending = self.issues.pending(op, kind.completes, self.body)
+            op.attributes["pending"] = pending
 
 
 class _Ahead:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import OpDef, Operation, Value
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,23 @@ class IssueOrder:
                 if awaited:
                     counts.append(len(done) - 1 - max(map(done.index, awaited)))
         return min(counts, default=wait["pending"])
+
+
+def count_issued_since(wait: Operation, value: Value, issue: OpDef) -> int:
+    """Return how many operations are issued between that of a value and a wait for it.
+
+    The value is the result of an operation of the block of the wait, or a value that its loop
+    carries from the iteration before. Any count is right for others, which are complete.
+    """
+    block = value.block
+    if block is not wait.block:
+        return int(wait["pending"])
+    ops = list(block)
+    end = ops.index(wait)
+    if value.op is not None:
+        return sum(op.defn is issue for op in ops[ops.index(value.op) + 1 : end])
+    source = block.yielded[value.index - 1].op
+    before = sum(op.defn is issue for op in ops[:end])
+    if source is None or source.block is not block:
+        return before
+    return before + sum(op.defn is issue for op in ops[ops.index(source) + 1 :])

@@ -15,7 +15,7 @@ shared_budget     the shared memory that the buffers of loops may take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from tile.analysis.alias import module_aliases
@@ -27,7 +27,7 @@ from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
 from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
 from tile.simt.memory.expose_shared import is_whole
-from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule
+from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
@@ -121,10 +121,9 @@ def pipeline_loops(
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
             if plan.prefetched:
-                before = _insertion_point(plan, target)
-                lower_shared_loads(plan, schedules[plan.loop], before)
+                lower_shared_loads(plan, schedules[plan.loop], _insertion_point(plan, target))
         specialized = _specialize(
-            function, plans, aliases, budget, _OPTIONS[warp_specialize], block_stores
+            function, plans, aliases, schedules, budget, _OPTIONS[warp_specialize], block_stores
         )
         for plan in plans:
             if plan.async_loads and plan not in specialized:
@@ -139,6 +138,7 @@ def _specialize(
     function: Function,
     plans: Sequence[LoopPlan],
     aliases: Aliases,
+    schedules: Mapping[Operation, LoopSchedule],
     budget: SharedBudget,
     default: WarpSpecialize,
     block_stores: BlockStores,
@@ -168,7 +168,8 @@ def _specialize(
     if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
-            return specialize(function, chosen, stores, budget, fewer_stages=bool(asked))
+            fewer = bool(asked)
+            return specialize(function, chosen, stores, budget, schedules, fewer_stages=fewer)
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:
@@ -186,16 +187,16 @@ def _option(op: Operation) -> WarpSpecialize:
     return op["warp_specialize"] if is_for else WarpSpecialize.AUTO
 
 
-def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Operation | None:
-    """Return the last dot, if the loads for the next iteration are to come just before it.
+def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Point:
+    """Return the point at which threads load for the next iteration.
 
-    They do if there are several dots, and a thread has no registers for the loaded tiles any
-    earlier.
+    That is just before the last dot if there are several, and a thread has no registers for the
+    loaded tiles any earlier.
     """
     dots = [op for op in plan.loop.regions[0] if op.has_trait(Trait.DOT)]
     prefetched = sum([tile_registers(load.result) for load in plan.prefetched])
     if len(dots) < 2 or not prefetched:
-        return None
+        return Point()
     live = liveness(plan.loop.function)
     needed = pressure(plan.loop, live, target) + prefetched
-    return dots[-1] if exceeds_registers(needed, target) else None
+    return Point(dots[-1]) if exceeds_registers(needed, target) else Point()

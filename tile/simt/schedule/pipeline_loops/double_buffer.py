@@ -1,6 +1,6 @@
 """Double-buffer the wgmma operands that an iteration computes and stores to shared memory.
 
-A wgmma that stays in flight into the next iteration (`keep_in_flight`) still reads its operand
+A wgmma that stays in flight into the next iteration (`wgmma_overlap`) still reads its operand
 there, and the next iteration would overwrite it. If shared memory allows, iterations alternate
 between two buffers:
 

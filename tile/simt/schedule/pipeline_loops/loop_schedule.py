@@ -15,14 +15,33 @@ class Rank(enum.IntEnum):
     REGISTER_LOADS = 0
     SHARED_LOADS = 1
     WAITS = 2
-    COPIES = 3
+    LEADING = 3
+    DEFERRED_WAITS = 4
+    COPIES = 5
+    REST = 6  # what follows anyway
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a body: in front of an operation that stays in the loop, or after it.
+
+    None stands for the start of the body.
+    """
+
+    op: Operation | None = None
+    after: bool = False
+
+    @property
+    def following(self) -> Operation | None:
+        """The operation that follows in the body."""
+        return self.op.next if self.after and self.op is not None else self.op
 
 
 @dataclass(frozen=True)
 class _Insertion:
-    """Operations of one stage in front of `before`; None is the start of the body."""
+    """Operations of one stage that run at a point of the body."""
 
-    before: Operation | None
+    point: Point
     rank: Rank
     stage: int
     ops: tuple[Operation, ...]
@@ -35,11 +54,9 @@ class LoopSchedule:
         self.loop = loop
         self.insertions: list[_Insertion] = []
 
-    def add(
-        self, before: Operation | None, rank: Rank, stage: int, ops: Sequence[Operation]
-    ) -> None:
-        """Schedule operations in front of `before`, which stays in the loop."""
-        self.insertions.append(_Insertion(before, rank, stage, tuple(ops)))
+    def add(self, point: Point, rank: Rank, stage: int, ops: Sequence[Operation]) -> None:
+        """Schedule operations of a stage at a point."""
+        self.insertions.append(_Insertion(point, rank, stage, tuple(ops)))
 
     def assign(self) -> None:
         """Give each operation of the loop its stage and order.
@@ -48,11 +65,12 @@ class LoopSchedule:
         not at the start of the body.
         """
         (body,) = self.loop.regions
-        numbers = {op: number for number, op in enumerate(body)}
+        numbers = {op: 2 * number for number, op in enumerate(body)}
         start = -1
 
         def key(insertion: _Insertion) -> tuple[int, int]:
-            return start if insertion.before is None else numbers[insertion.before], insertion.rank
+            op, after = insertion.point.op, insertion.point.after
+            return start if op is None else numbers[op] + after, insertion.rank
 
         points = sorted({key(insertion) for insertion in self.insertions})
         first = sum(number == start for number, _ in points)

@@ -15,25 +15,25 @@ from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.backward_slice import add_loop_carried, backward_slice
 from tile.simt.schedule.pipeline_loops.double_buffer import store_alternating
-from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Rank
+from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import MultiBuffer
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.tma_loads import TmaLoads
-from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, keep_in_flight
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 
 LOAD_LATENCY = 1  # iterations by which loads to registers are early
 
 
-def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, before: Operation | None) -> None:
-    """Schedule the loads of a loop that threads do one iteration early, in front of `before`.
+def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> None:
+    """Schedule the loads of a loop that threads do one iteration early, at a point.
 
     Those that go through shared memory are stored there at the end of the body. With two stages,
     the next iteration's tiles do not overwrite this iteration's, so that one barrier an iteration
     is enough; one stage takes two barriers.
     """
     stage = -LOAD_LATENCY
-    schedule.add(before, Rank.REGISTER_LOADS, stage, plan.register_loads)
+    schedule.add(point, Rank.REGISTER_LOADS, stage, plan.register_loads)
     if not plan.shared_loads:
         return
     build = LayoutBuilder.before(plan.loop)
@@ -43,8 +43,8 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, before: Operation
         at = LayoutBuilder.before(buffer.load)
         load = at.block.insert(clone(buffer.load, {}), buffer.load)
         store = at.op(shared.local_store, buffer.stage(at, iteration), load.result)
-        schedule.add(before, Rank.SHARED_LOADS, stage, [load])
-        schedule.add(end, Rank.COPIES, stage, [store])
+        schedule.add(point, Rank.SHARED_LOADS, stage, [load])
+        schedule.add(Point(end), Rank.COPIES, stage, [store])
         buffer.replace_load(iteration)
 
 
@@ -53,7 +53,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
 
     Each iteration first waits for its own copies. The barrier that this takes also separates the
     reads of a stage in the iteration before from the copies to that stage that are issued then.
-    wgmmas that stay in flight into the next iteration (`keep_in_flight`) are complete once the
+    wgmmas that stay in flight into the next iteration (`wgmma_overlap`) are complete once the
     next iteration has issued its first wgmmas; only then are the copies to the buffers that they
     read issued. The operands that are `double_buffered` get two buffers each.
 
@@ -66,8 +66,8 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     sources = backward_slice(loop, [x for load in plan.async_loads for x in load.load.inputs])
     assert sources is not None, "a load was chosen that cannot be done early"
     in_flight = find_in_flight(loop, plan.async_loads, budget, plan.double_buffered)
-    completed = None if in_flight is None else keep_in_flight(in_flight)
-    issue_point = completed or _after_first_wgmma(plan)
+    completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
+    point = completed or _after_first_wgmma(plan)
     build = LayoutBuilder.before(loop)
     buffers = [MultiBuffer(build, load, stages) for load in plan.async_loads]
     tma = [buffer for buffer in buffers if buffer.tma]
@@ -75,13 +75,13 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     kinds: list[TmaLoads | CommitGroups] = [TmaLoads(build, tma, stages)] if tma else []
     if cp_async:
         kinds.append(CommitGroups(cp_async))
-    iteration, count = _count_iterations(loop, build, issue_point or body.first)
+    iteration, _ = _count_iterations(loop, build, point.following or body.first)
     top = LayoutBuilder(body, body.first, loop.loc)
     mapping = sources.clone_at(top, body.args[0], [body.args[1 + at] for at in sources.carried])
     issued = [op for each in kinds for op in each.issue(top, mapping, iteration)]
     waits = [each.wait(top, iteration) for each in kinds]
-    schedule.add(None, Rank.WAITS, 0, waits)
-    schedule.add(count if issue_point else None, Rank.COPIES, 1 - stages, issued)
+    schedule.add(Point(), Rank.WAITS, 0, waits)
+    schedule.add(point, Rank.COPIES, 1 - stages, issued)
     for buffer in buffers:
         buffer.replace_load(iteration)
     store_alternating(loop, plan.double_buffered, iteration)
@@ -105,17 +105,17 @@ def _count_iterations(
     return iteration, first.op
 
 
-def _after_first_wgmma(plan: LoopPlan) -> Operation | None:
-    """Return the operation in front of which the copies are issued; None is the start of the body.
+def _after_first_wgmma(plan: LoopPlan) -> Point:
+    """Return the point at which the copies are issued: the start of the body.
 
-    If all are TMA loads, that is after the first wgmma, which then need not wait until they are
+    If all are TMA loads, it is after the first wgmma, which then need not wait until they are
     issued.
     """
     if not all(load.tma for load in plan.async_loads):
-        return None
+        return Point()
     ops = (op for op in plan.loop.regions[0] if op.has_trait(Trait.IN_FLIGHT))
     first = next(ops, None)
-    return None if first is None else first.next
+    return Point() if first is None else Point(first, after=True)
 
 
 class CommitGroups:

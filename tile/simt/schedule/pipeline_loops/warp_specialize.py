@@ -54,13 +54,14 @@ from tile.simt.schedule.pipeline_loops.channels import (
     thread_positions,
 )
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
+from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, replace_load
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, BufferRead, SharedBudget
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
     find_in_flight,
-    keep_in_flight,
+    schedule_in_flight,
 )
 from tile.simt.schedule.register_pressure import pressure
 from tile.simt.target import SimtTarget
@@ -99,6 +100,7 @@ def specialize(
     plans: Sequence[LoopPlan],
     stores: Sequence[LoopStore],
     budget: SharedBudget,
+    schedules: Mapping[Operation, LoopSchedule],
     *,
     fewer_stages: bool,
 ) -> Sequence[LoopPlan]:
@@ -106,6 +108,7 @@ def specialize(
 
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
         stage.
+    schedules: of the loops, which get what `expand-schedules` moves.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
 
@@ -152,7 +155,7 @@ def specialize(
     by_loop = {each.loop: each for each in loops}
 
     def visit(loop: Operation, at: Positions) -> Positions:
-        return _program(by_loop[loop], channels[loop], at)
+        return _program(by_loop[loop], channels[loop], at, schedules[loop])
 
     thread_positions(function.body, channels, start, visit)
     for channel in start:
@@ -353,11 +356,16 @@ def _erase_before(block: Block, end: Operation) -> None:
         op = previous
 
 
-def _program(each: SpecializedLoop, channels: Sequence[Channel], at: Positions) -> Positions:
+def _program(
+    each: SpecializedLoop, channels: Sequence[Channel], at: Positions, schedule: LoopSchedule
+) -> Positions:
     """Make a loop of the program read its channels; return the positions of the next iteration."""
     loop = each.loop
     (body,) = loop.regions
-    completed = None if each.in_flight is None else keep_in_flight(each.in_flight)
+    completed, leading = None, tuple[Operation, ...]()
+    if each.in_flight is not None:
+        leading = each.in_flight.leading[1:]
+        completed = schedule_in_flight(each.in_flight, schedule)
     for group, channel in zip(each.groups, channels, strict=True):
         position = at[channel]
         readers: list[Operation] = []
@@ -367,8 +375,11 @@ def _program(each: SpecializedLoop, channels: Sequence[Channel], at: Positions) 
             replace_load(load.load, stage)
             readers += [_enclosing(op, body) for op in _readers(stage)]
         in_order = [op for op in body if op in set(readers)]
-        wait = LayoutBuilder.before(in_order[0])
-        wait.op(tma.mbarrier_wait_parity, channel.full, position.index, position.phase)
+        build = LayoutBuilder.before(in_order[0])
+        wait = build.op(tma.mbarrier_wait_parity, channel.full, position.index, position.phase)
+        if in_order[0] in leading:
+            assert completed is not None
+            schedule.add(completed, Rank.LEADING, 0, [wait])
         release = LayoutBuilder.before(_release_point(body, in_order, group, completed))
         release.op(tma.mbarrier_arrive, channel.empty, position.index)
     loop.attributes["num_stages"] = 1
@@ -393,15 +404,15 @@ def _enclosing(op: Operation, body: Block) -> Operation:
 
 
 def _release_point(
-    body: Block, readers: Sequence[Operation], group: ChannelLoads, completed: Operation | None
+    body: Block, readers: Sequence[Operation], group: ChannelLoads, completed: Point | None
 ) -> Operation:
     """Return the operation before which a stage is released.
 
     That is the one of the previous iteration, if its readers stay in flight until then.
     """
     if group.behind:
-        assert completed is not None
-        return completed
+        assert completed is not None and completed.following is not None
+        return completed.following
     last: set[Operation] = set()
     for op in readers:
         last.add(op)

@@ -29,7 +29,7 @@ use after a wait that leaves younger wgmmas in flight, it serializes all of them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tile.ir.core import Block, Operation, Value
@@ -39,6 +39,7 @@ from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.occupancy import overlap_keeps_occupancy
 from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from
+from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
 
@@ -136,68 +137,35 @@ def _is_leading(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
     return all(ready) and (acc.owner is body or acc.block is not body)
 
 
-def keep_in_flight(loop_dots: InFlightWgmma) -> Operation | None:
-    """Place the waits so that wgmmas stay in flight, and return where copies can be issued.
+def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Point | None:
+    """Schedule wgmmas and their waits so that they overlap; return where copies can be issued.
 
-    Before the returned operation, all wgmmas of the previous iteration have completed. None if
-    they have completed at the start of the body.
+    At the returned point, all wgmmas of the previous iteration have completed. None if they have
+    completed at the start of the body.
     """
-    (body,) = loop_dots.loop.regions
-    _issue_first(loop_dots.leading)
-    # The wgmmas that an iteration issues before it waits for those of the previous iteration.
-    first = loop_dots.leading or loop_dots.dots
-    positions = {op: number for number, op in enumerate(body)}
-    loop_carried = loop_dots.loop_carried
+    leading, loop_carried = loop_dots.leading, loop_dots.loop_carried
+    # What an iteration issues before it waits for the wgmmas of the previous iteration.
+    point = Point(leading[0] if leading else loop_dots.dots[-1], after=True)
+    if leading[1:]:
+        schedule.add(point, Rank.LEADING, 0, leading[1:])
+        schedule.add(point, Rank.REST, 0, ())
     for dot in loop_dots.dots:
         if dot in loop_dots.stable and dot not in loop_carried:
-            _wait_at_use(dot, loop_dots, positions)
+            _wait_at_use(dot)
+    after = LayoutBuilder.before(_next(loop_dots.loop))
     waits = [next(dot.result.users) for dot in loop_carried]
-    following = first[-1].next
-    while following in waits:
-        following = following.next
-    assert following is not None
-    issued = sum(positions[op] <= positions[first[-1]] for op in loop_dots.dots)
-    assert loop_dots.loop.block is not None
-    after = LayoutBuilder(loop_dots.loop.block, loop_dots.loop.next, loop_dots.loop.loc)
-    for dot, wait in zip(loop_carried, waits, strict=True):
+    for wait in waits:
         ((_, index),) = wait.result.uses
-        wait.replace_by([dot.result])
-        _wait(loop_dots.loop.results[index], 0, after)
-    if not loop_carried:
+        _wait(loop_dots.loop.results[index], after)
+    if not waits:
         return None
-    last = loop_carried[-1]
-    is_issued = positions[last] <= positions[first[-1]]
-    # The wait for the previous iteration's wgmmas takes the accumulator of the last one.
-    accumulator = last.result if is_issued else last.inputs[2]
-    _wait(accumulator, issued, LayoutBuilder.before(following))
-    return following
+    schedule.add(point, Rank.DEFERRED_WAITS, 1, waits)
+    return point
 
 
-def _issue_first(leading: Sequence[Operation]) -> None:
-    """Move wgmmas to just after the first one, with what they are computed from."""
-    if len(leading) < 2:
-        return
-    first, *others = leading
-    body, following = first.block, first.next
-    assert body is not None and following is not None
-    movable: set[Operation] = set()
-    op: Operation | None = following
-    while op is not None:
-        movable.add(op)
-        op = op.next
-    for dot in others:
-        _move_before(dot, movable, body, following)
-
-
-def _move_before(op: Operation, movable: set[Operation], body: Block, before: Operation) -> None:
-    """Move an operation before `before`, and the `movable` operations that it needs first."""
-    for nested in op.walk():
-        for value in nested.inputs:
-            if isinstance(value.owner, Operation) and value.owner in movable:
-                _move_before(value.owner, movable, body, before)
-    movable.discard(op)
-    op.unlink()
-    body.insert(op, before)
+def _next(op: Operation) -> Operation:
+    assert op.next is not None
+    return op.next
 
 
 def _is_loop_carried(dot: Operation) -> bool:
@@ -212,24 +180,21 @@ def _is_loop_carried(dot: Operation) -> bool:
     return list(body.args[index + 1].uses) == [(dot, 2)]
 
 
-def _wait_at_use(
-    dot: Operation, loop_dots: InFlightWgmma, positions: Mapping[Operation, int]
-) -> None:
-    """Wait for a wgmma just before its result is used, but not for those issued since."""
+def _wait_at_use(dot: Operation) -> None:
+    """Wait for a wgmma just before its result is used, so that those issued since go on."""
     body, (wait,) = dot.block, dot.result.users
     assert body is not None
-    users = (_enclosing_op(user, body) for user in wait.result.users)
-    use = min(users, key=positions.__getitem__, default=wait)
-    since = range(positions[dot] + 1, positions[use])
-    pending = sum(positions[op] in since for op in loop_dots.dots)
-    completed = LayoutBuilder.before(use)(wgmma.wgmma_wait, dot.result, pending=pending)
-    wait.replace_by([completed])
+    users = {_enclosing_op(user, body) for user in wait.result.users}
+    use = next((op for op in body if op in users), None)
+    if use is not None:
+        wait.move_before(use)
+        wait.loc = use.loc
 
 
-def _wait(value: Value, pending: int, build: LayoutBuilder) -> None:
+def _wait(value: Value, build: LayoutBuilder) -> None:
     """Wait for a wgmma, and make all users of `value` use the completed value."""
     uses = list(value.uses)
-    completed = build(wgmma.wgmma_wait, value, pending=pending)
+    completed = build(wgmma.wgmma_wait, value, pending=0)
     completed.name = value.name
     for user, index in uses:
         user.set_operand(index, completed)
