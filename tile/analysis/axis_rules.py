@@ -570,6 +570,7 @@ RULES: dict[OpDef, Rule] = {
     memory.addptr: _binary(_addptr),
     memory.load: _load,
     descriptor.descriptor_pointers: lambda op, facts, ranges: _present(facts)[0],
+    descriptor.im2col_pointers: lambda op, facts, ranges: _present(facts)[0],
     shape.arange: _arange,
     shape.splat: splat,
     shape.broadcast: broadcast,

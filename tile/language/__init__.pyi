@@ -20,6 +20,9 @@ from tile.language.selection import PropagateNan as PropagateNan
 class _BlockPointer(Any):
     """A block of an array; see `tl.make_block_ptr`."""
 
+class _Im2colDescriptor(Any):
+    """Images and the pixels under a filter; see `tl.make_im2col_descriptor`."""
+
 random = _random  # not in `__all__`, so an import under this name would be private
 
 MYPY = False  # mypy assumes that it is true
@@ -1274,6 +1277,18 @@ def load(
     `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
     scalar, for `other` without `mask`, and for a mask that is not boolean.
     """
+def load_im2col(
+    desc: _Im2colDescriptor,
+    offsets: Sequence[Tensor | float],
+    filter_offsets: Sequence[Tensor | float],
+) -> Tensor:
+    """Read a block of pixels and channels through an im2col descriptor.
+
+    Also `desc.load(offsets, filter_offsets)`. `offsets` are the number of the first pixel, counted
+    through all images, and its first channel; `filter_offsets` move each pixel along the spatial
+    axes, by 0 to 65535 for one axis, 255 for two and 31 for three. Elements outside the array are
+    zero.
+    """
 def load_tensor_descriptor(
     desc: tensor_descriptor,
     offsets: Sequence[Tensor | float],
@@ -1303,6 +1318,30 @@ def make_block_ptr(
     strides tell. `tl.load` and `tl.store` take the result with `boundary_check`, `tl.advance` moves
     it; `p.dtype.element_ty` is the type of an element. Raises `CompilationError` for other
     arguments. New code uses `tl.make_tensor_descriptor`.
+    """
+def make_im2col_descriptor(
+    base: Tensor,
+    shape: Sequence[Tensor | float],
+    strides: Sequence[Tensor | float],
+    block_shape: Sequence[int],
+    pixel_box_lower_corner: Sequence[int],
+    pixel_box_upper_corner: Sequence[int],
+    element_strides: Sequence[int] | None = None,
+) -> _Im2colDescriptor:
+    """Describe the pixels of the images at `base`, whose axes are images, 1 to 3 spatial, channels.
+
+    `shape` and `strides` are the array's, in elements. The last stride is 1; the other strides and
+    the address are multiples of 16 bytes. `block_shape` is (pixels, channels), two compile-time
+    powers of two.
+
+    The pixels of an image are those from index `pixel_box_lower_corner` to the last index plus
+    `pixel_box_upper_corner`, along each spatial axis, in steps of `element_strides`, which has one
+    number for each axis, 1 for the first and last (None: all 1). For a convolution with padding p,
+    filters of extent R and dilation d these are -p, p - (R - 1) * d and its stride. All are
+    compile-time integers.
+
+    The result has the method `load(offsets, filter_offsets)` (`tl.load_im2col`) and the attributes
+    `dtype` and `block_shape`. Raises `CompilationError` for arguments that violate these rules.
     """
 def make_tensor_descriptor(
     base: Tensor,
@@ -1688,4 +1727,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'inline_asm_elementwise', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'inline_asm_elementwise', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_im2col', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_im2col_descriptor', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

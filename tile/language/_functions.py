@@ -12,6 +12,7 @@ MODULES = {
     "descriptor": "load_tensor_descriptor make_tensor_descriptor store_tensor_descriptor",
     "elementwise": "map_elementwise",
     "extern": "extern_elementwise",
+    "im2col": "load_im2col make_im2col_descriptor",
     "indexing": "bitonic_merge gather histogram sort topk",
     "inline_asm": "inline_asm_elementwise",
     "linalg": "dot",

@@ -32,6 +32,8 @@ from tile.language import (
     store_tensor_descriptor as store_tensor_descriptor,
     map_elementwise as map_elementwise,
     extern_elementwise as extern_elementwise,
+    load_im2col as load_im2col,
+    make_im2col_descriptor as make_im2col_descriptor,
     gather as gather,
     histogram as histogram,
     inline_asm_elementwise as inline_asm_elementwise,

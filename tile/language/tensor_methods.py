@@ -14,6 +14,7 @@ from tile.language import (
     composed,
     creation,
     descriptor,
+    im2col,
     indexing,
     math,
     memory,
@@ -22,7 +23,7 @@ from tile.language import (
     shape,
 )
 from tile.language.base.builtin import DESCRIPTOR_MEMBERS, MEMBERS, Bound, suggestion
-from tile.language.base.tensor import BlockPointer, Tensor
+from tile.language.base.tensor import BlockPointer, Im2colDescriptor, Tensor
 from tile.language.replacements import METHODS
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
@@ -46,13 +47,17 @@ PROPERTIES = ("type", "dtype", "shape", "numel")
 BLOCK_POINTER_MEMBERS = ("advance", "store")
 
 
-def tensor_attribute(build: Builder, tensor: Tensor | BlockPointer, name: str) -> Any:
+def tensor_attribute(
+    build: Builder, tensor: Tensor | BlockPointer | Im2colDescriptor, name: str
+) -> Any:
     """Return `tensor.name` in a kernel: a Python value, a `Bound` method or a `Tensor`.
 
     Raises `CompilationError`, suggesting similar names, if there is no such attribute.
     """
     if isinstance(tensor, BlockPointer):
         return _block_pointer_attribute(tensor, name)
+    if isinstance(tensor, Im2colDescriptor):
+        return _im2col_attribute(tensor, name)
     if isinstance(tensor.type, Descriptor):
         return _descriptor_attribute(build, tensor, tensor.type, name)
     if name in PROPERTIES:
@@ -78,6 +83,17 @@ def _block_pointer_attribute(pointer: BlockPointer, name: str) -> Any:
         near = suggestion(name, ["type", "dtype", *BLOCK_POINTER_MEMBERS])
         raise CompilationError(f"a {pointer.type} has no attribute `{name}`{near}")
     return Bound(MEMBERS[name], pointer)
+
+
+def _im2col_attribute(desc: Im2colDescriptor, name: str) -> Any:
+    """Return `desc.name` of an im2col descriptor."""
+    properties = {"dtype": desc.window.element, "block_shape": desc.window.block}
+    if name in properties:
+        return properties[name]
+    if name != "load":
+        near = suggestion(name, [*properties, "load"])
+        raise CompilationError(f"an {desc.window} has no attribute `{name}`{near}")
+    return Bound(im2col.load_im2col, desc)
 
 
 DESCRIPTOR_PROPERTIES = ("type", "dtype", "shape", "strides", "block_shape", "block_type")

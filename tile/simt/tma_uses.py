@@ -2,6 +2,8 @@
 
 They have not been measured on a GPU yet, so no kernel has them by default.
 
+    im2col    loads through im2col descriptors (`tl.make_im2col_descriptor`) that feed dots are TMA
+              loads in im2col mode
     reduce    atomic operations on blocks, as `desc.atomic_add`, are TMA reductions, not atomics of
               threads, for the elements that TMA combines
     stores    blocks of any element type and of any rank are stored by TMA, not just those of 16-bit
@@ -22,6 +24,7 @@ from tile.short_repr import short_repr
 class TmaUses:
     """The uses of TMA beyond those that every kernel has."""
 
+    im2col: bool = False
     reduce: bool = False
     stores: bool = False
     strips: bool = False

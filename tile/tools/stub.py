@@ -77,6 +77,7 @@ RENAMED = {
     "Kind": "Any",
     "Signedness": "Any",
     "BlockPointer": "_BlockPointer",
+    "Im2colDescriptor": "_Im2colDescriptor",
     "Tensor | BlockPointer": "Tensor",
     "Four": "tuple[Tensor, Tensor, Tensor, Tensor]",
     "Sequence[Operand]": "Sequence[Tensor | float]",

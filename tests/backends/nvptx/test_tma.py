@@ -347,6 +347,36 @@ def test_arguments_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
+def test_arguments_of_the_driver_for_im2col_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corners, steps and extents start with the innermost axis; channels have no corner."""
+    passed: list[Any] = []
+
+    def encode(*values: Any) -> tuple[Any, Any]:
+        passed.extend([[int(n) for n in v] if isinstance(v, list) else v for v in values])
+        return driver.cuda.CUresult.CUDA_SUCCESS, SimpleNamespace(getPtr=lambda: 0xF000)
+
+    monkeypatch.setattr(driver.cuda, "cuTensorMapEncodeIm2col", encode)
+    extents = tuple(LaunchValue((at,)) for at in range(1, 5))
+    strides = tuple(LaunchValue((at,)) for at in range(5, 8))
+    window = ((-1, -2), (-1, 1), (2, 3))
+    description = TensorMap(0, extents, strides, "f16", (128, 64), 128, False, window)
+    description = TensorMap.of(json.loads(json.dumps(description)))
+    encoder = MapEncoder(description, lambda: 0xE000)
+    assert encoder.encoded((0x1000, 2, 12, 20, 64, 15360, 1280, 64)).address == 0xF000
+    cuda = driver.cuda
+    assert passed == [
+        cuda.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, 0x1000,
+        [64, 20, 12, 2], [128, 2560, 30720], [-2, -1], [1, -1], 64, 128, [1, 3, 2, 1],
+        cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    ]  # fmt: skip
+    narrow = description._replace(window=((0, 0), (-3, 0), (1, 1)))
+    with pytest.raises(UnmappableError, match="axis 1, of 2 elements, there is no pixel from 0 to"):
+        MapEncoder(narrow, lambda: 0).encoded((0x1000, 2, 2, 20, 64, 15360, 1280, 64))
+
+
 # -- launches
 
 

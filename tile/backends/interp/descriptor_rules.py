@@ -90,6 +90,27 @@ def atomic(op: Operation) -> Run:
     return run
 
 
+@rule(descriptor.im2col_pointers)
+def im2col_pointers(op: Operation) -> Run:
+    spatial = len(op["lower"])
+    most = (1 << descriptor.OFFSET_BITS[spatial]) - 1
+
+    def run(batch: ProgramBatch, pointers: RunValue, *numbers: RunValue) -> RunValue:
+        for axis, offsets in enumerate(map(array_of, numbers[-spatial:])):
+            wrong = (offsets < 0) | (offsets > most)
+            if wrong.any():
+                row = int(np.broadcast_to(wrong, len(batch)).argmax())
+                offset = int(offsets[wrong][0])
+                raise ExecutionError(
+                    f"`{batch.launch.name}` moves pixels by a filter offset of {offset} along "
+                    f"spatial axis {axis}; it is 0 to {most} for {spatial} such axes",
+                    notes=[batch.launch.element((), int(batch.rows[row]))],
+                )
+        return pointers
+
+    return run
+
+
 def _type(op: Operation) -> Descriptor:
     ty = op.inputs[0].type
     assert isinstance(ty, Descriptor)

@@ -529,6 +529,40 @@ def tensor_map(
     )
 
 
+def im2col_map(
+    element: str,
+    base: int,
+    extents: Sequence[int],
+    strides: Sequence[int],
+    box_dim: Sequence[int],
+    swizzle: int,
+    lower: Sequence[int],
+    upper: Sequence[int],
+    steps: Sequence[int],
+) -> Any:
+    """Encode the tensor map of images for TMA loads in im2col mode; see `TensorMap.window`."""
+    pixels, channels = box_dim
+    return check(
+        cuda.cuTensorMapEncodeIm2col(
+            MAP_ELEMENTS[element][0],
+            len(extents),
+            base,
+            [cuda.cuuint64_t(n) for n in reversed(extents)],
+            [cuda.cuuint64_t(n) for n in reversed(strides)],
+            list(reversed(lower)),
+            list(reversed(upper)),
+            channels,
+            pixels,
+            [cuda.cuuint32_t(n) for n in (1, *reversed(steps), 1)],
+            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            _SWIZZLES[swizzle],
+            cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        ),
+        f"encoding an im2col tensor map of images of extents {list(extents)}",
+    )
+
+
 def with_base(address: int, base: int) -> tuple[int, Any] | None:
     """Copy the tensor map at `address` for an array at `base`; None if the driver is too old.
 

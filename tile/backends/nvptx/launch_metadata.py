@@ -43,7 +43,8 @@ class TensorMap(NamedTuple):
     without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the
     name of a type, and `swizzle` the width of the swizzle in bytes. With `in_strips`, the last axis
     is divided into one of strips, the outermost one of the map, and one of elements, and `box_dim`
-    has both.
+    has both. With a `window`, the map is for im2col mode: the window is the lower corner, the upper
+    corner and the steps along the spatial axes, and `box_dim` is of pixels and channels.
     """
 
     base: int
@@ -53,12 +54,14 @@ class TensorMap(NamedTuple):
     box_dim: tuple[int, ...]
     swizzle: int
     in_strips: bool = False
+    window: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> TensorMap:
         """Return the map that `LaunchMetadata.data` described."""
-        base, extents, strides, element, box_dim, *rest = data
-        return cls(base, _values(extents), _values(strides), element, tuple(box_dim), *rest)
+        base, extents, strides, element, box_dim, swizzle, in_strips, window = data
+        array = (_values(extents), _values(strides), element, tuple(box_dim))
+        return cls(base, *array, swizzle, in_strips, tuple(map(tuple, window)))
 
 
 def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:

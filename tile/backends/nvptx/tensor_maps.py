@@ -116,11 +116,25 @@ class MapEncoder:
             # Launches whose last extent is no multiple of a strip do not use the map.
             extents = [max(1, extents[-1] // width), *extents[:-1], width]
             strides = [width * self.itemsize, *strides]
-        made = driver.tensor_map(
-            array.element, base, extents, strides, array.box_dim, array.swizzle
-        )
+        shape = (array.element, base, extents, strides, array.box_dim, array.swizzle)
+        if array.window:
+            _check_window(array, extents)
+            made = driver.im2col_map(*shape, *array.window)
+        else:
+            made = driver.tensor_map(*shape)
         encoded = _keep(self._cache, key, EncodedMap(int(made.getPtr()), made))
         return encoded if is_empty else _keep(self._latest, key[1:], encoded)
+
+
+def _check_window(array: TensorMap, extents: Sequence[int]) -> None:
+    """Raise `UnmappableError` for images whose window has no pixel."""
+    lower, upper, _ = array.window
+    for axis, (extent, low, high) in enumerate(zip(extents[1:-1], lower, upper, strict=True), 1):
+        if extent - 1 + high < low:
+            raise UnmappableError(
+                f"along axis {axis}, of {extent} elements, there is no pixel from {low} to "
+                f"{extent - 1 + high}"
+            )
 
 
 def _keep(

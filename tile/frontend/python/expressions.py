@@ -42,7 +42,7 @@ from tile.ir.types import I1, I64, Descriptor, Pointer
 from tile.language import operators, python_builtins
 from tile.language.base.builtin import suggestion
 from tile.language.base.static_args import compile_time_bool, constant_value, failed, static_truth
-from tile.language.base.tensor import BlockPointer, Tensor
+from tile.language.base.tensor import BlockPointer, Im2colDescriptor, Tensor
 from tile.language.reductions import item_
 from tile.language.replacements import advice
 from tile.language.tensor_methods import tensor_attribute
@@ -268,7 +268,7 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
 def attribute(low: Lowering, node: ast.Attribute) -> object:
     """Compile `a.b` of a runtime value or a compile-time object."""
     owner = low.expression(node.value)
-    if isinstance(owner, Tensor | BlockPointer):
+    if isinstance(owner, Tensor | BlockPointer | Im2colDescriptor):
         low.at(node)
         return tensor_attribute(low.build, owner, node.attr)
     try:

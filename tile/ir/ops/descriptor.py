@@ -250,3 +250,64 @@ def descriptor_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
         f"and an index, not ({', '.join(map(str, numbers))})",
     )
     return pointers
+
+
+# The bits of an offset of `im2col_pointers`, by the number of spatial axes.
+OFFSET_BITS = {1: 16, 2: 8, 3: 5}
+
+
+@op(
+    semantics=lambda pointers, base, *numbers, lower, upper, steps: pointers,
+    levels=TILE_OR_LAID_OUT,
+    examples=(
+        "%p: tile<64x32xptr<f16>>, %b: ptr<f16>, %n: i32, %w: i32, %c: i32, %s: i64, %t: i64, "
+        "%i: i32, %x: i32, %k: i32, %r: i32 | "
+        "%q = im2col_pointers %p, %b, %n, %w, %c, %s, %t, %i, %x, %k, %r "
+        "{lower = (-1), upper = (-1), steps = (1)} : tile<64x32xptr<f16>>",
+    ),
+)
+def im2col_pointers(
+    pointers: Type,
+    base: Type,
+    *numbers: Type,
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> Type:
+    """Return the pointers unchanged, and state that they address a block of pixels and channels.
+
+    The array at `base` has an axis of images, one to three spatial axes, and one of channels.
+    `numbers` are its extents and strides, as for `make_tensor_descriptor`; the index of the block's
+    first pixel and channel; and an offset for each spatial axis. The pixels of an image are those
+    from `lower` to the last index plus `upper`, in `steps`, along each spatial axis, in row-major
+    order. The block has consecutive pixels of consecutive images, each moved by the offsets. A load
+    through the pointers reads all of its elements that are in bounds. Offsets are unsigned integers
+    of `OFFSET_BITS`; lowering relies on it.
+    """
+    spatial = len(lower)
+    require(
+        1 <= spatial <= 3 and len(upper) == len(steps) == spatial and all(n > 0 for n in steps),
+        "im2col_pointers takes lower, upper and positive steps for 1 to 3 spatial axes, not "
+        f"{lower}, {upper} and {steps}",
+    )
+    require(
+        isinstance(base, Pointer)
+        and isinstance(pointers, Tile)
+        and isinstance(base.pointee, Scalar)
+        and pointers.of == base
+        and pointers.rank == 2,
+        "im2col_pointers takes a tile of pointers of two axes and one of them, not "
+        f"{pointers} and {base}",
+    )
+    rank = spatial + 2
+    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * (rank + spatial))
+    require(
+        numbers == expected,
+        f"im2col_pointers of {spatial} spatial axes takes ({', '.join(map(str, expected))}) for "
+        f"extents, strides, an index and offsets, not ({', '.join(map(str, numbers))})",
+    )
+    return pointers
+
+
+# Operations that state which block of an array pointers address.
+BLOCK_POINTERS = frozenset({descriptor_pointers, im2col_pointers})

@@ -104,6 +104,39 @@ class BlockPointer(NamedTuple):
         return f"a {self.type}"
 
 
+@dataclass(frozen=True)
+class Im2colWindow:
+    """The compile-time values of an im2col descriptor.
+
+    block: pixels and channels that a load reads. lower, upper: the corners of the pixels of an
+    image, along its spatial axes, from the first and the last index. steps: between pixels.
+    """
+
+    block: tuple[int, ...]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+    element: Scalar
+
+    def __str__(self) -> str:
+        return f"im2col descriptor of {'x'.join(map(str, self.block))}x{self.element}"
+
+
+class Im2colDescriptor(NamedTuple):
+    """Images and a window, as `tl.make_im2col_descriptor` makes it: several runtime values.
+
+    `base` is a pointer; `shape` are scalars of i32, `strides` of i64 without the last, which is 1.
+    """
+
+    base: Tensor
+    shape: tuple[Tensor, ...]
+    strides: tuple[Tensor, ...]
+    window: Im2colWindow
+
+    def __repr__(self) -> str:
+        return f"an {self.window}"
+
+
 class DescriptorParts(NamedTuple):
     """A descriptor that was made on the host, as an argument of a kernel.
 

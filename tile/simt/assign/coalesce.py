@@ -48,7 +48,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.target import GENERIC, SimtTarget, atomic_vector_width
 
 # Operations besides elementwise ones that compute each element from its operands' element there.
-_IN_PLACE = frozenset({arith.hint, memory.addptr, descriptor.descriptor_pointers})
+_IN_PLACE = frozenset({arith.hint, memory.addptr, *descriptor.BLOCK_POINTERS})
 
 
 @dataclass(frozen=True)

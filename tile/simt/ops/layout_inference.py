@@ -371,6 +371,7 @@ OPERAND_RULES: dict[OpDef, Change] = {
     arith.hint: _same,
     memory.addptr: _same,
     descriptor.descriptor_pointers: _same,
+    descriptor.im2col_pointers: _same,
     shape.arange: _same,
     shape.splat: _same,
     shape.broadcast: lambda op, layout: _collapsed(layout, op.inputs[0].type.shape),

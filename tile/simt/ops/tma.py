@@ -47,6 +47,8 @@ from tile.ir.types import (
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.shared import buffer
 
+MAX_RANK = 5  # of the arrays that TMA copies
+
 _MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
 _BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
 _NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
@@ -193,6 +195,60 @@ def tma_load(
 
 @op(
     traits={Trait.ASYNC_PROXY},
+    effect=Effect.SHARED | Effect.READ,
+    levels=LOWERED,
+    examples=(
+        f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, %n: i32, %w: i32, "
+        "%d: i32, %s: i64, %u: i64, %i: i32, %x: i32, %k: i32, %r: i32 | "
+        "tma_load_im2col %m, %b, %t, %c, %p, %n, %w, %d, %s, %u, %i, %x, %k, %r "
+        "{lower = (-1), upper = (-1), steps = (1)}",
+    ),
+)
+def tma_load_im2col(
+    mem: Type,
+    bars: Type,
+    iteration: Type,
+    active: Type,
+    ptr: Type,
+    *numbers: Type,
+    stage_offset: int = 0,
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> None:
+    """Begin a TMA load in im2col mode: of a block of pixels and channels of images.
+
+    `numbers`, `lower`, `upper` and `steps` are as for `im2col_pointers`; the buffer has an axis of
+    pixels and one of channels. From the first pixel on, TMA walks along the last spatial axis in
+    steps, until the last index plus `upper`; then from `lower` along the next one; then to the next
+    image. It reads each pixel at its index plus the offsets. All else is as for `tma_load`.
+    """
+    name = "tma_load_im2col"
+    _check_mbarriers(name, bars)
+    _check_iteration(name, iteration, active, stage_offset)
+    held = buffer(name, mem)
+    require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
+    block = with_shape(held.dims, pointee(name, ptr))
+    require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
+    spatial = len(lower)
+    require(
+        1 <= spatial <= MAX_RANK - 2
+        and len(upper) == len(steps) == spatial
+        and all(n > 0 for n in steps),
+        f"{name} takes lower, upper and positive steps for 1 to {MAX_RANK - 2} spatial axes, not "
+        f"{lower}, {upper} and {steps}",
+    )
+    rank = spatial + 2
+    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * (rank + spatial))
+    require(
+        numbers == expected,
+        f"{name} of {spatial} spatial axes takes numbers of types ({_list(expected)}), not "
+        f"({_list(numbers)})",
+    )
+
+
+@op(
+    traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.WRITE,
     levels=LOWERED,
     examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
@@ -257,17 +313,18 @@ def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
     require(pending >= 0, f"tma_store_wait leaves 0 or more stores pending, not {pending}")
 
 
-MAX_RANK = 5
+def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value], list[Value]]:
+    """Return the extents, the strides, the index and the offsets of a TMA operation.
 
-
-def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value]]:
-    """Return the extents, the strides and the index that are the last operands of a TMA operation.
-
-    There is one stride less than extents, as the last one is 1.
+    There is one stride less than extents, as the last one is 1. Only im2col mode has offsets.
     """
-    rank = len(op["mem"].type.dims)
-    numbers = op.inputs[1 - 3 * rank :]
-    return numbers[:rank], numbers[rank : 2 * rank - 1], numbers[2 * rank - 1 :]
+    offsets = len(op["lower"]) if op.defn is tma_load_im2col else 0
+    rank = offsets + 2 if offsets else len(op["mem"].type.dims)
+    numbers = op.inputs[1 - 3 * rank - offsets :]
+    ends = (rank, 2 * rank - 1, 3 * rank - 1)
+    starts = (0, *ends[:-1])
+    extents, strides, index = (numbers[a:b] for a, b in zip(starts, ends, strict=True))
+    return extents, strides, index, numbers[ends[-1] :]
 
 
 def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:

@@ -52,6 +52,14 @@ KINDS = (
         counted=False,
         release=tma.mbarrier_arrive,
     ),
+    AsyncKind(
+        "TMA load in im2col mode",
+        tma.tma_load_im2col,
+        tma.mbarrier_arrive_expect_tx,
+        tma.mbarrier_wait,
+        counted=False,
+        release=tma.mbarrier_arrive,
+    ),
     AsyncKind("TMA store", tma.tma_store, tma.tma_store, tma.tma_store_wait, counted=True),
     AsyncKind("wgmma", wgmma.wgmma, wgmma.wgmma, wgmma.wgmma_wait, counted=True),
 )

@@ -254,7 +254,7 @@ def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence
     return poison.any(axis=-1, keepdims=True)
 
 
-@rule(descriptor.descriptor_pointers)
+@rule(descriptor.descriptor_pointers, descriptor.im2col_pointers)
 def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Propagate the poison of the pointers alone."""
     return _as_masks(op, poisons)[0]

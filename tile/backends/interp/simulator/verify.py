@@ -205,6 +205,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.tma.mbarrier_init: _tma,
     ops.warp_specialize.warp_specialize: _tma,
     ops.tma.tma_load: _tma_block,
+    ops.tma.tma_load_im2col: _tma_block,
     ops.tma.tma_store: _tma_block,
     ops.tma.tma_reduce: _tma_block,
 }

@@ -140,6 +140,41 @@ def tma_load(builder: FunctionBuilder, op: Operation) -> None:
     _copy(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
 
 
+def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each strip of channels."""
+    mbarrier, strips = _mbarrier(builder, op), _strips_of(op)
+    _, _, index, offsets = ops.tma.array_operands(op)
+    *pixel, channel = [builder.scalar(value) for value in index]
+    moves = [builder.new(f"trunc i32 {builder.scalar(value)} to i16") for value in offsets]
+    pixels = strips.shape[0]
+    window = (op["lower"], op["upper"], op["steps"])
+    map_ = _tensor_map(op, strips, (pixels, strips.width))._replace(window=window, in_strips=False)
+    address = builder.buffers[op["mem"]]
+    # TMA counts axes from the innermost one.
+    operands: list[Operand] = [
+        ("i1", _first_warp(builder, op["active"])),
+        (SHARED, _pointer(builder, address)),
+        ("ptr", builder.module.tensor_map(map_)),
+        (SHARED, _pointer(builder, mbarrier)),
+        *[("i16", move) for move in reversed(moves)],
+        *[("i32", value) for value in reversed(pixel)],
+    ]
+    first = 4 + len(moves)
+    shifts = ", ".join([f"${number}" for number in range(4, first)])
+    outer = [f"${number}" for number in range(first, first + len(pixel))]
+    name = f"cp.async.bulk.tensor.{len(index)}d.shared::cluster.global.im2col"
+    lines = []
+    for strip in range(strips.count):
+        names = ", ".join([f"${len(operands)}", *outer])
+        operands.append(("i32", _plus(builder, channel, strip * strips.width)))
+        byte = address.offset + strip * pixels * strips.row_bytes
+        lines.append(
+            f"{name}.mbarrier::complete_tx::bytes [$1+{byte}], [$2, {{{names}}}], "
+            f"[$3+{mbarrier.offset}], {{{shifts}}}"
+        )
+    _elect_one(builder, lines, operands)
+
+
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block, and commit all of them."""
     instruction, kind = "cp.async", ""
@@ -168,11 +203,11 @@ def _copy(
     consist of whole strips. Otherwise there is an instruction for each TMA box.
     """
     strips = _strips_of(op)
-    *_, index = ops.tma.array_operands(op)
+    _, _, index, _ = ops.tma.array_operands(op)
     first = [builder.scalar(value) for value in index]
     whole = strips.whole_box_dim if parse_tma_uses(builder.module.options.tma).strips else None
     if whole is not None:
-        extents, _, _ = ops.tma.array_operands(op)
+        extents, *_ = ops.tma.array_operands(op)
         is_whole = _is_multiple(builder, (builder.scalar(extents[-1]), first[-1]), strips.width)
         strip = builder.new(f"ashr i32 {first[-1]}, {strips.width.bit_length() - 1}")
         map_ = _tensor_map(op, strips, whole)
@@ -234,7 +269,7 @@ def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
 
 def _tensor_map(op: Operation, strips: BlockStrips, whole: tuple[int, ...] | None) -> TensorMap:
     """Return the map of the array that an operation copies, in `whole` TMA boxes if there are."""
-    extents, strides, _ = ops.tma.array_operands(op)
+    extents, strides, _, _ = ops.tma.array_operands(op)
     (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
     assert isinstance(element, Scalar)
@@ -270,6 +305,7 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.mbarrier_arrive: mbarrier_arrive,
     ops.tma.mbarrier_inval: mbarrier_inval,
     ops.tma.tma_load: tma_load,
+    ops.tma.tma_load_im2col: tma_load_im2col,
     ops.tma.tma_store: tma_store,
     ops.tma.tma_reduce: tma_store,
     ops.tma.tma_store_wait: tma_store_wait,

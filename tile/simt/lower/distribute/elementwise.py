@@ -140,6 +140,7 @@ RULES: dict[OpDef, Rule] = {
     arith.poison: Context.clone,
     arith.hint: forward_operand,
     descriptor.descriptor_pointers: forward_operand,
+    descriptor.im2col_pointers: forward_operand,
     debug.assume: erase,
     inline_asm: Context.clone,
     memory.addptr: Context.clone,

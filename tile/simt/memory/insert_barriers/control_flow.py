@@ -228,6 +228,7 @@ _ROLES = {
     ops.wgmma.wgmma: Role.WGMMA,
     ops.tma.mbarrier_arrive_expect_tx: Role.FIRST_THREAD,
     ops.tma.tma_load: Role.FIRST_THREAD,
+    ops.tma.tma_load_im2col: Role.FIRST_THREAD,
 }
 # The operations whose buffers the async proxy uses, other than those that it writes.
 _ASYNC_PROXY = frozenset(

@@ -404,6 +404,10 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
     ops.tma.mbarrier_arrive: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_inval: (("bars", Kind.INVALIDATE, _unknown),),
     ops.tma.tma_load: (("mem", Kind.TMA_WRITE, _unknown), ("bars", Kind.READ, _unknown)),
+    ops.tma.tma_load_im2col: (
+        ("mem", Kind.TMA_WRITE, _unknown),
+        ("bars", Kind.READ, _unknown),
+    ),
     ops.tma.tma_store: (("mem", Kind.READ, _unknown),),
     ops.tma.tma_reduce: (("mem", Kind.READ, _unknown),),
     ops.tma.tma_store_wait: (("mem", Kind.READ, _unknown),),

@@ -21,7 +21,11 @@ from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.backward_slice import add_loop_carried
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
-from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarriers_type
+from tile.simt.schedule.pipeline_loops.tma_loads import (
+    block_pointers_of,
+    issue_load,
+    mbarriers_type,
+)
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,12 @@ class Channel:
             build.op(tma.mbarrier_arrive_expect_tx, self.full, index, yes, size=self.bytes),
         ]
         for load, buffer in zip(loads, self.buffers, strict=True):
-            pointers = descriptor_pointers_of(load)
+            pointers = block_pointers_of(load)
             assert pointers is not None
             with build.at(load.loc):
                 stage = build(shared.local_index, buffer, index)
                 described = [mapping.get(value, value) for value in pointers.inputs[1:]]
-                ops.append(build.op(tma.tma_load, stage, self.full, index, yes, *described))
+                ops.append(issue_load(build, pointers, stage, self.full, index, yes, *described))
         return ops
 
     def end(self, build: LayoutBuilder) -> None:

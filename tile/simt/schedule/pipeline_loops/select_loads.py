@@ -10,10 +10,11 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.effects import constant_of, is_pure
-from tile.ir.ops import control, debug, memory
+from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.dot import is_multiplied
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
+from tile.simt.hopper.im2col import reason_against
 from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -32,8 +33,10 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
     align_up,
     operand_bytes,
 )
-from tile.simt.schedule.pipeline_loops.tma_loads import descriptor_pointers_of, mbarrier_bytes
+from tile.simt.schedule.pipeline_loops.tma_loads import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.trip_count import TripCount
+from tile.simt.tma_uses import NO_USES, TmaUses
+from tile.tracebacks import warn
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,10 @@ class LoopPlanner:
         aliases: Callable[[], Mapping[str, Alias]],
         budget: SharedBudget,
         num_stages: int,
+        tma: TmaUses = NO_USES,
     ) -> None:
         self.function = function
+        self.tma = tma
         self.aliases = aliases
         self.budget = budget
         self.target = budget.target
@@ -235,12 +240,10 @@ class LoopPlanner:
         threads' writes to global memory, nor with writes of other programs that threads have
         observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
         """
-        tile = load.result.type
-        if (
-            not self.target.has_tma
-            or descriptor_pointers_of(load) is None
-            or not _is_zero(load["other"])
-        ):
+        tile, pointers = load.result.type, block_pointers_of(load)
+        if not self.target.has_tma or pointers is None or not _is_zero(load["other"]):
+            return None
+        if pointers.defn is descriptor.im2col_pointers and not self.is_im2col(pointers):
             return None
         if not self.unaliased(self.function, [load]):
             return None
@@ -248,6 +251,18 @@ class LoopPlanner:
         if layout is None or block_strips(layout, tile.element.storage_bits) is None:
             return None
         return BufferedLoad(load, layout, tma=True)
+
+    def is_im2col(self, pointers: Operation) -> bool:
+        """Return True if a load in im2col mode is done by TMA; say why if it is to be, and is not.
+
+        That is not the default.
+        """
+        if not self.tma.im2col:
+            return False
+        reason = reason_against(pointers)
+        if reason is not None:
+            warn(f"this load of pixels is not done by TMA: {reason}", pointers.loc)
+        return reason is None
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""

@@ -21,11 +21,23 @@ from tile.simt.schedule.pipeline_loops.shared_budget import align_up
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
 
-def descriptor_pointers_of(load: Operation) -> Operation | None:
-    """Return the `descriptor_pointers` operation of a load of a descriptor block, or None."""
+def block_pointers_of(load: Operation) -> Operation | None:
+    """Return the operation that states which block of an array a load reads, or None."""
     pointers = load["ptr"].op
-    is_block = pointers is not None and pointers.defn is descriptor.descriptor_pointers
+    is_block = pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
     return pointers if is_block else None
+
+
+def issue_load(build: LayoutBuilder, pointers: Operation, *operands: Value) -> Operation:
+    """Build the TMA load of a block that `pointers` address.
+
+    operands: a stage, the mbarriers, an iteration, a predicate, and the operands of `pointers`
+    without the pointers, or what stands for them.
+    """
+    if pointers.defn is descriptor.descriptor_pointers:
+        return build.op(tma.tma_load, *operands)
+    window = {name: pointers[name] for name in ("lower", "upper", "steps")}
+    return build.op(tma.tma_load_im2col, *operands, **window)
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:
@@ -68,12 +80,12 @@ class TmaLoads:
         iteration: Value,
         active: Value,
     ) -> Operation:
-        pointers = descriptor_pointers_of(buffer.load)
+        pointers = block_pointers_of(buffer.load)
         assert pointers is not None
         with build.at(buffer.load.loc):
             stage = buffer.stage(build, iteration)
             array = [mapping.get(operand, operand) for operand in pointers.inputs[1:]]
-            return build.op(tma.tma_load, stage, self.mbarriers, iteration, active, *array)
+            return issue_load(build, pointers, stage, self.mbarriers, iteration, active, *array)
 
     def wait(self, build: LayoutBuilder, iteration: Value) -> Operation:
         """Wait for the loads of an iteration."""

@@ -5,7 +5,7 @@ All threads of a program execute each of these operations; the first one perform
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 
@@ -107,7 +107,16 @@ def warp_specialize(op: Operation) -> Run:
 
 @rule(ops.tma.tma_load)
 def tma_load(op: Operation) -> Run:
-    block = _DescriptorBlock(op)
+    return _load(op, _DescriptorBlock(op))
+
+
+@rule(ops.tma.tma_load_im2col)
+def tma_load_im2col(op: Operation) -> Run:
+    return _load(op, _PixelBlock(op))
+
+
+def _load(op: Operation, block: _DescriptorBlock) -> Run:
+    """Return the rule of an operation that loads a block to shared memory."""
 
     def run(
         batch: ProgramBatch,
@@ -216,18 +225,27 @@ class _DescriptorBlock:
         """Return the addresses of the elements in shared-memory order, and which are in bounds."""
         rank = len(self.mem.dims)
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
-        for step in (stride * self.size for stride in strides or (np.zeros_like(base),)):
-            if ((base | step) % Descriptor.ALIGNMENT).any():
-                raise misaligned_block(batch, self.op, int(base[0]), int(step[0]))
+        steps = self._steps(batch, base, strides)
         address, inside = base, np.ones(len(base), bool)
-        steps = [*(stride * self.size for stride in strides), np.full_like(base, self.size)]
         axes = zip(numbers[2 * rank - 1 :], extents, steps, self.mem.dims, strict=True)
         for start, extent, step, count in axes:
             index, present = _along(start, extent, count)
             unit = (slice(None), *(None,) * (address.ndim - 1))
             address = address[..., None] + (index * step[:, None])[unit]
             inside = inside[..., None] & present[unit]
-        address, inside = (x.reshape(len(base), -1)[:, self.order] for x in (address, inside))
+        return self._in_order(batch, address, inside)
+
+    def _steps(self, batch: ProgramBatch, base: Array, strides: Sequence[Array]) -> list[Array]:
+        """Return the strides of all axes in bytes; raise for one that TMA does not accept."""
+        steps = [stride * self.size for stride in strides]
+        for step in steps or [np.zeros_like(base)]:
+            if ((base | step) % Descriptor.ALIGNMENT).any():
+                raise misaligned_block(batch, self.op, int(base[0]), int(step[0]))
+        return [*steps, np.full_like(base, self.size)]
+
+    def _in_order(self, batch: ProgramBatch, address: Array, inside: Array) -> tuple[Array, Array]:
+        """Return addresses and masks (program, ...) in shared-memory order."""
+        address, inside = (x.reshape(len(x), -1)[:, self.order] for x in (address, inside))
         if launch_of(batch).counters is not None:
             access_cost.block_access(batch, self.op, address, inside)
         return address, inside
@@ -239,6 +257,44 @@ class _DescriptorBlock:
         start = (begin + programs * chunk.memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
         thread = np.full((len(programs), 1), 0 if chunk.acquired is None else -1, np.int64)
         return Touch(self.op, start, VECTOR_BYTES, thread, chunk.horizon(programs)[:, None])
+
+
+class _PixelBlock(_DescriptorBlock):
+    """The block of pixels and channels that a load in im2col mode copies."""
+
+    def _addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
+        spatial = len(self.op["lower"])
+        rank = spatial + 2
+        extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
+        first, moves = numbers[2 * rank - 1 : 3 * rank - 1], numbers[3 * rank - 1 :]
+        steps = self._steps(batch, base, strides)
+        pixels, channels = self.mem.dims
+        address, inside = (
+            np.zeros((len(base), pixels), np.int64),
+            np.ones((len(base), pixels), bool),
+        )
+        index = [start.astype(np.int64) for start in first[:-1]]
+        for pixel in range(pixels):
+            for axis, at in enumerate(index):
+                moved = at if axis == 0 else at + moves[axis - 1]
+                address[:, pixel] += moved * steps[axis]
+                inside[:, pixel] &= (moved >= 0) & (moved < extents[axis])
+            self._advance(index, extents)
+        channel, present = _along(first[-1], extents[-1], channels)
+        address = base[:, None, None] + address[:, :, None] + (channel * self.size)[:, None, :]
+        return self._in_order(batch, address, inside[:, :, None] & present[:, None, :])
+
+    def _advance(self, index: list[Array], extents: Sequence[Array]) -> None:
+        """Walk to the next pixel: along the last axis, else from its start along the one before."""
+        window = list(zip(self.op["lower"], self.op["upper"], self.op["steps"], strict=True))
+        carry = np.ones(len(index[0]), bool)
+        for axis in range(len(window), 0, -1):
+            lower, upper, step = window[axis - 1]
+            following = index[axis] + step * carry
+            wraps = following > extents[axis] - 1 + upper
+            index[axis] = np.where(wraps, lower, following)
+            carry = carry & wraps
+        index[0] = index[0] + carry
 
 
 @contextmanager
