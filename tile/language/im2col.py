@@ -314,5 +314,5 @@ def _multiple(build: Builder, value: Value, number: int) -> Value:
 
 def _require_each(subject: str, numbers: Any, count: int) -> None:
     if not isinstance(numbers, tuple | list) or len(numbers) != count:
-        given = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
-        raise CompilationError(f"{subject} has {given}; there are {count}")
+        count_text = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
+        raise CompilationError(f"{subject} has {count_text}; there are {count}")
