@@ -3,7 +3,8 @@
 pipeline_loops       loads as async operations, with a schedule
 expand_schedules     software pipelining of any schedule
 async_ops            how async operations are issued, awaited and released
-deferred_waits       waits in the iteration after
+deferred_ops         operations that run an iteration later
+deferred_waits       waits that do
 pending_counts       what waits leave in flight in a new order
 backward_slice       what an operation needs, computed iterations early
 trip_count           future iterations of a loop, and whether they exist

@@ -13,10 +13,10 @@ on the value as the loop carries it, and after the loop for the last one:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
-from tile.errors import PassError
 from tile.ir.core import Operation, Value
+from tile.ir.ops import control
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS
 
@@ -51,15 +51,16 @@ def expand_deferred_waits(
     return moved
 
 
-def check_deferred(loop: Operation, wait: Operation) -> None:
-    """Raise unless an operation is a wait that can be done in the next iteration."""
-    (body,) = loop.regions
-    is_wait = wait.defn in COUNTED_WAITS and len(wait.results) == 1
-    users = list(wait.result.users) if is_wait else []
-    issue = wait.inputs[0].op if is_wait else None
-    by_one = wait.schedule is not None and wait.schedule[0] == 1
-    if not by_one or users != [body.last] or issue is None or issue.block is not body:
-        raise PassError(f"{wait.name} cannot be done in a later iteration", loc=wait.loc)
+def is_carried_wait(op: Operation, deferred: Container[Operation]) -> bool:
+    """Return True if an operation is a wait whose result the loop only carries on.
+
+    It waits for an operation of its own iteration, which is not `deferred`.
+    """
+    if op.defn not in COUNTED_WAITS or len(op.results) != 1:
+        return False
+    issue = op.inputs[0].op
+    only_carried = [user.defn for user in op.result.users] == [control.yield_]
+    return only_carried and issue is not None and issue.block is op.block and issue not in deferred
 
 
 def _issue(loop: Operation, wait: Operation) -> Operation:

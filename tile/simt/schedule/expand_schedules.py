@@ -12,7 +12,8 @@ from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
 from tile.simt.schedule.backward_slice import BackwardSlice, add_loop_carried, backward_slice
-from tile.simt.schedule.deferred_waits import check_deferred, expand_deferred_waits
+from tile.simt.schedule.deferred_ops import DeferredOps
+from tile.simt.schedule.deferred_waits import expand_deferred_waits, is_carried_wait
 from tile.simt.schedule.pending_counts import Issue, IssueOrder, count_issued_since
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
@@ -46,9 +47,12 @@ def expand_schedules(module: Module) -> None:
     loop for its first iterations, and do nothing for iterations that do not exist (`async_ops`).
     What they need is computed once more, some iterations ahead: `%q` is `%p` an iteration later.
     Their results are loop-carried. Stages of multi-buffers and mbarriers, which are named by an
-    iteration and an offset, get a larger offset. A wait of stage 1 for what the loop only carries
-    is done in the next iteration (`deferred_waits`). Waits that count what is in flight get the
-    counts of the new order (`pending_counts`).
+    iteration and an offset, get a larger offset.
+
+    Operations of stage 1 run an iteration later, and once more after the loop; the first iteration
+    is peeled (`deferred_ops`). A wait for what the loop only carries needs no peeled iteration
+    (`deferred_waits`). Waits that count what is in flight get the counts of the new order
+    (`pending_counts`).
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_ and _is_scheduled(op)]
@@ -107,29 +111,39 @@ class _Expansion:
 
     def __init__(self, loop: Operation) -> None:
         self.loop = loop
+        self.block = loop.block
         (self.body,) = loop.regions
         assert self.body.last is not None
         self.end: Operation = self.body.last
         self.numbers = {op: number for number, op in enumerate(self.body)}
         self.groups = _groups(self.body)
         self.early = {op for group in self.groups for op in group.ops}
-        self.deferred = [op for op in self.body if _stage(op) > 0]
-        for op in self.deferred:
-            check_deferred(loop, op)
+        self.deferred = sorted((op for op in self.body if _stage(op) > 0), key=_order)
+        self.waits = [op for op in self.deferred if is_carried_wait(op, self.deferred)]
         self.order: dict[Operation, int] = {}  # of other operations, in the order of the new body
         self.issues = IssueOrder()
 
     def run(self) -> None:
+        distance = max(abs(_stage(op)) for op in self.body)
+        if not TripCount.is_computable(self.loop, distance):
+            raise PassError(
+                f"this loop cannot compute if an iteration {distance} later exists",
+                loc=self.loop.loc,
+            )
         self._arrange()
         # Found before anything is inserted: the operation before which each early one goes.
         anchors = {op: self._anchor(_order(op)) for op in (*self.early, *self.deferred)}
-        deferred = expand_deferred_waits(self.loop, self.deferred, anchors)
+        completed = expand_deferred_waits(self.loop, self.waits, anchors)
         for group in self.groups:
             _Ahead(self, group, anchors).build()
         for group in self.groups:
             for op in reversed(group.ops):
                 op.erase()
-        self._count_pending(deferred)
+        self._count_issues()
+        ops = [op for op in self.deferred if op not in self.waits]
+        if ops:
+            DeferredOps(self.loop, ops).expand(anchors)
+        self._count_values(completed)
         for op in self.body:
             op.schedule = None
         self.loop.attributes["num_stages"] = 1
@@ -161,23 +175,28 @@ class _Expansion:
 
     # -- waits
 
-    def _count_pending(self, deferred: Mapping[Operation, Value]) -> None:
-        """Set how many younger operations each wait that counts them leaves in flight.
-
-        deferred: waits for values that were issued in the iteration before.
-        """
+    def _count_issues(self) -> None:
+        """Set how many younger operations waits leave in flight that wait for all older ones."""
         for op in self.body:
             if op in self.numbers:
                 self.issues.in_loop[op] = Issue(op, self.numbers[op], 0)
         for op in self.body:
             kind = COUNTED_WAITS.get(op.defn)
-            if kind is None:
-                continue
-            if op.results:
-                pending = count_issued_since(op, deferred.get(op, op.inputs[0]), kind.completes)
-            else:
-                pending = self.issues.pending(op, kind.completes, self.body)
-            op.attributes["pending"] = pending
+            if kind is not None and not op.results:
+                op.attributes["pending"] = self.issues.pending(op, kind.completes, self.body)
+
+    def _count_values(self, completed: Mapping[Operation, Value]) -> None:
+        """Set how many younger operations waits leave in flight that wait for a value.
+
+        completed: waits for values that were issued in the iteration before.
+        """
+        blocks = [self.body] if self.loop.block is self.block else [self.body, self.loop.block]
+        for block in blocks:
+            for op in block or ():
+                kind = COUNTED_WAITS.get(op.defn)
+                if kind is not None and op.results:
+                    value = completed.get(op, op.inputs[0])
+                    op.attributes["pending"] = count_issued_since(op, value, kind.completes)
 
 
 class _Ahead:

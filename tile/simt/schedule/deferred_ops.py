@@ -1,0 +1,222 @@
+"""Operations that a schedule moves to the next iteration.
+
+The loop begins with its second iteration. What is not deferred of the first one comes in front of
+it, and what is deferred of the last one after it, if there is an iteration at all:
+
+    %r = for %i = %a to %n step %c            %r = if %any {
+           iter(%s = %z) {                      %x0 = f %a
+      %x = f %i                                 %s1, %x1 = for %i = %b to %n step %c
+      %t = g %s, %x {schedule = (1, 1)}                      iter(%s = %z, %p = %x0) {
+      yield %t                                    %x = f %i
+    }                                             %t = g %s, %p
+                                                  yield %t, %x
+                                                }
+                                                %u = g %s1, %x1
+                                                yield %u
+                                              } else {
+                                                yield %z
+                                              }
+
+What deferred operations need of their own iteration is loop-carried. A stage of a multi-buffer is
+named by the count of iterations, so it is the stage before in the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tile.errors import PassError
+from tile.ir.builder import create
+from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.effects import is_pure
+from tile.ir.ops import arith, control
+from tile.ir.types import Shared
+from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.backward_slice import add_loop_carried
+from tile.simt.schedule.trip_count import TripCount
+
+
+class DeferredOps:
+    """The expansion of the deferred operations of a loop."""
+
+    def __init__(self, loop: Operation, ops: Sequence[Operation]) -> None:
+        self.loop = loop
+        (self.body,) = loop.regions
+        self.ops = ops
+        # Positions of carried values that deferred operations compute: theirs alone.
+        self.own = {
+            position for position, value in enumerate(self.body.yielded) if value.op in self.ops
+        }
+        self.crossing = list(dict.fromkeys(value for op in ops for value in self._crossing(op)))
+        self._check()
+
+    def _crossing(self, op: Operation) -> list[Value]:
+        """Return what an operation needs of its own iteration."""
+        crossing: list[Value] = []
+        count = op.defn.positions.get("iteration") if "stage_offset" in op.attributes else None
+        for index, value in enumerate(op.inputs):
+            view = self._view(value)
+            if index == count:
+                continue
+            if view is not None:
+                crossing += self._crossing(view)
+            elif self._is_of_iteration(value):
+                crossing.append(value)
+        return crossing
+
+    def _view(self, value: Value) -> Operation | None:
+        """Return the operation of a value that is a view of a buffer in this iteration."""
+        is_view = isinstance(value.type, Shared) and value.op is not None
+        return value.op if is_view and value.block is self.body else None
+
+    def _is_of_iteration(self, value: Value) -> bool:
+        if value.owner is self.body:
+            return value.index - 1 not in self.own
+        return value.op is not None and value.block is self.body and value.op not in self.ops
+
+    def _check(self) -> None:
+        for op in self.ops:
+            if not (op.schedule is not None and op.schedule[0] == 1 and not op.regions):
+                raise PassError(f"{op.name} cannot be done in a later iteration", loc=op.loc)
+        for position, arg in enumerate(self.body.args[1:]):
+            for user in arg.users if position in self.own else ():
+                if user not in self.ops:
+                    raise PassError(
+                        f"{user.name} needs %{arg.name} before a later iteration computes it",
+                        loc=user.loc,
+                    )
+        for op in self.ops:
+            for value in op.results:
+                for user in value.users:
+                    if user not in self.ops and user is not self.body.last:
+                        raise PassError(
+                            f"{user.name} needs a result of a later iteration", loc=user.loc
+                        )
+
+    def expand(self, anchors: Mapping[Operation, Operation]) -> None:
+        """Rebuild the loop.
+
+        anchors: the operations of the body in front of which deferred operations go.
+        """
+        loop, trip_count = self.loop, TripCount(self.loop)
+        outer_uses = [list(value.uses) for value in loop.results]
+        inits = loop.inputs[3:]
+        before = LayoutBuilder.before(loop)
+        exists = trip_count.exists(before, trip_count.lower, 0)
+        start = self._second_index(before, trip_count)
+        following = loop.next
+        assert following is not None
+        outer = LayoutBuilder.before(following)
+        block = Block()
+        loop.unlink()
+        build = LayoutBuilder(block, None, loop.loc)
+        first = self._first_iteration(build, trip_count.lower, inits)
+        carried = [
+            init if position in self.own else first.get(value, value)
+            for position, (init, value) in enumerate(zip(inits, self.body.yielded, strict=True))
+        ]
+        block.insert(loop, None)
+        loop.set_operands([start, *loop.inputs[1:3], *carried])
+        args = add_loop_carried(
+            loop, [first[value] for value in self.crossing], lambda args: self.crossing
+        )
+        self._in_loop(dict(zip(self.crossing, args, strict=True)), anchors)
+        build.op(control.yield_, *self._last_iteration(build))
+        self._replace(outer, block, exists, inits, outer_uses)
+
+    def _first_iteration(
+        self, build: LayoutBuilder, lower: Value, inits: Sequence[Value]
+    ) -> dict[Value, Value]:
+        """Build what is not deferred of the first iteration."""
+        mapping = dict(zip(self.body.args, [lower, *inits], strict=True))
+        for op in self.body:
+            if op not in self.ops and not op.defn.terminator:
+                build.block.insert(clone(op, mapping), None)
+        return mapping
+
+    def _second_index(self, build: LayoutBuilder, trip_count: TripCount) -> Value:
+        """Return where the loop starts: at its end if there is no second iteration."""
+        lower, upper = trip_count.lower, trip_count.upper
+        exists = trip_count.exists(build, lower, 1)
+        start = trip_count.index_after(build, lower, 1)
+        return start if exists is None else build(arith.select, exists, start, upper)
+
+    def _in_loop(self, mapping: dict[Value, Value], anchors: Mapping[Operation, Operation]) -> None:
+        """Move the deferred operations to where they run, on values of the iteration before."""
+        for op in self.ops:
+            op.move_before(anchors[op])
+            build = LayoutBuilder.before(op)
+            for index, value in enumerate(op.operands):
+                if value is not None:
+                    op.set_operand(index, self._before(value, build, mapping))
+
+    def _before(self, value: Value, build: LayoutBuilder, mapping: Mapping[Value, Value]) -> Value:
+        """Return a value as it was in the iteration before."""
+        view = self._view(value)
+        if view is None:
+            return mapping.get(value, value)
+        assert is_pure(view)
+        operands = dict(mapping)
+        for operand in view.inputs:
+            operands[operand] = self._before(operand, build, mapping)
+        new = build.block.insert(clone(view, operands), build.anchor)
+        if "stage_offset" in new.attributes:
+            stages = view.inputs[0].type
+            assert isinstance(stages, Shared)
+            new.attributes["stage_offset"] += stages.stages - 1
+        return new.result
+
+    def _last_iteration(self, build: LayoutBuilder) -> list[Value]:
+        """Build what is deferred of the last iteration; return the results of the loop."""
+        results = self.loop.results
+        mapping = dict(zip(self.body.args[1:], results, strict=True))
+        for op in self.ops:
+            for value in op.inputs:
+                view = self._view(value)
+                if view is not None:
+                    self._copy_view(view, build, mapping)
+            build.block.insert(clone(op, mapping), None)
+        own = self.body.yielded
+        return [
+            mapping[own[position]] if position in self.own else results[position]
+            for position in range(len(results) - len(self.crossing))
+        ]
+
+    def _copy_view(
+        self, view: Operation, build: LayoutBuilder, mapping: dict[Value, Value]
+    ) -> None:
+        for value in view.inputs:
+            inner = self._view(value)
+            if inner is not None:
+                self._copy_view(inner, build, mapping)
+        build.block.insert(clone(view, mapping), None)
+
+    def _replace(
+        self,
+        outer: LayoutBuilder,
+        block: Block,
+        exists: Value | None,
+        inits: Sequence[Value],
+        outer_uses: Sequence[Sequence[tuple[Operation, int]]],
+    ) -> None:
+        """Put the new block where the loop was, under the condition that there is an iteration."""
+        assert block.last is not None
+        values = block.yielded
+        if exists is None:
+            end = block.last
+            for op in list(block):
+                if op is not end:
+                    op.unlink()
+                    outer.block.insert(op, outer.anchor)
+            end.erase()
+        else:
+            otherwise = Block()
+            LayoutBuilder(otherwise, None, self.loop.loc).op(control.yield_, *inits)
+            branch = create(control.if_, [exists], {}, [block, otherwise], self.loop.loc)
+            for result, value in zip(branch.results, values, strict=True):
+                result.type, result.name = value.type, value.name
+            outer.block.insert(branch, outer.anchor)
+            values = branch.results
+        for uses, value in zip(outer_uses, values, strict=True):
+            for user, index in uses:
+                user.set_operand(index, value)
