@@ -40,14 +40,15 @@ def split_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
 
 @tile.jit
 def each_iteration(
-    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    WS: tl.constexpr = None,
+):  # fmt: skip
     """A matmul whose iterations add their dots in memory, as dQ of attention."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
     b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
     c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
-    for k in range(0, K, BK):
+    for k in tl.range(0, K, BK, warp_specialize=WS):
         c.atomic_add([row, column], tl.dot(a.load([row, k]), b.load([k, column])))
 
 
@@ -62,12 +63,16 @@ def arguments() -> list[Any]:
     return [a, b, np.ones((M, N), np.float32), *map(np.int32, (M, N, K))]
 
 
-def case(kernel: Any, programs: int) -> Kernel:
-    blocks = {"BM": 64, "BN": 64, "BK": 32}
+def case(kernel: Any, programs: int, **constants: Any) -> Kernel:
+    blocks = {"BM": 64, "BN": 64, "BK": 32, **constants}
     return Kernel(kernel, SIGNATURE, blocks, (2, 2, programs), arguments)
 
 
-CASES = {"split_k": case(split_k, 3), "each_iteration": case(each_iteration, 1)}
+CASES = {
+    "split_k": case(split_k, 3),
+    "each_iteration": case(each_iteration, 1),
+    "producer": case(each_iteration, 1, WS=True),
+}
 
 
 def count(module: Module, *names: str) -> int:
@@ -81,6 +86,7 @@ def test_results_and_removals(name: str, stages: int) -> None:
     assert not count(lowered(kernel, WGMMA, 4, stages), "tma_reduce")
     module = lowered(kernel, WGMMA, 4, stages, tma="reduce")
     assert count(module, "tma_reduce") == 1 and not count(module, "atomic_rmw")
+    assert count(module, "warp_specialize") == (name == "producer")
     launched = arguments()
     run_threads(module, WGMMA, 4, kernel.grid, launched)
     expected = launched[0].astype(np.float32) @ launched[1].astype(np.float32) + 1

@@ -8,8 +8,11 @@
 This applies where the tile would go through shared memory anyway, to be converted to a coalesced
 layout, and has 16-bit elements in 8 rows or more: accumulator layouts of wider elements have bank
 conflicts in the row order of descriptor blocks. With the option `tma=stores` it applies to any
-elements and shape. With `tma=reduce`, atomic operations on blocks whose results are not used become
-TMA reductions, from any layout.
+elements and shape.
+
+With `tma=reduce`, atomic operations on blocks whose results are not used become TMA reductions,
+from any layout. In a loop the buffer of a reduction is waited for when it is written again, in the
+next iteration.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -93,6 +96,11 @@ class BlockStores:
             and _block_strips(op["value"].type) is not None
         )
 
+    def replaces(self, conversion: Operation) -> bool:
+        """Return True if the buffer of a reduction takes the place of a conversion."""
+        users = list(conversion.result.users)
+        return len(users) == 1 and self.is_reduction(users[0])
+
     def reduced_bytes(self, op: Operation) -> int:
         """Return the bytes of the buffer of a TMA reduction; 0 if an operation becomes none."""
         return _buffer(op, op["value"].type.shape).bytes if self.is_reduction(op) else 0
@@ -137,10 +145,14 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     for op in _chosen(function, aliases, stores):
         if op.defn is memory.store:
             _store(op, read=False)
-        elif not _is_accessed_by_others(op, aliases):
-            _store(op, read=not orders)
-        elif not orders:
+        elif orders and _is_accessed_by_others(op, aliases):
+            continue
+        elif orders or _is_accessed_by_others(op, aliases):
             _store(op, read=False)
+        elif loop_of(op) is None:
+            _store(op, read=True)
+        else:
+            _reduce_in_loop(op)
 
 
 def _orders(op: Operation) -> bool:
@@ -275,6 +287,28 @@ def _store(op: Operation, read: bool) -> None:
     else:
         build.op(ops.tma.tma_reduce, mem, *op["ptr"].op.inputs[1:], kind=op["kind"])
     build.op(ops.tma.tma_store_wait, mem, read=read)
+    _erase(op)
+
+
+def loop_of(reduction: Operation) -> Operation | None:
+    """Return the loop whose next iteration a reduction can overlap with, if there is one."""
+    parent = reduction.parent
+    return parent if parent is not None and parent.has_trait(Trait.LOOP) else None
+
+
+def _reduce_in_loop(op: Operation) -> None:
+    """Lower a reduction; its buffer is waited for when it is written again, and after the loop."""
+    loop, conversion = loop_of(op), _conversion(op)
+    assert loop is not None and loop.block is not None
+    value: Value = op["value"] if conversion is None else conversion.inputs[0]
+    mem = LayoutBuilder.before(loop)(local_alloc, result=_buffer(op, value.type.shape))
+    mem.name = value.name
+    build = LayoutBuilder.before(op)
+    build.op(ops.tma.tma_store_wait, mem, read=True)
+    build.op(ops.shared.local_store, mem, value)
+    build.op(ops.tma.tma_reduce, mem, *op["ptr"].op.inputs[1:], kind=op["kind"])
+    after = LayoutBuilder(loop.block, loop.next, op.loc)
+    after.op(ops.tma.tma_store_wait, mem, read=True)
     _erase(op)
 
 

@@ -78,6 +78,12 @@ class SharedBudget:
         self.loops = reserved
         return taken
 
+    def conversion_bytes(self, op: Operation) -> int:
+        """Return the bytes of a conversion, unless the buffer of a TMA reduction replaces it."""
+        if self.block_stores is not None and self.block_stores.replaces(op):
+            return 0
+        return align_up(conversion_bytes(op, self.target))
+
     def reduced_bytes(self, op: Operation) -> int:
         """Return the bytes of the buffer of an atomic operation that becomes a TMA reduction."""
         if self.block_stores is None:
@@ -90,14 +96,16 @@ class SharedBudget:
     def _ops(self, ops: Iterable[Operation], buffer_reads: Collection[BufferRead]) -> int:
         """Return the bytes that operations take.
 
-        Buffers of `local_alloc` and of wgmma operands are live throughout; the scratch memory of
-        other operations is live for one operation at a time.
+        Buffers of `local_alloc`, wgmma operands and TMA reductions are live throughout; the scratch
+        memory of other operations is live for one operation at a time.
         """
         scratch, buffers = 0, 0
         for op in ops:
             if op.defn is local_alloc:
                 assert isinstance(op.result.type, Shared)
                 buffers += align_up(op.result.type.bytes)
+            elif op.defn is memory.atomic_rmw:
+                buffers += self.reduced_bytes(op)
             elif op.defn is wgmma:
                 buffers += _operand_buffers(op, buffer_reads)
             elif op not in buffer_reads:
@@ -138,9 +146,8 @@ def operand_bytes(operand: OperandUse) -> int:
 
 
 _RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
-    convert_layout: lambda budget, op: align_up(conversion_bytes(op, budget.target)),
+    convert_layout: lambda budget, op: budget.conversion_bytes(op),
     butterfly: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
-    memory.atomic_rmw: lambda budget, op: budget.reduced_bytes(op),
     control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
 }
 
