@@ -55,6 +55,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "address_registers": (32, OCCUPANCY),
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
+    "deferred_dots": (False, None),
 }
 
 INTERP: dict[str, tuple[float, str | None]] = {

@@ -117,5 +117,11 @@ class TuningConstants:
         6, "docs/notes/attention.md: H200, 2026-11-21: of 3 programs each counts; 6 is not measured"
     )
 
+    # -- schedules
+
+    # A dot whose operand is computed from another dot of its iteration is issued an iteration
+    # later, so that it runs while threads compute that operand for the next dot.
+    deferred_dots: bool = constant(False)
+
 
 TUNING = TuningConstants()

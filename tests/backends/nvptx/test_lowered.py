@@ -9,6 +9,12 @@ import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
 from tests.simt.kernels import KERNELS
+from tile.backends.base import Options
+from tile.backends.nvptx.compiler import to_ptx
+from tile.backends.nvptx.emit import lowering_target
+from tile.backends.nvptx.emit.functions import emit_module
+from tile.backends.nvptx.target import architecture
+from tile.simt.pass_pipeline import lower
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -21,6 +27,18 @@ def check(said: str) -> None:
     """No spills, and no serialized wgmma (C7510 to C7519)."""
     assert "0 bytes spill stores, 0 bytes spill loads" in said
     assert "C75" not in said
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
+def test_dots_deferred_by_an_iteration_are_not_serialized(name: str) -> None:
+    target = lowering_target(architecture("sm_90a"))
+    target = replace(target, tuning=replace(target.tuning, deferred_dots=True))
+    kernel = replace(KERNELS[name], constants={"N": 64, "D": 128})
+    module = kernel.compile("interp").artifact.module.clone()
+    lower(module, target, num_warps=4, num_stages=3)
+    ptx = to_ptx(emit_module(module, architecture("sm_90a"), Options()), architecture("sm_90a"))
+    assert ptx.count("wgmma.wait_group") == 4
+    check(assemble(ptx, "sm_90a"))
 
 
 @pytest.mark.parametrize("depth", [16, 64])

@@ -9,6 +9,7 @@ load_users        layout conversions of loaded tiles, folded into loads from sha
 dot_operands      loads whose tiles are wgmma operands
 double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
+deferred_dots     dots that run an iteration later, off by default
 warp_specialize   TMA loads in producer warps, through `channels`
 shared_budget     the shared memory that the buffers of loops may take
 """

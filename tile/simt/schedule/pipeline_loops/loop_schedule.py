@@ -17,8 +17,9 @@ class Rank(enum.IntEnum):
     WAITS = 2
     LEADING = 3
     DEFERRED_WAITS = 4
-    COPIES = 5
-    REST = 6  # what follows anyway
+    DEFERRED_DOTS = 5
+    COPIES = 6
+    REST = 7  # what follows anyway
 
 
 @dataclass(frozen=True)

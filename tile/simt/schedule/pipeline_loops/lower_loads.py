@@ -68,6 +68,11 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     in_flight = find_in_flight(loop, plan.async_loads, budget, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
     point = completed or _after_first_wgmma(plan)
+    distance = stages - 1
+    if in_flight is not None and in_flight.deferred is not None and distance > 1:
+        # The dot of the iteration before still reads one of the stages.
+        distance -= 1
+        in_flight.deferred.schedule(schedule, in_flight.leading[-1])
     build = LayoutBuilder.before(loop)
     buffers = [MultiBuffer(build, load, stages) for load in plan.async_loads]
     tma = [buffer for buffer in buffers if buffer.tma]
@@ -81,7 +86,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     issued = [op for each in kinds for op in each.issue(top, mapping, iteration)]
     waits = [each.wait(top, iteration) for each in kinds]
     schedule.add(Point(), Rank.WAITS, 0, waits)
-    schedule.add(point, Rank.COPIES, 1 - stages, issued)
+    schedule.add(point, Rank.COPIES, -distance, issued)
     for buffer in buffers:
         buffer.replace_load(iteration)
     store_alternating(loop, plan.double_buffered, iteration)

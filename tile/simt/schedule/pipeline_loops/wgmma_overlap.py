@@ -38,6 +38,7 @@ from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.occupancy import overlap_keeps_occupancy
+from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
 from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
@@ -54,12 +55,14 @@ class InFlightWgmma:
         all stay where they are.
     stable: wgmmas whose operands nothing overwrites for a whole iteration, whatever else uses
         shared memory in it.
+    deferred: the dot that may be issued an iteration later.
     """
 
     loop: Operation
     dots: tuple[Operation, ...]
     leading: tuple[Operation, ...]
     stable: frozenset[Operation]
+    deferred: DeferredDot | None = None
 
     @property
     def loop_carried(self) -> list[Operation]:
@@ -89,9 +92,14 @@ def find_in_flight(
         return InFlightWgmma(loop, dots, (), frozenset(dots))
     stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
     leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
-    if not leading or not overlap_keeps_occupancy(dots, budget.loops[loop], budget.target):
+    if not leading:
         return None
-    return InFlightWgmma(loop, dots, leading, stable)
+    deferred = None
+    if budget.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
+        deferred = find_deferred_dot(dots[-1])
+    if deferred is None and not overlap_keeps_occupancy(dots, budget.loops[loop], budget.target):
+        return None
+    return InFlightWgmma(loop, dots, leading, stable, deferred)
 
 
 def all_loop_carried(loop: Operation, in_buffers: Collection[OperandUse]) -> bool:

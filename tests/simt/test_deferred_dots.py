@@ -1,0 +1,69 @@
+"""Attention whose second dot runs an iteration later: results, waits, and code for a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.simt.kernels import KERNELS
+from tests.simt.synchronization import FAULTS, lowered, without_each
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.ir.core import Module
+from tile.ir.ops import control
+from tile.simt.ops import shared, wgmma
+from tile.simt.target import WGMMA
+
+DEFERRING = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True))
+
+
+def waits(module: Module) -> list[int]:
+    return [op["pending"] for op in module.walk() if op.defn is wgmma.wgmma_wait]
+
+
+@pytest.mark.parametrize("stages", [3, 4])
+@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
+def test_results_are_the_same(name: str, stages: int) -> None:
+    """Softmax waits for the first dot only; the second one, of the iteration before, goes on."""
+    kernel = KERNELS[name]
+    module = lowered(kernel, DEFERRING, 4, stages)
+    assert waits(module) == [0, 1, 0, 0]  # the first iteration, the loop, the last iteration
+    results = []
+    for each, target in ((lowered(kernel, WGMMA, 4, stages), WGMMA), (module, DEFERRING)):
+        arguments = kernel.arguments()
+        run_threads(each, target, 4, kernel.grid, arguments)
+        results.append(arguments[3])
+    assert np.array_equal(*results)
+
+
+def test_no_iteration() -> None:
+    """Nothing is waited for that nobody began."""
+    kernel = KERNELS["attention"]
+    module = lowered(kernel, DEFERRING, 4, 3)
+    arguments = kernel.arguments()
+    arguments[4] = np.int32(0)
+    with np.errstate(invalid="ignore"):
+        run_threads(module, DEFERRING, 4, kernel.grid, arguments)
+    assert np.isnan(arguments[3]).all()  # zeros divided by a sum of nothing
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
+def test_each_wait_is_needed(name: str) -> None:
+    """But that for copies after the loop, whose masks are all false."""
+    kernel = KERNELS[name]
+    missed = []
+    for removed, broken in without_each(lowered(kernel, DEFERRING, 4, 3)):
+        try:
+            run_threads(broken, DEFERRING, 4, kernel.grid, kernel.arguments())
+        except FAULTS[removed.defn]:
+            continue
+        missed.append((removed.defn, removed.parent))
+    assert missed == ([(shared.cp_async_wait_group, None)] if name == "attention" else [])
+
+
+def test_two_stages_are_too_few() -> None:
+    """The dot of the iteration before reads one stage, this iteration's another, copies a third."""
+    module = lowered(KERNELS["attention"], DEFERRING, 4, 2)
+    assert waits(module) == [0, 0]
+    assert not any(op.defn is control.if_ for op in module.walk())
