@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import io
+import keyword
 import re
 import tokenize
 from collections.abc import Iterator
@@ -238,3 +240,58 @@ def test_prose_has_the_fields_words() -> None:
 )
 def test_private_words_of_prose(text: str, words: set[str]) -> None:
     assert private_prose(text) == words
+
+
+# Names in prose that stand for something outside of this project's code.
+ELSEWHERE = frozenset(
+    """
+    IMAD.WIDE IOBase LEA M_TRIM_THRESHOLD NAME_reference TILE_CACHE_AUTOTUNING TILE_INTERP_...
+    __builtin_load_halff _near atomic_KIND_ELEMENT bitreverse diskcache effort_profile.py longlist
+    willreturn x_0
+    """.split()
+)
+# Pages of names of PTX, of libdevice and of Triton.
+OF_OTHERS = {f"docs/{name}.md" for name in ("compat", "inline_ptx", "libdevice")}
+NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
+
+
+def words_of_code(path: Path) -> Iterator[str]:
+    """Yield the identifiers and the words of strings of a file, docstrings excepted."""
+    source = path.read_text(encoding="utf-8")
+    yield path.stem
+    if path.suffix != ".py":
+        yield from re.findall(r"\w+", source)
+        return
+    docs = set()
+    for node in ast.walk(ast.parse(source)):
+        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+            docs.add(id(node.body[0].value))  # type: ignore[attr-defined]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield from re.findall(r"\w+", node.value)
+        for field in ("id", "attr", "arg", "name", "asname"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                yield from name.split(".")
+
+
+def test_names_in_prose_exist() -> None:
+    root = PACKAGE.parent
+    known = {*dir(builtins), *keyword.kwlist}
+    for folder in ("tile", "tests", "examples", "benchmarks"):
+        for path in (root / folder).rglob("*.*"):
+            sources = (".py", ".pyi", ".tile", ".cl", ".ll", ".lark")
+            if path.suffix in sources and path != Path(__file__):
+                known.update(words_of_code(path))
+    pages = [root / "README.md", root / "CONTRIBUTING.md"]
+    pages += [*PACKAGE.rglob("*.py"), *(root / "docs").rglob("*.md")]
+    unknown = {
+        (name, path.relative_to(root).as_posix())
+        for path in pages
+        if path.relative_to(root).as_posix() not in OF_OTHERS
+        for text in prose(path)
+        for name in NAME.findall(text)
+        if any(len(part) > 2 and part not in known for part in name.split("."))
+    }
+    assert sorted(use for use in unknown if use[0] not in ELSEWHERE) == []
+    assert sorted(ELSEWHERE - {name for name, _ in unknown}) == [], "an exception nothing needs"

@@ -126,7 +126,7 @@ def results_of(op: Any, sample: Any, widen: bool = False) -> list[torch.Tensor]:
 def permitted(dtype: torch.dtype, own: torch.Tensor, exact: torch.Tensor) -> dict[str, float]:
     """Return the tolerances of a result: of narrow types, beyond the greatest error of PyTorch itself.
 
-    Both differ from the result of float32 by how they round sums and intermediate results.
+    Both differ from the result of float32 by the rounding of sums and intermediate results.
     """
     tolerances = TOLERANCES[dtype.itemsize]
     if dtype.itemsize != 2 or not own.numel():

@@ -294,7 +294,7 @@ def _number(value: Any) -> Any:
 
 
 def _parameter(value: Any, is_fixed: bool) -> Parameter | None:
-    """Return how the fast path passes an argument, None if it cannot; see `Repeatable.bind`."""
+    """Return how the fast path passes an argument, None if it cannot; see `FastLaunchable.bind`."""
     if value is None:
         return Parameter(FORMATS["int64"], passed=False, value=0 if is_fixed else None)
     form = FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")

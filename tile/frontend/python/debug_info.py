@@ -1,6 +1,7 @@
 """Debug steps: IR operations that record the start of a statement and the variables there.
 
-They are emitted only for kernels that a debugger inspects (`Steps` in `tile/ir/debug_info.py`).
+They are emitted only for kernels that a debugger inspects (`DebugSteps` in
+`tile/ir/debug_info.py`).
 """
 
 from __future__ import annotations
