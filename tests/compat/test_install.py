@@ -15,7 +15,7 @@ import tile.compat
 import tile.language as tl
 from tile.compat.finder import TritonFinder
 from tile.compat.modules import MODULES
-from tile.compat.torch_kernels import MODULE
+from tile.compat.torch_kernels import MODULE, REPLACEMENTS
 from tile.errors import ArgumentValueError, TritonLoadedError
 
 
@@ -150,27 +150,29 @@ def test_import_of_tile_loads_none_of_it() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_function_of_pytorch_is_replaced_and_restored(monkeypatch) -> None:
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_the_function_of_pytorch_is_replaced_and_restored(monkeypatch, name) -> None:
     module = types.ModuleType(MODULE)
-    original = module.identify_accessed_tensors = lambda kernel, kwargs, descriptors: "original"
+    setattr(module, name, original := lambda kernel, kwargs, descriptors: "original")
     monkeypatch.setitem(sys.modules, MODULE, module)
     with tile.compat.install_as_triton():
-        replaced = module.identify_accessed_tensors
+        replaced = getattr(module, name)
         assert replaced is not original and replaced(None, {}, {"a": 1}) == "original"
         tile.compat.install_as_triton()
-        assert module.identify_accessed_tensors is replaced
-    assert module.identify_accessed_tensors is original
+        assert getattr(module, name) is replaced
+    assert getattr(module, name) is original
 
 
-def test_the_module_of_pytorch_is_loaded_with_its_function_replaced(tmp_path) -> None:
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_the_module_of_pytorch_is_loaded_with_its_function_replaced(tmp_path, name) -> None:
     path = tmp_path / "triton_kernel_wrap.py"
-    path.write_text("def identify_accessed_tensors(*arguments):\n    return 'original'\n")
+    path.write_text(f"def {name}(*arguments):\n    return 'original'\n")
     with tile.compat.install_as_triton():
         finder = next(one for one in sys.meta_path if isinstance(one, TritonFinder))
         spec = finder.find_spec(MODULE, [str(tmp_path)])
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        assert module.identify_accessed_tensors.args[0]() == "original"
+        assert getattr(module, name).args[0]() == "original"
         assert finder.find_spec(MODULE, [str(tmp_path / "nothing")]) is None
 
 

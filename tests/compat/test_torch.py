@@ -110,9 +110,13 @@ def in_place(x, y):
 
 import torch._higher_order_ops.triton_kernel_wrap as wrap
 
-accesses = wrap.identify_accessed_tensors(add, dict(x_ptr=x, y_ptr=y, out_ptr=y, n=3, BLOCK=8), {})
-accesses = getattr(accesses, "read_writes", accesses)
-assert [dep.name for dep in accesses.writes] == ["out_ptr"]
+arguments = dict(x_ptr=x, y_ptr=y, out_ptr=y, n=3, BLOCK=8)
+if hasattr(wrap, "identify_mutated_tensors"):  # in PyTorch 2.11
+    assert wrap.identify_mutated_tensors(add, arguments, {}) == ["out_ptr"]
+else:
+    accesses = wrap.identify_accessed_tensors(add, arguments, {})
+    accesses = getattr(accesses, "read_writes", accesses)
+    assert [dep.name for dep in accesses.writes] == ["out_ptr"]
 compiled = torch.compile(in_place, fullgraph=True, dynamic=True)
 for n in (50, 100):
     a, b = x[:n].clone(), y[:n]

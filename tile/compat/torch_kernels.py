@@ -1,8 +1,9 @@
 """Tell PyTorch's compiler which tensors a kernel writes.
 
-Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program launches, which reads
-the answer from Triton's IR in MLIR. `tile` has another IR, so the function is replaced by one that
-asks the compiled kernel. Without it PyTorch would warn, and take every tensor for written.
+Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program launches (PyTorch
+2.11 `identify_mutated_tensors`), which reads the answer from Triton's IR in MLIR. `tile` has
+another IR, so the function is replaced by one that asks the compiled kernel. Without it PyTorch
+would warn, and take every tensor for written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.autotuning.configs import innermost
 
 MODULE = "torch._higher_order_ops.triton_kernel_wrap"
-FUNCTION = "identify_accessed_tensors"
 EXTENT = 16  # stands for an integer that is not known yet
 
 
@@ -34,27 +34,51 @@ def accessed_tensors(
     original: that function, which answers for what `tile` cannot compile without a launch.
     descriptors: the arguments that are tensor descriptors.
     """
+    answer = None if descriptors else _accesses(kernel, kwargs)
+    if answer is None:
+        return original(kernel, kwargs, descriptors)
+    tensors, written = answer
+    dependencies = importlib.import_module("torch._inductor.dependencies")
+    ordered = importlib.import_module("torch.utils._ordered_set").OrderedSet
+    accesses = dependencies.ReadWrites(
+        reads=ordered(map(dependencies.StarDep, tensors)),
+        writes=ordered(map(dependencies.StarDep, written)),
+        index_exprs=ordered(),
+    )
+    made = getattr(sys.modules[MODULE], "TensorAccesses", None)
+    return accesses if made is None else made(read_writes=accesses, can_fuse_epilogue=False)
+
+
+def mutated_tensors(
+    original: Callable[..., Any], kernel: Any, kwargs: Mapping[str, Any], descriptors: Any
+) -> list[str]:
+    """Return what the function of older versions returns: the names of the tensors written."""
+    answer = None if descriptors else _accesses(kernel, kwargs)
+    if answer is None:
+        names: list[str] = original(kernel, kwargs, descriptors)
+        return names
+    return answer[1]
+
+
+REPLACEMENTS: Mapping[str, Callable[..., Any]] = {
+    "identify_accessed_tensors": accessed_tensors,
+    "identify_mutated_tensors": mutated_tensors,
+}
+
+
+def _accesses(kernel: Any, kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]] | None:
+    """Return the names of the tensors, and of those written; None without an answer."""
     named = dict(kwargs)
     if isinstance(kernel, Autotuner) and kernel.configs:
         named.update(kernel.configs[0].kwargs)
-    if descriptors:
-        return original(kernel, kwargs, descriptors)
     tensors = [name for name, value in named.items() if _dtype(value) is not None]
     try:
         written = innermost(kernel).written_arguments(
             **{name: _placeholder(value) for name, value in named.items()}
         )
     except TileError:
-        return original(kernel, kwargs, descriptors)
-    dependencies = importlib.import_module("torch._inductor.dependencies")
-    ordered = importlib.import_module("torch.utils._ordered_set").OrderedSet
-    accesses = dependencies.ReadWrites(
-        reads=ordered(map(dependencies.StarDep, tensors)),
-        writes=ordered(dependencies.StarDep(name) for name in tensors if name in written),
-        index_exprs=ordered(),
-    )
-    made = getattr(sys.modules[MODULE], "TensorAccesses", None)
-    return accesses if made is None else made(read_writes=accesses, can_fuse_epilogue=False)
+        return None
+    return tensors, [name for name in tensors if name in written]
 
 
 def _dtype(value: Any) -> Any:
@@ -80,14 +104,16 @@ def spec_of(name: str, path: Any, target: ModuleType | None) -> ModuleSpec | Non
 
 
 def replace(module: ModuleType | None) -> None:
-    """Replace the function of PyTorch's module, if it has it; do nothing for None."""
-    original = getattr(module, FUNCTION, None)
-    if original is not None and not isinstance(original, functools.partial):
-        setattr(module, FUNCTION, functools.partial(accessed_tensors, original))
+    """Replace the functions of PyTorch's module that it has; do nothing for None."""
+    for name, replacement in REPLACEMENTS.items():
+        original = getattr(module, name, None)
+        if original is not None and not isinstance(original, functools.partial):
+            setattr(module, name, functools.partial(replacement, original))
 
 
 def restore(module: ModuleType | None) -> None:
     """Undo `replace`."""
-    replaced = getattr(module, FUNCTION, None)
-    if isinstance(replaced, functools.partial):
-        setattr(module, FUNCTION, replaced.args[0])
+    for name in REPLACEMENTS:
+        replaced = getattr(module, name, None)
+        if isinstance(replaced, functools.partial):
+            setattr(module, name, replaced.args[0])
