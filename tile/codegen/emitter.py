@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, OpDef, Operation, Value
-from tile.ir.types import Fragment, Type
 
 R = TypeVar("R", bound=Sequence[str])
 Rules = Mapping[OpDef, Callable[[Any, Operation], None]]  # of a builder and an operation
@@ -80,8 +79,3 @@ def terminator(block: Block) -> Operation:
     """Return the terminator of a block."""
     assert block.last is not None
     return block.last
-
-
-def count_of(ty: Type) -> int:
-    """Return the number of registers of a value of a type: 1 unless it is a fragment."""
-    return ty.count if isinstance(ty, Fragment) else 1

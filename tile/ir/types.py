@@ -422,6 +422,11 @@ class Fragment(Type):
         return True
 
 
+def count_of(ty: Type) -> int:
+    """Return the number of registers of a value of a type: 1 unless it is a fragment."""
+    return ty.count if isinstance(ty, Fragment) else 1
+
+
 @dataclass(frozen=True, slots=True)
 class Shared(Type):
     """A buffer in shared memory: `stages` consecutive tiles, each in the order of `layout`.

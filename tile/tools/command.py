@@ -48,7 +48,7 @@ def load_kernel(text: str, values: Mapping[str, Any] | None = None) -> Any:
         raise ArgumentValueError(f"--define is for Triton-C files, and {file} is a Python file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ArgumentValueError(f"{file} is no Python file")
+        raise ArgumentValueError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent))  # as if Python ran the file
     sys.modules[path.stem] = module

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.codegen.emitter import count_of
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import (
     is_integer,
@@ -19,7 +18,7 @@ from tile.codegen.llvm.types import (
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import BF16, F16, F32, F64, I1, Scalar
+from tile.ir.types import BF16, F16, F32, F64, I1, Scalar, count_of
 
 
 def each(builder: FunctionBuilder, op: Operation, compute: Callable[..., str]) -> None:

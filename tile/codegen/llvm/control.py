@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.codegen.emitter import count_of, terminator
+from tile.codegen.emitter import terminator
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule, types_of
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import control
-from tile.ir.types import Scalar
+from tile.ir.types import Scalar, count_of
 
 
 def assign(builder: FunctionBuilder, values: Sequence[Value], registers: Registers) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tile.codegen.emitter import FunctionEmitter, count_of
+from tile.codegen.emitter import FunctionEmitter
 from tile.codegen.llvm.module import ModuleText
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.types import count_of
 
 Registers = list[str]
 Rule = Callable[[Any, Operation], None]  # of a target's `FunctionBuilder` and an operation

@@ -22,7 +22,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
-from tile.ir.types import I32, I64, Fragment, Pointer
+from tile.ir.types import I32, I64, Fragment, Pointer, count_of
 from tile.simt import ops
 from tile.simt.ops.layout_inference import register_count
 from tile.simt.schedule.register_pressure import exceeds_registers, pressure
@@ -100,7 +100,7 @@ def _unpacked(loop: Operation) -> int:
     """Return the registers that elements take which are loaded one by one, beyond packed ones."""
     loads = [op for op in loop.regions[0] if op.defn is memory.load and op["vector"] == 1]
     return sum(
-        max(0, _count(op.result) - register_count(op.result))
+        max(0, count_of(op.result.type) - register_count(op.result))
         for op in loads
         if isinstance(op.result.type, Fragment)
     )
@@ -144,15 +144,10 @@ def _split(position: int, start: Value, advance: Operation) -> _Pointers | None:
     selections = {_selection(op.inputs[1]) for op in others if not _is_uniform(op.inputs[1])}
     if widest.inputs[1].type.element != I32 or len(selections) > 1 or None in selections:
         return None
-    registers = next(iter(selections), None) or (0,) * _count(start)
+    registers = next(iter(selections), None) or (0,) * count_of(start.type)
     if max(registers) + 1 == len(registers):
         return None
     return _Pointers(position, base, others, registers, widest, advance)
-
-
-def _count(value: Value) -> int:
-    assert isinstance(value.type, Fragment)
-    return value.type.count
 
 
 def _distinct(value: Value) -> int:
@@ -160,7 +155,7 @@ def _distinct(value: Value) -> int:
     if _is_uniform(value):
         return 1
     selection = _selection(value)
-    return _count(value) if selection is None else max(selection) + 1
+    return count_of(value.type) if selection is None else max(selection) + 1
 
 
 def _selection(value: Value) -> tuple[int, ...] | None:
@@ -169,7 +164,7 @@ def _selection(value: Value) -> tuple[int, ...] | None:
     if op is None or op.defn is not ops.thread.frag_shuffle or len(op.inputs) > 1:
         return None
     registers = tuple(op["registers"])
-    source = _count(op.inputs[0])
+    source = count_of(op.inputs[0].type)
     return registers if source == max(registers) + 1 < len(registers) else None
 
 
@@ -195,7 +190,7 @@ def _carry(loop: Operation, pointers: _Pointers) -> Value:
     loop.add_result(init.type)
     base = body.add_arg(init.type, init.name)
     build = Builder.before(pointers.advance)
-    steps = _splat(build, pointers.advance.inputs[1], _count(base))
+    steps = _splat(build, pointers.advance.inputs[1], count_of(base.type))
     following = build(memory.addptr, base, steps, stride=pointers.advance["stride"])
     assert body.last is not None
     body.last.set_operands([*body.last.inputs, following])

@@ -25,7 +25,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I32, U32, U64, Fragment, Type
+from tile.ir.types import F32, I32, U32, U64, Fragment, Type, count_of
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -90,18 +90,10 @@ def _by_divisor(function: Function) -> dict[Value, list[Operation]]:
     divisions: dict[Value, list[Operation]] = {}
     for op in function.walk():
         if op.has_trait(Trait.DIVISION) and op.result.type.element == I32:
-            divisor = _scalar(op.inputs[1])
+            divisor = ops.thread.splatted(op.inputs[1])
             if divisor is not None and constant_of(divisor) is None:
                 divisions.setdefault(divisor, []).append(op)
     return divisions
-
-
-def _scalar(value: Value) -> Value | None:
-    """Return the scalar that all registers of a value hold, if it is one."""
-    if not isinstance(value.type, Fragment):
-        return value
-    op = value.op
-    return op.inputs[0] if op is not None and op.defn is ops.thread.frag_splat else None
 
 
 def _distinct(divisions: list[Operation]) -> Iterator[Operation]:
@@ -111,8 +103,7 @@ def _distinct(divisions: list[Operation]) -> Iterator[Operation]:
 
 def _weight(op: Operation, divisor: Value, target: SimtTarget) -> int:
     """Return how many elements are divided for one computation of the reciprocal."""
-    ty = op.result.type
-    weight = ty.count if isinstance(ty, Fragment) else 1
+    weight = count_of(op.result.type)
     for outer in op.ancestors():
         if outer is divisor.block.parent:
             break

@@ -33,8 +33,11 @@ def reassociate_xor(module: Module, *, target: SimtTarget = GENERIC) -> None:
     for dot in [op for op in module.walk() if _takes_most_registers(op, target)]:
         assert dot.block is not None
         for op in [op for op in dot.block if op.defn is arith.xor]:
-            scalar = _splatted(op.inputs[1])
-            if scalar is not None and _is_index(op.inputs[0]):
+            index, operand = op.inputs
+            scalar = ops.thread.splatted(operand)
+            if scalar is None or scalar is operand or constant_of(scalar) is not None:
+                continue
+            if _is_index(index):
                 _reassociate(op, scalar)
 
 
@@ -50,14 +53,6 @@ def _takes_most_registers(op: Operation, target: SimtTarget) -> bool:
 def _is_index(value: Value) -> bool:
     op = value.op
     return op is not None and op.defn is ops.thread.layout_index and not op["no_cse"]
-
-
-def _splatted(value: Value) -> Value | None:
-    """Return the scalar in all registers of a value, if it is not a constant."""
-    op = value.op
-    if op is None or op.defn is not ops.thread.frag_splat or constant_of(op.inputs[0]) is not None:
-        return None
-    return op.inputs[0]
 
 
 def _reassociate(op: Operation, scalar: Value) -> None:

@@ -15,9 +15,8 @@ from tile.ir.core import Level, Module, OpDef, Operation, Trait, Value
 from tile.ir.effects import is_pure, only_reads
 from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass
-from tile.ir.types import Fragment
+from tile.ir.types import Fragment, count_of
 from tile.simt import ops
-from tile.simt.lower.distribute.context import count_of
 from tile.simt.schedule.register_pressure import exceeds_registers, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -40,7 +39,7 @@ def instruction_registers(
 
     `extents` is the number of instruction rows and columns.
     """
-    each = count_of(value) // (extents[0] * extents[1])
+    each = count_of(value.type) // (extents[0] * extents[1])
     starts = [(row * extents[1] + column) * each for row in rows for column in columns]
     return tuple([start + number for start in starts for number in range(each)])
 
@@ -75,7 +74,7 @@ class FragmentSlices:
         return self.build(ops.thread.frag_shuffle, value, registers=registers)
 
     def _sorted(self, value: Value, registers: Registers) -> Value:
-        if registers == tuple(range(count_of(value))):
+        if registers == tuple(range(count_of(value.type))):
             return value
         key = value, registers
         if key not in self._taken:
@@ -113,12 +112,12 @@ class FragmentSlices:
         load = self.build(op.defn, op["mem"], offsets, **op.attributes)
         positions = {vector: position * size for position, vector in enumerate(vectors)}
         loaded = tuple([positions[register // size] + register % size for register in registers])
-        return load if len(loaded) == count_of(load) else self.pick(load, loaded)
+        return load if len(loaded) == count_of(load.type) else self.pick(load, loaded)
 
     def _multiply(self, op: Operation, registers: Registers) -> Value:
         """Multiply only the instruction columns that contain the registers."""
         rows, columns, depth = op["repeats"]
-        each = count_of(op.result) // (rows * columns)
+        each = count_of(op.result.type) // (rows * columns)
         needed = sorted({register // each % columns for register in registers})
         if len(needed) == columns:
             return self.pick(op.result, registers)

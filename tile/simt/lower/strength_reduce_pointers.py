@@ -121,7 +121,6 @@ def _addptrs(block: Block) -> Iterator[Operation]:
 
 def _constant(value: Value) -> int | None:
     """Return the number that all registers of a value have, or None."""
-    while value.op is not None and value.op.defn is ops.thread.frag_splat:
-        (value,) = value.op.inputs
-    number = constant_of(value)
+    scalar = ops.thread.splatted(value)
+    number = constant_of(value if scalar is None else scalar)
     return None if number is None else int(number)

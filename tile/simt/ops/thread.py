@@ -6,7 +6,7 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 
 from __future__ import annotations
 
-from tile.ir.core import THREAD, Effect, Trait
+from tile.ir.core import THREAD, Effect, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
@@ -104,6 +104,14 @@ def frag_splat(x: Type, *, count: int) -> Type:
     """Return a fragment every register of which is the scalar `x`."""
     require(not isinstance(x, Fragment), f"frag_splat takes a scalar, not {x}")
     return Fragment(count, x.element)
+
+
+def splatted(value: Value) -> Value | None:
+    """Return the scalar that all registers of a value hold; None unless it is one or a splat."""
+    if not isinstance(value.type, Fragment):
+        return value
+    op = value.op
+    return op.inputs[0] if op is not None and op.defn is frag_splat else None
 
 
 @op(

@@ -21,11 +21,10 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.backends.opencl.target import ROUNDING
-from tile.codegen.emitter import count_of
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
+from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar, count_of
 from tile.simt import ops
 from tile.transforms.canonicalize.arith import is_number
 

@@ -16,11 +16,11 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.codegen.emitter import count_of, terminator
+from tile.codegen.emitter import terminator
 from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control, memory
-from tile.ir.types import Scalar
+from tile.ir.types import Scalar, count_of
 
 
 def types_of(builder: FunctionBuilder, values: Sequence[Value]) -> list[str]:

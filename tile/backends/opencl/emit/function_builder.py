@@ -18,9 +18,9 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import is_literal
-from tile.codegen.emitter import FunctionEmitter, count_of
+from tile.codegen.emitter import FunctionEmitter
 from tile.ir.core import Function, OpDef, Operation, Value
-from tile.ir.types import Type
+from tile.ir.types import Type, count_of
 from tile.location import Loc
 
 Registers = Sequence[str]

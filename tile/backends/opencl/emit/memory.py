@@ -27,12 +27,11 @@ from tile.backends.opencl.emit.types import (
     stored,
     unsigned,
 )
-from tile.codegen.emitter import count_of
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import RMWKind
-from tile.ir.types import BF16, F16, F64, I1, Pointer
+from tile.ir.types import BF16, F16, F64, I1, Pointer, count_of
 from tile.simt import ops
 
 GLOBAL = "__global"

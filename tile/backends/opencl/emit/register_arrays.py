@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from tile.backends.opencl.target import Capabilities
-from tile.codegen.emitter import count_of
 from tile.codegen.unroll_fragments import image_bits, overlap
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
-from tile.ir.types import Fragment, Pointer, is_power_of_two
+from tile.ir.types import Fragment, Pointer, count_of, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.f2 import multiply, terms
 

@@ -13,12 +13,11 @@ from tile.backends.opencl.emit.register_arrays import (
     linear,
     stored_array,
 )
-from tile.codegen.emitter import count_of
 from tile.codegen.unroll_fragments import image_bits, overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
-from tile.ir.types import Fragment, is_power_of_two
+from tile.ir.types import Fragment, count_of, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.f2 import terms

@@ -15,7 +15,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Module, OpDef, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I32, Fragment, Tile, Type
+from tile.ir.types import I32, Fragment, Tile, Type, count_of
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, register_bits
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -191,7 +191,7 @@ class Context(Builder):
             earlier = source["registers"]
             fragments = tuple(source.inputs)
             registers = tuple([earlier[register] for register in registers])
-        if len(fragments) == 1 and registers == tuple(range(count_of(fragments[0]))):
+        if len(fragments) == 1 and registers == tuple(range(count_of(fragments[0].type))):
             return fragments[0]
         return self(ops.thread.frag_shuffle, *fragments, registers=registers)
 
@@ -207,12 +207,6 @@ def not_lowered(ctx: Context, op: Operation) -> Sequence[Value]:
     raise CompilationError(
         f"`{op.name}` has no lowering to threads; an earlier pass should have replaced it"
     )
-
-
-def count_of(value: Value) -> int:
-    """Return the number of registers of a fragment."""
-    assert isinstance(value.type, Fragment)
-    return value.type.count
 
 
 def check_fits(ctx: Context, op: Operation) -> None:

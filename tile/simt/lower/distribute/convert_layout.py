@@ -20,6 +20,7 @@ from functools import lru_cache
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith
+from tile.ir.types import count_of
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import Registers, axis_mask
@@ -27,7 +28,7 @@ from tile.simt.layouts.conversion import Conversion, Renaming, plan_conversion
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.warp_shuffle import ShufflePlan
-from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import layout_of
 
 
@@ -118,7 +119,7 @@ def permuted(ctx: Context, x: Value, mask: LinearLayout) -> Value:
 
     A thread's mask is the XOR of some vectors of a basis; there is a select for each of these.
     """
-    count = count_of(x)
+    count = count_of(x.type)
     for direction in f2.basis(mask.columns):
         swapped = ctx.pick(x, registers=tuple([r ^ direction for r in range(count)]))
         x = _either(ctx, _coordinate(mask, direction), swapped, x)
@@ -145,7 +146,7 @@ def _bit(layout: LinearLayout, bit: int) -> LinearLayout:
 
 def _either(ctx: Context, condition: LinearLayout, x: Value, y: Value) -> Value:
     """Select `x` in threads whose image under a one-bit layout is 1, and `y` in the others."""
-    return ctx(arith.select, ctx.splat(ctx.any_bit(condition), count_of(x)), x, y)
+    return ctx(arith.select, ctx.splat(ctx.any_bit(condition), count_of(x.type)), x, y)
 
 
 # -- exchange
@@ -160,7 +161,7 @@ def exchange(ctx: Context, op: Operation) -> Sequence[Value]:
             "should have taken it through shared memory"
         )
     x = ctx.of(op.inputs[0])
-    x = ctx.pick(x, registers=tuple([r ^ register for r in range(count_of(x))]))
+    x = ctx.pick(x, registers=tuple([r ^ register for r in range(count_of(x.type))]))
     return [ctx(ops.thread.shuffle_xor, x, mask=lane) if lane else x]
 
 

@@ -14,11 +14,12 @@ from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, debug, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.inline_asm import inline_asm
+from tile.ir.types import count_of
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, register_bits, sums
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 
 
@@ -102,7 +103,7 @@ def join(ctx: Context, op: Operation) -> Sequence[Value]:
     a, b = (ctx.of(value) for value in op.inputs)
     if maybe_layout(op.inputs[0]) is None:
         return [_pair(ctx, layout_of(op.result), a, b)]
-    count = count_of(a)
+    count = count_of(a.type)
     return [ctx.pick(a, b, registers=sums([count, *(1 << bit for bit in _bits(count))]))]
 
 
@@ -111,7 +112,7 @@ def _pair(ctx: Context, layout: LinearLayout, a: Value, b: Value) -> Value:
     index = ctx.index(layout)
     zero = ctx.number(0, index.type)
     first = ctx.once(arith.cmp, index, zero, predicate=Predicate.EQ)
-    both = [ctx(ops.thread.frag_splat, x, count=count_of(index)) for x in (a, b)]
+    both = [ctx(ops.thread.frag_splat, x, count=count_of(index.type)) for x in (a, b)]
     return ctx(arith.select, first, *both)
 
 
@@ -119,7 +120,7 @@ def split(ctx: Context, op: Operation) -> Sequence[Value]:
     """Return the registers that hold the first of a pair, and those that hold the second."""
     x = ctx.of(op.inputs[0])
     pair = layout_of(op.inputs[0]).images(REGISTER).index(1)
-    others = [1 << bit for bit in _bits(count_of(x)) if bit != pair]
+    others = [1 << bit for bit in _bits(count_of(x.type)) if bit != pair]
     parts = [tuple(r | member << pair for r in sums(others)) for member in (0, 1)]
     if not op.results[0].type.shape:
         return [ctx(ops.thread.frag_extract, x, register=part[0]) for part in parts]

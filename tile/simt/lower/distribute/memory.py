@@ -20,11 +20,12 @@ from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith, debug, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import pointee
+from tile.ir.types import count_of
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import maybe_layout
 from tile.simt.target import atomic_vector_width
 
@@ -111,7 +112,7 @@ def _mask_writer(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
     layout = maybe_layout(ptr)
     if layout is None:
         return ctx.and_(mask, first_thread(ctx))
-    return mask_first_holder(ctx, layout, count_of(ctx.of(ptr)), mask)
+    return mask_first_holder(ctx, layout, count_of(ctx.of(ptr).type), mask)
 
 
 # -- rules

@@ -33,13 +33,13 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.ops import arith, control, reduce
-from tile.ir.types import I32, U32, Scalar, with_element
+from tile.ir.types import I32, U32, Scalar, count_of, with_element
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.decompose.reduce import COMBINE_OPS
-from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import layout_of
 
 Values = list[Value]
@@ -155,7 +155,7 @@ _KINDS = {defn: kind for kind, defn in COMBINE_OPS.items()}
 
 def _half(ctx: Context, parts: Sequence[Value], bit: int, upper: int) -> list[Value]:
     """Return the registers whose number has a bit equal to `upper`."""
-    bits = count_of(parts[0]).bit_length() - 1
+    bits = count_of(parts[0].type).bit_length() - 1
     lower = sums(1 << other for other in range(bits) if other != bit)
     registers = tuple([register | upper << bit for register in lower])
     return [ctx.pick(part, registers=registers) for part in parts]
@@ -204,7 +204,7 @@ class _Scan:
 
     def runs(self, parts: Values) -> Values:
         """Return the scan of each thread's run."""
-        bits = count_of(parts[0]).bit_length() - 1
+        bits = count_of(parts[0].type).bit_length() - 1
         below: list[int] = []
         for bit in self.register_bits:
             others = sums(1 << other for other in range(bits) if other != bit)
@@ -231,7 +231,7 @@ class _Scan:
 
     def lanes(self, parts: Values) -> Values:
         """Combine each lane's run with the total of all earlier lanes."""
-        bits = count_of(parts[0]).bit_length() - 1
+        bits = count_of(parts[0].type).bit_length() - 1
         others = [1 << bit for bit in range(bits) if bit not in self.register_bits]
         ends = tuple([self._last(r, self.register_bits) for r in sums(others)])
         totals = self._totals(self._picked(parts, ends))
@@ -261,7 +261,7 @@ class _Scan:
 
     def _where(self, condition: Value, xs: Values, ys: Values) -> Values:
         """Select by a condition of the thread."""
-        splat = self.ctx.splat(condition, count_of(xs[0]))
+        splat = self.ctx.splat(condition, count_of(xs[0].type))
         return [self.ctx(arith.select, splat, x, y) for x, y in zip(xs, ys, strict=True)]
 
     # -- the lane to read from

@@ -14,7 +14,7 @@ from functools import lru_cache, reduce
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I32, Fragment, Shared
+from tile.ir.types import I32, Fragment, Shared, count_of
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import Registers, axis_mask, inverse, stacked_slices, sums, unsliced
@@ -22,7 +22,7 @@ from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
-from tile.simt.lower.distribute.context import Context, Rule, count_of
+from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.lower.distribute.memory import first_holder, mask_first_holder, read
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.thread import is_ldmatrix_element
@@ -110,7 +110,7 @@ def _store_vectors(
     mask: Value | None = None,
 ) -> Sequence[Value]:
     """Store vectors of a fragment at some offsets, where the mask is true, from first holders."""
-    mask = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(offsets), mask)
+    mask = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(offsets.type), mask)
     value = ctx.pick(x, registers=vectors.order)
     mem = ctx.of(op.inputs[0])
     ctx.op(ops.thread.shared_store, mem, offsets, value, mask, vector=vectors.vector)
@@ -208,7 +208,8 @@ def local_cp_async(ctx: Context, op: Operation) -> Sequence[Value]:
             ctx, op, ptr, banks.up_to(vectors.vector // 2 * mem.element.storage_bits)
         )
     if mem.of.bytes_of(vectors.vector) not in sizes:
-        other = None if mask is None else ctx.constant(0, Fragment(count_of(ctx.of(ptr)), mem.of))
+        zeros = Fragment(count_of(ctx.of(ptr).type), mem.of)
+        other = None if mask is None else ctx.constant(0, zeros)
         return _stored(ctx, op, read(ctx, ptr, mask, other, **op.attributes))
     pointers = ctx.pick(ctx.of(ptr), registers=vectors.order)
     masks = None
@@ -256,7 +257,7 @@ def local_load_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     first, numbers = _slice_layout(vectors.first, layout_of(op.result).in_bits(WARP))
     offsets = ctx.index(first)
     slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
-    slice_offsets = ctx(ops.thread.frag_splat, slice_offset, count=count_of(offsets))
+    slice_offsets = ctx(ops.thread.frag_splat, slice_offset, count=count_of(offsets.type))
     return _load_vectors(ctx, op, vectors, ctx(arith.xor, offsets, slice_offsets))
 
 
@@ -275,7 +276,7 @@ def local_store_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     vectors = vectors_of(layout_of(x), whole, mem.element.storage_bits, ctx.target.banks)
     inside, number = _split_offsets(vectors.first, shared.in_bits(OFFSET))
     offsets = ctx.index(inside)
-    slice_number = ctx(ops.thread.frag_splat, ctx.of(op["number"]), count=count_of(offsets))
+    slice_number = ctx(ops.thread.frag_splat, ctx.of(op["number"]), count=count_of(offsets.type))
     in_slice = ctx(arith.cmp, ctx.index(number), slice_number, predicate=Predicate.EQ)
     return _store_vectors(ctx, op, ctx.of(x), vectors, offsets, in_slice)
 
@@ -344,7 +345,7 @@ def local_atomic_inc(ctx: Context, op: Operation) -> Sequence[Value]:
     _, shared = _buffer(op)
     mem, index, mask = (ctx.of(value) for value in op.inputs)
     offsets = _positions(ctx, index, _columns(shared, -1))
-    own = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(index), mask)
+    own = mask_first_holder(ctx, layout_of(op.inputs[1]), count_of(index.type), mask)
     ctx.op(ops.thread.shared_atomic_inc, mem, offsets, own)
     return []
 
