@@ -95,6 +95,53 @@ def test_statements(device: Device) -> None:
 
 
 @tile.jit
+def branches(x_ptr, y_ptr, z_ptr):
+    i = tl.arange(0, 64)
+    y = tl.inline_asm_elementwise(
+        """{
+            .reg .pred small, even;
+            .reg .b32 t;
+            and.b32 t, $1, 1;
+            setp.eq.s32 even, t, 0;
+            setp.lt.s32 small, $1, 10;
+            mov.u32 $0, $1;
+            @small bra SMALL;
+            @even bra.uni DONE;
+            @!even st.global.b32 [$2], $1;
+            mul.lo.s32 $0, $0, 5;
+            bra DONE;
+        SMALL:
+            {
+                add.s32 $0, $0, 100;
+                @even bra INNER;
+                neg.s32 $0, $0;
+              INNER:
+                add.s32 $0, $0, 1000;
+            }
+        DONE:
+            add.s32 $0, $0, 1;
+        }""",
+        "=r,r,l",
+        [tl.load(x_ptr + i), z_ptr + i],
+        tl.int32,
+        False,
+        1,
+    )
+    tl.store(y_ptr + i, y)
+
+
+def test_branches(device: Device) -> None:
+    """Elements branch one by one, forward; those that have branched away store nothing."""
+    x = np.arange(-20, 44, dtype=np.int32)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    device.run(module_of(branches, *[Pointer(I32)] * 3), (1, 1, 1), [x, y, z])
+    even = x % 2 == 0
+    small = np.where(even, x + 1100, 900 - x)
+    np.testing.assert_array_equal(y, 1 + np.where(x < 10, small, np.where(even, x, x * 5)))
+    np.testing.assert_array_equal(z, np.where((x < 10) | even, 0, x))
+
+
+@tile.jit
 def bytes_and_floats(x_ptr, y_ptr, z_ptr, N: tl.constexpr, PACK: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)

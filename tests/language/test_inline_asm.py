@@ -106,6 +106,35 @@ def test_an_unknown_instruction_is_shown_with_a_way_out() -> None:
     assert underlined(caught.value).startswith("tl.inline_asm_elementwise(")
 
 
+@tile.jit
+def text(x, ASM: tl.constexpr):
+    i = tl.arange(0, 32)
+    tl.store(x + i, tl.inline_asm_elementwise(ASM, "=r,r,l", [i, x + i], tl.int32, False, 1))
+
+
+@pytest.mark.parametrize(
+    ("asm", "message"),
+    [
+        ("atom.global.add.u32 $0, [$2], 1;", "once in each thread that holds an element"),
+        ("red.global.add.u32 [$2], 1;", "use the functions `tl.atomic_*`"),
+        ("shfl.sync.bfly.b32 $0, $1, 1, 31, -1;", "it takes registers of other threads"),
+        ("vote.sync.ballot.b32 $0, 1, -1;", "use `tl.gather`, `tl.reduce` or"),
+        ("exit;", "leaves the text for a whole thread"),
+        ("again: mov.u32 $0, $1; bra again;", "`bra again;`: it branches back"),
+        ("mov.u32 $0, $1; bra nowhere;", "the asm has no label `nowhere:`"),
+        ("{ inner: mov.u32 $0, $1; } bra inner;", "the asm has no label `inner:`"),
+        (
+            "{.reg .pred p; setp.eq.s32 p, $1, 1; @p bra on; bar.sync 0; on: mov.u32 $0, $1;}",
+            "all elements wait at a barrier",
+        ),
+    ],
+)
+def test_instructions_without_meaning_for_an_element_are_refused(asm: str, message: str) -> None:
+    with pytest.raises(CompilationError) as caught:
+        tile.compile(text, {"x": "*i32"}, {"ASM": asm}, {}, "interp")
+    assert message in caught.value.message
+
+
 def test_an_unknown_instruction_is_text_of_nvidias_targets() -> None:
     pytest.importorskip("llvmlite")
     compiled = tile.compile(unknown, {"x": "*i32"}, {}, {}, "nvptx:sm_90a")

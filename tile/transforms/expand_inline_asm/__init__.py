@@ -7,6 +7,7 @@ expression     expressions that build operations
 rules          tables of instructions: opcodes, types, signatures
 integers, lookup, floats, comparisons, video, conversions, minifloats
                the rules, by family
+branches       labels and the elements that branch to them
 execution      the execution of statements by these rules
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -10,6 +10,7 @@ from tile.errors import CompilationError
 from tile.ir.ops import memory
 from tile.ir.types import F16, I1, U32, Scalar
 from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
+from tile.transforms.expand_inline_asm.branches import Branches
 from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
 from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
 from tile.transforms.expand_inline_asm.lookup import lop3
@@ -33,10 +34,31 @@ from tile.transforms.expand_inline_asm.syntax import (
     Group,
     Immediate,
     Instruction,
+    Label,
     Operand,
     Scope,
     Statement,
 )
+
+_ONCE_A_THREAD = (
+    "it is executed once in each thread that holds an element, and how many threads do depends on "
+    "the layout; use the functions `tl.atomic_*`"
+)
+_OTHER_THREADS = (
+    "it takes registers of other threads, and which elements those hold depends on the layout; use "
+    "`tl.gather`, `tl.reduce` or `tl.associative_scan`"
+)
+# Instructions that have no meaning for an element, and why.
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("atom", "red", "multimem"), _ONCE_A_THREAD),
+    **dict.fromkeys(
+        ("shfl", "vote", "match", "redux", "activemask", "elect", "movmatrix"), _OTHER_THREADS
+    ),
+    **dict.fromkeys(
+        ("ret", "exit", "trap", "brkpt", "call", "brx"),
+        "it ends or leaves the text for a whole thread, which holds several elements",
+    ),
+}
 
 RULES: RuleTable = table(
     chain(integers.RULES, lookup.RULES, floats.RULES, comparisons.RULES, video.RULES)
@@ -45,23 +67,38 @@ RULES: RuleTable = table(
 
 def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
     """Execute statements in order. Raises `CompilationError` for one that has no rule."""
+    branches = Branches()
     for statement in statements:
         if isinstance(statement, Declaration):
             registers.declare(statement.type, statement.names)
+        elif isinstance(statement, Label):
+            branches.label(registers, statement.name)
         elif isinstance(statement, Instruction):
             opcode = split_opcode(statement.opcode)
-            addresses = any(isinstance(operand, Address) for operand in statement.operands)
-            if addresses and opcode.base not in ("ld", "st"):
-                raise unsupported(statement)
-            CUSTOM.get(opcode.base, _by_rule)(registers, opcode, statement)
+            if opcode.base == "bra":
+                branches.branch(registers, statement)
+            else:
+                _execute_one(registers, opcode, statement)
         elif statement is Scope.BEGIN:
             registers.scopes.append({})
+            branches.begin_scope()
         elif len(registers.scopes) == 1:
             raise CompilationError("the asm has a `}` without `{`")
         else:
             registers.scopes.pop()
+            branches.end_scope()
+    branches.finish()
     if len(registers.scopes) > 1:
         raise CompilationError("the asm has a `{` without `}`")
+
+
+def _execute_one(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    if opcode.base in REFUSED:
+        raise unsupported(instruction, f": {REFUSED[opcode.base]}")
+    addresses = any(isinstance(operand, Address) for operand in instruction.operands)
+    if addresses and opcode.base not in ("ld", "st"):
+        raise unsupported(instruction)
+    CUSTOM.get(opcode.base, _by_rule)(registers, opcode, instruction)
 
 
 def _by_rule(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
@@ -264,8 +301,10 @@ def _lop3(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> 
 def _barrier(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
     """Wait for all threads of the program."""
     (number,) = operands_of(instruction, 1)
-    if opcode.modifiers != ("sync",) or number != Immediate(0) or instruction.guard is not None:
+    if opcode.modifiers != ("sync",) or number != Immediate(0):
         raise unsupported(instruction)
+    if guard_of(registers, instruction) is not None:
+        raise instruction.refusal("all elements wait at a barrier, also those that branch past it")
     registers.like.build.op(memory.barrier)
 
 

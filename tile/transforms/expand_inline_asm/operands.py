@@ -20,10 +20,11 @@ def operands_of(instruction: Instruction, count: int) -> Sequence[Operand]:
 
 
 def guard_of(registers: RegisterFile, instruction: Instruction) -> Expression | None:
-    """Return the predicate under which an instruction is executed; None without one."""
+    """Return the predicate of the elements that execute an instruction; None for all."""
     if instruction.guard is None:
-        return None
-    return registers.read(instruction.guard, I1, instruction)
+        return registers.active
+    guard = registers.read(instruction.guard, I1, instruction)
+    return guard if registers.active is None else registers.active & guard
 
 
 def target_of(operand: Operand, instruction: Instruction) -> Name:

@@ -40,10 +40,15 @@ class Register:
 
 
 class RegisterFile:
-    """The registers in scope. `like` is any value of the shape of all."""
+    """The registers in scope, and the elements that execute.
+
+    like: any value of the shape of all.
+    active: the predicate of elements that have not branched away; None for all.
+    """
 
     def __init__(self, like: Expression, registers: dict[str, Register]) -> None:
         self.like = like
+        self.active: Expression | None = None
         self.scopes = [registers]
 
     def declare(self, ty: str, names: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
-"""Parse inline PTX: declarations of registers, instructions, scopes and comments.
+"""Parse inline PTX: declarations of registers, instructions, labels, scopes and comments.
 
-PTX ISA 8.5, "Syntax". Labels are refused: there are no branches.
+PTX ISA 8.5, "Syntax".
 """
 
 from __future__ import annotations
@@ -84,6 +84,13 @@ class Instruction:
         return CompilationError(f"line {self.line} of the asm, `{self.text}`: {message}")
 
 
+@dataclass(frozen=True)
+class Label:
+    """A place that branches name, such as `done:`."""
+
+    name: str
+
+
 class Scope(Enum):
     """The begin or end of a scope of names."""
 
@@ -91,7 +98,7 @@ class Scope(Enum):
     END = "}"
 
 
-Statement: TypeAlias = Declaration | Instruction | Scope
+Statement: TypeAlias = Declaration | Instruction | Label | Scope
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
@@ -147,7 +154,17 @@ class _Parser:
             elif self._accept("}"):
                 yield Scope.END
             elif not self._accept(";"):
-                yield self._declaration() if self._accept(".reg") else self._instruction()
+                yield self._statement()
+
+    def _statement(self) -> Statement:
+        if self._accept(".reg"):
+            return self._declaration()
+        following = self.tokens[self.position + 1 : self.position + 2]
+        if following and following[0].text == ":":
+            label = Label(self._word("a label"))
+            self._expect(":")
+            return label
+        return self._instruction()
 
     def _declaration(self) -> Declaration:
         ty = self._word("a type, such as .b32").removeprefix(".")
@@ -234,10 +251,7 @@ class _Parser:
         return token.text
 
     def _word(self, expected: str) -> str:
-        text = self._take("word", expected)
-        if self._accept(":"):
-            raise self._error("it is a label, and only GPUs of NVIDIA branch here; use predicates")
-        return text
+        return self._take("word", expected)
 
     def _accept(self, text: str) -> bool:
         accepted = self.position < len(self.tokens) and self.tokens[self.position].text == text
