@@ -232,6 +232,37 @@ def test_strips_of_a_stored_tile(columns: int, shared: int, strip: int, buffers:
     np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
 
 
+@tile.jit
+def running(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Each iteration stores to the block of the one before."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row = tl.program_id(0) * BM
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in tl.range(0, K, BK, warp_specialize=True):
+        total = tl.dot(a.load([row, k]), b.load([k, 0]), total)
+        c.store([row, 0], total.to(c.dtype))
+
+
+def test_stores_to_one_block_are_ordered() -> None:
+    """Each is complete before the next one; a wait for its reads alone is reported."""
+    case = gemm(running, 2)
+    module = lowered(case, WGMMA, 4, 2)
+    assert operations(module, "warp_specialize") == 1
+    (wait,) = [op for op in module.walk() if op.defn is ops.tma.tma_store_wait]
+    assert not wait["read"] and wait["pending"] == 0
+    a, b, c, *rest = case.arguments()
+    run_threads(module, WGMMA, 4, case.grid, [a, b, c, *rest])
+    np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
+    wait.attributes["read"] = True
+    with pytest.raises(RaceError, match="which an earlier TMA store may still write") as raised:
+        run_threads(module, WGMMA, 4, case.grid, case.arguments())
+    assert raised.value.loc is not None
+
+
 def test_an_early_release_is_reported() -> None:
     """The program arrives before the wgmma that reads the stage has been waited for."""
     case = gemm(persistent, 1)

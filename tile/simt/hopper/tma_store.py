@@ -219,7 +219,10 @@ class LoopStore:
 
 
 def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) -> list[LoopStore]:
-    """Return the stores in loops that may overlap with what follows: of arrays nothing reads."""
+    """Return the stores in loops that may overlap with what follows: of arrays nothing reads.
+
+    TMA stores in flight are not ordered. So the index of the block changes in each of the loops.
+    """
     alias = aliases()[function.name]
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
     planned: list[LoopStore] = []
@@ -227,11 +230,24 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
         if op.defn is not memory.store:
             continue
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
-        if loops and not any(alias.may_alias(op["ptr"], other) for other in read):
+        moves = all(_moves(op, loop) for loop in loops)
+        if loops and moves and not any(alias.may_alias(op["ptr"], other) for other in read):
             for other in read:
                 rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
             planned.append(LoopStore(op, loops[-1]))
     return planned
+
+
+def _moves(store: Operation, loop: Operation) -> bool:
+    """Return True if the index of a stored block is computed in each iteration of a loop."""
+    rank = store["value"].type.rank
+    index = store["ptr"].op.inputs[-rank:]
+    return any(_is_inside(value, loop) for value in index)
+
+
+def _is_inside(value: Value, loop: Operation) -> bool:
+    parent = value.block.parent
+    return parent is not None and (parent is loop or loop in parent.ancestors())
 
 
 def lower_loop_stores(stores: Iterable[LoopStore]) -> None:

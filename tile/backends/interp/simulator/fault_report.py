@@ -10,6 +10,7 @@ from tile.backends.interp.simulator.async_ops import MbarrierMisuseError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.races import GlobalRaceError
 from tile.backends.interp.simulator.shared_memory import SharedFaultError
+from tile.backends.interp.simulator.tma_writes import TmaWriteOrderError
 from tile.errors import (
     DivergenceError,
     ExecutionError,
@@ -48,6 +49,25 @@ def misuse_error(fault: MbarrierMisuseError, batch: ProgramBatch) -> ExecutionEr
     ]
     raised: ExecutionError = error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
     return raised
+
+
+@error_for.register
+def tma_write_order(fault: TmaWriteOrderError, batch: ProgramBatch) -> ExecutionError:
+    """Return the error for a TMA store or reduction that is not ordered after an earlier one."""
+    launch, chunk = launch_of(batch), chunk_of(batch)
+    buffer = launch.memory.buffer_at(fault.address)
+    assert buffer is not None
+    index = (fault.address - buffer.origin) // buffer.array.itemsize
+    row = chunk.first + fault.program * chunk.threads
+    return RaceError(
+        f"`{launch.name}` writes `{buffer.name}` by TMA at element {index}, which an earlier TMA "
+        "store may still write; a tma_store_wait without `read` completes it",
+        loc=fault.op.loc,
+        notes=[
+            f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
+            f"the earlier one is by {_at(fault.other)}",
+        ],
+    )
 
 
 @error_for.register

@@ -28,6 +28,7 @@ from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
+from tile.backends.interp.simulator.tma_writes import TmaWrites
 from tile.backends.interp.simulator.verify import check_accumulators, check_supported
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
@@ -125,6 +126,7 @@ class Chunk:
         self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
         self.stores = InFlightStores(self.memory, len(programs))
+        self.tma_writes = TmaWrites(len(programs))
         self.mbarriers = Mbarriers(self.memory, len(programs))
         # The record up to which a producer partition has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.

@@ -143,15 +143,15 @@ def _load(op: Operation, block: _DescriptorBlock) -> Run:
 
 @rule(ops.tma.tma_store)
 def tma_store(op: Operation) -> Run:
-    return _write(op, _DescriptorBlock.write)
+    return _write(op, _DescriptorBlock.write, atomic=False)
 
 
 @rule(ops.tma.tma_reduce)
 def tma_reduce(op: Operation) -> Run:
-    return _write(op, _DescriptorBlock.combine)
+    return _write(op, _DescriptorBlock.combine, atomic=True)
 
 
-def _write(op: Operation, write: Callable[..., None]) -> Run:
+def _write(op: Operation, write: Callable[..., None], *, atomic: bool) -> Run:
     """Return the rule of an operation that `write`s a block from shared memory."""
     block = _DescriptorBlock(op)
 
@@ -162,7 +162,9 @@ def _write(op: Operation, write: Callable[..., None]) -> Run:
         chunk_of(batch).stores.start(programs, touch)
         descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
-        write(block, batch, programs, values, *descriptor)
+        address, inside = block.addresses(batch, *descriptor)
+        write(block, batch, programs, values, address, inside)
+        chunk_of(batch).tma_writes.start(op, programs, address, inside, atomic=atomic)
 
     return run
 
@@ -171,7 +173,10 @@ def _write(op: Operation, write: Callable[..., None]) -> Run:
 def tma_store_wait(op: Operation) -> Run:
     def run(batch: ProgramBatch, mem: RunValue) -> None:
         require_whole_programs(batch, op)
-        chunk_of(batch).stores.wait(thread_map_of(batch).programs, op["pending"])
+        programs = thread_map_of(batch).programs
+        chunk_of(batch).stores.wait(programs, op["pending"])
+        if not op["read"]:
+            chunk_of(batch).tma_writes.complete(programs, op["pending"])
 
     return run
 
@@ -189,7 +194,7 @@ class _DescriptorBlock:
 
     def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
-        address, inside = self._addresses(batch, *numbers)
+        address, inside = self.addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         with _faults_by_thread(batch, programs):
             values = launch_of(batch).memory.load(address, inside, None, element, shape)
@@ -197,17 +202,19 @@ class _DescriptorBlock:
         parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
 
-    def write(self, batch: ProgramBatch, programs: Rows, values: Array, *numbers: Array) -> None:
+    def write(
+        self, batch: ProgramBatch, programs: Rows, values: Array, address: Array, inside: Array
+    ) -> None:
         """Store the elements, which are vectors in shared-memory order."""
-        address, inside = self._addresses(batch, *numbers)
         element, shape = self.mem.of, (len(self.order),)
         with _faults_by_thread(batch, programs):
             memory = launch_of(batch).memory
             memory.store(address, self._elements(values), inside, element, shape)
 
-    def combine(self, batch: ProgramBatch, programs: Rows, values: Array, *numbers: Array) -> None:
+    def combine(
+        self, batch: ProgramBatch, programs: Rows, values: Array, address: Array, inside: Array
+    ) -> None:
         """Combine the elements, as `write` stores them, into memory by atomic operations."""
-        address, inside = self._addresses(batch, *numbers)
         dtype, shape = semantics.numpy_dtype(self.mem.of), (len(self.order),)
         apply = partial(update_in_order, kind=self.op["kind"])
         memory = launch_of(batch).memory
@@ -221,7 +228,7 @@ class _DescriptorBlock:
         flat = np.ascontiguousarray(values).reshape(len(values), -1)
         return flat.view(semantics.numpy_dtype(self.mem.of))
 
-    def _addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
+    def addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
         """Return the addresses of the elements in shared-memory order, and which are in bounds."""
         rank = len(self.mem.dims)
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
@@ -262,7 +269,7 @@ class _DescriptorBlock:
 class _PixelBlock(_DescriptorBlock):
     """The block of pixels and channels that a load in im2col mode copies."""
 
-    def _addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
+    def addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
         spatial = len(self.op["lower"])
         rank = spatial + 2
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
