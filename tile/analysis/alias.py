@@ -128,8 +128,7 @@ def alias(function: Function, callees: Summaries | None = None) -> Alias:
     for op in function.walk():
         reads |= _accessed(op, Effect.READ, facts, summaries)
         writes |= _accessed(op, Effect.WRITE, facts, summaries)
-    assert function.body.last is not None
-    results = tuple(facts[value] for value in function.body.last.inputs)
+    results = tuple(facts[value] for value in function.body.yielded)
     names = _kernel_aliases(function) if function.kernel else _all_alias(function)
     return Alias(function, facts, Summary(reads, writes, results), names, summaries)
 

@@ -130,8 +130,7 @@ class Forward(Generic[F]):
                 self.observe(op)
                 continue
             self.facts.update(zip(op.results, facts, strict=True))
-        assert block.last is not None
-        return self.present(block.last)
+        return self.present(block.end)
 
     def isolated(self, region: Block) -> None:
         """Walk an isolated region, with unknown arguments."""

@@ -132,5 +132,4 @@ def _passed_on(value: Value, starts: Mapping[Operation, int]) -> int:
     if loop is None or loop.defn is not control.while_ or value.op is not None:
         return -1
     test = loop.regions[0]
-    assert test.last is not None
-    return starts[test.last] if value.block is test else -1
+    return starts[test.end] if value.block is test else -1

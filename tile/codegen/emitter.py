@@ -73,9 +73,3 @@ class FunctionEmitter(ABC, Generic[R]):
     @abstractmethod
     def locate(self, op: Operation) -> None:
         """Attribute the next lines to an operation."""
-
-
-def terminator(block: Block) -> Operation:
-    """Return the terminator of a block."""
-    assert block.last is not None
-    return block.last

@@ -7,8 +7,6 @@ the thread number (`terms`), and of a constant for each register.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +15,7 @@ from tile.ir.core import Operation
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
+from tile.simt.layouts.f2 import union
 from tile.simt.layouts.linear_layout import LinearLayout
 
 Unrolled = FunctionEmitter[list[str]]
@@ -51,15 +50,10 @@ def thread_images(layout: LinearLayout) -> tuple[int, ...]:
     return (*layout.images(LANE), *layout.images(WARP))
 
 
-def image_bits(images: Iterable[int]) -> int:
-    """Return the bits that any of the images has."""
-    return functools.reduce(operator.or_, images, 0)
-
-
 def overlap(numbers: Iterable[int]) -> bool:
     """Return True if two of the numbers have a bit in common."""
     listed = list(numbers)
-    return sum(number.bit_count() for number in listed) > image_bits(listed).bit_count()
+    return sum(number.bit_count() for number in listed) > union(listed).bit_count()
 
 
 def register_offsets(layout: LinearLayout) -> Registers:

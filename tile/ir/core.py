@@ -450,10 +450,15 @@ class Block:
         return self.last if self.last is not None and self.last.defn.terminator else None
 
     @property
+    def end(self) -> Operation:
+        """The operation that ends the block."""
+        assert self.last is not None, "the block is empty"
+        return self.last
+
+    @property
     def yielded(self) -> list[Value]:
         """The operands of the operation that ends the block."""
-        assert self.last is not None, "the block is empty"
-        return self.last.inputs
+        return self.end.inputs
 
     @property
     def function(self) -> Function:

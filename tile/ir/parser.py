@@ -48,6 +48,7 @@ from tile.ir.types import (
     Shared,
     Tile,
     Type,
+    listed,
     require,
     without_layout,
 )
@@ -645,7 +646,8 @@ class _Parser:
         inferred = [value.type for value in op.results]
         if [without_layout(ty) for ty in stated] != [without_layout(ty) for ty in inferred]:
             self.fail(
-                f"{defn.name} has results ({_list(inferred)}), but the text says ({_list(stated)})",
+                f"{defn.name} has results ({listed(inferred)}), but the text says "
+                f"({listed(stated)})",
                 name,
             )
         for value, ty in zip(op.results, stated, strict=True):
@@ -760,7 +762,3 @@ class _Parser:
         attributes = self.attributes(control.if_)
         loc = self.location(name)
         return self.create(control.if_, [condition], attributes, [then, orelse], loc), stated
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))

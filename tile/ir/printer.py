@@ -46,7 +46,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from tile.ir.core import SCHEDULE, Block, Function, Module, Operation, Symbol, Value
-from tile.ir.types import Type, is_layout
+from tile.ir.types import Type, is_layout, listed
 from tile.location import Loc
 
 # The text of a layout within IR text.
@@ -192,7 +192,7 @@ class _Printer:
         parameters = []
         for value, argument in zip(function.args, function.arguments, strict=True):
             parameters.append(f"{self.name(value)}: {value.type}{argument}")
-        results = f" -> ({_types(function.result_types)})" if function.result_types else ""
+        results = f" -> ({listed(function.result_types)})" if function.result_types else ""
         keyword = "kernel" if function.kernel else "func"
         noinline = " noinline" if function.noinline else ""
         head = f"{keyword}{noinline} @{function.name}({', '.join(parameters)}){results}"
@@ -245,7 +245,7 @@ class _Printer:
         return f" {{{', '.join(shown)}}}" if shown else ""
 
     def types(self, op: Operation) -> str:
-        return f" : {_types(v.type for v in op.results)}" if op.results else ""
+        return f" : {listed(v.type for v in op.results)}" if op.results else ""
 
     def carried(self, args: Sequence[Value], inits: Sequence[Value | None]) -> str:
         if not args:
@@ -282,7 +282,3 @@ class _Printer:
         then, orelse = op.regions
         empty = orelse.last is None or (orelse.first is orelse.last and not orelse.last.inputs)
         return f"if {self.list(op.operands)}", {"": then} if empty else {"": then, "else": orelse}
-
-
-def _types(types: Iterable[Type]) -> str:
-    return ", ".join(map(str, types))

@@ -422,6 +422,11 @@ class Fragment(Type):
         return True
 
 
+def listed(types: Iterable[Type]) -> str:
+    """Return the text of types, separated by commas."""
+    return ", ".join(map(str, types))
+
+
 def count_of(ty: Type) -> int:
     """Return the number of registers of a value of a type: 1 unless it is a fragment."""
     return ty.count if isinstance(ty, Fragment) else 1

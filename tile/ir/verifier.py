@@ -17,6 +17,7 @@ from tile.ir.types import (
     Tile,
     Type,
     addresses_memory,
+    listed,
     without_layout,
 )
 from tile.location import Loc
@@ -86,7 +87,7 @@ class _Verifier:
         returned = tuple(value.type for value in last.inputs)
         if returned != function.result_types:
             self.fail(
-                f"{function} returns ({_list(function.result_types)}), not ({_list(returned)})",
+                f"{function} returns ({listed(function.result_types)}), not ({listed(returned)})",
                 last.loc,
             )
 
@@ -129,10 +130,12 @@ class _Verifier:
         actual = tuple(value.type for value in op.results)
         if _plain(inferred) != _plain(actual):
             self.fail(
-                f"{op.name} has results ({_list(inferred)}), not ({_list(actual)})", op.loc, op
+                f"{op.name} has results ({listed(inferred)}), not ({listed(actual)})",
+                op.loc,
+                op,
             )
         if op.defn.explicit is not None and inferred != actual:
-            self.fail(f"{op.name} states ({_list(inferred)}), not ({_list(actual)})", op.loc, op)
+            self.fail(f"{op.name} states ({listed(inferred)}), not ({listed(actual)})", op.loc, op)
         self.types(op.results, op.loc)
         try:
             for check in CONDITIONS[self.level]:
@@ -165,10 +168,14 @@ class _Verifier:
         parameters = [value.type for value in callee.args]
         arguments = [value.type for value in op.inputs]
         if arguments != parameters:
-            self.fail(f"{callee} takes ({_list(parameters)}), not ({_list(arguments)})", op.loc, op)
+            self.fail(
+                f"{callee} takes ({listed(parameters)}), not ({listed(arguments)})",
+                op.loc,
+                op,
+            )
         if op["results"] != callee.result_types:
             self.fail(
-                f"{callee} returns ({_list(callee.result_types)}), not ({_list(op['results'])})",
+                f"{callee} returns ({listed(callee.result_types)}), not ({listed(op['results'])})",
                 op.loc,
                 op,
             )
@@ -211,7 +218,3 @@ def _violation(ty: Type, level: Level) -> str:
 
 def _plain(types: Sequence[Type]) -> list[Type]:
     return [without_layout(ty) for ty in types]
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))

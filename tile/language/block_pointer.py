@@ -26,7 +26,7 @@ from tile.language.base.static_args import (
     constant_value,
 )
 from tile.language.base.tensor import BlockPointer, BlockPointerType, Tensor
-from tile.language.descriptor import integer, narrow
+from tile.language.descriptor import index_i32, integer, narrow
 from tile.language.operators import binary
 
 MAKE = "tl.make_block_ptr"
@@ -64,7 +64,7 @@ def make_block_ptr(
         base,
         tuple(narrow(build, x, f"an extent in the shape of {MAKE}", most) for x in axes[0]),
         tuple(_wide(build, x, f"a stride of {MAKE}") for x in axes[1]),
-        tuple(_offset(build, x, f"an offset of {MAKE}") for x in axes[2]),
+        tuple(index_i32(build, x, f"an offset of {MAKE}") for x in axes[2]),
         BlockPointerType(Tile(block, element)),
     )
 
@@ -83,7 +83,7 @@ def advance(
         )
     deltas = _each("the offsets of tl.advance", offsets, len(base.offsets))
     moved = (
-        binary(build, "+", start, _offset(build, delta, "an offset of tl.advance"))
+        binary(build, "+", start, index_i32(build, delta, "an offset of tl.advance"))
         for start, delta in zip(base.offsets, deltas, strict=True)
     )
     return base._replace(offsets=tuple(moved))
@@ -168,8 +168,3 @@ def _wide(build: Builder, x: Any, subject: str) -> Tensor:
     if isinstance(number, int) and not isinstance(number, bool):
         return Tensor(build.constant(number, I64))
     return convert(build, integer(build, x, subject), I64)
-
-
-def _offset(build: Builder, x: Any, subject: str) -> Tensor:
-    """Return an offset as i32; one that does not fit is outside every array."""
-    return narrow(build, x, subject, I32.min_value)

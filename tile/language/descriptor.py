@@ -107,7 +107,7 @@ def _extent(build: Builder, x: Any) -> Tensor:
     return narrow(build, x, subject, I32.max_value)
 
 
-def _index(build: Builder, x: Any, subject: str) -> Tensor:
+def index_i32(build: Builder, x: Any, subject: str) -> Tensor:
     """Return an index as i32; one that does not fit becomes an index outside every array."""
     return narrow(build, x, subject, I32.min_value)
 
@@ -168,7 +168,7 @@ def _offsets(build: Builder, name: str, ty: Descriptor, offsets: Any) -> list[An
         raise CompilationError(
             f"{name} takes {rank} offsets, one for each axis of {ty}, not {len(items)}"
         )
-    return [_index(build, x, f"an offset of {name}").value for x in items]
+    return [index_i32(build, x, f"an offset of {name}").value for x in items]
 
 
 @descriptor_member("load")
@@ -264,4 +264,4 @@ def _rows(build: Builder, name: str, rows: Any, column: Operand) -> tuple[Tensor
         )
     if rows.dtype.bits > 32:
         raise CompilationError(f"the x_offsets of {name} have up to 32 bits; cast them to tl.int32")
-    return convert(build, rows, I32), _index(build, column, f"the y_offset of {name}")
+    return convert(build, rows, I32), index_i32(build, column, f"the y_offset of {name}")

@@ -15,7 +15,6 @@ from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, 
 from tile.backends.opencl.emit.types import stored
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import Capabilities
-from tile.codegen.emitter import terminator
 from tile.ir.core import Function, Module, Value
 from tile.ir.ops import debug
 from tile.ir.printer import print_module
@@ -85,7 +84,7 @@ def emit_function(source: Source, function: Function) -> None:
                 builder.temporary("bool", f"{builder.scalar(value)} != 0", value.name)
             ]
     builder.emit(function.body)
-    return_(builder, terminator(function.body))
+    return_(builder, function.body.end)
     head = _head(builder, function, parameters)
     source.functions.append([*head, *builder.lines, Line("}")])
 
@@ -129,7 +128,7 @@ def _head(builder: FunctionBuilder, function: Function, parameters: list[str]) -
         extents = ", ".join(map(str, source.extents))
         lines.append(Line(f"__attribute__((reqd_work_group_size({extents})))", function.loc))
         return [*lines, Line(f"void {symbol}({declarations}) {{", function.loc)]
-    types = types_of(builder, terminator(function.body).inputs)
+    types = types_of(builder, function.body.yielded)
     result = "void" if not types else types[0] if len(types) == 1 else source.structure(types)
     signature = f"{result} {symbol}({declarations})"
     source.prototypes.append(f"{signature};")

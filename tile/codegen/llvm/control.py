@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.codegen.emitter import terminator
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule, types_of
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.ir.core import OpDef, Operation, Value
@@ -125,7 +124,7 @@ def for_(
         others = phis.names[len(first) :]
         carried.begin(others)
         builder.emit(region)
-        yielded = carried.flat(terminator(region).inputs)
+        yielded = carried.flat(region.yielded)
         following = builder.new(f"add {ty} {phis.names[0]}, {step}")
         more = test.more(phis.names[0])
         phis.close([following, *yielded, *carried.following(others)])
@@ -200,13 +199,13 @@ def while_(
     assign(builder, test.args, phis.names)
     assign(builder, region.args, phis.names)
     builder.emit(test)
-    builder.branch(builder.scalar(terminator(test).inputs[0]), inside, done)
+    builder.branch(builder.scalar(test.yielded[0]), inside, done)
     builder.start_block(inside)
     with builder.dominance_scope():
         if begin is not None:
             begin()
         builder.emit(region)
-        phis.close(builder.flat(terminator(region).inputs))
+        phis.close(builder.flat(region.yielded))
     builder.jump(head)
     builder.start_block(done)
     assign(builder, op.results, phis.names)
@@ -218,20 +217,20 @@ def if_(builder: FunctionBuilder, op: Operation) -> None:
     then, orelse = op.regions
     first, second, done = (builder.label(name) for name in ("then", "else", "done"))
     before = builder.block
-    no_else = orelse.first is terminator(orelse)
+    no_else = orelse.first is orelse.end
     builder.branch(condition, first, done if no_else else second)
     builder.start_block(first)
     with builder.dominance_scope():
         builder.emit(then)
-    left, left_end = builder.flat(terminator(then).inputs), builder.block
+    left, left_end = builder.flat(then.yielded), builder.block
     builder.jump(done)
     if no_else:
-        right, right_end = builder.flat(terminator(orelse).inputs), before
+        right, right_end = builder.flat(orelse.yielded), before
     else:
         builder.start_block(second)
         with builder.dominance_scope():
             builder.emit(orelse)
-        right, right_end = builder.flat(terminator(orelse).inputs), builder.block
+        right, right_end = builder.flat(orelse.yielded), builder.block
         builder.jump(done)
     builder.start_block(done)
     builder.locate(op)

@@ -28,8 +28,7 @@ def function_text(
     builder.scope = module.scope(function, symbol[1:])
     own = _parameters(builder)
     builder.emit(function.body)
-    assert function.body.last is not None
-    return_(builder, function.body.last)
+    return_(builder, function.body.end)
     debug = suffix = ""
     if builder.scope is not None:
         debug = f" !dbg !{builder.scope}"
@@ -68,5 +67,4 @@ def _parameters(builder: FunctionBuilder) -> list[str]:
 
 def result_types(function: Function) -> list[str]:
     """Return the types of the registers that a function returns."""
-    assert function.body.last is not None
-    return types_of(function.body.last.inputs)
+    return types_of(function.body.yielded)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from tile.codegen import unroll_fragments
 from tile.codegen.llvm.function_builder import THREAD, FunctionBuilder, Rule
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.codegen.unroll_fragments import image_bits, register_offsets, thread_images
+from tile.codegen.unroll_fragments import register_offsets, thread_images
 from tile.ir.core import OpDef, Operation
 from tile.simt import ops
-from tile.simt.layouts.f2 import terms
+from tile.simt.layouts.f2 import terms, union
 from tile.simt.layouts.linear_layout import LinearLayout
 
 
@@ -61,7 +61,7 @@ def layout_index_of(
 ) -> list[str]:
     """Return the index that a layout gives this thread for each of its registers."""
     images = thread_images(layout)
-    base, thread_bits = thread_contribution(builder, images, thread), image_bits(images)
+    base, thread_bits = thread_contribution(builder, images, thread), union(images)
     bases = {0: base}  # by constant: the base XORed with a constant of bits that it may have set
     return [_xor(builder, bases, thread_bits, number) for number in register_offsets(layout)]
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tile.language.base.constexpr import constexpr
+from tile.language.base.constexpr import unwrapped
 from tile.pickling import PickledByName, Reduction
 
 P = ParamSpec("P")
@@ -30,8 +30,8 @@ class StaticFunction(PickledByName, Generic[P, R]):
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            plain = {name: _plain(value) for name, value in kwargs.items()}
-            return self.fn(*map(_plain, args), **plain)
+            plain = {name: unwrapped(value) for name, value in kwargs.items()}
+            return self.fn(*map(unwrapped, args), **plain)
 
     def by_value(self) -> tuple[bool, Reduction]:
         """Return the recipe to decorate the function again, which plain pickle cannot store."""
@@ -44,7 +44,3 @@ class StaticFunction(PickledByName, Generic[P, R]):
 def constexpr_function(fn: Callable[P, R]) -> StaticFunction[P, R]:
     """Let kernels call a Python function at compile time. Use it as a decorator."""
     return StaticFunction(fn)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, constexpr) else value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tile.ir.core import Block, Effect, Symbol, Trait, Value
 from tile.ir.declare import op
-from tile.ir.types import I1, INTEGERS, Type, require, without_layout
+from tile.ir.types import I1, INTEGERS, Type, listed, require, without_layout
 
 ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
 
@@ -17,7 +17,7 @@ def takes(where: str, block: Block, types: Sequence[Type]) -> None:
     actual = [without_layout(arg.type) for arg in block.args]
     require(
         actual == list(types),
-        f"{where} takes arguments of types ({_list(types)}), not ({_list(actual)})",
+        f"{where} takes arguments of types ({listed(types)}), not ({listed(actual)})",
     )
 
 
@@ -34,7 +34,8 @@ def yields(where: str, block: Block, types: Sequence[Type]) -> None:
     """Check that a region yields values of these types."""
     yielded = ends(where, block, "yield")
     require(
-        yielded == list(types), f"{where} yields ({_list(yielded)}), but carries ({_list(types)})"
+        yielded == list(types),
+        f"{where} yields ({listed(yielded)}), but carries ({listed(types)})",
     )
 
 
@@ -46,10 +47,6 @@ def carried_position(value: Value) -> int | None:
     if value.op is not None or value.block.parent is None or value.block.parent.defn is not for_:
         return value.index
     return value.index - 1 if value.index else None
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))
 
 
 class WarpSpecialize(enum.StrEnum):
@@ -121,7 +118,7 @@ def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
     """
     takes("the test of while", test, inits)
     tested = ends("the test of while", test, "condition")
-    require(tested == [I1], f"the test of while ends with one i1, not ({_list(tested)})")
+    require(tested == [I1], f"the test of while ends with one i1, not ({listed(tested)})")
     takes("the body of while", body, inits)
     yields("the body of while", body, inits)
     return inits

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.declare import op
-from tile.ir.types import I1, Element, Type, is_power_of_two, require, with_element
+from tile.ir.types import I1, Element, Type, is_power_of_two, listed, require, with_element
 
 # Widths of registers in bits by their constraint; `f` and `d` are registers of floats.
 WIDTHS = {"b": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
@@ -104,19 +104,19 @@ def inline_asm(
     require(len(to) > 0, "inline_asm has at least one result")
     require(
         all(isinstance(ty, Element) for ty in to),
-        f"the `to` of inline_asm has element types, not ({_list(to)})",
+        f"the `to` of inline_asm has element types, not ({listed(to)})",
     )
     require(is_power_of_two(pack), f"the pack of inline_asm is a power of two, not {pack}")
     shapes = {with_element(ty, I1) for ty in x}
-    require(len(shapes) <= 1, f"inline_asm takes values of one shape, not {_list(x)}")
+    require(len(shapes) <= 1, f"inline_asm takes values of one shape, not {listed(x)}")
     results = tuple(with_element(x[0], ty.element) if x else ty for ty in to)
     operands = x
     if reference:
         operands, references = x[: len(x) - len(to)], x[len(x) - len(to) :]
         require(
             references == results,
-            f"the references of inline_asm have the types of its results, ({_list(results)}), not "
-            f"({_list(references)})",
+            f"the references of inline_asm have the types of its results, ({listed(results)}), not "
+            f"({listed(references)})",
         )
     _check_registers(asm, constraints, operands, results, pack)
     return results
@@ -133,7 +133,7 @@ def _check_registers(
         counts = [registers_of(ty, pack) for ty in types]
         require(
             len(items) == sum(counts),
-            f"with pack = {pack}, ({_list(types)}) take {sum(counts)} {kind} registers, and the "
+            f"with pack = {pack}, ({listed(types)}) take {sum(counts)} {kind} registers, and the "
             f"constraints `{constraints}` have {len(items)} {kind}s",
         )
         holders = (ty for ty, count in zip(types, counts, strict=True) for _ in range(count))
@@ -157,7 +157,3 @@ def _check_width(item: str, ty: Type, pack: int) -> None:
         f"the constraint `{item}` is of registers of {width} bits, and {ty.element} takes "
         f"{bits} bits of a register here; use {' or '.join(alternatives)}",
     )
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))

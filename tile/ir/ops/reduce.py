@@ -28,6 +28,7 @@ from tile.ir.types import (
     INTEGERS,
     Scalar,
     Type,
+    listed,
     require,
     with_element,
     with_shape,
@@ -180,14 +181,10 @@ def _combined(name: str, xs: Sequence[Type], axis: int, combine: Block) -> None:
     yielded = control.ends(where, combine, "yield")
     require(
         yielded == elements,
-        f"{where} yields one group, ({_list(elements)}), not ({_list(yielded)})",
+        f"{where} yields one group, ({listed(elements)}), not ({listed(yielded)})",
     )
     illegal = first_illegal_op(combine)
     require(illegal is None, "" if illegal is None else illegal_op_message(name, illegal))
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))
 
 
 def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:

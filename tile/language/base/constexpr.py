@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 
-def _unwrapped(x: Any) -> Any:
+def unwrapped(x: Any) -> Any:
+    """Return the value of a `tl.constexpr`, or `x` itself."""
     return x.value if isinstance(x, constexpr) else x
 
 
@@ -19,11 +20,11 @@ def _frozen(x: Any) -> Any:
 
 
 def _forward(compute: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
-    return lambda self, other: constexpr(compute(self.value, _unwrapped(other)))
+    return lambda self, other: constexpr(compute(self.value, unwrapped(other)))
 
 
 def _reverse(compute: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
-    return lambda self, other: constexpr(compute(_unwrapped(other), self.value))
+    return lambda self, other: constexpr(compute(unwrapped(other), self.value))
 
 
 class constexpr:  # noqa: N801 - the language's own spelling
@@ -39,7 +40,7 @@ class constexpr:  # noqa: N801 - the language's own spelling
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = _frozen(_unwrapped(value))
+        self.value = _frozen(unwrapped(value))
 
     __add__, __radd__ = _forward(operator.add), _reverse(operator.add)
     __sub__, __rsub__ = _forward(operator.sub), _reverse(operator.sub)
@@ -58,11 +59,11 @@ class constexpr:  # noqa: N801 - the language's own spelling
 
     def logical_and(self, other: Any) -> constexpr:
         """Return `self and other`."""
-        return constexpr(self.value and _unwrapped(other))
+        return constexpr(self.value and unwrapped(other))
 
     def logical_or(self, other: Any) -> constexpr:
         """Return `self or other`."""
-        return constexpr(self.value or _unwrapped(other))
+        return constexpr(self.value or unwrapped(other))
 
     def __not__(self) -> constexpr:
         return constexpr(not self.value)
@@ -77,7 +78,7 @@ class constexpr:  # noqa: N801 - the language's own spelling
         return constexpr(~self.value)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.value == _unwrapped(other))
+        return bool(self.value == unwrapped(other))
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -89,7 +90,7 @@ class constexpr:  # noqa: N801 - the language's own spelling
         return operator.index(self.value)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.value[_unwrapped(index)]
+        return self.value[unwrapped(index)]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.value)
@@ -112,7 +113,7 @@ class constexpr_type:  # noqa: N801 - the language's own spelling
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = _unwrapped(value)
+        self.value = unwrapped(value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, constexpr_type) and bool(self.value == other.value)

@@ -39,6 +39,7 @@ from tile.simt.ops.layout_inference import (
     reduced_layout,
     result_layout,
     split_layout,
+    tile_type,
 )
 from tile.simt.ops.wgmma import wgmma
 from tile.simt.target import SimtTarget
@@ -273,7 +274,7 @@ class _Search:
 
     def is_small(self, op: Operation) -> bool:
         """Return True if any layout will do, as the tile has at most one element per thread."""
-        few = _tile(op.inputs[0]).numel <= self.machine.threads
+        few = tile_type(op.inputs[0]).numel <= self.machine.threads
         return few and (op.defn is memory.load or not any(v.uses for v in op.results))
 
     def anchor_small(self) -> None:
@@ -359,7 +360,7 @@ class _Search:
         layout = self.layouts.get(value) or self.default(value)
         assert layout is not None
         threads = self.machine.target.warp_size, self.machine.num_warps
-        return operand_register_layout(op, operand, _tile(value), layout, threads)
+        return operand_register_layout(op, operand, tile_type(value), layout, threads)
 
     def alike(self, op: Operation) -> None:
         """Take all tiles in one layout, which determines the layout of the results."""
@@ -419,7 +420,7 @@ class _Search:
         own = self.layouts.get(x)
         half = split_layout(own) if own is not None else None
         if half is None:
-            whole = own or self.machine.default(_tile(x))
+            whole = own or self.machine.default(tile_type(x))
             half = self.default(op.results[0]) or reduced_layout(whole, -1)
             own = joined_layout(half)
         self.anchors.taken[op] = [own]
@@ -458,11 +459,6 @@ class _Search:
 
 def _is_tile(value: Value | None) -> bool:
     return value is not None and isinstance(value.type, Tile)
-
-
-def _tile(value: Value) -> Tile:
-    assert isinstance(value.type, Tile)
-    return value.type
 
 
 _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {

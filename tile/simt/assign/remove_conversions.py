@@ -40,6 +40,7 @@ from tile.simt.ops.layout_inference import (
     maybe_layout,
     operand_layout,
     result_layout,
+    tile_type,
 )
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tuning import TuningConstants
@@ -119,7 +120,7 @@ def rematerialize_backward(function: Function, tuning: TuningConstants) -> bool:
         value, layout = op.inputs[0], layout_of(op.result)
         assert op.block is not None
         plan = RematerializationPlan(tuning, op.block, op)
-        converted = conversion_cost(_tile(value), layout_of(value), layout, tuning)
+        converted = conversion_cost(tile_type(value), layout_of(value), layout, tuning)
         if plan.cost(value, layout) < converted:
             op.replace_by([plan.make(value, layout)])
             changed = True
@@ -162,7 +163,7 @@ class RematerializationPlan:
         )
 
     def converted(self, value: Value, layout: LinearLayout) -> float:
-        cost = conversion_cost(_tile(value), layout_of(value), layout, self.tuning)
+        cost = conversion_cost(tile_type(value), layout_of(value), layout, self.tuning)
         return cost / self.tuning.loop_weight if self.block is not value.block else cost
 
     def computed(self, value: Value, layout: LinearLayout) -> float | None:
@@ -226,11 +227,6 @@ def set_layout(op: Operation, layout: LinearLayout) -> None:
         op.attributes["result"] = op.result.type
 
 
-def _tile(value: Value) -> Tile:
-    assert isinstance(value.type, Tile)
-    return value.type
-
-
 def relayout_carried(function: Function, tuning: TuningConstants) -> bool:
     """Carry values in the layouts with the least to convert; return True if any changed."""
     changed = False
@@ -291,7 +287,7 @@ def _cost(
             for user in value.users
             if user not in rematerialized
         }
-        return sum(conversion_cost(_tile(value), layout, other, tuning) for other in layouts)
+        return sum(conversion_cost(tile_type(value), layout, other, tuning) for other in layouts)
 
     return total + iterations * sum(map(leaving, group.arguments)) + leaving(group.result)
 
@@ -347,7 +343,7 @@ def _best(convert: Operation, tuning: TuningConstants) -> list[_Step]:
     """Return the operations that are cheaper to do before a conversion."""
 
     def conversion(value: Value, source: LinearLayout, result: LinearLayout) -> int:
-        return conversion_cost(_tile(value), source, result, tuning)
+        return conversion_cost(tile_type(value), source, result, tuning)
 
     source = convert.inputs[0]
     before = conversion(source, layout_of(source), layout_of(convert.result))
@@ -389,7 +385,7 @@ def _saved(value: Value, layout: LinearLayout, tuning: TuningConstants) -> int:
     source = layout_of(op.inputs[0])
     if source != layout:
         return 0
-    return conversion_cost(_tile(value), source, layout_of(value), tuning)
+    return conversion_cost(tile_type(value), source, layout_of(value), tuning)
 
 
 def _only_user(value: Value) -> Operation | None:

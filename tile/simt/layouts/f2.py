@@ -16,8 +16,15 @@ by vectors that span it. Every algorithm is Gaussian elimination, implemented by
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+
+def union(vectors: Iterable[int]) -> int:
+    """Return the bits that any of the vectors has."""
+    return functools.reduce(operator.or_, vectors, 0)
 
 
 def units(bits: int) -> list[int]:

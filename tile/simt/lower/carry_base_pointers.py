@@ -192,8 +192,7 @@ def _carry(loop: Operation, pointers: _Pointers) -> Value:
     build = Builder.before(pointers.advance)
     steps = _splat(build, pointers.advance.inputs[1], count_of(base.type))
     following = build(memory.addptr, base, steps, stride=pointers.advance["stride"])
-    assert body.last is not None
-    body.last.set_operands([*body.last.inputs, following])
+    body.end.set_operands([*body.yielded, following])
     return base
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tile.ir.builder import Builder
@@ -13,6 +10,7 @@ from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import I32, U32
 from tile.simt import ops
+from tile.simt.layouts.f2 import union
 
 
 @module_pass("xor-to-add", before=Level.THREAD)
@@ -68,9 +66,9 @@ class KnownBits:
         if op.defn is arith.const:
             return int(op.attributes.get("value", 0)) & ANY
         if op.defn is ops.thread.layout_index:
-            return _union([image for _, images in op["layout"].ins for image in images])
+            return union([image for _, images in op["layout"].ins for image in images])
         if op.defn in _UNIONS:
-            return _union([self.of(value, depth) for value in op.inputs])
+            return union([self.of(value, depth) for value in op.inputs])
         if op.defn is arith.and_:
             return self.of(op.inputs[0], depth) & self.of(op.inputs[1], depth)
         if op.defn is arith.shl:
@@ -82,7 +80,3 @@ class KnownBits:
         if by.op is None or by.op.defn is not arith.const:
             return ANY
         return self.of(x, depth) << min(int(by.op["value"]) & ANY, 32) & ANY
-
-
-def _union(numbers: Iterable[int]) -> int:
-    return functools.reduce(operator.or_, numbers, 0)

@@ -45,10 +45,15 @@ Rule = Callable[[Operation], Layouts]
 RULES: dict[OpDef, Rule] = {}
 
 
+def tile_type(value: Value) -> Tile:
+    """Return the type of a tile."""
+    assert isinstance(value.type, Tile), f"{value} is not a tile"
+    return value.type
+
+
 def layout_of(value: Value) -> LinearLayout:
     """Return the layout of a laid-out tile."""
-    assert isinstance(value.type, Tile), f"{value} is not a tile"
-    layout = value.type.layout
+    layout = tile_type(value).layout
     assert isinstance(layout, LinearLayout), f"{value} has no layout"
     return layout
 

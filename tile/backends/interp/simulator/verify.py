@@ -275,7 +275,7 @@ class _AgeAnalysis:
                 args = region.args[1:] if op.defn is control.for_ else region.args
                 _set(args, carried, inner)
                 self.block(region, inner)
-                last_ends = [inner.get(value) for value in _last(region).inputs]
+                last_ends = [inner.get(value) for value in region.yielded]
             joined = _least(carried, last_ends)
             if joined == carried:
                 break
@@ -287,13 +287,8 @@ class _AgeAnalysis:
         for region in op.regions:
             inner = dict(ages)
             self.block(region, inner)
-            ends.append([inner.get(value) for value in _last(region).inputs])
+            ends.append([inner.get(value) for value in region.yielded])
         _set(op.results, _least(*ends), ages)
-
-
-def _last(region: Block) -> Operation:
-    assert region.last is not None
-    return region.last
 
 
 def _set(values: Sequence[Value], ages: Sequence[int | None], into: Ages) -> None:

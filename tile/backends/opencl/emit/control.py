@@ -16,7 +16,6 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.codegen.emitter import terminator
 from tile.ir.core import Block, Module, OpDef, Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.ops import control, memory
@@ -147,7 +146,7 @@ def if_(builder: FunctionBuilder, op: Operation) -> None:
     then, orelse = op.regions
     names = _declared(builder, op.results, op.results, None)
     condition = builder.scalar(op.inputs[0])
-    has_else = bool(names) or terminator(orelse).prev is not None
+    has_else = bool(names) or orelse.end.prev is not None
     builder.source.branch_barriers |= _has_barrier(builder, op)
     if _separates(builder, op):
         _branch(builder, condition, then, op.results, names)
@@ -168,7 +167,7 @@ def _emit_branch(
     builder: FunctionBuilder, region: Block, results: Sequence[Value], names: Sequence[Registers]
 ) -> None:
     builder.emit(region)
-    _move(builder, results, names, terminator(region).inputs)
+    _move(builder, results, names, region.yielded)
 
 
 def _branch(
@@ -223,7 +222,7 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
         builder.values[counter] = [narrow]
     add_side_effect(builder, op)
     builder.emit(region)
-    _move(builder, args, names, terminator(region).inputs)
+    _move(builder, args, names, region.yielded)
     builder.close()
     assign(builder, op.results, names)
 
@@ -298,14 +297,14 @@ def while_(builder: FunctionBuilder, op: Operation) -> None:
     if _separates(builder, op):
         builder.barrier()
     builder.emit(test)
-    condition = builder.scalar(terminator(test).inputs[0])
+    condition = builder.scalar(test.yielded[0])
     if _separates(builder, op):
         _exit_unless(builder, condition)
     else:
         builder.line(f"if (!{condition}) break;")
     add_side_effect(builder, op)
     builder.emit(region)
-    _move(builder, region.args, names, terminator(region).inputs)
+    _move(builder, region.args, names, region.yielded)
     builder.close()
     assign(builder, op.results, names)
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from tile.backends.opencl.target import Capabilities
-from tile.codegen.unroll_fragments import image_bits, overlap
+from tile.codegen.unroll_fragments import overlap
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
 from tile.ir.types import Fragment, Pointer, count_of, is_power_of_two
 from tile.simt import ops
-from tile.simt.layouts.f2 import multiply, terms
+from tile.simt.layouts.f2 import multiply, terms, union
 
 Images = tuple[int, ...]
 
@@ -74,7 +74,7 @@ class Index:
     @property
     def reached(self) -> int:
         """Return the bits that variables can set."""
-        return image_bits([image for _, images in self.variables for image in images])
+        return union([image for _, images in self.variables for image in images])
 
     def text(self) -> str:
         """Return the index as a C operand."""

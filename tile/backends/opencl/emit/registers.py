@@ -13,14 +13,14 @@ from tile.backends.opencl.emit.register_arrays import (
     linear,
     stored_array,
 )
-from tile.codegen.unroll_fragments import image_bits, overlap, register_offsets, thread_images
+from tile.codegen.unroll_fragments import overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import program
 from tile.ir.types import Fragment, count_of, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
-from tile.simt.layouts.f2 import terms
+from tile.simt.layouts.f2 import terms, union
 from tile.simt.layouts.linear_layout import LinearLayout
 
 THREAD = "thread"  # the work-item's number, a variable that every function begins with
@@ -198,7 +198,7 @@ def _base(builder: FunctionBuilder, layout: LinearLayout, hint: str) -> tuple[st
     device, simd_width = builder.source.device, builder.source.simd_width
     text = of_thread(images, simd_width, device.without_bit_reversal)
     base = text if text in ("0", *PARTS) else builder.temporary("uint", text, hint)
-    return base, image_bits(images)
+    return base, union(images)
 
 
 def _combined(base: str, reached: int, offset: int) -> str:
