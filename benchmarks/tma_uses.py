@@ -1,0 +1,255 @@
+"""Time kernels with and without each use of TMA that is not the default (the option `tma`).
+
+    python benchmarks/tma_uses.py                  on an NVIDIA GPU with TMA
+    python benchmarks/tma_uses.py --case strips    cases whose name contains `strips`
+    python benchmarks/tma_uses.py --check          small sizes on the simulator: results alone
+
+Each result is compared with NumPy's or PyTorch's. Calls are timed in random order, in bursts of
+8 ms after 30 ms of rest, so that the card is cool. The table has medians and quartiles without and
+with the use, in microseconds, and their ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+
+BURST, REST = 8.0, 0.03  # ms of work, and seconds between
+
+
+@tile.jit
+def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """C = A B, in any type of C."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total.to(c.dtype))
+
+
+@tile.jit
+def split_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """C += A B, to which programs along axis 2 add parts."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(tl.program_id(2) * BK, K, BK * tl.num_programs(2)):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.atomic_add([row, column], total)
+
+
+@tile.jit
+def convolution(
+    x_ptr, w_ptr, y_ptr, N, H, W, C, K, M, R: tl.constexpr, PAD: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Images N x H x W x C by K filters of R x R."""
+    x = tl.make_im2col_descriptor(
+        x_ptr, [N, H, W, C], [H * W * C, W * C, C, 1], [BM, BK], [-PAD, -PAD],
+        [PAD - R + 1, PAD - R + 1],
+    )  # fmt: skip
+    w = tl.make_tensor_descriptor(w_ptr, [R * R * C, K], [K, 1], [BK, BN])
+    y = tl.make_tensor_descriptor(y_ptr, [M, K], [K, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    blocks = tl.cdiv(C, BK)
+    for k in range(R * R * blocks):
+        element, c = k // blocks, k % blocks * BK
+        pixels = x.load([row, c], [element // R, element % R])
+        total = tl.dot(pixels, w.load([element * C + c, column]), total)
+    y.store([row, column], total.to(y.dtype))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call with a use of TMA: its arrays, the launch with options, and the expected result."""
+
+    name: str
+    use: str
+    arrays: Sequence[Any]
+    launch: Callable[..., object]
+    expected: Callable[[], Any]
+
+    def is_right(self, tma: str) -> bool:
+        """Return True if the result is right with some uses of TMA."""
+        *_, result = self.arrays
+        result[...] = 0
+        self.launch(tma=tma)
+        difference = abs(_float(result) - _float(self.expected()))
+        return bool(difference.max() <= 0.01 * abs(_float(self.expected())).max())
+
+
+def _float(x: Any) -> Any:
+    return x.float() if hasattr(x, "float") else x.astype(np.float32)
+
+
+class Arrays:
+    """Random arrays of NumPy, or of PyTorch on the GPU."""
+
+    def __init__(self, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+
+    def random(self, *shape: int, dtype: str = "float16") -> Any:
+        if self.on_gpu:
+            import torch
+
+            return torch.randn(shape, device="cuda").to(getattr(torch, dtype))
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+    def product(self, a: Any, b: Any) -> Any:
+        return _float(a) @ _float(b)
+
+    def convolved(self, x: Any, w: Any, radius: int) -> Any:
+        n, height, width, c = x.shape
+        edge = 2 * radius + 1
+        if self.on_gpu:
+            import torch
+
+            filters = w.reshape(edge, edge, c, -1).permute(3, 2, 0, 1)
+            result = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), filters, padding=radius)
+            return result.permute(0, 2, 3, 1).reshape(n * height * width, -1)
+        padded = np.pad(x, ((0, 0), (radius, radius), (radius, radius), (0, 0)))
+        parts = w.reshape(edge, edge, c, -1)
+        total = sum(
+            _float(padded[:, i : i + height, j : j + width]) @ _float(parts[i, j])
+            for i, j in np.ndindex(edge, edge)
+        )
+        return np.reshape(total, (n * height * width, -1))
+
+
+def cases(on_gpu: bool) -> list[Case]:
+    """Return the cases, of sizes for a GPU or for the simulator."""
+    arrays, made = Arrays(on_gpu), []
+    blocks = {"BM": 128, "BN": 256, "BK": 64} if on_gpu else {"BM": 64, "BN": 128, "BK": 32}
+    options: dict[str, Any] = {"num_warps": 8 if on_gpu else 4, "num_stages": 3}
+    for size in (1024, 4096, 8192) if on_gpu else (192,):
+        for use, dtype in (("strips", "float16"), ("stores", "float32")):
+            a, b = arrays.random(size, size), arrays.random(size, size)
+            c = arrays.random(size, size, dtype=dtype)
+            grid = tile.cdiv(size, blocks["BM"]), tile.cdiv(size, blocks["BN"])
+
+            def launch(a: Any = a, b: Any = b, c: Any = c, n: int = size, grid: Any = grid,
+                       **kwargs: Any) -> object:  # fmt: skip
+                return matmul[grid](a, b, c, n, n, n, **blocks, **options, **kwargs)
+
+            def expected(a: Any = a, b: Any = b) -> Any:
+                return arrays.product(a, b)
+
+            made.append(Case(f"{use}: matmul to {dtype}, {size}", use, (a, b, c), launch, expected))
+    m, k, splits = (512, 16384, 16) if on_gpu else (128, 256, 3)
+    a, b = arrays.random(m, k), arrays.random(k, m)
+    c = arrays.random(m, m, dtype="float32")
+    square = blocks | {"BM": min(128, m), "BN": min(128, m)}
+    made.append(
+        Case(
+            f"reduce: split K, {m} x {m} x {k}",
+            "reduce",
+            (a, b, c),
+            lambda **kwargs: split_k[m // square["BM"], m // square["BN"], splits](
+                a, b, c, m, m, k, **square, **options, **kwargs
+            ),
+            lambda: arrays.product(a, b),
+        )
+    )
+    n, edge, channels, filters = (32, 56, 128, 256) if on_gpu else (2, 6, 32, 64)
+    x, w = arrays.random(n, edge, edge, channels), arrays.random(9 * channels, filters)
+    pixels = n * edge * edge
+    y = arrays.random(pixels, filters)
+    made.append(
+        Case(
+            f"im2col: {n} x {edge} x {edge} x {channels}, {filters} filters of 3 x 3",
+            "im2col",
+            (x, w, y),
+            lambda **kwargs: convolution[
+                tile.cdiv(pixels, square["BM"]), tile.cdiv(filters, square["BN"])
+            ](
+                x,
+                w,
+                y,
+                n,
+                edge,
+                edge,
+                channels,
+                filters,
+                pixels,
+                3,
+                1,
+                **square,
+                **options,
+                **kwargs,
+            ),
+            lambda: arrays.convolved(x, w, 1),
+        )
+    )
+    return made
+
+
+def times(calls: Sequence[Callable[[], object]], samples: int = 25) -> list[list[float]]:
+    """Return samples of the microseconds that each call takes."""
+    import torch
+
+    measured: list[list[float]] = [[] for _ in calls]
+    for number in [n for _ in range(samples) for n in random.sample(range(len(calls)), len(calls))]:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        count = 1
+        while True:
+            torch.cuda.synchronize()
+            time.sleep(REST)
+            start.record()
+            for _ in range(count):
+                calls[number]()
+            end.record()
+            end.synchronize()
+            elapsed = start.elapsed_time(end)
+            if elapsed >= BURST / 2:
+                break
+            count *= 2
+        measured[number].append(1000 * elapsed / count)
+    return measured
+
+
+def compared(case: Case) -> str:
+    """Return the times without and with a use of TMA, and their ratio."""
+    samples = times([lambda: case.launch(tma=""), lambda: case.launch(tma=case.use)])
+    quartiles = [statistics.quantiles(each, n=4) for each in samples]
+    spread = "".join(f"  {q[1]:9.1f} ({q[0]:.1f} to {q[2]:.1f})" for q in quartiles)
+    return f"{spread}  {quartiles[0][1] / quartiles[1][1]:.3f}"
+
+
+def main() -> int:
+    """Print the table; 1 if a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", default="")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    target = tile.backend("interp:wgmma") if arguments.check else contextlib.nullcontext()
+    wrong = 0
+    with target:
+        for case in cases(not arguments.check):
+            if arguments.case not in case.name:
+                continue
+            right = case.is_right("") and case.is_right(case.use)
+            wrong += not right
+            timed = "" if arguments.check else compared(case)
+            print(f"{case.name:<60} {'right' if right else 'WRONG'}{timed}", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
