@@ -178,6 +178,23 @@ def test_ptx(depth: int, strips: int) -> None:
     assert images.extents == tuple(LaunchValue((at,), 1, 32) for at in range(3, 7))
 
 
+@tile.jit
+def copied(x_ptr, y_ptr, N, W, C, BM: tl.constexpr, BK: tl.constexpr):
+    x = tl.make_im2col_descriptor(x_ptr, [N, W, C], [W * C, C, 1], [BM, BK], [0], [0])
+    y = tl.make_tensor_descriptor(y_ptr, [N * W, C], [C, 1], [BM, BK])
+    y.store([0, 0], x.load([0, 0], [0]))
+
+
+def test_a_load_without_a_dot() -> None:
+    """It is done by threads, and a warning says so if TMA was asked for."""
+    signature = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", **dict.fromkeys("NWC", "i32:8")}
+    sizes = {"BM": 64, "BK": 32}
+    module = tile.compile(copied, signature, sizes, {}, "interp").artifact.module.clone()
+    with pytest.warns(RuntimeWarning, match="no wgmma of its loop reads the tile"):
+        lower(module, WGMMA, num_warps=4, tma="im2col")
+    assert not count(module, "tma_load_im2col")
+
+
 @pytest.mark.parametrize(
     ("geometry", "constants", "reason"),
     [

@@ -130,6 +130,17 @@ def combine(x_ptr, y_ptr, M, N, B: tl.constexpr, D: tl.constexpr, KIND: tl.const
         y.atomic_xor([row - 3, 5], value)
 
 
+def test_a_reduction_that_tma_does_not_have() -> None:
+    """Threads combine, and a warning says why."""
+    signature = {"x_ptr": "*fp64:16", "y_ptr": "*fp64:16", "M": "i32", "N": "i32:8"}
+    constants = {"B": 64, "D": 32, "KIND": "add"}
+    module = tile.compile(combine, signature, constants, {}, "interp").artifact.module.clone()
+    with pytest.warns(RuntimeWarning, match="TMA has no add of f64") as caught:
+        lower(module, WGMMA, num_warps=4, tma="reduce")
+    assert not count(module, "tma_reduce") and count(module, "atomic_rmw") == 1
+    assert caught[0].filename.endswith("test_tma_reduce.py")
+
+
 FUNCTIONS = {
     "add": np.add,
     "min": np.minimum,

@@ -49,6 +49,7 @@ from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layou
 from tile.simt.ops.shared import local_alloc
 from tile.simt.ops.tma import MAX_RANK
 from tile.simt.tma_uses import NO_USES, TmaUses
+from tile.tracebacks import warn
 
 ELEMENT_BITS = 16  # of the elements that TMA stores are used for by default
 # Columns of a strip, from the fewest barriers to the least memory: 64 take the 128 bytes of the
@@ -153,6 +154,22 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
             _store(op, read=True)
         else:
             _reduce_in_loop(op)
+    _warn_of_atomics(function, stores)
+
+
+def _warn_of_atomics(function: Function, stores: BlockStores) -> None:
+    """Say which atomic operations on blocks are not TMA reductions, and why, if asked for."""
+    if not stores.tma.reduce:
+        return
+    for op in function.walk():
+        relaxed = op.defn is memory.atomic_rmw and op["order"] is Order.RELAXED
+        if relaxed and _is_block(op) and not op.result.uses:
+            kind, element = op["kind"], op["value"].type.element
+            if element not in ops.tma.REDUCE_ELEMENTS.get(kind, ()):
+                reason = f"TMA has no {kind} of {element}"
+            else:
+                reason = "other operations may access the array, and the kernel orders accesses"
+            warn(f"this atomic operation is not a TMA reduction: {reason}", op.loc)
 
 
 def _orders(op: Operation) -> bool:

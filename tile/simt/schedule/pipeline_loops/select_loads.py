@@ -126,6 +126,7 @@ class LoopPlanner:
                 plans.append(plan)
                 self.budget.reserve(loop, plan.bytes, plan.buffer_reads)
         self.budget.finish(self.function)
+        self.warn_of_pixels(plans)
         return plans[::-1]
 
     def plan(self, loop: Operation, stages: int) -> LoopPlan | None:
@@ -253,16 +254,23 @@ class LoopPlanner:
         return BufferedLoad(load, layout, tma=True)
 
     def is_im2col(self, pointers: Operation) -> bool:
-        """Return True if a load in im2col mode is done by TMA; say why if it is to be, and is not.
+        """Return True if a load of pixels may be done by TMA, which is not the default."""
+        return self.tma.im2col and reason_against(pointers) is None
 
-        That is not the default.
-        """
-        if not self.tma.im2col:
-            return False
-        reason = reason_against(pointers)
-        if reason is not None:
-            warn(f"this load of pixels is not done by TMA: {reason}", pointers.loc)
-        return reason is None
+    def warn_of_pixels(self, plans: Sequence[LoopPlan]) -> None:
+        """Say which loads of pixels are not done by TMA, and why, if that was asked for."""
+        if not self.tma.im2col or not self.target.has_tma:
+            return
+        done = {each.load for plan in plans for each in plan.async_loads if each.tma}
+        loads = [op for op in self.function.walk() if op.defn is memory.load and op not in done]
+        for load in loads:
+            pointers = block_pointers_of(load)
+            if pointers is not None and pointers.defn is descriptor.im2col_pointers:
+                reason = reason_against(pointers)
+                if reason is None and not self.unaliased(self.function, [load]):
+                    reason = "the kernel may write to the array, or synchronizes"
+                reason = reason or "no wgmma of its loop reads the tile, or it does not fit"
+                warn(f"this load of pixels is not done by TMA: {reason}", load.loc)
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""
