@@ -26,6 +26,7 @@ EXPECTED = {
     "attention": (16, r"backward, float16, causal"),
     "matmul_nt": (1, r"Tiles of \d+ x \d+ were fastest\."),
     "triton_c": (3, r"listing 8, shift convolution"),
+    "convolution": (1, r"2 images of 14 x 14 x 32, 64 filters of 3 x 3"),
     "shift_conv": (1, r"4 images, 512 channels of 7 x 7, 512 filters"),
 }
 
@@ -90,6 +91,8 @@ def test_example_under_all_checks(name):
         ("layer_norm", ["--rows", "67", "--columns", "129"]),
         ("dropout", ["--elements", "1025", "--p", "0.5", "--seed", str(2**40 + 7)]),
         ("attention", ["--context", "100", "--heads", "1", "--head", "16"]),
+        ("convolution", ["--batch", "1", "--size", "7", "--channels", "8", "--stride", "2"]),
+        ("convolution", ["--edge", "2", "--padding", "0", "--filters", "72", "--dilation", "3"]),
         ("shift_conv", ["--batch", "1", "--channels", "9", "--filters", "65", "--size", "5"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value[1::2]),
