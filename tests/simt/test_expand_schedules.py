@@ -58,7 +58,7 @@ def schedule_loads(loop: Operation, data: Any) -> None:
             op.schedule = data.draw(st.integers(0, 1), "deferred"), 4
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_schedule_has_the_same_results(data: Any) -> None:
     """The interpreter completes copies as late as it may, and finds stages that are overwritten."""

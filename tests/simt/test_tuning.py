@@ -21,7 +21,7 @@ from tile.simt.tuning import TUNING
 ROOT = Path(__file__).parents[2]
 REGISTERS = "docs/results/registers.md"
 PRESSURE = "docs/notes/register-pressure.md"
-OCCUPANCY = "tile/simt/schedule/occupancy.py"
+OCCUPANCY = "tile/simt/schedule/resources.py"
 
 # Values, and the beginnings of their sources; None: not measured.
 SIMT: dict[str, tuple[float, str | None]] = {

@@ -102,15 +102,15 @@ class TuningConstants:
     # Tiles that are prefetched to registers take at most 1 / `prefetch_register_share` of them.
     prefetch_register_share: int = constant(3)
 
-    # -- occupancy (`overlap_keeps_occupancy`)
+    # -- occupancy (`Resources`)
 
     # Registers of a thread besides accumulators and operands, and further ones for what it computes
     # while wgmmas are in flight.
     address_registers: int = constant(
-        32, "tile/simt/schedule/occupancy.py: estimated and allocated by ptxas, 2026-11-21"
+        32, "tile/simt/schedule/resources.py: estimated and allocated by ptxas, 2026-11-21"
     )
     overlap_registers: int = constant(
-        8, "tile/simt/schedule/occupancy.py: estimated and allocated by ptxas, 2026-11-21"
+        8, "tile/simt/schedule/resources.py: estimated and allocated by ptxas, 2026-11-21"
     )
     # With this many co-resident programs, one of them always has a wgmma in flight.
     enough_programs: int = constant(

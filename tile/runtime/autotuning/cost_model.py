@@ -39,7 +39,7 @@ RATES = Rates()
 CORE = 16.0  # a core without warps takes so much longer than a multiprocessor
 LANES = 128  # instructions of threads that a multiprocessor executes in a cycle
 THREAD_OPERATIONS = 8  # instructions of a thread besides arithmetic, for each dot or access
-ADDRESS_REGISTERS = 32  # pointers, masks and counters of a thread (simt/schedule/occupancy.py)
+ADDRESS_REGISTERS = 32  # pointers, masks and counters of a thread (simt/schedule/resources.py)
 
 
 def misfit(profile: Profile, point: Mapping[str, Any]) -> str | None:

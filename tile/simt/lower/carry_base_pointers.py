@@ -25,7 +25,8 @@ from tile.ir.passes import module_pass
 from tile.ir.types import I32, I64, Fragment, Pointer, count_of
 from tile.simt import ops
 from tile.simt.ops.layout_inference import register_count
-from tile.simt.schedule.register_pressure import exceeds_registers, pressure
+from tile.simt.schedule.register_pressure import pressure
+from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.region_utils import shrink, stop_passing
 
@@ -86,7 +87,7 @@ def _rebase(function: Function, loop: Operation, target: SimtTarget) -> None:
         return
     pointers = POINTER_REGISTERS * sum(len(each.registers) for each in carried)
     tiles = pressure(loop, liveness(function), target) + _unpacked(loop)
-    if not exceeds_registers(tiles + pointers, target):
+    if not Resources(target).would_spill(tiles + pointers):
         return
     bases = [_carry(loop, each) for each in carried]
     positions = [each.position for each in carried]

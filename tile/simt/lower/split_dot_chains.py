@@ -17,7 +17,8 @@ from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment, count_of
 from tile.simt import ops
-from tile.simt.schedule.register_pressure import exceeds_registers, pressure
+from tile.simt.schedule.register_pressure import pressure
+from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
 
 Registers = tuple[int, ...]
@@ -173,7 +174,7 @@ def split_dot_chains(module: Module, *, target: SimtTarget = GENERIC) -> None:
             bodies = [
                 each
                 for each in bodies
-                if exceeds_registers(pressure(each.loop, live, target), target)
+                if Resources(target).would_spill(pressure(each.loop, live, target))
             ]
         for each in bodies:
             each.split()

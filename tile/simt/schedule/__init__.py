@@ -12,5 +12,5 @@ hoist_loads          loads before operations in which threads wait for each othe
 slice_dots           k-slices of FMA dots, as many as `dot_slices` chooses
 reload_operands      loop-invariant dot operands in shared memory instead of registers
 register_pressure    estimates of register pressure
-occupancy            estimates of occupancy
+resources            what threads and programs may take of a multiprocessor
 """

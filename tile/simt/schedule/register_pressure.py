@@ -28,11 +28,6 @@ _FILLED = frozenset(
 _READS = frozenset({convert_layout, ops.thread.ldmatrix})
 
 
-def exceeds_registers(tiles: int, target: SimtTarget) -> bool:
-    """Return True if a thread that needs `tiles` registers for tiles would spill."""
-    return tiles + target.tuning.least_other_registers > target.registers
-
-
 def pressure(loop: Operation, live: Liveness, target: SimtTarget) -> int:
     """Estimate the peak number of 32-bit registers that a thread needs for tiles in a loop.
 

@@ -15,6 +15,7 @@ from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.schedule.register_pressure import pressure, tile_registers
+from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
 
 
@@ -84,13 +85,9 @@ class _Reloading:
         """Store the operands that fit in shared memory, if registers do not suffice for all."""
         loads = [op.result for op in loop.regions[-1] if op.defn is memory.load]
         ahead = 0 if self.target.cp_async_bytes else sum(map(tile_registers, loads))
-        tuning = self.target.tuning
-        if (
-            pressure(loop, live, self.target) + ahead + tuning.other_registers
-            <= self.target.registers
-        ):
+        if not Resources(self.target).are_short(pressure(loop, live, self.target) + ahead):
             return
-        self.left -= tuning.reserved_iterations * sum(map(_bytes, loads))
+        self.left -= self.target.tuning.reserved_iterations * sum(map(_bytes, loads))
         for op in conversions:
             size = _bytes(op.result)
             if size <= self.left:

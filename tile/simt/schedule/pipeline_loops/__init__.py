@@ -33,7 +33,8 @@ from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, low
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
-from tile.simt.schedule.register_pressure import exceeds_registers, pressure, tile_registers
+from tile.simt.schedule.register_pressure import pressure, tile_registers
+from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn
@@ -200,4 +201,4 @@ def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Point:
         return Point()
     live = liveness(plan.loop.function)
     needed = pressure(plan.loop, live, target) + prefetched
-    return Point(dots[-1]) if exceeds_registers(needed, target) else Point()
+    return Point(dots[-1]) if Resources(target).would_spill(needed) else Point()

@@ -19,7 +19,7 @@ from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
-from tile.simt.ops.layout_inference import layout_of, register_count
+from tile.simt.ops.layout_inference import layout_of
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
@@ -34,6 +34,7 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
     operand_bytes,
 )
 from tile.simt.schedule.pipeline_loops.tma_loads import block_pointers_of, mbarrier_bytes
+from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.trip_count import TripCount
 from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn
@@ -183,7 +184,7 @@ class LoopPlanner:
         if stages < 2:
             async_loads = []
         done = {each.load for each in async_loads}
-        prefetched = self.affordable([load for load in loads if load not in done])
+        prefetched = Resources(self.target).affordable([load for load in loads if load not in done])
         shared_loads = _not_none(self.shared_load(load) for load in prefetched)
         bytes_left = self.budget.remaining(loop, _buffer_reads([*buffered, *prefetched]))
         bytes_left -= stages * sum(each.bytes for each in async_loads)
@@ -320,17 +321,6 @@ class LoopPlanner:
             layout = shared_layout(source, self.read_layouts(users), bits, target.banks)
             return BufferedLoad(load, layout)
         return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
-
-    def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
-        """Return the first of the loads, as many as there are registers for."""
-        left = self.target.registers // self.target.tuning.prefetch_register_share
-        affordable = []
-        for load in loads:
-            left -= register_count(load.result)
-            if left < 0:
-                break
-            affordable.append(load)
-        return affordable
 
 
 def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:

@@ -40,12 +40,7 @@ from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.ops.warp_specialize import (
-    LEAST_REGISTERS,
-    REGISTER_STEP,
-    WARPGROUP_WARPS,
-    warp_specialize,
-)
+from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.schedule.pipeline_loops.channels import (
     Channel,
     ChannelLoads,
@@ -64,14 +59,10 @@ from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     schedule_in_flight,
 )
 from tile.simt.schedule.register_pressure import pressure
-from tile.simt.target import SimtTarget
+from tile.simt.schedule.resources import PRODUCER_REGISTERS, PRODUCER_WARPS, Resources
 from tile.transforms.dce import retain
 
-PRODUCER_WARPS = WARPGROUP_WARPS  # setmaxnreg changes the registers of a whole warpgroup
-PRODUCER_REGISTERS = LEAST_REGISTERS
 MBARRIER_BYTES = 8
-# ptxas uses at most 255 registers a thread, and the program's are a multiple of 8.
-MOST_PROGRAM_REGISTERS = 240
 
 
 class CannotSpecializeError(Exception):
@@ -148,7 +139,7 @@ def specialize(
         num_warps=PRODUCER_WARPS,
         registers=(
             PRODUCER_REGISTERS,
-            program_registers(warps, tiles, shared_bytes, budget.target),
+            Resources(budget.target).consumer_registers(warps, tiles, shared_bytes),
         ),
     )
     start = start_of(build, _distinct(channels))
@@ -243,27 +234,6 @@ def _other_bytes(
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
     padding += sum(store.bytes + SWIZZLE_ALIGNMENT for store in stores)
     return budget.taken_until(function, [each.loop for each in loops], reads) + padding
-
-
-def program_registers(warps: int, tiles: int, shared_bytes: int, target: SimtTarget) -> int:
-    """Return the registers of a thread of the program: its part of what the producer leaves.
-
-    That is with as many co-resident programs as shared memory permits, if their tiles fit.
-
-    tiles: the registers that a thread needs for tiles.
-    """
-    most = min(target.tuning.enough_programs, target.shared_bytes // shared_bytes)
-    for programs in range(most, 1, -1):
-        registers = _registers_left(warps, programs, target)
-        if registers >= tiles + target.tuning.other_registers:
-            return registers
-    return _registers_left(warps, 1, target)
-
-
-def _registers_left(warps: int, programs: int, target: SimtTarget) -> int:
-    producer = PRODUCER_WARPS * target.warp_size * PRODUCER_REGISTERS
-    each = (target.register_file // programs - producer) // (warps * target.warp_size)
-    return min(MOST_PROGRAM_REGISTERS, each // REGISTER_STEP * REGISTER_STEP)
 
 
 # -- build

@@ -37,12 +37,12 @@ from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.occupancy import overlap_keeps_occupancy
 from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
 from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
+from tile.simt.schedule.resources import Resources
 
 _GROUP = frozenset({wgmma.wgmma, wgmma.wgmma_wait})
 
@@ -97,7 +97,7 @@ def find_in_flight(
     deferred = None
     if budget.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
         deferred = find_deferred_dot(dots[-1])
-    if deferred is None and not overlap_keeps_occupancy(dots, budget.loops[loop], budget.target):
+    if deferred is None and not Resources(budget.target).overlap_is_free(dots, budget.loops[loop]):
         return None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 

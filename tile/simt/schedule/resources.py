@@ -1,0 +1,104 @@
+"""The resources of a multiprocessor: what a thread, a program and co-resident programs may take.
+
+Passes ask here, with their estimates (`register_pressure`, `SharedBudget`), instead of comparing
+numbers of a target themselves. Registers and shared memory count, nothing else.
+
+Estimates are rough. Registers per thread of three variants of attention's backward pass, with
+wgmmas in flight across iterations and without: 199 and 162 allocated (184 and 160 estimated here),
+140 and 128 (152 and 128), 252 and 242 (248 and 224).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tile.ir.core import Operation
+from tile.simt.hopper.wgmma_layouts import stays_in_registers
+from tile.simt.layouts.dims import WARP
+from tile.simt.ops.layout_inference import layout_of, register_count
+from tile.simt.ops.warp_specialize import LEAST_REGISTERS, REGISTER_STEP, WARPGROUP_WARPS
+from tile.simt.target import SimtTarget
+
+PRODUCER_WARPS = WARPGROUP_WARPS  # setmaxnreg changes the registers of a whole warpgroup
+PRODUCER_REGISTERS = LEAST_REGISTERS
+# ptxas uses at most 255 registers a thread, and the program's are a multiple of 8.
+MOST_PROGRAM_REGISTERS = 240
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of a target's multiprocessor; registers are of 32 bits."""
+
+    target: SimtTarget
+
+    def would_spill(self, tiles: int) -> bool:
+        """Return True if a thread that needs `tiles` registers for tiles would spill."""
+        return tiles + self.target.tuning.least_other_registers > self.target.registers
+
+    def are_short(self, tiles: int) -> bool:
+        """Return True if addresses, masks and counters have few registers besides `tiles`."""
+        return tiles + self.target.tuning.other_registers > self.target.registers
+
+    def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
+        """Return the first of some loads, for which a thread has registers to spare."""
+        left = self.target.registers // self.target.tuning.prefetch_register_share
+        affordable: list[Operation] = []
+        for load in loads:
+            left -= register_count(load.result)
+            if left < 0:
+                break
+            affordable.append(load)
+        return affordable
+
+    def programs(self, shared_bytes: int, registers: int = 0) -> int:
+        """Return how many programs are co-resident, up to as many as are of use.
+
+        shared_bytes, registers: of one program, those of all its threads.
+        """
+        limits = [self.target.tuning.enough_programs]
+        limits.append(self.target.shared_bytes // max(1, shared_bytes))
+        if registers:
+            limits.append(self.target.register_file // registers)
+        return min(limits)
+
+    def overlap_is_free(self, dots: Sequence[Operation], shared_bytes: int) -> bool:
+        """Return True if keeping a loop's wgmmas in flight across iterations costs no programs.
+
+        That takes registers for every accumulator that is live, and for the operand that is being
+        computed. If it lowers occupancy, it does not pay: another program would have hidden the
+        same latency. If shared memory limits occupancy, the registers are free to use.
+
+        shared_bytes: of one program.
+        """
+        accumulators = sum(register_count(dot.result) for dot in dots)
+        in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
+        computed = [register_count(value) for value in in_registers if value.block is dots[0].block]
+        tuning = self.target.tuning
+        waiting = accumulators + tuning.address_registers
+        overlapped = waiting + max(computed, default=0) + tuning.overlap_registers
+        threads = self.target.warp_size * layout_of(dots[0].result).in_size(WARP)
+        return overlapped <= self.target.registers and (
+            self.programs(shared_bytes, threads * overlapped)
+            == self.programs(shared_bytes, threads * waiting)
+        )
+
+    def consumer_registers(self, warps: int, tiles: int, shared_bytes: int) -> int:
+        """Return the registers of a thread of a program whose loads a producer issues.
+
+        That is its part of what the producer leaves, with as many co-resident programs as shared
+        memory permits, if their tiles fit.
+
+        tiles: the registers that a thread needs for tiles. shared_bytes: of one program.
+        """
+        for programs in range(self.programs(shared_bytes), 1, -1):
+            registers = self._consumer_registers(warps, programs)
+            if registers >= tiles + self.target.tuning.other_registers:
+                return registers
+        return self._consumer_registers(warps, 1)
+
+    def _consumer_registers(self, warps: int, programs: int) -> int:
+        producer = PRODUCER_WARPS * self.target.warp_size * PRODUCER_REGISTERS
+        left = self.target.register_file // programs - producer
+        each = left // (warps * self.target.warp_size)
+        return min(MOST_PROGRAM_REGISTERS, each // REGISTER_STEP * REGISTER_STEP)
