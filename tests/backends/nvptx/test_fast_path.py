@@ -50,6 +50,7 @@ class Posing:
         self.functions = {"cuLaunchKernelEx": start}
         where = SimpleNamespace(
             ordinal=0,
+            major=9,
             context=CONTEXT,
             shared_bytes=1 << 17,
             architecture="sm_90a",

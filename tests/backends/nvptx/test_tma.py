@@ -313,6 +313,40 @@ def test_a_map_of_more_axes(maps: Maps) -> None:
         encoder.encoded((0x1000, 2, 12, 20, 42))
 
 
+@pytest.mark.parametrize(
+    ("is_blackwell", "rows", "is_cleared"),
+    [(True, 100, True), (True, 2000, False), (False, 1, False)],
+)
+def test_a_bit_of_maps_of_small_arrays_on_blackwell(
+    monkeypatch: pytest.MonkeyPatch, is_blackwell: bool, rows: int, is_cleared: bool
+) -> None:
+    """Arrays of 128 KiB and more have it; the rest of a map is the driver's."""
+    full = (1 << 64) - 1
+    data = (NUMBER * (MAP_BYTES // 8))(*[full] * (MAP_BYTES // 8))
+    made = SimpleNamespace(getPtr=lambda: ctypes.addressof(data))
+    monkeypatch.setattr(driver, "tensor_map", lambda *launched: made)
+    encoder = MapEncoder(DESCRIPTION, lambda: 0xE000, clears_bit=is_blackwell)
+    encoder.encoded((0x1000, rows, 50, 64))
+    assert data[1] == (full ^ 1 << 21 if is_cleared else full)
+    assert {data[0], *data[2:]} == {full}
+
+
+@pytest.mark.parametrize("changes", [{"in_strips": True}, {"window": ((0,), (0,), (1,))}])
+def test_a_map_that_the_driver_refuses(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    """The launch goes without TMA, if the map is of strips or in im2col mode."""
+    refusal = driver.cuda.CUresult.CUDA_ERROR_INVALID_VALUE
+    monkeypatch.setattr(driver.cuda, "cuGetErrorString", lambda status: (0, b"invalid"))
+    for name in ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"):
+        monkeypatch.setattr(driver.cuda, name, lambda *values: (refusal, None))
+    three = tuple(LaunchValue((at,)) for at in (1, 2, 3))
+    strides = (LaunchValue((4,)), LaunchValue((5,)))
+    description = DESCRIPTION._replace(extents=three, strides=strides, **changes)
+    with pytest.raises(UnmappableError, match="encoding a"):
+        MapEncoder(description, lambda: 0).encoded((0x1000, 2, 3, 64, 192, 64))
+
+
 def test_a_map_in_strips(maps: Maps) -> None:
     """The last axis is divided; other extents than multiples of a strip are encoded, and not used."""
     encoder = MapEncoder(DESCRIPTION._replace(box_dim=(4, 32, 64), in_strips=True), lambda: 0xE000)

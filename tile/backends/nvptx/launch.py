@@ -38,6 +38,7 @@ else:
     EventTimer = lazy_import("tile.backends.nvptx.event_timer", "EventTimer")
 
 _PARAMETER_BYTES = 8  # no type needs more
+_BLACKWELL = 10  # the least major compute capability
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,8 @@ class LoadedKernel:
         clusters = self._clusters(loaded, device)
         faults = FaultRecord(loaded, metadata) if metadata.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
-        maps = tuple([MapEncoder(description, empty) for description in metadata.maps])
+        is_blackwell = device.major >= _BLACKWELL
+        maps = tuple([MapEncoder(each, empty, clears_bit=is_blackwell) for each in metadata.maps])
         kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, clusters)
         return kernel
 

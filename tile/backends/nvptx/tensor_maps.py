@@ -8,16 +8,21 @@ map is its own. So programs whose arrays lie elsewhere in each call stay on the 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch_metadata import TensorMap
+from tile.errors import BackendError, ExecutionError
 
 CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
 _ALIGNMENT = 16  # bytes: alignment of addresses and strides
 _MAX_STRIDE = 1 << 40
 _UNSIGNED = (1 << 32) - 1
+# Drivers encode maps of arrays under 128 KiB that have gaps wrongly on Blackwell: TMA may fault.
+# Bit 85 is to be cleared (NVIDIA, release notes of driver 595.71.05, "known issues").
+_SMALL_ARRAY, _WORD, _BIT = 128 << 10, 8, 1 << 21
 
 
 class EncodedMap(NamedTuple):
@@ -60,9 +65,15 @@ class UnmappableError(Exception):
 class MapEncoder:
     """Encodes the maps of one kernel parameter, and caches them."""
 
-    def __init__(self, description: TensorMap, empty: Callable[[], int]) -> None:
-        """`empty` returns the address of 16 bytes of zeros, which stand for empty arrays."""
+    def __init__(
+        self, description: TensorMap, empty: Callable[[], int], *, clears_bit: bool = False
+    ) -> None:
+        """`empty` returns the address of 16 bytes of zeros, which stand for empty arrays.
+
+        clears_bit: True for Blackwell, whose maps of small arrays drivers encode wrongly.
+        """
         self.description = description
+        self._clears_bit = clears_bit
         self.itemsize = driver.MAP_ELEMENTS[description.element][1]
         self._empty = empty
         self._values = (*description.extents, *description.strides)
@@ -116,14 +127,36 @@ class MapEncoder:
             # Launches whose last extent is no multiple of a strip do not use the map.
             extents = [max(1, extents[-1] // width), *extents[:-1], width]
             strides = [width * self.itemsize, *strides]
-        shape = (array.element, base, extents, strides, array.box_dim, array.swizzle)
-        if array.window:
-            _check_window(array, extents)
-            made = driver.im2col_map(*shape, *array.window)
-        else:
-            made = driver.tensor_map(*shape)
-        encoded = _keep(self._cache, key, EncodedMap(int(made.getPtr()), made))
+        made = _encoded(array, base, extents, strides)
+        encoded = EncodedMap(int(made.getPtr()), made)
+        if self._clears_bit and _reach(extents, strides, self.itemsize) < _SMALL_ARRAY:
+            word = ctypes.c_uint64.from_address(encoded.address + _WORD)
+            word.value &= ~_BIT
+        encoded = _keep(self._cache, key, encoded)
         return encoded if is_empty else _keep(self._latest, key[1:], encoded)
+
+
+def _encoded(array: TensorMap, base: int, extents: Sequence[int], strides: Sequence[int]) -> Any:
+    """Return the map that the driver encodes, of the axes that it has.
+
+    Raises `UnmappableError` if it refuses a map of strips or in im2col mode.
+    """
+    shape = (array.element, base, extents, strides, array.box_dim, array.swizzle)
+    if not array.window and not array.in_strips:
+        return driver.tensor_map(*shape)
+    try:
+        if array.in_strips:
+            return driver.tensor_map(*shape)
+        _check_window(array, extents)
+        return driver.im2col_map(*shape, *array.window)
+    except (BackendError, ExecutionError) as error:
+        raise UnmappableError(str(error).splitlines()[0]) from error
+
+
+def _reach(extents: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Return the bytes from an array's first element to the end of its last one."""
+    steps = zip(extents, (*strides, itemsize), strict=True)
+    return itemsize + sum((extent - 1) * stride for extent, stride in steps)
 
 
 def _check_window(array: TensorMap, extents: Sequence[int]) -> None:
