@@ -116,6 +116,10 @@ class TorchVersionError(TileError, ImportError):
     """PyTorch is not installed, or is a version that `tile.torch` does not support."""
 
 
+class JaxVersionError(TileError, ImportError):
+    """JAX is not installed, or is a version that `tile.jax` does not support."""
+
+
 class AutotunerError(ArgumentValueError):
     """An autotuner is left without a configuration to try."""
 

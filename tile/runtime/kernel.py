@@ -32,6 +32,7 @@ from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
+from tile.runtime.arguments.jax_arrays import notes_on_read_only
 from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import (
@@ -390,7 +391,9 @@ class CompiledKernel:
         for index, label in self._written:
             if not writeable(arguments[index]):
                 raise ArgumentValueError(
-                    f"argument {label!r} of {self.name}() is read-only, and the kernel writes to it"
+                    f"argument {label!r} of {self.name}() is read-only, and the kernel writes to "
+                    "it",
+                    notes=notes_on_read_only(),
                 )
         return arguments
 

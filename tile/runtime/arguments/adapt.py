@@ -28,6 +28,7 @@ from tile.runtime.arguments.device_arrays import (
     element_type,
     pointer_array,
 )
+from tile.runtime.arguments.jax_arrays import is_jax, jax_array
 from tile.runtime.arguments.opencl_buffers import is_opencl, opencl_array
 from tile.runtime.arguments.pointer_objects import is_pointer_object, pointer_object_array
 from tile.runtime.arguments.storage_view import StorageView
@@ -177,6 +178,8 @@ def _adapter(kind: type) -> Adapter:
             return adapter
     if is_opencl(kind):
         return _guarded(opencl_array)
+    if is_jax(kind):
+        return _guarded(jax_array)
     return _guarded(_torch if is_torch(kind) else _foreign)
 
 
