@@ -431,3 +431,41 @@ def test_the_kind_of_a_type_is_a_call():
         tl.store(out, a)
 
     assert stored(kernel, 3) == [3]
+
+
+# -- getattr and hasattr
+
+
+def test_attributes_by_name():
+    def kernel(out, a, b):
+        pair = Pair(a, b)
+        tl.store(out, getattr(pair, "right"))  # noqa: B009
+        tl.store(out, getattr(a, "dtype").primitive_bitwidth)  # noqa: B009
+        tl.store(out, getattr(pair, "middle", 5))
+        tl.store(out, getattr(tl, "maximum")(a, b))  # noqa: B009
+        if hasattr(pair, "left") and hasattr(a, "to") and not hasattr(a, "nothing"):
+            tl.store(out, 7)
+        if not hasattr(tl, "nothing") and not hasattr(pair, "middle"):
+            tl.store(out, 8)
+
+    assert stored(kernel, 1, 2) == [2, 32, 5, 2, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("getattr(math, 'pi')", "takes no attribute of module `math`; write `math.pi`"),
+        ("hasattr(Mode, 'FAST')", "; write `Mode.FAST`"),
+        ("getattr(pair, 'lefd')", "has no attribute `lefd`; did you mean `left`?"),
+        ("getattr(pair, 3)", "the name in `getattr` is a text, not"),
+        ("hasattr(pair, 'left', 1)", "`hasattr` takes an object and a name"),
+        ("getattr(pair)", "`getattr` takes an object and a name, and a default"),
+    ],
+)
+def test_attributes_by_name_are_refused(tmp_path, call, message):
+    path = tmp_path / "kernel.py"
+    path.write_text(f"def kernel(out, a, b):\n    pair = Pair(a, b)\n    tl.store(out, {call})\n")
+    scope = {"tl": tl, "math": math, "Pair": Pair, "Mode": Mode}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    error = refusal(scope["kernel"], out=PTR, a=I32, b=I32)
+    assert message in error.message

@@ -23,7 +23,8 @@ parameters and defaults.
 - Values can be grouped: in tuples, in named tuples, and in classes decorated with `tile.aggregate`,
   whose annotations are fields and whose `@tile.jit` functions are methods. Groups may be assigned,
   loop-carried, passed to kernels and functions, and returned. `p.x = 3` and `t[0] = 3` bind `p` and
-  `t` to a group with another part; other names of the earlier group keep that.
+  `t` to a group with another part; other names of the earlier group keep that. `getattr` and
+  `hasattr` take a value and a name known at compile time.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - A tile is indexed as in NumPy, by compile-time integers and slices, `None` and `...`: `x[3]`,
   `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice has a power of two of elements. One

@@ -17,6 +17,7 @@ from tile.frontend.python.aggregates import (
     operator_method,
     takes_semantic,
 )
+from tile.frontend.python.attributes import call_of_attributes, of_attributes
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.global_names import (
     STATIC_BUILTINS,
@@ -85,6 +86,8 @@ def call_value(
     if isinstance(function, Builtin | Bound):
         args = [builtin_argument(low, node, arg) for arg in args]
         kwargs = {name: builtin_argument(low, node, arg) for name, arg in kwargs.items()}
+    if of_attributes(function):
+        return call_of_attributes(low, function, args, kwargs)
     return apply(low, function, args, kwargs)
 
 

@@ -10,20 +10,16 @@ import ast
 import builtins
 import functools
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
-from tile._lazy import LazyNames
-from tile.errors import CompilationError, TileError
+from tile.errors import CompilationError
 from tile.frontend.python.aggregates import (
-    Aggregate,
-    AggregateType,
-    aggregate_member,
     operator_method,
 )
+from tile.frontend.python.attributes import attribute
 from tile.frontend.python.branches import emit_if
 from tile.frontend.python.calls import call, unpack_starred
-from tile.frontend.python.global_names import lookup, member
+from tile.frontend.python.global_names import lookup
 from tile.frontend.python.lowering_context import (
     Binding,
     Expression,
@@ -40,12 +36,9 @@ from tile.frontend.python.value_trees import MismatchError, Phis, describe, leav
 from tile.ir.ops import arith
 from tile.ir.types import I1, I64, Descriptor, Pointer
 from tile.language import operators, python_builtins
-from tile.language.base.builtin import suggestion
 from tile.language.base.static_args import compile_time_bool, constant_value, failed, static_truth
-from tile.language.base.tensor import BlockPointer, Im2colDescriptor, Tensor
+from tile.language.base.tensor import Tensor
 from tile.language.reductions import item_
-from tile.language.replacements import advice
-from tile.language.tensor_methods import tensor_attribute
 from tile.location import Loc
 from tile.tracebacks import warn
 
@@ -263,35 +256,6 @@ def choice(low: Lowering, node: ast.IfExp) -> object:
         )
     values = emit_if(low, condition, first.block, second.block, phis, low.loc(node))
     return resolve(value, values)
-
-
-def attribute(low: Lowering, node: ast.Attribute) -> object:
-    """Compile `a.b` of a runtime value or a compile-time object."""
-    owner = low.expression(node.value)
-    if isinstance(owner, Tensor | BlockPointer | Im2colDescriptor):
-        low.at(node)
-        return tensor_attribute(low.build, owner, node.attr)
-    try:
-        if isinstance(owner, Aggregate | AggregateType):
-            return aggregate_member(owner, node.attr)
-        return member(owner, node.attr)
-    except TileError:
-        raise
-    except AttributeError:
-        subject = f"module `{owner.__name__}`" if isinstance(owner, ModuleType) else describe(owner)
-        instead = isinstance(owner, ModuleType) and is_language(owner) and advice(node.attr)
-        hint = instead or suggestion(node.attr, dir(owner))
-        names = getattr(owner, "__getattr__", None)
-        reason = names.reason(node.attr) if isinstance(names, LazyNames) else ""
-        notes = [reason] if reason else []
-        low.fail(node, f"{subject} has no attribute `{node.attr}`{hint}", notes)
-    except Exception as error:
-        raise failed(f"attribute `{node.attr}` of {describe(owner)}", error) from error
-
-
-def is_language(module: ModuleType) -> bool:
-    """Return True for `tile.language` and views of it."""
-    return module.__name__.split(".")[:2][-1] == "language"
 
 
 def subscript(low: Lowering, node: ast.Subscript) -> object:

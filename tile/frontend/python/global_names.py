@@ -157,7 +157,7 @@ def is_callable_now(value: Any) -> bool:
     if isinstance(value, Kind):
         return True  # `x.dtype.kind()`
     try:
-        if value in PYTHON_BUILTINS or value in STATIC_BUILTINS:
+        if value in PYTHON_BUILTINS or value in STATIC_BUILTINS or value in (getattr, hasattr):
             return True
     except TypeError:  # not hashable
         return False
