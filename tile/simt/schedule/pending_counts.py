@@ -35,10 +35,16 @@ class IssueOrder:
         """Return how many younger operations a wait leaves in flight in the new order.
 
         The wait is complete with the same operations, at least, as before the expansion: then it
-        left the last `pending` ones of its own iteration and all earlier ones.
+        left the last `pending` ones of its own iteration and all earlier ones. How many nested
+        operations run is unknown: the wait leaves none of them, and counts none as younger.
         """
-        ops = [op for op in body if op is wait or op.defn is completes]
-        done = [(each.iteration, each.number) for each in self.before if each.op.defn is completes]
+        ops = [op for op in body if op is wait or _completes(op, completes)]
+        nested = {op for op in ops if op is not wait and op.defn is not completes}
+        left = 0 if nested else wait["pending"]
+        # The iteration and number of what was issued, and if it is one operation.
+        done = [
+            (each.iteration, each.number, True) for each in self.before if each.op.defn is completes
+        ]
         farthest = max((each.iteration for each in self.in_loop.values()), default=0)
         counts: list[int] = []
         for iteration in range(farthest + 2):
@@ -46,13 +52,19 @@ class IssueOrder:
                 issue = self.in_loop[op]
                 at = iteration + issue.iteration, issue.number
                 if op is not wait:
-                    done.append(at)
+                    done.append((*at, op not in nested))
                     continue
-                awaited = sorted(other for other in done if other < at)
-                awaited = awaited[: len(awaited) - wait["pending"]]
+                awaited = sorted(other for other in done if other[:2] < at)
+                awaited = awaited[: len(awaited) - left]
                 if awaited:
-                    counts.append(len(done) - 1 - max(map(done.index, awaited)))
-        return min(counts, default=wait["pending"])
+                    last = max(map(done.index, awaited))
+                    counts.append(sum(counted for *_, counted in done[last + 1 :]))
+        return min(counts, default=left)
+
+
+def _completes(op: Operation, completes: OpDef) -> bool:
+    """Return True if an operation, or one nested in it, is of a definition."""
+    return any(each.defn is completes for each in op.walk())
 
 
 def count_issued_since(wait: Operation, value: Value, issue: OpDef) -> int:
