@@ -97,6 +97,25 @@ def test_a_search_measures_few_and_has_the_effect_of_one_launch() -> None:
     assert clock.timed == []
 
 
+def test_the_choice_is_that_of_the_finalists(tmp_path: Path) -> None:
+    """The first measurement of one configuration is too short, by chance."""
+    runs: dict[int, int] = {}
+
+    def bench(run: Any, quantiles: tuple[float, ...]) -> list[float]:
+        run()
+        block = run.config.kwargs["BLOCK"]
+        runs[block] = runs.get(block, 0) + 1
+        time = {64: 1.0, 128: 0.98 if runs[block] == 1 else 1.04}.get(block, 2.0)
+        return [time, 0.99 * time, 1.01 * time]
+
+    space = {"BLOCK": (8, ..., 256), "ROWS": (1,), "num_warps": (1,)}
+    kernel, _ = tuned(space=space, do_bench=bench, cache_results=tmp_path)
+    assert run(kernel).constants["BLOCK"] == 64 and kernel.results.best == kernel.best_config
+    again, _ = tuned(space=space, cache_results=tmp_path)
+    assert run(again).constants["BLOCK"] == 64
+    assert all(len(times) == 3 for times in kernel.configs_timings.values())
+
+
 def test_sizes_of_each_tile_are_searched() -> None:
     def bench(run: Any, quantiles: tuple[float, ...]) -> list[float]:
         """Take the more time the further a thread's part is from 1 x 4."""

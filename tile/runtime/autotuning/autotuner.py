@@ -41,7 +41,7 @@ from tile.runtime.autotuning.configs import (
     pruning,
     user_code,
 )
-from tile.runtime.autotuning.do_bench import do_bench, measure, quantiles_of
+from tile.runtime.autotuning.do_bench import QUANTILES, do_bench, measure, quantiles_of
 from tile.runtime.autotuning.fast_path import Choice
 from tile.runtime.autotuning.progress import progress_for
 from tile.runtime.autotuning.results_table import TuningResults
@@ -73,8 +73,6 @@ else:
 
 Key = tuple[Any, ...]
 
-# The quantiles of a timing, in ms: the median, then the 20 % and 80 % quantiles.
-QUANTILES = (0.5, 0.2, 0.8)
 NEVER = [math.inf, math.inf, math.inf]
 
 

@@ -5,8 +5,7 @@ ranks first, and with some far from these. A Gaussian process over all measured 
 the others: time is the model's estimate, corrected where measurements near by disagree with it. The
 configuration with the greatest expected improvement is measured next, until that falls below 0.2 %
 of the best time; a local search then goes on among the neighbors of the best. Finally those that
-cannot be told from the best are measured again (`finalists`), twice as often in each step, until
-their confidence intervals are apart.
+cannot be told from the best are measured again (`tile/runtime/autotuning/finalists.py`).
 
 Nothing here launches a kernel: `measure` may as well read a table of recorded times.
 """
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.runtime.autotuning.finalists import Measured, choose
 from tile.short_repr import short_repr
 
 Numbers = npt.NDArray[np.float64]
@@ -31,6 +31,9 @@ Point = dict[str, Any]
 # How much of a space a search may measure, by the name of the effort: a share, and a number.
 EFFORTS = {"quick": (0.1, 30), "normal": (0.25, 100), "thorough": (0.5, 400)}
 LEAST = 8  # configurations that any search may measure
+SMALL = (
+    64  # configurations; of a smaller space the share is greater, as the square root of its size
+)
 STARTING = 0.3  # the share of the budget that is chosen before the first measurement
 IMPROVEMENT = 0.002  # expected improvement, of the best time, below which a search stops
 LOCAL, REACH = 3, 2.0  # of so many of the best, all configurations so near are measured
@@ -40,8 +43,8 @@ WEIGHTS = (0.02, 3.0)  # bounds of weights
 NOISE = 0.02  # standard deviation of the logarithm of a measured time
 CLOSE = 1.05  # times up to this ratio to the best are measured again
 MOST_FINALISTS = 6
+LEAST_AGAIN = 12  # measurements of finalists that any search may make
 AHEAD = max(8, min(16, os.cpu_count() or 1))  # configurations that an executor compiles ahead
-REPEATS = 3  # of measuring finalists again
 
 
 def budget_of(effort: object, count: int) -> int:
@@ -65,33 +68,10 @@ def budget_of(effort: object, count: int) -> int:
     if isinstance(effort, float):
         if not 0 < effort <= 1:
             raise ArgumentValueError(f"effort={effort} is no share: above 0, and at most 1.0")
-        return min(count, max(LEAST, math.floor(effort * count)))
+        return min(count, max(LEAST, math.floor(effort * max(count, math.sqrt(SMALL * count)))))
     if effort < 1:
         raise ArgumentValueError(f"effort={effort} is no number of configurations: at least 1")
     return min(count, effort)
-
-
-@dataclass
-class Measured:
-    """A configuration that was measured: its times in ms; none if it cannot run."""
-
-    index: int
-    times: list[float]
-    same_as: int | None = None  # an earlier configuration of equal code, whose times these are
-
-    @property
-    def median(self) -> float:
-        """The median time in ms; infinity if it cannot run."""
-        return float(np.median(self.times)) if self.times else math.inf
-
-    @property
-    def error(self) -> float:
-        """Half of the 95 % confidence interval of the median, in ms."""
-        count = len(self.times)
-        if count < 2:
-            return NOISE * self.median if self.times else 0.0
-        low, high = np.quantile(self.times, (0.25, 0.75))
-        return 1.57 * float(high - low) / math.sqrt(count)  # McGill, Tukey and Larsen, 1978
 
 
 Measure = Callable[[int, int], Sequence[float]]
@@ -103,8 +83,8 @@ class Search:
 
     points: the values of each configuration by dimension.
     estimates: the time of each by a cost model, in any unit; infinity for one that cannot win.
-    measure: `measure(index, step)` returns times in ms, more of them for a greater step; none for a
-        configuration that cannot run.
+    measure: `measure(index, iteration)` returns times in ms; none for a configuration that cannot
+        run. Iteration 0 is the first measurement; in later ones finalists are measured again.
     budget: how many may be measured.
     starts: configurations to measure first.
     features: numbers for each configuration on which its time depends besides its values.
@@ -145,8 +125,8 @@ class Search:
     @property
     def best(self) -> Measured | None:
         """The fastest configuration so far; None if none has run."""
-        ran = [one for one in self.measured.values() if one.times]
-        return min(ran, key=lambda one: one.median, default=None)
+        ran = [one for one in self.measured.values() if one.times and one.same_as is None]
+        return min(ran, key=lambda one: one.time, default=None)
 
     def run(self) -> Measured | None:
         """Search, and return the best; None if none of those that were tried can run."""
@@ -168,7 +148,8 @@ class Search:
         key = self.identity(index)
         other = self.seen.setdefault(key, index)
         if other == index:
-            self.measured[index] = Measured(index, list(self.measure(index, 0)))
+            times = [time for time in self.measure(index, 0) if math.isfinite(time)]
+            self.measured[index] = Measured(index, times)
         else:
             self.measured[index] = Measured(index, self.measured[other].times, same_as=other)
         self.progress(self)
@@ -210,7 +191,7 @@ class Search:
         if best is None:
             return int(left[np.argmin(self.logs[left])])
         mean, deviation = self.predict(left)
-        gain = expected_improvement(math.log(best.median), mean, deviation)
+        gain = expected_improvement(math.log(best.time), mean, deviation)
         if gain.max() < IMPROVEMENT and self.distinct >= min(LEAST, self.budget):
             return self.neighbor(left, mean)
         return int(left[np.argmax(gain)])
@@ -220,7 +201,7 @@ class Search:
 
         left: the configurations that are not measured, and `mean` their predictions.
         """
-        ran = sorted((o for o in self.measured.values() if o.times), key=lambda one: one.median)
+        ran = sorted((o for o in self.measured.values() if o.times), key=lambda one: one.time)
         for one in ran[:LOCAL]:
             steps = np.abs(self._coordinates[left] - self._coordinates[one.index]).sum(axis=1)
             near = np.flatnonzero(steps <= REACH)
@@ -239,16 +220,16 @@ class Search:
         mean, deviation = self.predict(np.array(left, np.intp)) if left else (None, None)
         if mean is None or deviation is None:
             return []
-        gain = expected_improvement(math.log(best.median), mean, deviation)
+        gain = expected_improvement(math.log(best.time), mean, deviation)
         return [left[i] for i in np.argsort(-gain)[:count]]
 
     def predict(self, wanted: npt.NDArray[np.intp]) -> tuple[Numbers, Numbers]:
         """Return the mean and standard deviation of the logarithm of configurations' times."""
         ran = [one for one in self.measured.values() if one.times]
-        worst = max(math.log(one.median) for one in ran)
+        worst = max(math.log(one.time) for one in ran)
         at = np.array(list(self.measured))
         logs = np.array(
-            [math.log(one.median) if one.times else worst for one in self.measured.values()]
+            [math.log(one.time) if one.times else worst for one in self.measured.values()]
         )
         slope, offset = _trend(self.logs[at], logs)
         rest = logs - (slope * self.logs[at] + offset)
@@ -262,21 +243,19 @@ class Search:
         return mean, np.sqrt(scale * np.maximum(1e-9, 1 - explained))
 
     def finalists(self) -> None:
-        """Measure those again that cannot be told from the best, until one is left."""
-        for step in range(1, REPEATS + 1):
-            best = self.best
-            if best is None:
-                return
-            ran = [one for one in self.measured.values() if one.times and one.same_as is None]
-            close = [one for one in ran if one.median - one.error <= CLOSE * best.median]
-            if step > 1:
-                close = [o for o in close if o.median - o.error <= best.median + best.error]
-            close = sorted(close, key=lambda one: one.median)[:MOST_FINALISTS]
-            if len(close) < 2:
-                return
-            for one in close:
-                one.times += self.measure(one.index, step)
-            self.progress(self)
+        """Measure those again that cannot be told from the best, until one is left.
+
+        All of that takes at most as long as what was measured before.
+        """
+        ran = [one for one in self.measured.values() if one.times and one.same_as is None]
+        best = min((one.time for one in ran), default=math.inf)
+        close = sorted((o for o in ran if o.time <= CLOSE * best), key=lambda one: one.time)
+        most = max(LEAST_AGAIN, len(ran))
+        count = max(2, min(MOST_FINALISTS, most // 3))
+        choose(close[:count], self.measure, most, lambda: self.progress(self))
+        for one in self.measured.values():
+            if one.same_as is not None:
+                one.time = self.measured[one.same_as].time
 
 
 def coordinates(points: Sequence[Point]) -> Numbers:

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 from tile.errors import TileError
 from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config
 from tile.runtime.autotuning.cost_model import estimate, features, misfit
+from tile.runtime.autotuning.do_bench import QUANTILES
 from tile.runtime.autotuning.kernel_space import Profile, profiled
 from tile.runtime.autotuning.progress import Progress
 from tile.runtime.autotuning.search import Search, budget_of
 from tile.runtime.autotuning.space import point_of
 
-FIRST_SHARE = 0.2  # of the usual time of measuring, for the first measurement of a configuration
+SHARE = 0.2  # of the usual time of measuring, for one measurement of a configuration
 DEAD_WORKER = "a worker of the executor died while it compiled this or another configuration"
 
 
@@ -93,19 +94,28 @@ class SearchRun:
         )
 
     def timings(self) -> dict[Config, list[float]]:
-        """Return the times of what was measured so far, in the order of measuring."""
+        """Return quantiles of the times of what was measured so far, in the order of measuring."""
         return {
-            self.configs[one.index]: one.times for one in self.search.measured.values() if one.times
+            self.configs[one.index]: one.quantiles(QUANTILES)
+            for one in self.search.measured.values()
+            if one.times
         }
 
     def run(self) -> None:
         """Search. A keyboard interrupt propagates; `timings` has what was measured."""
         try:
             self.search.run()
+            self._keep_finalists()
         finally:
             for future in self._ahead.values():
                 future.cancel()
             self.progress.close()
+
+    def _keep_finalists(self) -> None:
+        """Store the times of finalists by all measurements, in place of those of the last one."""
+        for one in self.search.measured.values():
+            if one.again and not self.tuner.stores(self.configs[one.index]):
+                self.tuner.keep(self.configs[one.index], one.quantiles(QUANTILES))
 
     def _estimate(self, at: int) -> float:
         """Return the model's time of a configuration; infinity for one that cannot win."""
@@ -156,17 +166,17 @@ class SearchRun:
         """Let the executor work on a configuration, and on those that the search may take next."""
         for index in (at, *self.search.upcoming()):
             if index not in self._ahead and not self.tuner.stores(self.configs[index]):
-                future = self._submitted(index, FIRST_SHARE)
+                future = self._submitted(index)
                 if future is None:
                     return
                 self._ahead[index] = future
 
-    def _submitted(self, at: int, share: float) -> Future[Any] | None:
+    def _submitted(self, at: int) -> Future[Any] | None:
         """Return a job of the executor; None if there is none, or if it was shut down."""
         if not self._executor_lives:
             return None
         try:
-            return self.tuner.submit(self.configs[at], self.call, share)
+            return self.tuner.submit(self.configs[at], self.call, SHARE)
         except RuntimeError:  # which a `BrokenExecutor` is too
             self._executor_lives = False
             return None
@@ -186,16 +196,16 @@ class SearchRun:
         self.tuner.skip(self.configs[at], DEAD_WORKER)
         return False
 
-    def _measure(self, at: int, step: int) -> list[float]:
-        """Return the times of a configuration, more precise ones in later steps."""
-        config, share = self.configs[at], FIRST_SHARE * 2**step
+    def _measure(self, at: int, iteration: int) -> list[float]:
+        """Return the times of a configuration, which an iteration after the first measures anew."""
+        config = self.configs[at]
         if not self._lives(at) or config in self.tuner.skipped:
             return []
         if not self.tuner.measures_by_executor or self.tuner.stores(config):
-            return self.tuner.timed(config, self.call, share)
-        future = self._submitted(at, share) if step else self._ahead.get(at)
+            return self.tuner.timed(config, self.call, SHARE)
+        future = self._submitted(at) if iteration else self._ahead.get(at)
         if future is None:
-            return self.tuner.timed(config, self.call, share)
+            return self.tuner.timed(config, self.call, SHARE)
         try:
             return self.tuner.keep(config, future.result())
         except BrokenExecutor:
@@ -210,7 +220,7 @@ class SearchRun:
         self.progress.measured(
             search.distinct,
             search.budget,
-            None if best is None else (str(self.configs[best.index]), best.median),
+            None if best is None else (str(self.configs[best.index]), best.time),
         )
 
 
