@@ -1,6 +1,8 @@
 """`tile.torch.inductor`, each time in a process of its own."""
 
+import importlib
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -102,3 +104,53 @@ def test_after_inductor_was_loaded_without_triton(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, HINTS, types.SimpleNamespace(**{DESCRIBES: tuple}))
     with pytest.raises(TritonLoadedError, match=r"before the first torch\.compile"):
         tile.torch.inductor()
+
+
+NATIVE = """
+import torch
+import tile.torch
+
+tile.torch.inductor({inductor})
+import torch._inductor.config as config
+
+config.compile_threads = 1
+model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()), torch.randn(4, 8)
+if {ahead_of_time}:
+    with torch.no_grad():
+        exported = torch.export.export(model, (x,))
+        path = torch._inductor.aoti_compile_and_package(exported, package_path={path!r})
+        compiled = torch._inductor.aoti_load_package(path)
+else:
+    config.cpp_wrapper = True
+    compiled = torch.compile(model)
+torch.testing.assert_close(compiled(x), model(x))
+print("equal")
+"""
+
+CPP_WRAPPER = pytest.mark.skipif(
+    not hasattr(
+        importlib.import_module("torch._inductor.codegen.cpp_wrapper_cpu"),
+        "DeferredCpuTritonCallWrapper",
+    ),
+    reason="this version of PyTorch calls no Triton kernel for a CPU from C++",
+)
+
+
+@CPP_WRAPPER
+@pytest.mark.parametrize("ahead_of_time", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_cpp_needs_machine_code(tmp_path, ahead_of_time) -> None:
+    path = str(tmp_path / "model.pt2")
+    text = NATIVE.format(inductor="", ahead_of_time=ahead_of_time, path=path)
+    done = run(tmp_path, text)
+    assert "UnsupportedError: AOTInductor and cpp_wrapper call kernels from C++" in done.stderr
+    assert "tile.torch.inductor(cpu=False)" in done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("ahead_of_time", [False, True])
+def test_cpp_without_kernels_for_the_cpu(tmp_path, ahead_of_time) -> None:
+    path = str(tmp_path / "model.pt2")
+    text = NATIVE.format(inductor="cpu=False", ahead_of_time=ahead_of_time, path=path)
+    done = run(tmp_path, text)
+    assert done.stdout.endswith("equal\n"), done.stderr

@@ -47,7 +47,8 @@ class Installation:
         if self._finder not in sys.meta_path:
             return
         sys.meta_path.remove(self._finder)
-        torch_kernels.restore(sys.modules.get(torch_kernels.MODULE))
+        for name in torch_kernels.REPLACEMENTS:
+            torch_kernels.restore(sys.modules.get(name))
         constexpr.__module__ = _CONSTEXPR_MODULE
         for name in [name for name, module in sys.modules.items() if is_view(name, module)]:
             del sys.modules[name]
@@ -104,7 +105,8 @@ def install_as_triton(version: str = LATEST) -> Installation:
         )
     finder = TritonFinder(version)
     sys.meta_path.insert(0, finder)
-    torch_kernels.replace(sys.modules.get(torch_kernels.MODULE))
+    for name in torch_kernels.REPLACEMENTS:
+        torch_kernels.replace(sys.modules.get(name))
     # TorchInductor writes source that names the class of an annotated global by its module,
     # and which imports `triton` alone.
     constexpr.__module__ = "triton.language.core"

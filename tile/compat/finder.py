@@ -113,7 +113,7 @@ class TritonFinder(Loader):
 
         Raises `ModuleNotFoundError` with the reason for a module that is absent for one.
         """
-        if name == torch_kernels.MODULE:
+        if name in torch_kernels.REPLACEMENTS:
             return torch_kernels.spec_of(name, path, target)
         if name.partition(".")[0] != ROOT:
             return None

@@ -1,9 +1,12 @@
-"""Tell PyTorch's compiler which tensors a kernel writes.
+"""Replace functions of PyTorch's compiler that ask for what only Triton has.
 
 Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program launches (PyTorch
 2.11 `identify_mutated_tensors`), which reads the answer from Triton's IR in MLIR. `tile` has
 another IR, so the function is replaced by one that asks the compiled kernel. Without it PyTorch
 would warn, and take every tensor for written.
+
+AOTInductor and `cpp_wrapper` put machine code of kernels for a CPU into a library; the interpreter
+has none, and the error says so.
 """
 
 from __future__ import annotations
@@ -14,15 +17,16 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from tile._import_hooks import followed_spec
-from tile.errors import TileError
+from tile.errors import TileError, UnsupportedError
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.autotuning.configs import innermost
 
 MODULE = "torch._higher_order_ops.triton_kernel_wrap"
+CPP = "torch._inductor.codegen.cpp_wrapper_cpu"
 EXTENT = 16  # stands for an integer that is not known yet
 
 
@@ -60,10 +64,27 @@ def mutated_tensors(
     return answer[1]
 
 
-REPLACEMENTS: Mapping[str, Callable[..., Any]] = {
-    "identify_accessed_tensors": accessed_tensors,
-    "identify_mutated_tensors": mutated_tensors,
+def no_machine_code(original: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
+    """Refuse a call of a kernel for a CPU from C++."""
+    raise UnsupportedError(
+        "AOTInductor and cpp_wrapper call kernels from C++, as machine code, and tile runs kernels "
+        "for a CPU on its interpreter, which makes none",
+        notes=[
+            "let TorchInductor write C++ for the CPU: tile.torch.inductor(cpu=False), or "
+            'torch._inductor.config.cpu_backend = "cpp"; without AOTInductor, cpp_wrapper = False '
+            "serves too"
+        ],
+    )
+
+
+REPLACEMENTS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    MODULE: {
+        "identify_accessed_tensors": accessed_tensors,
+        "identify_mutated_tensors": mutated_tensors,
+    },
+    CPP: {"DeferredCpuTritonCallWrapper": no_machine_code},
 }
+"""By module, the names that are replaced, where it has them."""
 
 
 def _accesses(kernel: Any, kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]] | None:
@@ -104,8 +125,8 @@ def spec_of(name: str, path: Any, target: ModuleType | None) -> ModuleSpec | Non
 
 
 def replace(module: ModuleType | None) -> None:
-    """Replace the functions of PyTorch's module that it has; do nothing for None."""
-    for name, replacement in REPLACEMENTS.items():
+    """Replace the names of PyTorch's module that it has; do nothing for None."""
+    for name, replacement in _replacements(module).items():
         original = getattr(module, name, None)
         if original is not None and not isinstance(original, functools.partial):
             setattr(module, name, functools.partial(replacement, original))
@@ -113,7 +134,11 @@ def replace(module: ModuleType | None) -> None:
 
 def restore(module: ModuleType | None) -> None:
     """Undo `replace`."""
-    for name in REPLACEMENTS:
+    for name in _replacements(module):
         replaced = getattr(module, name, None)
         if isinstance(replaced, functools.partial):
             setattr(module, name, replaced.args[0])
+
+
+def _replacements(module: ModuleType | None) -> Mapping[str, Callable[..., Any]]:
+    return {} if module is None else REPLACEMENTS[module.__name__]
