@@ -15,13 +15,12 @@ from tile.ir.core import Block, Value
 from tile.ir.ops import arith, control, program
 from tile.ir.ops import memory as ops
 from tile.ir.ops.arith import Predicate
-from tile.ir.ops.memory import RMW_ELEMENTS, Order, RMWKind, Scope
+from tile.ir.ops.memory import RMW_ELEMENTS, Order, RMWKind
 from tile.ir.types import I1, INTEGERS, SCALARS, U64, Pointer, Scalar, with_element
 from tile.language.base.builtin import member
 from tile.language.base.promotion import Operand, as_number, constant, convert, to_tensor
-from tile.language.base.static_args import choice
 from tile.language.base.tensor import Tensor
-from tile.language.memory import SCOPES, pointee, write_operands
+from tile.language.memory import ordering, pointee, write_operands
 from tile.language.operators import binary, compare, logical, unary
 from tile.language.reductions import reduce_or
 
@@ -67,7 +66,7 @@ def atomic_store(
         bits = _bits_type(name, element)
         ptr = build(arith.bitcast, ptr, to=Pointer(bits))
         stored = build(arith.cast if element is I1 else arith.bitcast, stored, to=bits)
-    attributes = _ordering(name, sem, scope, STORE_ORDERS, Order.RELEASE)
+    attributes = ordering(name, sem, scope, STORE_ORDERS, Order.RELEASE)
     build.op(ops.atomic_rmw, ptr, stored, guard, kind=RMWKind.STORE, **attributes)
 
 
@@ -151,7 +150,7 @@ def _load(
     if element not in INTEGERS:
         bits = convert(build, pointer, Pointer(_bits_type(name, element)))
     operands = write_operands(build, name, bits, mask, val=0)
-    attributes = _ordering(name, sem, scope, LOAD_ORDERS, Order.ACQUIRE)
+    attributes = ordering(name, sem, scope, LOAD_ORDERS, Order.ACQUIRE)
     loaded = Tensor(build(ops.atomic_rmw, *operands, kind=RMWKind.OR, **attributes))
     if element is I1:
         return convert(build, loaded, I1)
@@ -168,13 +167,3 @@ def _bits_type(name: str, element: Scalar | Pointer) -> Scalar:
             "tl.pointer_type(tl.int64)"
         )
     return SCALARS[f"u{element.storage_bits}"]
-
-
-def _ordering(
-    name: str, sem: Any, scope: Any, orders: dict[str, Order], default: Order
-) -> dict[str, Any]:
-    """Return the memory order and the scope, as attributes."""
-    return {
-        "order": choice(sem, f"the sem of {name}", orders, default.value),
-        "scope": choice(scope, f"the scope of {name}", SCOPES, Scope.DEVICE),
-    }

@@ -5,6 +5,7 @@ An atomic returns the value that memory held before.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tile.errors import CompilationError
@@ -231,7 +232,7 @@ def _atomic(kind: RMWKind, doc: str) -> Builtin[..., Tensor]:
     ) -> Tensor:
         operands = write_operands(build, f"tl.{name}", pointer, mask, val=val)
         return Tensor(
-            build(ops.atomic_rmw, *operands, kind=kind, **_ordering(f"tl.{name}", sem, scope))
+            build(ops.atomic_rmw, *operands, kind=kind, **ordering(f"tl.{name}", sem, scope))
         )
 
     update.__name__ = update.__qualname__ = name
@@ -239,10 +240,16 @@ def _atomic(kind: RMWKind, doc: str) -> Builtin[..., Tensor]:
     return member(update)
 
 
-def _ordering(name: str, sem: Any, scope: Any) -> dict[str, Any]:
+def ordering(
+    name: str,
+    sem: Any,
+    scope: Any,
+    orders: Mapping[str, Order] = ORDERS,
+    default: Order = Order.ACQ_REL,
+) -> dict[str, Any]:
     """Return the memory order and the scope of an atomic operation, as attributes."""
     return {
-        "order": choice(sem, f"the sem of {name}", ORDERS, Order.ACQ_REL),
+        "order": choice(sem, f"the sem of {name}", orders, default),
         "scope": choice(scope, f"the scope of {name}", SCOPES, Scope.DEVICE),
     }
 
@@ -283,4 +290,4 @@ def atomic_cas(
     """
     name = "tl.atomic_cas"
     operands = write_operands(build, name, pointer, None, cmp=cmp, val=val)
-    return Tensor(build(ops.atomic_cas, *operands, **_ordering(name, sem, scope)))
+    return Tensor(build(ops.atomic_cas, *operands, **ordering(name, sem, scope)))

@@ -97,7 +97,7 @@ def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
         return _python(op, a, b)
     if op in INSTEAD:
         raise CompilationError(f"`{op}` is not defined on tiles and scalars; {INSTEAD[op]}")
-    if _is_pointer(a) or _is_pointer(b):
+    if is_pointer(a) or is_pointer(b):
         return _pointer(build, op, a, b)
     if op in ARITHMETIC:
         x, y = unify(build, op, a, b)
@@ -153,7 +153,7 @@ def unary(build: Builder, op: str, a: Any) -> Any:
         return _python_unary(op, a)
     if op == "not":
         return Tensor(build(arith.not_, truth(build, a, "`not`").value))
-    if _is_pointer(a) or (op == "~" and a.dtype.is_floating()):
+    if is_pointer(a) or (op == "~" and a.dtype.is_floating()):
         raise CompilationError(f"`{op}` is not defined on {a.type}")
     if op == "+":
         return a
@@ -240,21 +240,22 @@ def emit(build: Builder, op: str, defn: OpDef, *xs: Tensor, **attributes: Any) -
     return Tensor(build(defn, *(x.value for x in xs), **attributes))
 
 
-def _is_pointer(x: Any) -> bool:
+def is_pointer(x: Any) -> bool:
+    """Return whether this is a pointer or a tile of pointers."""
     return isinstance(x, Tensor) and isinstance(x.dtype, Pointer)
 
 
 def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
     """Emit pointer arithmetic: `pointer + integer`, `integer + pointer`, `pointer - integer`."""
-    if op == "+" and not _is_pointer(a):
+    if op == "+" and not is_pointer(a):
         a, b = b, a
-    if _is_pointer(a) and _is_pointer(b) and op in "+-":
+    if is_pointer(a) and is_pointer(b) and op in "+-":
         raise CompilationError(
             f"`{op}` is not defined on two pointers; for a difference of addresses in bytes write "
             f"a.to(tl.int64) - b.to(tl.int64)"
         )
     offset = to_tensor(build, b, f"the offset of a pointer in `{op}`")
-    if op not in "+-" or not _is_pointer(a) or not offset.dtype.is_int():
+    if op not in "+-" or not is_pointer(a) or not offset.dtype.is_int():
         refuse(op, a, b)
     if op == "-":
         # a signed type that holds the negated values, as far as 64 bits allow

@@ -59,10 +59,6 @@ def _spelled(dtype: Any) -> str:
     return f"{_spelled(dtype.pointee)}*" if isinstance(dtype, Pointer) else SPELLINGS[dtype]
 
 
-def _is_pointer(x: object) -> bool:
-    return isinstance(x, Tensor) and isinstance(x.dtype, Pointer)
-
-
 def type_of(x: Any) -> Scalar:
     """Return the element type of an operand; numbers are `bool`, `int`, `long` or wider."""
     if isinstance(x, Tensor):
@@ -79,7 +75,7 @@ def type_of(x: Any) -> Scalar:
 
 def convert(low: Lowering, x: Any, to: Scalar | Pointer) -> Tensor:
     """Return a value converted to an element type, as C's assignment does."""
-    if isinstance(to, Pointer) or _is_pointer(x):
+    if isinstance(to, Pointer) or operators.is_pointer(x):
         if not isinstance(x, Tensor) or (x.dtype != to and to is not I1):
             raise CompilationError(
                 f"{describe(x)} does not convert to {_spelled(to)} without a cast"
@@ -139,7 +135,7 @@ def unary(low: Lowering, node: Unary) -> object:
     low.at(node)
     if node.op == "!":
         return operators.unary(low.build, "not", operand)
-    if _is_pointer(operand):
+    if operators.is_pointer(operand):
         raise CompilationError(f"`{node.op}` is not defined on {describe(operand)}")
     if isinstance(operand, Tensor):
         operand = convert(low, operand, promoted(type_of(operand)))
@@ -167,7 +163,7 @@ def operate(low: Lowering, op: str, a: Any, b: Any) -> object:
     """Emit `a op b` after C's arithmetic conversions."""
     if isinstance(a, int) and isinstance(b, int):
         return fold(op, a, b)
-    if _is_pointer(a) or _is_pointer(b):
+    if operators.is_pointer(a) or operators.is_pointer(b):
         return pointer_arithmetic(low, op, a, b)
     first, second = type_of(a), type_of(b)
     if op in SHIFTS:
@@ -190,7 +186,7 @@ def pointer_arithmetic(low: Lowering, op: str, a: Any, b: Any) -> object:
     """Emit `p + i`, `p - i`, `p - q` in elements, or a comparison of addresses."""
     if op in operators.COMPARISONS:
         return operators.compare(low.build, op, a, b)
-    if op == "-" and _is_pointer(a) and _is_pointer(b) and a.dtype == b.dtype:
+    if op == "-" and operators.is_pointer(a) and operators.is_pointer(b) and a.dtype == b.dtype:
         first, second = (promotion.convert(low.build, p, I64) for p in (a, b))
         size = max(getattr(a.dtype.pointee, "bits", 64) // 8, 1)
         return operators.binary(
@@ -271,10 +267,10 @@ def conditional(low: Lowering, node: Conditional) -> object:
 
 def _common_type(a: Any, b: Any) -> Scalar | Pointer:
     """Return the type of `test ? a : b`."""
-    if _is_pointer(a) and _is_pointer(b):
+    if operators.is_pointer(a) and operators.is_pointer(b):
         dtype: Scalar | Pointer = a.dtype
         return dtype
-    if _is_pointer(a) or _is_pointer(b):
+    if operators.is_pointer(a) or operators.is_pointer(b):
         raise CompilationError(f"`?:` chooses between {describe(a)} and {describe(b)}")
     first, second = type_of(a), type_of(b)
     return I1 if first == second == I1 else common(first, second)
@@ -325,7 +321,7 @@ def subscript(low: Lowering, node: Subscript) -> object:
     value = low.expression(node.value)
     named = [None if isinstance(item, ast.Constant) else item for item in node.index]
     if named == [node.index[0]]:
-        if not _is_pointer(value):
+        if not operators.is_pointer(value):
             raise CompilationError(SLICED)
         index = low.expression(node.index[0])
         mask = predicate(low, node.predicates)
@@ -348,8 +344,8 @@ def cast(low: Lowering, node: Cast) -> object:
     low.at(node)
     if node.type.shape:
         return to_declared(low, value, node.type, "the cast")
-    if isinstance(node.type.dtype, Pointer) or _is_pointer(value):
-        if not _is_pointer(value):
+    if isinstance(node.type.dtype, Pointer) or operators.is_pointer(value):
+        if not operators.is_pointer(value):
             value = convert(low, value, I64)
         return promotion.convert(low.build, value, node.type.dtype)
     if isinstance(value, int) and node.type.dtype == I32:
@@ -366,7 +362,7 @@ def test(low: Lowering, node: Test) -> object:
             f"`{node.statement}` takes one condition, and this is a tile, {describe(value)}",
             ["to act element by element, write `@condition statement` or `condition ? a : b`"],
         )
-    return _truth(low, value) if _is_pointer(value) else value
+    return _truth(low, value) if operators.is_pointer(value) else value
 
 
 def call(low: Lowering, node: Call) -> object:
@@ -480,7 +476,7 @@ def counted_loop(low: Lowering, node: CountedLoop) -> None:
     first: Any = low.expression(node.lower)
     bound: Any = low.expression(node.iter)
     stride = compile_time(low, node.step, "the step of this loop")
-    if any(isinstance(x, Tensor) and (x.shape or _is_pointer(x)) for x in (first, bound)):
+    if any(isinstance(x, Tensor) and (x.shape or operators.is_pointer(x)) for x in (first, bound)):
         low.fail(node.iter, f"a loop's bounds are scalars, not {describe(bound)}")
     ty = common(own, type_of(bound))
     if ty.is_floating():
