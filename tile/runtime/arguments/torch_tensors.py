@@ -69,6 +69,19 @@ def torch_array(tensor: Any, label: str) -> Array | DeviceArray:
 
     Autograd does not track it. Raises `ArgumentTypeError` for tensors without plain memory.
     """
+    if type(tensor).__name__ == "Proxy":
+        raise _traced(tensor, label, "torch.fx")
+    if getattr(tensor, "is_nested", False):
+        raise ArgumentTypeError(
+            f"{label} is a nested tensor of torch; pass one of its parts, of x.unbind(), or "
+            "x.to_padded_tensor(0)"
+        )
+    if _is_transformed(tensor):
+        raise ArgumentTypeError(
+            f"{label} is a tensor inside of a transformation, such as torch.vmap or "
+            "torch.func.grad, which does not see into a launch",
+            notes=["launch the kernel in an operator of tile.torch.op, to which it applies"],
+        )
     if str(tensor.layout) != "torch.strided":
         raise ArgumentTypeError(
             f"{label} is a torch tensor of layout {tensor.layout}; kernels take dense ones: "
@@ -96,13 +109,24 @@ def _without_memory(tensor: Any, label: str) -> DeviceArray:
             fetch=lambda: np.empty(0, dtype),
             put=lambda values: None,
         )
-    kind = type(tensor).__name__
-    if kind not in TRACED:
+    if type(tensor).__name__ not in TRACED:
         raise ArgumentTypeError(
             f"{label} is a torch tensor on the meta device, which has no memory"
         )
-    raise ArgumentTypeError(
-        f"{label} is a {kind}, with which PyTorch traces a program, and has no memory",
+    raise _traced(tensor, label, "PyTorch")
+
+
+def _is_transformed(tensor: Any) -> bool:
+    """Return True for what a transformation of torch.func has in place of a tensor."""
+    functorch = getattr(getattr(_torch(), "_C", None), "_functorch", None)
+    return functorch is not None and bool(functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def _traced(tensor: Any, label: str, tracer: str) -> ArgumentTypeError:
+    """Return the error for an object that stands for a tensor while a program is traced."""
+    return ArgumentTypeError(
+        f"{label} is a {type(tensor).__name__}, with which {tracer} traces a program, and has no "
+        "memory",
         notes=[
             "launch the kernel in a function that torch.compile compiles, or in an operator of "
             "tile.torch.op, which PyTorch traces as a whole"
