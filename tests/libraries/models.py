@@ -1,0 +1,438 @@
+"""Models with random weights, compiled by TorchInductor, against torch's own results; a program.
+
+    tile triton -m tests.libraries.models --ptx
+    tile triton -m tests.libraries.models --device cuda --size full --measure
+    python -m tests.libraries.models --device cuda --size full --compare 5
+
+On a CPU the kernels run on the interpreter; TorchInductor has no kernel of Triton for flex attention
+there, which is left out. `--ptx` also compiles each of them for sm_90a, and
+assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, `full` for a GPU.
+`--measure` prints the time of a call, and `--gemm TRITON` takes templates in place of cuBLAS.
+`--compare N` measures each model N times on `tile` and on Triton, alternately, each in a process
+of its own, and prints the ratios of the medians and their geometric mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from tests.libraries import op_db
+from tile.backends.nvptx import ptxas
+
+Step = Callable[..., Any]
+# The norm of a difference relative to that of torch's result, by dtype.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+MEASURED = "milliseconds of a call:"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of models: of a batch, and of transformers."""
+
+    batch: int
+    tokens: int
+    width: int
+    heads: int
+    layers: int
+    image: int
+    channels: int
+    vocabulary: int
+
+
+SIZES = {
+    "tiny": Size(2, 16, 32, 2, 1, 16, 8, 64),
+    "small": Size(4, 256, 256, 4, 2, 64, 32, 1024),
+    "full": Size(8, 1024, 2048, 16, 16, 224, 64, 32000),
+}
+
+
+# -- models
+
+
+class Norm(nn.Module):
+    """RMS norm, as Llama has it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Any) -> Any:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+def rotated(x: Any) -> Any:
+    """Apply rotary embeddings to the heads of a sequence."""
+    half = x.shape[-1] // 2
+    steps = torch.arange(half, device=x.device, dtype=torch.float32) / half
+    angles = torch.arange(x.shape[-2], device=x.device)[:, None] * 10000.0**-steps
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention, written out or by torch's function."""
+
+    def __init__(self, size: Size, *, causal: bool, rotary: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal, self.rotary = size.heads, causal, rotary
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.out = nn.Linear(size.width, size.width)
+
+    def forward(self, x: Any) -> Any:
+        batch, tokens, width = x.shape
+        shape = (batch, tokens, self.heads, width // self.heads)
+        q, k, v = (part.view(shape).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        if self.rotary:
+            q, k = rotated(q), rotated(k)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+class Gated(nn.Module):
+    """The SwiGLU layer of Llama."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up, self.gate = nn.Linear(width, 3 * width), nn.Linear(width, 3 * width)
+        self.down = nn.Linear(3 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self, size: Size, *, llama: bool = False, causal: bool = True) -> None:
+        super().__init__()
+        norm: Any = Norm if llama else nn.LayerNorm
+        wide = 4 * size.width
+        self.norms = nn.ModuleList([norm(size.width), norm(size.width)])
+        self.attention = Attention(size, causal=causal, rotary=llama)
+        self.dense: nn.Module = Gated(size.width)
+        if not llama:
+            layers = (nn.Linear(size.width, wide), nn.GELU(), nn.Linear(wide, size.width))
+            self.dense = nn.Sequential(*layers)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.attention(self.norms[0](x))
+        return x + self.dense(self.norms[1](x))
+
+
+class Words(nn.Module):
+    """A transformer of words: Llama, GPT-2 or BERT, by its blocks."""
+
+    def __init__(self, size: Size, *, llama: bool = False, causal: bool = True) -> None:
+        super().__init__()
+        self.words = nn.Embedding(size.vocabulary, size.width)
+        self.places = None if llama else nn.Embedding(size.tokens, size.width)
+        blocks = [Block(size, llama=llama, causal=causal) for _ in range(size.layers)]
+        norm = Norm(size.width) if llama else nn.LayerNorm(size.width)
+        self.rest = nn.Sequential(*blocks, norm, nn.Linear(size.width, size.vocabulary))
+
+    def forward(self, words: Any) -> Any:
+        x = self.words(words)
+        if self.places is not None:
+            x = x + self.places(torch.arange(words.shape[1], device=words.device))
+        return self.rest(x)
+
+
+class Picture(nn.Module):
+    """A vision transformer."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        patch = size.image // 8
+        self.patches = nn.Conv2d(3, size.width, patch, patch)
+        self.places = nn.Parameter(torch.randn(64, size.width))
+        blocks = [Block(size, causal=False) for _ in range(size.layers)]
+        self.rest = nn.Sequential(*blocks, nn.LayerNorm(size.width))
+
+    def forward(self, image: Any) -> Any:
+        x = self.patches(image).flatten(2).transpose(1, 2) + self.places
+        return self.rest(x).mean(1)
+
+
+class Residual(nn.Module):
+    """A bottleneck of a ResNet."""
+
+    def __init__(self, channels: int, wide: int, stride: int) -> None:
+        super().__init__()
+        self.rest = nn.Sequential(
+            nn.Conv2d(channels, wide // 4, 1, bias=False),
+            nn.BatchNorm2d(wide // 4),
+            nn.ReLU(),
+            nn.Conv2d(wide // 4, wide // 4, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(wide // 4),
+            nn.ReLU(),
+            nn.Conv2d(wide // 4, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+        )
+        self.short = nn.Conv2d(channels, wide, 1, stride, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return functional.relu(self.rest(x) + self.short(x))
+
+
+def resnet(size: Size) -> nn.Module:
+    """Return a ResNet of torch's own layers."""
+    first = size.channels
+    layers = [Residual(first << max(0, 2 * n - 1), first << (2 * n + 1), 2) for n in range(2)]
+    widest = first << 3
+    return nn.Sequential(
+        nn.Conv2d(3, first, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(first),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        *layers,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(widest, 10),
+    )
+
+
+# -- cases: a function, and its arguments
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step to compile, with its arguments; `gradients` compares those of these tensors."""
+
+    step: Step
+    arguments: tuple[Any, ...]
+    gradients: tuple[Any, ...] = ()
+
+
+def inference(model: nn.Module, *inputs: Any) -> Case:
+    model.eval().requires_grad_(False)
+    return Case(model, inputs)
+
+
+def tokens_of(size: Size) -> Any:
+    return torch.randint(size.vocabulary, (size.batch, size.tokens))
+
+
+def training(size: Size) -> Case:
+    model = Words(size)
+
+    def step(words: Any) -> Any:
+        logits = model(words)[:, :-1]
+        return functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+
+    return Case(step, (tokens_of(size),), tuple(model.parameters()))
+
+
+def heads_of(size: Size, tokens: int) -> Any:
+    width = max(16, size.width // size.heads)
+    return torch.randn(size.batch, size.heads, tokens, width)
+
+
+def attending(size: Size, *, backward: bool = False, decode: bool = False) -> Case:
+    tokens = max(128, size.tokens)
+    q = heads_of(size, 1 if decode else tokens)
+    k, v = heads_of(size, tokens), heads_of(size, tokens)
+    inputs = tuple(one.requires_grad_(backward) for one in (q, k, v))
+
+    def causal(batch: Any, head: Any, row: Any, column: Any) -> Any:
+        return row >= column
+
+    def sloped(score: Any, batch: Any, head: Any, row: Any, column: Any) -> Any:
+        return score + (column - row) * 0.01
+
+    mask = None if decode else create_block_mask(causal, None, None, tokens, tokens, q.device)
+
+    def step(q: Any, k: Any, v: Any) -> Any:
+        result = flex_attention(q, k, v, score_mod=sloped, block_mask=mask)
+        return result.square().sum() if backward else result
+
+    return Case(step, inputs, inputs if backward else ())
+
+
+CASES: dict[str, Callable[[Size], Case]] = {
+    "llama": lambda size: inference(Words(size, llama=True), tokens_of(size)),
+    "bert": lambda size: inference(Words(size, causal=False), tokens_of(size)),
+    "vit": lambda size: inference(
+        Picture(size), torch.randn(size.batch, 3, size.image, size.image)
+    ),
+    "resnet": lambda size: inference(
+        resnet(size), torch.randn(size.batch, 3, size.image, size.image)
+    ),
+    "gpt2 training": training,
+    "flex forward": attending,
+    "flex backward": lambda size: attending(size, backward=True),
+    "flex decode": lambda size: attending(size, decode=True),
+}
+
+
+# -- running
+
+
+def made(name: str, options: argparse.Namespace) -> Case:
+    """Return a case on a device, with the same numbers each time."""
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, options.dtype))
+    try:
+        with torch.device(options.device):
+            return CASES[name](SIZES[options.size])
+    finally:
+        torch.set_default_dtype(before)
+
+
+def ran(step: Step, case: Case) -> list[Any]:
+    """Return the result of a step and the gradients."""
+    result = step(*case.arguments)
+    if not case.gradients:
+        return [result.detach()]
+    return [result.detach(), *torch.autograd.grad(result, case.gradients)]
+
+
+def worst(actual: list[Any], expected: list[Any]) -> float:
+    """Return the largest relative difference of results."""
+    pairs = zip(actual, expected, strict=True)
+    return max(
+        float((a.double() - e.double()).norm() / e.double().norm().clamp_min(1e-30))
+        for a, e in pairs
+    )
+
+
+@contextmanager
+def inductor(options: argparse.Namespace) -> Iterator[None]:
+    """Let TorchInductor write kernels for Triton, on a CPU too."""
+    torch._dynamo.reset()
+    settings: dict[str, Any] = {"force_disable_caches": True}
+    if options.device == "cpu":
+        settings |= {"cpu_backend": "triton", "compile_threads": 1}
+    if options.gemm:
+        settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": options.gemm}
+    with torch._inductor.config.patch(**settings):
+        yield
+
+
+def checked(name: str, options: argparse.Namespace) -> str:
+    """Return how a model is wrong, or an empty string."""
+    kernels = op_db.Compilations()
+    case = made(name, options)
+    expected = ran(case.step, case)
+    with inductor(options), kernels.recorded():
+        actual = ran(torch.compile(case.step, fullgraph=True), case)
+    difference = worst(actual, expected)
+    if not kernels.sources:
+        return "it has no kernel"
+    if not difference <= TOLERANCE[options.dtype]:
+        return f"its results differ by {difference:.1e}"
+    return assembled(kernels) if options.ptx else ""
+
+
+def assembled(kernels: op_db.Compilations) -> str:
+    """Compile kernels for sm_90a, and assemble them where there is ptxas; return what failed."""
+    program = ptxas.find()
+    for source, options in kernels.sources:
+        try:
+            text = triton.compile(source, op_db.HOPPER, options).asm["ptx"]
+            if program is not None:
+                ptxas.assemble(text, "sm_90a", program)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            return f"{source.name} for sm_90a: {op_db.summary(error)}"
+    print(f"  {len(kernels.sources)} kernels for sm_90a{', assembled' if program else ''}")
+    return ""
+
+
+def measured(name: str, options: argparse.Namespace) -> float:
+    """Return the milliseconds of a call of a compiled model."""
+    case = made(name, options)
+    with inductor(options):
+        compiled = torch.compile(case.step, fullgraph=True)
+        ran(compiled, case)
+        if options.device == "cuda":
+            return float(triton.testing.do_bench(lambda: ran(compiled, case), return_mode="median"))
+        start = time.perf_counter()
+        ran(compiled, case)
+        return (time.perf_counter() - start) * 1e3
+
+
+def compare(names: list[str], options: argparse.Namespace) -> None:
+    """Measure models on `tile` and on Triton alternately, and print the ratios."""
+    module = ["-m", "tests.libraries.models", "--measure", "--device", options.device]
+    module += ["--size", options.size, "--dtype", options.dtype, "--gemm", options.gemm, "--only"]
+    ways = {"tile": ["-m", "tile", "triton"], "triton": []}
+    ratios = []
+    for name in names:
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(options.compare):
+            for way, prefix in ways.items():
+                command = [sys.executable, *prefix, *module, name]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                line = done.stdout.partition(MEASURED)[2]
+                if done.returncode or not line:
+                    print(f"{name} on {way} failed: {done.stderr[-300:]}")
+                    break
+                times[way].append(float(line))
+        if all(times.values()):
+            tile, triton = (statistics.median(times[way]) for way in ways)
+            ratios.append(triton / tile)
+            print(f"{name}: {tile:.4f} ms on tile, {triton:.4f} on Triton, {ratios[-1]:.3f}")
+    if ratios:
+        print(f"geometric mean: {math.exp(statistics.fmean(map(math.log, ratios))):.3f}")
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--dtype", choices=TOLERANCE, default="float32")
+    parser.add_argument("--gemm", default="", help="backends of matmuls, such as TRITON")
+    parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
+    parser.add_argument("--measure", action="store_true", help="print the time of a call")
+    parser.add_argument("--compare", type=int, default=0, help="processes of each compiler")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the program, and return its exit status."""
+    options = arguments()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if options.compare:
+        compare(options.only, options)
+        return 0
+    start, bad = time.monotonic(), 0
+    names = [n for n in options.only if options.device == "cuda" or not n.startswith("flex")]
+    for name in names:
+        if options.measure:
+            print(MEASURED, measured(name, options), flush=True)
+            continue
+        try:
+            reason = checked(name, options)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            reason = op_db.summary(error)
+        bad += bool(reason)
+        print(f"{name}: {reason or 'right'}", flush=True)
+    if not options.measure:  # the form of pytest's last line, which the steps of CI sum up
+        seconds = time.monotonic() - start
+        print(f"{len(names) - bad} passed, {bad} failed in {seconds:.2f}s")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
