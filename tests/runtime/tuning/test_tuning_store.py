@@ -143,9 +143,25 @@ def test_results_are_exported_and_imported(tmp_path: Path, capsys) -> None:
     ("text", "words"),
     [
         ("", "Expecting value"),
-        ("[]", "list indices"),
-        ('{"format": "x"}', "its format is 'x'"),
-        (json.dumps({"format": FORMAT, "results": {"a/b/c": {}}}), "it is not of the format"),
+        ("[]", "it is a JSON list, not an object"),
+        ("{}", 'it names no format; an export begins with {"format": "tile tuning result 1"'),
+        ('{"results": {}}', "it names no format"),
+        ('{"format": "x"}', "its format is 'x', and this version of tile reads"),
+        (json.dumps({"format": FORMAT}), "it has no object of results"),
+        (json.dumps({"format": FORMAT, "results": [1]}), "it has no object of results"),
+        (
+            json.dumps({"format": FORMAT, "results": {"a/b/c": {}}}),
+            "of its result a/b/c, it is not of the format",
+        ),
+        (
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "results": {"a/b/c": {"format": FORMAT, "times": ["x"], "reason": ""}},
+                }
+            ),
+            "of its result a/b/c, its times are ['x']",
+        ),
         (
             json.dumps(
                 {

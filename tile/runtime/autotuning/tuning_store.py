@@ -221,20 +221,36 @@ def import_results(file: Path, folder: Path) -> tuple[int, int]:
     then nothing is added.
     """
     try:
-        content = json.loads(read_regular_file(file))
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-        results: dict[str, Any] = dict(content["results"])
-        for path, result in results.items():
-            StoredResult.of(result)
-            if not _is_inside(path):
-                raise ValueError(f"it names the path {path!r}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        results = _exported(json.loads(read_regular_file(file)))
+    except ValueError as error:
         raise ValueError(f"{file} is no export of tuning results: {error}") from error
     new = {path: result for path, result in results.items() if not (folder / path).exists()}
     for path, result in new.items():
         write_atomically(folder / path, json.dumps(result, indent=1).encode())
     return len(new), len(results) - len(new)
+
+
+def _exported(content: object) -> dict[str, Any]:
+    """Return the results of an export by path. Raises `ValueError` for any other content."""
+    if not isinstance(content, dict):
+        raise ValueError(f"it is a JSON {type(content).__name__}, not an object")
+    if "format" not in content:
+        raise ValueError(f"it names no format; an export begins with {{\"format\": \"{FORMAT}\"")
+    if content["format"] != FORMAT:
+        raise ValueError(
+            f"its format is {content['format']!r}, and this version of tile reads {FORMAT!r}"
+        )
+    results = content.get("results")
+    if not isinstance(results, dict):
+        raise ValueError("it has no object of results; one result alone is no export")
+    for path, result in results.items():
+        if not _is_inside(path):
+            raise ValueError(f"it names the path {path!r}")
+        try:
+            StoredResult.of(result)
+        except ValueError as error:
+            raise ValueError(f"of its result {path}, {error}") from error
+    return results
 
 
 def _is_inside(path: str) -> bool:
