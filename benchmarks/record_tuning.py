@@ -1,25 +1,29 @@
 """Record the times of all configurations of kernels, as tables for tests of the search.
 
-    python benchmarks/record_tuning.py cuda FOLDER [--cases NAME ...] [--minutes 3]
+    python benchmarks/record_tuning.py cuda FOLDER --prefix h200- [--cases NAME ...] [--minutes 2]
     python benchmarks/record_tuning.py opencl:pocl FOLDER
     python benchmarks/record_tuning.py update FOLDER    # what the model says in an H200's
 
 Each table is a JSON file with the points of a kernel's space, and for each of them the estimate of
 the cost model, a number for its code (equal for configurations of equal thread IR) and ten times in
 ms; no times for one that cannot run. Configurations are compiled by as many processes as there are
-cores, and then timed one by one. A table is left unfinished, and says so, where its minutes end.
+cores, and then timed one by one. A table is left unfinished, and says so, where its minutes end or
+its process does; the same command goes on with it. The tables of softmax and layer norm in CI are
+
+    python benchmarks/record_tuning.py cuda FOLDER --prefix h200- --cases softmax layer-norm
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import hashlib
 import json
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +47,7 @@ from tile.runtime.autotuning.kernel_space import Profile, kernel_space, profiled
 from tile.runtime.autotuning.space import Space, config_of, point_of
 
 SAMPLES = 10
+SAVED_EACH = 5.0  # seconds
 H200 = Target.parse("nvptx:sm_90a")
 SPAWN = multiprocessing.get_context("spawn")  # a process that has used CUDA cannot fork
 COMPILED_ALIKE = ("num_ctas", "maxnreg")  # options that the thread IR does not show
@@ -115,6 +120,80 @@ def w4a16_kernel(
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], c, mask=rows[:, None] < M)
 
 
+@tile.jit
+def softmax_kernel(
+    out_ptr, x_ptr, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr, LOOPED: tl.constexpr
+):
+    """Softmax of rows: in registers, or in two loops over blocks of columns."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = row[:, None] * columns
+    mask = (row < rows)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    if LOOPED:
+        most = tl.full((ROWS, BLOCK), -1e30, tl.float32)
+        total = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in range(0, columns, BLOCK):
+            at = start + column
+            x = tl.load(x_ptr + first + at, mask=mask & (at < columns), other=-float("inf"))
+            larger = tl.maximum(most, x)
+            total = total * tl.exp(most - larger) + tl.exp(x - larger)
+            most = larger
+        peak = tl.max(most, axis=1)[:, None]
+        scale = 1.0 / tl.sum(total * tl.exp(most - peak), axis=1)[:, None]
+        for start in range(0, columns, BLOCK):
+            at = start + column
+            inside = mask & (at < columns)
+            x = tl.load(x_ptr + first + at, mask=inside, other=-float("inf"))
+            tl.store(out_ptr + first + at, tl.exp(x - peak) * scale, mask=inside)
+    else:
+        inside = mask & (column < columns)
+        x = tl.load(x_ptr + first + column, mask=inside, other=-float("inf"))
+        powers = tl.exp(x - tl.max(x, axis=1)[:, None])
+        out = powers / tl.sum(powers, axis=1)[:, None]
+        tl.store(out_ptr + first + column, out, mask=inside)
+
+
+@tile.jit
+def layer_norm_kernel(
+    x_ptr, out_ptr, weight_ptr, bias_ptr, rows, columns, eps,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LOOPED: tl.constexpr,
+):  # fmt: skip
+    """Layer norm of rows: in registers, or in two loops over blocks of columns."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = row[:, None] * columns
+    mask = (row < rows)[:, None]
+    column = tl.arange(0, BLOCK)
+    if LOOPED:
+        total = tl.zeros((ROWS, BLOCK), tl.float32)
+        squares = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in range(0, columns, BLOCK):
+            at = start + column[None, :]
+            x = tl.load(x_ptr + first + at, mask=mask & (at < columns), other=0.0).to(tl.float32)
+            total += x
+            squares += x * x
+        mean = tl.sum(total, axis=1)[:, None] / columns
+        variance = tl.sum(squares, axis=1)[:, None] / columns - mean * mean
+        scale = 1 / tl.sqrt(variance + eps)
+        for start in range(0, columns, BLOCK):
+            at = start + column
+            inside = mask & (at < columns)[None, :]
+            x = tl.load(x_ptr + first + at[None, :], mask=inside, other=0.0).to(tl.float32)
+            weight = tl.load(weight_ptr + at, mask=at < columns)[None, :]
+            bias = tl.load(bias_ptr + at, mask=at < columns)[None, :]
+            y = (x - mean) * scale * weight + bias
+            tl.store(out_ptr + first + at[None, :], y.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        inside = mask & (column < columns)[None, :]
+        x = tl.load(x_ptr + first + column[None, :], mask=inside, other=0.0).to(tl.float32)
+        mean = tl.sum(x, axis=1)[:, None] / columns
+        centred = tl.where(inside, x - mean, 0.0)
+        scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1)[:, None] / columns + eps)
+        weight = tl.load(weight_ptr + column, mask=column < columns)[None, :]
+        bias = tl.load(bias_ptr + column, mask=column < columns)[None, :]
+        y = centred * scale * weight + bias
+        tl.store(out_ptr + first + column[None, :], y.to(out_ptr.dtype.element_ty), mask=inside)
+
+
 class CpuTimer:
     """The CPU time of a call by all threads, which other programs on the machine change little."""
 
@@ -164,26 +243,37 @@ def matmul(new: Arrays, m: int, n: int, k: int, dtype: str, space: Space) -> Cas
     )
 
 
-def rows(new: Arrays, count: int, columns: int, blocks: Space) -> Case:
+def rowwise(columns: int, blocks: Sequence[Any], rows: Sequence[Any], most: int) -> Space:
+    """Return the space of a kernel of rows: whole rows, or loops over blocks of their columns.
+
+    A program holds at most `most` elements of a tile.
+    """
+    whole = 1 << (columns - 1).bit_length()
+    space = Space(ROWS=rows, BLOCK=(*blocks, whole), LOOPED=(False, True))
+    space = space.where(lambda ROWS, BLOCK: most >= ROWS * BLOCK)
+    return space.where(lambda BLOCK, LOOPED: LOOPED is (whole > BLOCK))
+
+
+def softmax(new: Arrays, count: int, columns: int, space: Space) -> Case:
     x, out = new(count, columns, dtype="float32"), new(count, columns, dtype="float32")
     return Case(
-        gpu_kernels.softmax_rows_kernel,
-        (out, x, columns, count, columns),
-        {"BLOCK": 1 << (columns - 1).bit_length()},
+        softmax_kernel,
+        (out, x, count, columns),
+        {},
         lambda meta: (tile.cdiv(count, meta["ROWS"]),),
-        blocks,
+        space,
     )
 
 
-def layer_norm(new: Arrays, count: int, columns: int) -> Case:
-    x, out = new(count, columns), new(count, columns)
-    weight, bias = new(columns), new(columns)
+def layer_norm(new: Arrays, count: int, columns: int, dtype: str, space: Space) -> Case:
+    x, out = new(count, columns, dtype=dtype), new(count, columns, dtype=dtype)
+    weight, bias = new(columns, dtype=dtype), new(columns, dtype=dtype)
     return Case(
-        gpu_kernels.layer_norm_kernel,
-        (x, out, weight, bias, columns, 1e-5),
-        {"BLOCK": 1 << (columns - 1).bit_length()},
-        lambda meta: (count,),
-        Space(),
+        layer_norm_kernel,
+        (x, out, weight, bias, count, columns, 1e-5),
+        {},
+        lambda meta: (tile.cdiv(count, meta["ROWS"]),),
+        space,
     )
 
 
@@ -245,8 +335,10 @@ def cuda_cases(new: Arrays) -> Iterator[tuple[str, Callable[[], Case]]]:
     yield "matmul", lambda: matmul(new, 4096, 4096, 4096, "float16", tiles)
     yield "matmul-long-k", lambda: matmul(new, 512, 512, 16384, "float16", tiles)
     yield "convolution", lambda: convolution(new, 56, 256, 256, "float16", pixels)
-    yield "softmax", lambda: rows(new, 8192, 1000, Space(ROWS=(1, ..., 16)))
-    yield "layer-norm", lambda: layer_norm(new, 4096, 8192)
+    short = rowwise(1000, (128, 256, 512), (1, ..., 16), 1 << 14)
+    yield "softmax", lambda: softmax(new, 8192, 1000, short)
+    long = rowwise(8192, (512, ..., 4096), (1, 2, 4), 1 << 14)
+    yield "layer-norm", lambda: layer_norm(new, 4096, 8192, "float16", long)
     yield "attention", lambda: attention(new, 32, 2048, 64)
     yield "attention-backward", lambda: backward(new, 32, 2048, 64)
     yield "w4a16", lambda: w4a16(new, 16, 8192, 8192)
@@ -256,7 +348,10 @@ def opencl_cases(new: Arrays) -> Iterator[tuple[str, Callable[[], Case]]]:
     tiles = Space(BM=(8, ..., 32), BN=(16, ..., 64), BK=(8, ..., 32), num_stages=(1,))
     pixels = Space(BP=(8, ..., 64), BK=(8, ..., 32), BC=(8, 16), num_stages=(1,))
     yield "matmul", lambda: matmul(new, 192, 192, 192, "float32", tiles.fixed(warp_rows=0))
-    yield "softmax", lambda: rows(new, 512, 200, Space(ROWS=(1, ..., 64)))
+    short = rowwise(200, (32, 64, 128), (1, ..., 16), 1 << 11)
+    yield "softmax", lambda: softmax(new, 512, 200, short)
+    long = rowwise(1024, (64, ..., 512), (1, ..., 8), 1 << 11)
+    yield "layer-norm", lambda: layer_norm(new, 128, 1024, "float32", long)
     yield (
         "convolution",
         lambda: convolution(new, 18, 32, 32, "float32", pixels.fixed(warp_rows=0)),
@@ -309,6 +404,10 @@ def modeled(profile: Profile, point: Mapping[str, Any]) -> dict[str, Any]:
 def update(path: Path, case: Case) -> None:
     """Let the model as it is now estimate the configurations of a recorded table of an H200."""
     table = json.loads(path.read_text())
+    points = [point_of(config) for config in config_list(case)]
+    if [row["point"] for row in table["rows"]] != points:
+        print(f"{path} is of another space; record it anew")
+        return
     for row in table["rows"]:
         if "estimate" in row:
             config = config_of(row["point"])
@@ -317,51 +416,69 @@ def update(path: Path, case: Case) -> None:
 
 
 def write(path: Path, table: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(table).replace('}, {"point"', '},\n{"point"') + "\n")
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(table).replace('}, {"point"', '},\n{"point"') + "\n")
+    aside.replace(path)
 
 
-def record(case: Case, until: float) -> dict[str, Any]:
-    """Return the table of a case."""
+def record(case: Case, table: dict[str, Any], until: float, save: Callable[[], object]) -> None:
+    """Add the configurations that a table lacks, and save it every few seconds."""
     configs = config_list(case)
-    profiles: dict[Any, Any] = {}
-    codes: dict[str, int] = {}
-    rows: list[dict[str, Any]] = []
-    for config in configs:
+    rows: list[dict[str, Any]] = table["rows"]
+    profiles: dict[Any, Profile] = {}
+    saved = time.monotonic()
+    for config in configs[len(rows) :]:
         if time.monotonic() > until:
             break
-        point = point_of(config)
-        row: dict[str, Any] = {"point": point, "times": []}
-        rows.append(row)
-        try:
-            key = tuple((n, v) for n, v in point.items() if n in case.kernel.arg_names)
-            if key not in profiles:
-                profiles[key] = profiled(case.kernel, case.call, config)
-            reason = misfit(profiles[key], point)
-            if reason is not None:
-                row["reason"] = reason
-                continue
-            row |= modeled(profiles[key], point)
-            started = time.perf_counter()
-            arguments = case.call.with_config(config)
-            kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
-            row["compile"] = round(time.perf_counter() - started, 3)
-            row["code"] = codes.setdefault(code_of(kernel), len(codes))
-            same = [r for r in rows[:-1] if r.get("code") == row["code"] and r["times"]]
-            if same:
-                row["times"] = same[0]["times"]
-                continue
-            launch = functools.partial(case.kernel[case.grid], *case.arguments, **arguments)
-            timer = None if case.on_device else CpuTimer()
-            times = measure(launch, warmup=2, rep=10 if timer is None else 80, timer=timer)
-            if timer is not None:  # other programs only make it slower
-                times = sorted(times)[: max(SAMPLES, len(times) // 4)]
-            times = times if len(times) >= SAMPLES else times * SAMPLES
-            picked = np.linspace(0, len(times) - 1, SAMPLES).astype(int)
-            row["times"] = [float(f"{times[i]:.5g}") for i in picked]
-        except TileError as error:
-            row["reason"] = str(error).splitlines()[0][:160]
-    finished = len(rows) == len(configs)
-    return {"finished": finished, "configurations": len(configs), "rows": rows}
+        rows.append(recorded(case, config, table, profiles))
+        if time.monotonic() > saved + SAVED_EACH:
+            save()
+            saved = time.monotonic()
+    table["finished"] = len(rows) == len(configs)
+    table["configurations"] = len(configs)
+    save()
+
+
+def recorded(
+    case: Case, config: Config, table: Mapping[str, Any], profiles: dict[Any, Profile]
+) -> dict[str, Any]:
+    """Return the row of a configuration; times of equal code in the table are taken from there."""
+    point = point_of(config)
+    row: dict[str, Any] = {"point": point, "times": []}
+    try:
+        key = tuple((n, v) for n, v in point.items() if n in case.kernel.arg_names)
+        if key not in profiles:
+            profiles[key] = profiled(case.kernel, case.call, config)
+        reason = misfit(profiles[key], point)
+        if reason is not None:
+            return row | {"reason": reason}
+        row |= modeled(profiles[key], point)
+        started = time.perf_counter()
+        arguments = case.call.with_config(config)
+        kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
+        row["compile"] = round(time.perf_counter() - started, 3)
+        digest = hashlib.sha256(code_of(kernel).encode()).hexdigest()[:16]
+        if digest not in table["codes"]:
+            table["codes"].append(digest)
+        row["code"] = table["codes"].index(digest)
+        same = [r for r in table["rows"] if r.get("code") == row["code"] and r["times"]]
+        row["times"] = same[0]["times"] if same else times_of(case, config)
+    except TileError as error:
+        row["reason"] = str(error).splitlines()[0][:160]
+    return row
+
+
+def times_of(case: Case, config: Config) -> list[float]:
+    """Return `SAMPLES` times of a configuration in ms."""
+    arguments = case.call.with_config(config)
+    launch = functools.partial(case.kernel[case.grid], *case.arguments, **arguments)
+    timer = None if case.on_device else CpuTimer()
+    times = measure(launch, warmup=2, rep=10 if timer is None else 80, timer=timer)
+    if timer is not None:  # other programs only make it slower
+        times = sorted(times)[: max(SAMPLES, len(times) // 4)]
+    times = times if len(times) >= SAMPLES else times * SAMPLES
+    picked = np.linspace(0, len(times) - 1, SAMPLES).astype(int)
+    return [float(f"{times[i]:.5g}") for i in picked]
 
 
 def main() -> None:
@@ -369,10 +486,12 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cases", nargs="*")
+    parser.add_argument("--prefix", default="", help="of the names of files")
     parser.add_argument("--minutes", type=float, default=60.0, help="for each case")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
     if options.device == "update":
+        os.environ["TILE_BACKEND"] = str(H200)
         for name, make in cuda_cases(Arrays(cuda=False, filled=False)):
             update(options.folder / f"h200-{name}.json", make())
         return
@@ -387,20 +506,41 @@ def main() -> None:
 def write_table(
     options: argparse.Namespace, name: str, case: Case, pool: ProcessPoolExecutor
 ) -> None:
-    """Record a case, and write its file."""
+    """Record a case in its file, or what an earlier run left of it."""
     until = time.monotonic() + 60 * options.minutes
-    wait([pool.submit(compile_one, options.device, name, i) for i in range(len(config_list(case)))])
-    table = record(case, until)
-    made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
     options.folder.mkdir(parents=True, exist_ok=True)
-    path = options.folder / f"{name}.json"
-    write(path, {"case": name, "made": made, "device": device_name(options.device)} | table)
+    path = options.folder / f"{options.prefix}{name}.json"
+    configs = config_list(case)
+    table = unfinished(path, configs)
+    if table is None:
+        made = f"benchmarks/record_tuning.py {options.device}, {time.strftime('%Y-%m-%d')}"
+        device = device_name(options.device)
+        table = {"case": name, "made": made, "device": device, "finished": False}
+        table |= {"configurations": len(configs), "codes": [], "rows": []}
+    missing = range(len(table["rows"]), len(configs))
+    jobs = [pool.submit(compile_one, options.device, name, at) for at in missing]
+    wait(jobs, timeout=max(0.0, until - time.monotonic()))
+    for job in jobs:
+        job.cancel()
+    record(case, table, until, lambda: write(path, table))
     ran = [row for row in table["rows"] if row["times"]]
-    print(f"{name}: {len(table['rows'])} configurations, {len(ran)} ran, ", end="")
+    print(
+        f"{name}: {len(table['rows'])} of {len(configs)} configurations, {len(ran)} ran, ", end=""
+    )
     print(
         f"{len({row['code'] for row in ran})} distinct, finished {table['finished']}",
         flush=True,
     )
+
+
+def unfinished(path: Path, configs: Sequence[Config]) -> dict[str, Any] | None:
+    """Return a table of these configurations that an earlier run has begun and not finished."""
+    if not path.exists():
+        return None
+    table: dict[str, Any] = json.loads(path.read_text())
+    points = [row["point"] for row in table["rows"]]
+    begun = points == [point_of(config) for config in configs[: len(points)]]
+    return table if begun and not table["finished"] and "codes" in table else None
 
 
 def device_name(device: str) -> str:
