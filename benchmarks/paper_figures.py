@@ -85,6 +85,7 @@ def matmul_problem(bench: Bench, m: int, n: int, k: int, everyone: bool = False)
         peers[other] = lambda: reference_of("matmul")(a, b)
     else:
         other = "cuBLAS"
+        peers["tile, stream-K"] = lambda: tile.ops.matmul(a, b, splits="stream")
         if everyone:
             peers["Triton"] = triton_matmul(bench.torch, a, b)
             peers["TileLang"] = tilelang_matmul(a, b)

@@ -220,10 +220,19 @@ def linear() -> Iterator[Case]:
         "batched": lambda r: ((r.normal(2, 70, 40), r.normal(2, 40, 65)), {"activation": "relu"}),
         "shared": lambda r: ((r.normal(3, 5, 40), r.normal(40, 9)), {"activation": "silu"}),
         "splits": lambda r: ((r.normal(5, 200), r.normal(200, 7), r.normal(7)), {"splits": 3}),
+        "stream": lambda r: (
+            (r.normal(70, 300), r.normal(300, 90), r.normal(90), "gelu"),
+            {"splits": "stream"},
+        ),
+        "stream, layouts": lambda r: (
+            (r.normal(2, 300, 130).swapaxes(1, 2), r.normal(90, 300).T),
+            {"splits": "stream"},
+        ),
+        "stream, inner 0": lambda r: ((r.normal(5, 0), r.normal(0, 7)), {"splits": "stream"}),
         "inner 0": lambda r: ((r.normal(5, 0), r.normal(0, 7), r.normal(7)), {}),
         "rows 0": lambda r: ((r.normal(0, 9), r.normal(9, 7)), {}),
     }.items():
-        yield Case("matmul", label, make)
+        yield Case("matmul", label, make, ulps=8 if "stream" in label else 4)
     yield Case("matmul", "int8", lambda r: ((bytes_(r, 5, 40), bytes_(r, 40, 9)), {}), ("float32",))
     op = "linear_cross_entropy"
     for label, size, largest in (("odd", (9, 70, 37), 2**20), ("ranges", (5, 150, 20), 300)):

@@ -35,7 +35,7 @@ from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.configurations import PORTABLE, tiles
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_splits, splits_of
 
 # By filters, the window's elements and pixels, whose axis is split. H200, float16, 3 x 3 of 64 to

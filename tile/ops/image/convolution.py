@@ -29,7 +29,7 @@ from tile.ops.image.depthwise import depthwise
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 
 # By pixels, filters and the inner axis. Few pixels take small tiles, so that there are as many
 # programs as multiprocessors, and a short inner axis takes a short iteration. H200, float16, 3 x 3

@@ -20,7 +20,7 @@ from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 
 
 @tile.jit

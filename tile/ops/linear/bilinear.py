@@ -26,7 +26,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_splits, splits_of
 
 

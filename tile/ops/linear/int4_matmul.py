@@ -28,7 +28,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_splits_kernel, splits_of
 
 U8 = np.dtype(np.uint8)

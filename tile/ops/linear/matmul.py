@@ -6,7 +6,7 @@ A program computes one tile of the result, iterating over tiles of a and b along
 Programs go down `GROUP` tiles before they move to the next column, so that co-resident programs
 share operands in the L2 cache. If a result has fewer tiles than the device has multiprocessors, the
 inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
-fixed order, so that results are the same in every run.
+fixed order, so that results are the same in every run. Stream-K splits all tiles evenly instead.
 
 The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
 """
@@ -27,24 +27,11 @@ from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits_kernel, splits_of
+from tile.ops.linear.stream_k import stream_matmul
 
 INT32_LIMIT = 2**31
-
-
-@tile.jit
-def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the row and column of this program's tile, in groups of `GROUP` rows of tiles."""
-    program = tl.program_id(0)
-    in_group = GROUP * tl.cdiv(N, BLOCK_N)
-    first = program // in_group * GROUP
-    group_rows = min(tl.cdiv(M, BLOCK_M) - first, GROUP)
-    tile_row = first + program % in_group % group_rows
-    tile_column = program % in_group // group_rows
-    # Nonnegative dividends let the compiler prove that remainders are contiguous.
-    tl.assume(tile_row >= 0)
-    tl.assume(tile_column >= 0)
-    return tile_row, tile_column
 
 
 @tile.jit
@@ -93,24 +80,13 @@ def matmul_kernel(
     a_tile += a_rows * a_row + inner[None, :] * a_inner
     b_tile += inner[:, None] * b_inner + b_columns * b_column
     end = min(K - tl.program_id(2) * span, span)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    for k in range(0, end, BLOCK_K):
-        if EVEN:
-            a, b = tl.load(a_tile), tl.load(b_tile)
-        else:
-            a = tl.load(a_tile, mask=inner[None, :] < end - k, other=0.0)
-            b = tl.load(b_tile, mask=inner[:, None] < end - k, other=0.0)
-        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
-        a_tile += BLOCK_K * a_inner
-        b_tile += BLOCK_K * b_inner
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column % N)[None, :]
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
+    total = multiply_tiles(
+        *(a_tile, b_tile, inner, end, a_inner, b_inner),
+        *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
+    )
+    total = activated(total, bias_ptr, column, N, ACTIVATION)
     out = out_ptr + split * out_split + batch * out_batch
-    out += row.to(tl.int64)[:, None] * out_row + column.to(tl.int64)[None, :] * out_column
-    inside = (row < M)[:, None] & (column < N)[None, :]
-    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
+    store_tile(total, out, row, column, M, N, out_row, out_column)
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -138,7 +114,7 @@ def matmul(
     activation: str | None = None,
     *,
     precision: str = "ieee",
-    splits: int | None = None,
+    splits: int | str | None = None,
     out: Any = None,
 ) -> Any:
     """Return activation(a @ b + bias), in the type of `a`; int8 operands give int32.
@@ -146,7 +122,8 @@ def matmul(
     a: M x K, or batch x M x K; b: K x N, or batch x K x N, of the type of `a`; any strides. An
     operand without a batch is the same for all. bias: N elements of any float type. activation:
     "relu", "silu" or "gelu". precision: of float32 operands, as `input_precision` of `tl.dot`.
-    splits: parts of the inner axis; None chooses by shape.
+    splits: parts of the inner axis; None chooses by shape; "stream" lets programs share all tiles
+    evenly (stream_k.py), which is not chosen by shape: it is not yet measured on a GPU.
     """
     call = Call("matmul")
     left = call.array("a", a, dtypes=(*FLOATS, I8), rank=_rank(a))
@@ -165,10 +142,23 @@ def matmul(
     if not result.size:
         return result.value
     config = tiles_of(call.backend, left.dtype, m, n, k, precision)
+    function = None if activation is None else ACTIVATIONS[activation].function
+    wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
+    stream = splits == "stream"
+    if isinstance(splits, str):
+        call.choice("splits", splits, ("stream",))
+        splits = 1
+    if stream and k:
+        stream_matmul(
+            *(call, (a, b, bias), result, (batches, m, n, k)),
+            *((_matrix(left), _matrix(right), _matrix(result)), sums, config, function),
+            PRECISION=precision,
+            WIDE=wide_offsets,
+        )
+        return result.value
     tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
     splits = splits_of(call, splits, tiles * batches, tile.cdiv(k, config["BLOCK_K"]))
     span = tile.cdiv(tile.cdiv(k, config["BLOCK_K"]), splits) * config["BLOCK_K"]
-    function = None if activation is None else ACTIVATIONS[activation].function
     parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
@@ -179,7 +169,7 @@ def matmul(
         PRECISION=precision,
         SUMS=getattr(tl, sums.name),
         EVEN=k == splits * span,
-        WIDE=_reach(left) >= INT32_LIMIT or _reach(right) >= INT32_LIMIT,
+        WIDE=wide_offsets,
         **config,
     )
     if splits > 1:
@@ -226,7 +216,7 @@ def matmul_reference(
     bias: Array | None = None,
     activation: str | None = None,
     precision: str = "ieee",
-    splits: int | None = None,
+    splits: int | str | None = None,
 ) -> Array:
     """Return the result in float64, whatever `precision` and `splits` are."""
     a, b = wide(a, b)

@@ -23,7 +23,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import PORTABLE, tiles
-from tile.ops.linear.matmul import tile_position
+from tile.ops.linear.matmul_tiles import tile_position
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 # By M, N and K. H200, 4096 and 8192, 2026-11-21 (docs/results/gpu.md); smaller sizes not measured.

@@ -1,0 +1,71 @@
+"""The device functions that kernels of matmuls share: positions, the inner loop, and the end."""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+
+
+@tile.jit
+def tile_at(program, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Return the row and column of a program's tile, in groups of `GROUP` rows of tiles."""
+    in_group = GROUP * tl.cdiv(N, BLOCK_N)
+    first = program // in_group * GROUP
+    group_rows = min(tl.cdiv(M, BLOCK_M) - first, GROUP)
+    tile_row = first + program % in_group % group_rows
+    tile_column = program % in_group // group_rows
+    # Nonnegative dividends let the compiler prove that remainders are contiguous.
+    tl.assume(tile_row >= 0)
+    tl.assume(tile_column >= 0)
+    return tile_row, tile_column
+
+
+@tile.jit
+def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Return the row and column of this program's tile; see `tile_at`."""
+    return tile_at(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
+
+
+@tile.jit
+def multiply_tiles(
+    a_tile,
+    b_tile,
+    inner,
+    end,
+    a_inner,
+    b_inner,
+    total,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Return `total` plus the dots of tiles of a and b, of `end` elements along the inner axis."""
+    for k in range(0, end, BLOCK_K):
+        if EVEN:
+            a, b = tl.load(a_tile), tl.load(b_tile)
+        else:
+            a = tl.load(a_tile, mask=inner[None, :] < end - k, other=0.0)
+            b = tl.load(b_tile, mask=inner[:, None] < end - k, other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+        a_tile += BLOCK_K * a_inner
+        b_tile += BLOCK_K * b_inner
+    return total
+
+
+@tile.jit
+def activated(total, bias_ptr, column, N, ACTIVATION: tl.constexpr):
+    """Return activation(total + bias)."""
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column % N)[None, :]
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    return total
+
+
+@tile.jit
+def store_tile(total, out_ptr, row, column, M, N, out_row, out_column):
+    """Store a tile of a result of M x N elements."""
+    out_ptr += row.to(tl.int64)[:, None] * out_row + column.to(tl.int64)[None, :] * out_column
+    inside = (row < M)[:, None] & (column < N)[None, :]
+    tl.store(out_ptr, total.to(out_ptr.dtype.element_ty), mask=inside)
