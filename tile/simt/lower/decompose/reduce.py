@@ -76,26 +76,38 @@ def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = Fa
     return partial(_region, [element], combine)
 
 
-def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
-    """Return the region of `arg_reduce`, which selects one of two elements with their indices.
+_AT_LEAST = {ArgKind.MAX: Predicate.GE, ArgKind.MIN: Predicate.LE}
+_ABOVE = {ArgKind.MAX: Predicate.GT, ArgKind.MIN: Predicate.LT}
+
+
+def _ties_or_wins(b: Builder, kind: ArgKind, x: Value, y: Value) -> Value:
+    """Return whether `x` is at least as good as `y`.
 
     A NaN is worse than every number, and equal to other NaNs.
     """
-    at_least, above = {
-        ArgKind.MAX: (Predicate.GE, Predicate.GT),
-        ArgKind.MIN: (Predicate.LE, Predicate.LT),
-    }[kind]
+    at_least = b(arith.cmp, x, y, predicate=_AT_LEAST[kind])
+    if not x.type.element.is_floating():
+        return at_least
+    return b(arith.or_, at_least, b(arith.cmp, y, y, predicate=Predicate.NE))
+
+
+def _wins(b: Builder, kind: ArgKind, x: Value, y: Value) -> Value:
+    """Return whether `x` is better than `y`."""
+    above = b(arith.cmp, x, y, predicate=_ABOVE[kind])
+    if not x.type.element.is_floating():
+        return above
+    x_number = b(arith.cmp, x, x, predicate=Predicate.EQ)
+    y_nan = b(arith.cmp, y, y, predicate=Predicate.NE)
+    return b(arith.or_, above, b(arith.and_, y_nan, x_number))
+
+
+def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
+    """Return the region of `arg_reduce`, which selects one of two elements with their indices."""
     first = Predicate.LT if tie_break_left else Predicate.GT
 
     def combine(b: Builder, x: Sequence[Value], y: Sequence[Value]) -> list[Value]:
-        ties = b(arith.cmp, x[0], y[0], predicate=at_least)
-        wins = b(arith.cmp, x[0], y[0], predicate=above)
-        if element.is_floating():
-            x_number = b(arith.cmp, x[0], x[0], predicate=Predicate.EQ)
-            y_nan = b(arith.cmp, y[0], y[0], predicate=Predicate.NE)
-            ties = b(arith.or_, ties, y_nan)
-            wins = b(arith.or_, wins, b(arith.and_, y_nan, x_number))
-        # Either `ties` holds for (x, y), or `wins` for (y, x).
+        ties, wins = _ties_or_wins(b, kind, x[0], y[0]), _wins(b, kind, x[0], y[0])
+        # Either the first holds for (x, y), or the second for (y, x).
         takes = b(arith.select, b(arith.cmp, x[1], y[1], predicate=first), ties, wins)
         return [b(arith.select, takes, own, other) for own, other in zip(x, y, strict=True)]
 
@@ -145,12 +157,40 @@ def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Valu
 
 
 def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Replace an `arg_reduce` by a `reduce_region` of pairs: an element and its index."""
+    """Replace an `arg_reduce` by comparisons in each thread and a `reduce_region` of pairs.
+
+    A pair is an element and its index.
+    """
     (x,), axis = op.inputs, op["axis"]
-    assert isinstance(x.type.element, Scalar)
-    region = arg_region(op["kind"], x.type.element, op["tie_break_left"])
+    element, kind, left = x.type.element, op["kind"], op["tie_break_left"]
+    assert isinstance(element, Scalar)
     x = b.convert(x, straight(layout_of(x), axis))
-    return reduce_along(b, [x, indices_along(b, x, axis)], axis, region, target)
+    pairs = [x, indices_along(b, x, axis)]
+    while registers := axis_owners(layout_of(pairs[0]), axis).registers:
+        pairs = _select_in_thread(b, pairs, axis, min(registers), kind, left)
+    return reduce_along(b, pairs, axis, arg_region(kind, element, left), target)
+
+
+def _select_in_thread(
+    b: LayoutBuilder, pairs: Sequence[Value], axis: int, bit: int, kind: ArgKind, left: bool
+) -> list[Value]:
+    """Select one of two elements, with its index, whose indices differ in a bit of registers.
+
+    Lower bits of registers are done: without a comparison, the index is lower where the bit is 0.
+    """
+    sides = [_split_bit(b, value, axis, bit) for value in pairs]
+    takes = (_ties_or_wins if left else _wins)(b, kind, *sides[0])
+    return [b(arith.select, takes, own, other) for own, other in sides]
+
+
+def _split_bit(b: LayoutBuilder, x: Value, axis: int, bit: int) -> Sequence[Value]:
+    """Return the elements where a bit of the index along an axis is 0, and the others."""
+    rank, extent = len(x.type.shape), x.type.shape[axis]
+    others = [other for other in range(extent.bit_length() - 1) if other != bit]
+    x = permute_and_split(b, x, axis, (*others, bit), (2, extent // 2))
+    position = rank + axis
+    order = (*(at for at in range(rank + 1) if at != position), position)
+    return b.op(shape.split, b(shape.trans, x, order=order)).results
 
 
 def reduce_region(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value] | None:
