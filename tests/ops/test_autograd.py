@@ -174,6 +174,18 @@ CASES += (
         ROWS,
     ),
     Same(
+        "matmul gelu",
+        lambda a, b, c: tile.ops.matmul(a, b, c, "gelu"),
+        lambda a, b, c: F.gelu(a @ b + c, approximate="tanh"),
+        ((5, 4), (4, 6), (6,)),
+    ),
+    Same(
+        "conv2d silu NCHW",
+        lambda x, w, b: tile.ops.conv2d(x, w, b, "silu", padding=1, layout="NCHW"),
+        lambda x, w, b: F.silu(F.conv2d(x, w, b, padding=1)),
+        ((2, 3, 4, 5), (4, 3, 3, 3), (4,)),
+    ),
+    Same(
         "matmul",
         lambda a, b, c: tile.ops.matmul(a, b, c, "relu"),
         lambda a, b, c: F.relu(a @ b + c),
@@ -370,8 +382,9 @@ def test_errors() -> None:
     with pytest.raises(ArgumentError, match="conv2d: `out` is given, and an argument requires"):
         tile.ops.conv2d(x, w, out=out)
     assert not out.any()
-    with pytest.raises(ArgumentError, match="conv2d: `activation` = 'gelu' has no gradient"):
-        tile.ops.conv2d(x, w, activation="gelu")
+    table = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ArgumentError, match="embedding_bag: `mode` = 'max' has no gradient"):
+        tile.ops.embedding_bag(torch.tensor([0, 2]), torch.tensor([0, 2]), table, mode="max")
 
 
 def test_attention_returns_as_many_results_as_without_gradients() -> None:

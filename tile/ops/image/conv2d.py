@@ -36,16 +36,18 @@ from tile.ops.image.conv_arguments import (
 from tile.ops.image.convolution import Groups, convolve
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
+from tile.ops.pointwise.gated import activation_gradient
 
 
 def _gradients(step: Any) -> dict[str, Any]:
     arguments = step.arguments
     x, filters, layout = arguments["x"], arguments["filters"], arguments.get("layout", "NHWC")
-    grad = step.grads[0]
-    if arguments.get("activation") == "relu":
-        grad = grad * (step.results[0] > 0)
     names = ("stride", "padding", "dilation", "groups", "precision", "layout")
     options = step.options(*names)
+    grad = activation_gradient(
+        *(arguments.get("activation"), step.grads[0], step.results[0]),
+        lambda: conv2d(x, filters, arguments.get("bias"), **options),
+    )
     gradients = {}
     if "x" in step.needed:
         size = spatial(x.shape, layout)
@@ -59,7 +61,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return gradients
 
 
-@differentiable(_gradients, without={"activation": ("silu", "gelu")})
+@differentiable(_gradients)
 @planned()
 def conv2d(
     x: Any,

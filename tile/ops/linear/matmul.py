@@ -30,6 +30,7 @@ from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits_kernel, splits_of
 from tile.ops.linear.stream_k import stream_matmul
+from tile.ops.pointwise.gated import activation_gradient
 
 INT32_LIMIT = 2**31
 
@@ -92,8 +93,10 @@ def matmul_kernel(
 def _gradients(step: Any) -> dict[str, Any]:
     a, b = step.arguments["a"], step.arguments["b"]
     options, grad, gradients = step.options("precision"), step.grads[0], {}
-    if step.arguments.get("activation") == "relu":
-        grad = grad * (step.results[0] > 0)
+    bias, activation = step.arguments.get("bias"), step.arguments.get("activation")
+    grad = activation_gradient(
+        activation, grad, step.results[0], lambda: matmul(a, b, bias, **options)
+    )
     if "a" in step.needed:
         da = matmul(grad, b.mT, **options)
         gradients["a"] = da.sum(0) if da.dim() > a.dim() else da
@@ -105,7 +108,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return gradients
 
 
-@differentiable(_gradients, without={"activation": ("silu", "gelu")})
+@differentiable(_gradients)
 @planned()
 def matmul(
     a: Any,
