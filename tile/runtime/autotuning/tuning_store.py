@@ -235,7 +235,7 @@ def _exported(content: object) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"it is a JSON {type(content).__name__}, not an object")
     if "format" not in content:
-        raise ValueError(f"it names no format; an export begins with {{\"format\": \"{FORMAT}\"")
+        raise ValueError(f'it names no format; an export begins with {{"format": "{FORMAT}"')
     if content["format"] != FORMAT:
         raise ValueError(
             f"its format is {content['format']!r}, and this version of tile reads {FORMAT!r}"
