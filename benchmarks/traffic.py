@@ -48,6 +48,7 @@ SMALL: dict[str, list[str]] = {
     "triton_c": ["--sizes", "128", "128", "64"],
     "attention": ["--context", "128", "--heads", "1", "--head", "64"],
     "shift_conv": ["--batch", "1", "--channels", "64", "--filters", "64", "--size", "8"],
+    "convolution": ["--batch", "1", "--channels", "64", "--filters", "64", "--size", "8"],
 }
 
 

@@ -27,7 +27,7 @@ COVERED = {
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_reduce", "descriptor_gather", "descriptor_scatter",
-    "breakpoint", "debug_step", "descriptor_pointers", "inline_asm",
+    "breakpoint", "debug_step", "descriptor_pointers", "im2col_pointers", "inline_asm",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {

@@ -298,7 +298,8 @@ MAKERS: dict[str, Any] = {
 # Operations without operands, and those whose cases are written by hand elsewhere.
 CONSTANTS = {"const", "poison", "arange"}
 BY_HAND = {
-    "addptr", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_pointers"
+    "addptr", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_pointers",
+    "im2col_pointers",
 }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("llvmlite")
+
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("llvmlite")
+
 import tile
 import tile.language as tl
 from tests.backends.nvptx.assembling import assemble
