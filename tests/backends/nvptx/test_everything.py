@@ -132,6 +132,7 @@ Build = tuple[Any, Any, Options]
 # Small sizes: what is compiled is the same.
 SIZES = {
     "attention": ["--context", "128", "--heads", "1"],
+    "convolution": ["--batch", "1", "--channels", "16", "--filters", "16"],
     "dropout": ["--elements", "4096"],
     "layer_norm": ["--rows", "64", "--columns", "256"],
     "matmul": ["--sizes", "64", "64", "64"],
