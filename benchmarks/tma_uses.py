@@ -42,6 +42,20 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 
 @tile.jit
+def batched(a_ptr, b_ptr, c_ptr, B, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """C[i] = A[i] B[i], of arrays of three axes."""
+    a = tl.make_tensor_descriptor(a_ptr, [B, M, K], [M * K, K, 1], [1, BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [B, K, N], [K * N, N, 1], [1, BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [B, M, N], [M * N, N, 1], [1, BM, BN])
+    row, column, batch = tl.program_id(0) * BM, tl.program_id(1) * BN, tl.program_id(2)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        x, y = a.load([batch, row, k]), b.load([batch, k, column])
+        total = tl.dot(x.reshape(BM, BK), y.reshape(BK, BN), total)
+    c.store([batch, row, column], total.to(c.dtype).reshape(1, BM, BN))
+
+
+@tile.jit
 def split_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """C += A B, to which programs along axis 2 add parts."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
@@ -152,6 +166,19 @@ def cases(on_gpu: bool) -> list[Case]:
                 return arrays.product(a, b)
 
             made.append(Case(f"{use}: matmul to {dtype}, {size}", use, (a, b, c), launch, expected))
+    count, width = (16, 2048) if on_gpu else (2, 128)
+    left, right, products = (arrays.random(count, width, width) for _ in range(3))
+    made.append(
+        Case(
+            f"ranks: {count} matmuls of {width}",
+            "ranks",
+            (left, right, products),
+            lambda **kwargs: batched[
+                tile.cdiv(width, blocks["BM"]), tile.cdiv(width, blocks["BN"]), count
+            ](left, right, products, count, width, width, width, **blocks, **options, **kwargs),
+            lambda: arrays.product(left, right),
+        )
+    )
     m, k, splits = (512, 16384, 16) if on_gpu else (128, 256, 3)
     a, b = arrays.random(m, k), arrays.random(k, m)
     c = arrays.random(m, m, dtype="float32")

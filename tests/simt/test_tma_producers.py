@@ -47,7 +47,7 @@ def three_axes() -> Kernel:
 
 
 CASES: dict[str, tuple[Kernel, str]] = {
-    "three axes": (three_axes(), ""),
+    "three axes": (three_axes(), "ranks"),
     "reductions": (REDUCTIONS["producer"], "reduce"),
     "im2col mode": (convolution((1, 7, 1, 1, 1), c=24, WS=True), "im2col"),
 }

@@ -64,7 +64,8 @@ def batched_case(b: int, m: int, n: int, k: int) -> Kernel:
         x, y = (numbers(b, s, k, dtype=np.float16, seed=s) for s in (m, n))
         return [x, y, np.zeros((b, m, n), np.float16), *map(np.int32, (b, m, n, k))]
 
-    signature = {**pointers("a_ptr", "b_ptr", "c_ptr"), **dict.fromkeys("BMNK", "i32:8")}
+    sizes = {"B": "i32", **dict.fromkeys("MNK", "i32:8")}
+    signature = {**pointers("a_ptr", "b_ptr", "c_ptr"), **sizes}
     grid = (tile.cdiv(m, 64), tile.cdiv(n, 64), b)
     return Kernel(batched, signature, {"BM": 64, "BN": 64, "BK": 32}, grid, arguments)
 
@@ -77,7 +78,8 @@ def images_case() -> Kernel:
         weights = numbers(c, k, dtype=np.float16, seed=1)
         return [x, weights, np.zeros((n, h, w, k), np.float16), *map(np.int32, (n, h, w, c, k))]
 
-    signature = {**pointers("x_ptr", "w_ptr", "y_ptr"), **dict.fromkeys("NHWCK", "i32:8")}
+    sizes = {**dict.fromkeys("NHW", "i32"), **dict.fromkeys("CK", "i32:8")}
+    signature = {**pointers("x_ptr", "w_ptr", "y_ptr"), **sizes}
     return Kernel(images, signature, {"P": 8, "BK": 32, "BC": 16}, (2, 3, n), arguments)
 
 
@@ -98,7 +100,7 @@ def count(module: Module, *names: str) -> int:
 def test_results_and_removals(name: str, stages: int) -> None:
     """Nothing but TMA copies, and each barrier, wait, expect and fence is needed."""
     case = CASES[name]
-    module = lowered(case, WGMMA, 4, stages)
+    module = lowered(case, WGMMA, 4, stages, tma="ranks")
     assert count(module, "tma_load") == 2 * stages and count(module, "tma_store") == 1
     assert not count(module, "load", "store", "shared_cp_async", "shared_load")
     arguments = case.arguments()
@@ -109,9 +111,19 @@ def test_results_and_removals(name: str, stages: int) -> None:
             run_threads(broken, WGMMA, 4, case.grid, case.arguments())
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_of_more_axes_have_to_be_asked_for(name: str) -> None:
+    case = CASES[name]
+    module = lowered(case, WGMMA, 4, 2)
+    assert not count(module, "tma_store") and count(module, "shared_cp_async", "load")
+    arguments = case.arguments()
+    run_threads(module, WGMMA, 4, case.grid, arguments)
+    np.testing.assert_allclose(arguments[2].astype(np.float32), wanted(case), atol=0.05)
+
+
 @pytest.mark.parametrize(("name", "rank", "boxes"), [("batched", 3, (2, 1)), ("images", 4, (1, 1))])
 def test_ptx(name: str, rank: int, boxes: tuple[int, int]) -> None:
-    artifact = CASES[name].compile("nvptx:sm_90a", num_stages=2).artifact
+    artifact = CASES[name].compile("nvptx:sm_90a", num_stages=2, tma="ranks").artifact
     ptx = artifact.stages["ptx"]
     load = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     store = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group"
@@ -121,7 +133,7 @@ def test_ptx(name: str, rank: int, boxes: tuple[int, int]) -> None:
 
 
 def test_maps_multiply_arguments() -> None:
-    artifact = CASES["images"].compile("nvptx:sm_90a").artifact
+    artifact = CASES["images"].compile("nvptx:sm_90a", tma="ranks").artifact
     (image, *_) = LaunchMetadata.of(artifact.launch_metadata).maps
     n, h, w, c, _ = range(3, 8)
     assert image.extents == tuple(LaunchValue((at,), 1, 32) for at in (n, h, w, c))
@@ -203,7 +215,7 @@ def test_stores_of_any_element(name: str) -> None:
 
 def test_the_option_names_uses() -> None:
     case = STORES["f32"]
-    names = r"joined by \+, of im2col, reduce, stores, strips, not 'load'"
+    names = r"joined by \+, of im2col, ranks, reduce, stores, strips, not 'load'"
     with pytest.raises(ArgumentError, match=names):
         case.compile("interp", tma="stores+load")
     with pytest.raises(ArgumentError, match="tma is a text such as 'stores', not True"):

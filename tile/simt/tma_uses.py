@@ -4,6 +4,8 @@ They have not been measured on a GPU yet, so no kernel has them by default.
 
     im2col    loads through im2col descriptors (`tl.make_im2col_descriptor`) that feed dots are TMA
               loads in im2col mode
+    ranks     blocks of 3 to 5 axes that feed dots are TMA loads, and those of 16-bit elements with
+              8 rows or more are stored by TMA, as blocks of 2 axes are by default
     reduce    atomic operations on blocks, as `desc.atomic_add`, are TMA reductions, not atomics of
               threads, for the elements that TMA combines
     stores    blocks of any element type and of any rank are stored by TMA, not just those of 16-bit
@@ -25,6 +27,7 @@ class TmaUses:
     """The uses of TMA beyond those that every kernel has."""
 
     im2col: bool = False
+    ranks: bool = False
     reduce: bool = False
     stores: bool = False
     strips: bool = False
@@ -47,6 +50,7 @@ class TmaUses:
 
 
 NO_USES = TmaUses()
+DEFAULT_RANK = 2  # of the blocks that kernels load and store by TMA without asking
 
 
 def parse_tma_uses(text: str) -> TmaUses:

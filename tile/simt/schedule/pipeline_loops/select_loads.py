@@ -36,7 +36,7 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
 from tile.simt.schedule.pipeline_loops.tma_loads import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.trip_count import TripCount
-from tile.simt.tma_uses import NO_USES, TmaUses
+from tile.simt.tma_uses import DEFAULT_RANK, NO_USES, TmaUses
 from tile.tracebacks import warn
 
 
@@ -246,6 +246,8 @@ class LoopPlanner:
         if not self.target.has_tma or pointers is None or not _is_zero(load["other"]):
             return None
         if pointers.defn is descriptor.im2col_pointers and not self.is_im2col(pointers):
+            return None
+        if tile.rank > DEFAULT_RANK and not self.tma.ranks:
             return None
         if not self.unaliased(self.function, [load]):
             return None
