@@ -1,10 +1,12 @@
 """The kernels of `gpu_kernels.py` by two compilers, and matmuls of Triton and TileLang.
 
-A peer that is not installed, or has no configuration that runs, is None.
+A peer that is not installed is None, and so is one that has no configuration that runs, by
+`if_it_runs`, which says so.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import math
@@ -47,15 +49,36 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def fastest(runs: Iterable[Run]) -> Run | None:
-    """Return the fastest of some functions, without those that raise an error."""
+class PeerError(Exception):
+    """A peer is installed, and none of its configurations runs."""
+
+
+def fastest(runs: Iterable[Run]) -> Run:
+    """Return the fastest of some functions, and say which ones raise an error.
+
+    Raises `PeerError` if all do.
+    """
     times: list[tuple[float, Run]] = []
-    for run in runs:
+    failure: Exception | None = None
+    for number, run in enumerate(runs, 1):
         try:
             times.append((do_bench(run, warmup=2, rep=10, return_mode="median"), run))
-        except Exception:  # noqa: BLE001 - compilers have many errors for tiles that do not fit
-            continue
-    return min(times, key=lambda item: item[0])[1] if times else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            failure = error
+            text = str(error).partition("\n")[0][:90]
+            print(f"  configuration {number}: {type(error).__name__}: {text}", flush=True)
+    if not times:
+        raise PeerError("no configuration runs") from failure
+    return min(times, key=lambda item: item[0])[1]
+
+
+def if_it_runs(name: str, make: Callable[[], Run | None]) -> Run | None:
+    """Return what makes a peer; say that it is left out, and return None, if nothing of it runs."""
+    try:
+        return make()
+    except PeerError as error:
+        print(f"  {name} is left out: {error}", flush=True)
+        return None
 
 
 def matmul_tiles(m: int, n: int) -> tuple[Tiles, ...]:
@@ -95,18 +118,15 @@ def tilelang_matmul(a: Any, b: Any) -> Run | None:
     """Return TileLang's matmul of contiguous float16 matrices, with its fastest tiles."""
     if not installed("tilelang"):
         return None
-    make = importlib.import_module("tilelang_kernels").matmul
+    compiled = functools.cache(importlib.import_module("tilelang_kernels").matmul)
     (m, k), n = a.shape, b.shape[1]
 
-    def runs() -> Iterable[Run]:
-        for tiles in matmul_tiles(m, n):
-            try:
-                kernel = make(
-                    *(m, n, k, tiles["BM"], tiles["BN"], tiles["BK"]),
-                    *(tiles["num_stages"], 32 * tiles["num_warps"]),
-                )
-            except Exception:  # noqa: BLE001 - as in `fastest`
-                continue
-            yield lambda kernel=kernel: kernel(a, b)
+    def run_of(tiles: Tiles) -> Run:
+        sizes = m, n, k, tiles["BM"], tiles["BN"], tiles["BK"]
 
-    return fastest(runs())
+        def run() -> Any:
+            return compiled(*sizes, tiles["num_stages"], 32 * tiles["num_warps"])(a, b)
+
+        return run
+
+    return fastest(map(run_of, matmul_tiles(m, n)))

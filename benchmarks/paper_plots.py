@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from compiler_peers import Run, fastest, installed, kernels_of
+from compiler_peers import Run, fastest, if_it_runs, installed, kernels_of
 from ops import Bench, reference_of
 from paper_figures import Figure, Points, Problem, matmuls, small
 
@@ -31,7 +31,7 @@ def elementwise(bench: Bench, name: str, shape: tuple[int, ...]) -> Problem:
     inputs = [bench.arrays.normal(*shape, dtype="float32") for _ in range(1 + (name == "add"))]
     n = math.prod(shape)
 
-    def compiled(compiler: str) -> Run | None:
+    def compiled(compiler: str) -> Run:
         kernel, out = getattr(kernels_of(compiler), f"{name}_kernel"), new_like(bench, inputs[0])
 
         def run_of(blocks: dict[str, int]) -> Run:
@@ -45,7 +45,7 @@ def elementwise(bench: Bench, name: str, shape: tuple[int, ...]) -> Problem:
 
     peers = {"tile": compiled("tile")}
     if bench.torch is not None and installed("triton"):
-        peers["Triton"] = compiled("triton")
+        peers["Triton"] = if_it_runs("Triton", lambda: compiled("triton"))
     other, library = ("NumPy", np) if bench.torch is None else ("torch", bench.torch)
     peers[other] = lambda: getattr(library, name)(*inputs)
     label = "x".join(map(str, shape))
@@ -81,13 +81,13 @@ def softmax(bench: Bench, rows: int, columns: int) -> Problem:
     else:
         other = "torch"
         if installed("triton"):
-            peers["Triton"] = triton_softmax(bench, x)
+            peers["Triton"] = if_it_runs("Triton", lambda: triton_softmax(bench, x))
         peers[other] = lambda: x.softmax(-1)
     present = {name: run for name, run in peers.items() if run}
     return Problem(f"{rows}x{columns}", 8.0 * rows * columns, present, other)
 
 
-def triton_softmax(bench: Bench, x: Any) -> Run | None:
+def triton_softmax(bench: Bench, x: Any) -> Run:
     rows, columns = x.shape
     kernel, out = kernels_of("triton").softmax_kernel, new_like(bench, x)
     block = 1 << (columns - 1).bit_length()
@@ -113,14 +113,15 @@ def attention(bench: Bench, length: int, causal: bool) -> Problem:
     else:
         other, function = "torch", bench.torch.nn.functional.scaled_dot_product_attention
         if installed("triton"):
-            peers["Triton"] = triton_attention(bench, q, k, v, causal)
+            triton = partial(triton_attention, bench, q, k, v, causal)
+            peers["Triton"] = if_it_runs("Triton", triton)
         peers[other] = lambda: function(q, k, v, is_causal=causal)
     present = {name: run for name, run in peers.items() if run}
     work = 4.0 * batch * heads * length * length * size / (2 if causal else 1)
     return Problem(str(length), work, present, other)
 
 
-def triton_attention(bench: Bench, q: Any, k: Any, v: Any, causal: bool) -> Run | None:
+def triton_attention(bench: Bench, q: Any, k: Any, v: Any, causal: bool) -> Run:
     batch, heads, length, size = q.shape
     kernel, out = kernels_of("triton").attention_kernel, new_like(bench, q)
     logs = bench.torch.empty(batch * heads, length, device="cuda")

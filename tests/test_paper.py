@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from benchmarks.compiler_peers import PeerError, fastest, if_it_runs
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -49,3 +53,16 @@ def test_results_of_another_machine_are_kept(tmp_path: Path) -> None:
     other = {"machine": "an abacus", "figures": {}}
     path.write_text(json.dumps(other))
     assert run(tmp_path, "--figure", "sin", "--limit", "0", status=1) == other
+
+
+def fails() -> None:
+    raise ValueError("no such tile")
+
+
+def test_peers_that_fail_are_named(capsys) -> None:
+    assert fastest([fails, dict])() == {}
+    assert "configuration 1: ValueError: no such tile" in capsys.readouterr().out
+    with pytest.raises(PeerError, match="no configuration runs"):
+        fastest([fails])
+    assert if_it_runs("TileLang", lambda: fastest([fails, fails])) is None
+    assert "TileLang is left out: no configuration runs" in capsys.readouterr().out

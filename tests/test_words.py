@@ -264,9 +264,14 @@ def words_of_code(path: Path) -> Iterator[str]:
         return
     docs = set()
     for node in ast.walk(ast.parse(source)):
-        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
-            docs.add(id(node.body[0].value))  # type: ignore[attr-defined]
+        match node:
+            case (
+                ast.Module(body=[ast.Expr(value=text), *_])
+                | ast.ClassDef(body=[ast.Expr(value=text), *_])
+                | ast.FunctionDef(body=[ast.Expr(value=text), *_])
+                | ast.AsyncFunctionDef(body=[ast.Expr(value=text), *_])
+            ):
+                docs.add(id(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield from re.findall(r"\w+", node.value)
         for field in ("id", "attr", "arg", "name", "asname"):

@@ -98,8 +98,9 @@ class _ExitDependences:
                 continue
             seen.add(value)
             op = value.op
-            if op is None and self.following(value) is not None:
-                worklist += [self.following(value)]  # type: ignore[list-item]
+            following = self.following(value) if op is None else None
+            if following is not None:
+                worklist.append(following)
             elif op is not None and op.defn in LOGIC:
                 worklist += op.inputs
             elif op is not None and op.defn is control.if_:
