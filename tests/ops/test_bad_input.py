@@ -607,3 +607,23 @@ def test_a_result_too_large_for_any_memory() -> None:
 def test_a_library_without_empty() -> None:
     with pytest.raises(ArgumentError, match=r"softmax: tests has no `empty\(shape, dtype\)`"):
         tile.ops.softmax(CudaArray(ones(4, 8)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda splits: tile.ops.matmul(ones(0, 4), ones(4, 3), splits=splits),
+        lambda splits: tile.ops.int4_matmul(
+            ones(0, 32), np.zeros((2, 16), np.uint8), ones(2, 1), splits=splits
+        ),
+        lambda splits: tile.ops.conv2d_wgrad(
+            ones(1, 4, 4, 0), ones(1, 4, 4, 2), window=1, splits=splits
+        ),
+    ],
+    ids=["matmul", "int4_matmul", "conv2d_wgrad"],
+)
+def test_empty_results_excuse_no_splits(call: Callable[[Any], np.ndarray]) -> None:
+    assert call(1).size == 0
+    for splits in (0, 1.5, "all"):
+        with pytest.raises(ArgumentError, match="`splits`"):
+            call(splits)

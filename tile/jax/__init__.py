@@ -14,9 +14,10 @@
 from typing import TYPE_CHECKING
 
 from tile._lazy import LazyNames
-from tile.jax.version import check_version
+from tile._requirement import require_version
+from tile.errors import JaxVersionError
 
-check_version()
+require_version("jax", "JAX", (0, 6), JaxVersionError)
 
 if TYPE_CHECKING:
     from tile.jax.calls import call

@@ -14,9 +14,10 @@ shows all of it. The import raises `TorchVersionError` without PyTorch 2.11 or l
 from typing import TYPE_CHECKING
 
 from tile._lazy import LazyNames
-from tile.torch.version import check_version
+from tile._requirement import require_version
+from tile.errors import TorchVersionError
 
-check_version()
+require_version("torch", "PyTorch", (2, 11), TorchVersionError)
 
 if TYPE_CHECKING:
     from tile.torch.inductor_backend import inductor

@@ -36,7 +36,7 @@ from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits, splits_of
+from tile.ops.linear.splits import add_splits, check_splits, splits_of
 
 # By filters, the window's elements and pixels, whose axis is split. H200, float16, 3 x 3 of 64 to
 # 512 channels, 2026-11-23.
@@ -183,6 +183,7 @@ def conv2d_wgrad(
     operand = call.array("x", x, dtypes=(gradient.dtype,), rank=4)
     grad, image = image_of(gradient, layout), image_of(operand, layout)
     call.choice("precision", precision, PRECISIONS)
+    check_splits(call, splits)
     windows = windows_of(call, pair(call, "window", window, 1), stride, padding, dilation)
     (batches, p, q, count), channels = grad.shape, image.shape[3]
     if (image.shape[0], *window_counts(call, image.shape[1:3], windows)) != (batches, p, q):

@@ -29,7 +29,7 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits_kernel, splits_of
+from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
 
 U8 = np.dtype(np.uint8)
 FLOATS = (F16, BF16, F32)
@@ -240,6 +240,7 @@ def int4_matmul(
             f"int4_matmul: `scales` has shape {scaling.shape}; it must be {n} x K / group, where K "
             f"is {k} and group 32, 64, 128 or 256"
         )
+    check_splits(call, splits)
     result = call.output("out", out, (m, n), left.dtype).contiguous()
     if result.size:
         config = dict(TABLE.select(call.backend, m))

@@ -28,7 +28,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
-from tile.ops.linear.splits import add_splits_kernel, splits_of
+from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
 from tile.ops.pointwise.gated import activation_gradient
 
@@ -139,6 +139,11 @@ def matmul(
     if left.dtype == I8 and not (bias is None and activation is None):
         raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
     call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    stream = isinstance(splits, str)
+    if isinstance(splits, str):
+        call.choice("splits", splits, ("stream",))
+        splits = 1
+    check_splits(call, splits)
     sums = I32 if left.dtype == I8 else accumulator(left.dtype)
     shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
     result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
@@ -147,10 +152,6 @@ def matmul(
     config = tiles_of(call.backend, left.dtype, m, n, k, precision)
     function = None if activation is None else ACTIVATIONS[activation].function
     wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
-    stream = splits == "stream"
-    if isinstance(splits, str):
-        call.choice("splits", splits, ("stream",))
-        splits = 1
     if stream and k:
         stream_matmul(
             *(call, (a, b, bias), result, (batches, m, n, k)),

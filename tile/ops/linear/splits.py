@@ -44,6 +44,12 @@ def add_splits_kernel(
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=column < N)
 
 
+def check_splits(call: Call, splits: int | None) -> None:
+    """Raise `ArgumentValueError` unless `splits` is None or 1 or more."""
+    if splits is not None:
+        call.integer("splits", splits, low=1)
+
+
 def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
     """Return how many programs share the inner axis of a tile, of `steps` iterations.
 
@@ -52,7 +58,7 @@ def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
     if splits is None:
         wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
         return max(1, min(wanted, steps // 4))
-    return max(1, min(call.integer("splits", splits, low=1), steps))
+    return max(1, min(splits, steps))
 
 
 def add_splits(parts: Operand, out: Operand) -> None:

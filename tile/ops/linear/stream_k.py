@@ -50,6 +50,12 @@ def program_of(iteration, share, rest):
 
 
 @tile.jit
+def part_of(program, item, first, steps):
+    """Return the number of a program's part: it has two, of its first tile and of its last one."""
+    return tl.cast(2 * program, tl.int64) + tl.cast(item != first // steps, tl.int64)
+
+
+@tile.jit
 def stream_matmul_kernel(
     a_ptr,
     b_ptr,
@@ -104,7 +110,7 @@ def stream_matmul_kernel(
             out = out_ptr + batch * out_strides[0]
             store_tile(result, out, row, column, M, N, out_strides[1], out_strides[2])
         else:
-            part = tl.cast(2 * program, tl.int64) + tl.cast(item != first // steps, tl.int64)
+            part = part_of(program, item, first, steps)
             at = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tl.store(parts_ptr + part * (BLOCK_M * BLOCK_N) + at, total)
 
@@ -138,7 +144,7 @@ def add_streams_kernel(
     total = tl.zeros((ROWS, BLOCK_N), dtype=parts_ptr.dtype.element_ty)
     for program in range(begin, end + 1):
         first, _ = iterations_of(program, shared, steps, streams, share, rest)
-        part = tl.cast(2 * program, tl.int64) + tl.cast(item != first // steps, tl.int64)
+        part = part_of(program, item, first, steps)
         at = within[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
         total += tl.load(parts_ptr + part * (BLOCK_M * BLOCK_N) + at)
     tile_row, tile_column = tile_at(item % tiles, M, N, BLOCK_M, BLOCK_N, GROUP)
