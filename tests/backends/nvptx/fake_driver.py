@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
+import tile
+import tile.language as tl
 from tile.backends.nvptx import driver, ptxas
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -219,3 +221,14 @@ class FakeDriver:
     def cuStreamSynchronize(self, stream: int) -> Any:
         self.waits.append(stream)
         return (OK,)
+
+
+def new_kernel() -> Any:
+    """Return a kernel that nothing has compiled yet: it doubles an array."""
+
+    @tile.jit
+    def scale(x_ptr, y_ptr, n, B: tl.constexpr):
+        i = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2.0, mask=i < n)
+
+    return scale

@@ -11,8 +11,7 @@ import pytest
 from cuda.bindings import driver as real
 
 import tile
-import tile.language as tl
-from tests.backends.nvptx.fake_driver import FakeDriver
+from tests.backends.nvptx.fake_driver import FakeDriver, new_kernel
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.base import Target
 from tile.backends.nvptx import driver, ptxas
@@ -24,15 +23,6 @@ from tile.runtime.autotuning.worker import compile_one
 
 F = real.CUfunction_attribute
 R = real.CUresult
-
-
-def new_kernel() -> Any:
-    @tile.jit
-    def scale(x_ptr, y_ptr, n, B: tl.constexpr):
-        i = tl.program_id(0) * B + tl.arange(0, B)
-        tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2.0, mask=i < n)
-
-    return scale
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import tile
-import tile.language as tl
-from tests.backends.nvptx.fake_driver import FakeDriver
+from tests.backends.nvptx.fake_driver import FakeDriver, new_kernel
 from tests.runtime.fake_cuda import CudaArray
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.errors import ArgumentTypeError
@@ -31,15 +30,6 @@ class OnStream(CudaArray):
 def posed(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     monkeypatch.delenv("TILE_BACKEND", raising=False)
     return FakeDriver((9, 0)).install(monkeypatch)
-
-
-def new_kernel() -> Any:
-    @tile.jit
-    def scale(x_ptr, y_ptr, n, B: tl.constexpr):
-        i = tl.program_id(0) * B + tl.arange(0, B)
-        tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n) * 2.0, mask=i < n)
-
-    return scale
 
 
 def arrays(*streams: Any) -> list[OnStream]:
