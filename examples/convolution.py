@@ -124,6 +124,13 @@ def channels(text: str) -> int:
     return number
 
 
+def padding(text: str) -> int:
+    """Return a number of rows and columns of zeros around images: 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no padding; it is a number from 0 on")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="convolution of random images")
     parser.add_argument("--batch", type=positive, default=2)
@@ -132,9 +139,13 @@ def main() -> int:
     parser.add_argument("--filters", type=channels, default=64)
     parser.add_argument("--edge", type=positive, default=3, help="height and width of the filters")
     parser.add_argument("--stride", type=positive, default=1)
-    parser.add_argument("--padding", type=int, default=1)
+    parser.add_argument("--padding", type=padding, default=1)
     parser.add_argument("--dilation", type=positive, default=1)
     options = parser.parse_args()
+    padded = options.size + 2 * options.padding
+    covered = (options.edge - 1) * options.dilation + 1
+    if covered > padded:
+        parser.error(f"filters cover {covered} pixels, more than the {padded} of padded images")
     rng = np.random.default_rng(0)
     shape = (options.batch, options.size, options.size, options.channels)
     image = rng.standard_normal(shape, dtype=np.float32).astype(np.float16)

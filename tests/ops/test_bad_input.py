@@ -627,3 +627,18 @@ def test_empty_results_excuse_no_splits(call: Callable[[Any], np.ndarray]) -> No
     for splits in (0, 1.5, "all"):
         with pytest.raises(ArgumentError, match="`splits`"):
             call(splits)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tile.ops.matmul(ones(2, 3), ones(4, 5)),  # has a gradient, and plans
+        lambda: tile.ops.histogram(ones(4), 8),  # has plans
+        lambda: tile.ops.foreach_norms(3),  # has neither
+    ],
+    ids=["matmul", "histogram", "foreach_norms"],
+)
+def test_tracebacks_have_the_users_frames_alone(call: Callable[[], object]) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert {entry.path.name for entry in caught.traceback} == {"test_bad_input.py"}

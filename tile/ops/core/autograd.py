@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentValueError
+from tile.tracebacks import trim
 
 if TYPE_CHECKING:
     from tile.torch.gradients import Gradient, differentiate
@@ -51,23 +52,27 @@ def differentiable(
 
         @functools.wraps(function)
         def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            if not _recorded(args, kwargs):
-                return function(*args, **kwargs)
-            arguments = signature.bind(*args, **kwargs).arguments
-            if arguments.get("out") is not None:
-                raise ArgumentValueError(
-                    f"{function.__name__}: `out` is given, and an argument requires a gradient; "
-                    "autograd needs a new result"
-                )
-            for name, values in without.items():
-                if arguments.get(name) in values:
+            try:
+                if not _recorded(args, kwargs):
+                    return function(*args, **kwargs)
+                arguments = signature.bind(*args, **kwargs).arguments
+                if arguments.get("out") is not None:
                     raise ArgumentValueError(
-                        f"{function.__name__}: `{name}` = {arguments[name]!r} has no gradient, and "
-                        "an argument requires one"
+                        f"{function.__name__}: `out` is given, and an argument requires a "
+                        "gradient; autograd needs a new result"
                     )
-            result = differentiate(function, gradient, results, {**arguments, **recording})
-            asked = all(arguments.get(name) == value for name, value in recording.items())
-            return cast(Result, result if asked else result[0])
+                for name, values in without.items():
+                    if arguments.get(name) in values:
+                        raise ArgumentValueError(
+                            f"{function.__name__}: `{name}` = {arguments[name]!r} has no gradient, "
+                            "and an argument requires one"
+                        )
+                result = differentiate(function, gradient, results, {**arguments, **recording})
+                asked = all(arguments.get(name) == value for name, value in recording.items())
+                return cast(Result, result if asked else result[0])
+            except Exception as error:
+                trim(error)
+                raise
 
         call.differentiable = True  # type: ignore[attr-defined]
         return call

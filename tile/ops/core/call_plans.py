@@ -31,6 +31,7 @@ from tile.ir.types import Scalar
 from tile.ops.core.new_arrays import DType, Maker, Shape, maker_of
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.launch_hooks import active_observer
+from tile.tracebacks import trim
 
 NO_PLAN: Any = object()  # unlike None, which stands for calls that cannot have one
 # Exceptions of reading arguments; the op itself says what is wrong with them.
@@ -229,31 +230,37 @@ def planned(**varying: Accept) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
             try:
-                parts = [_part(value) for value in values]
-                if varying:
-                    _leave_out(parts, [*parameters[: len(args)], *kwargs.keys()], values, varying)
-                key = (backend() if own(None) is None else config.backend, *kwargs, *parts)
-                plan = plans.get(key, NO_PLAN)
-            except UNREADABLE:
-                return function(*args, **kwargs)
-            if _RECORDER() is not None or active_observer() is not None:
-                return function(*args, **kwargs)
-            if plan is not NO_PLAN:
-                if plan is None or (plan.apart and not plan.allows(values)):
+                values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
+                try:
+                    parts = [_part(value) for value in values]
+                    if varying:
+                        _leave_out(
+                            parts, [*parameters[: len(args)], *kwargs.keys()], values, varying
+                        )
+                    key = (backend() if own(None) is None else config.backend, *kwargs, *parts)
+                    plan = plans.get(key, NO_PLAN)
+                except UNREADABLE:
                     return function(*args, **kwargs)
-                return plan.run(values)  # type: ignore[no-any-return]
-            arrays = [id(value) for value in values if is_array(value)]
-            if len({*arrays}) < len(arrays):  # positions would be ambiguous
-                return function(*args, **kwargs)
-            recording = Recorder([*parameters[: len(args)], *kwargs.keys()], [*values])
-            with _RECORDER.scope(recording):
-                result = function(*args, **kwargs)
-            if len(plans) >= MOST_PLANS:
-                plans.clear()
-            plans[key] = recording.plan(result)
-            return result
+                if _RECORDER() is not None or active_observer() is not None:
+                    return function(*args, **kwargs)
+                if plan is not NO_PLAN:
+                    if plan is None or (plan.apart and not plan.allows(values)):
+                        return function(*args, **kwargs)
+                    return plan.run(values)  # type: ignore[no-any-return]
+                arrays = [id(value) for value in values if is_array(value)]
+                if len({*arrays}) < len(arrays):  # positions would be ambiguous
+                    return function(*args, **kwargs)
+                recording = Recorder([*parameters[: len(args)], *kwargs.keys()], [*values])
+                with _RECORDER.scope(recording):
+                    result = function(*args, **kwargs)
+                if len(plans) >= MOST_PLANS:
+                    plans.clear()
+                plans[key] = recording.plan(result)
+                return result
+            except Exception as error:
+                trim(error)
+                raise
 
         call.plans = plans  # type: ignore[attr-defined]
         return call

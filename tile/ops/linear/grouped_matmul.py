@@ -21,6 +21,7 @@ from tile.ops.core.call import I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
+from tile.tracebacks import public_function
 
 
 @tile.jit
@@ -73,6 +74,7 @@ def grouped_matmul_kernel(
     tl.store(out_ptr + row * out_row + column, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+@public_function
 def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: Any = None) -> Any:
     """Return the rows of `a`, each multiplied by the matrix of its group.
 

@@ -141,7 +141,10 @@ def matmul(
     call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
     stream = isinstance(splits, str)
     if isinstance(splits, str):
-        call.choice("splits", splits, ("stream",))
+        if splits != "stream":
+            raise ArgumentValueError(
+                f"matmul: `splits` is {splits!r}; it must be None, 1 or more, or 'stream'"
+            )
         splits = 1
     check_splits(call, splits)
     sums = I32 if left.dtype == I8 else accumulator(left.dtype)

@@ -27,6 +27,7 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.short_repr import short_repr
+from tile.tracebacks import public_function
 
 BLOCK = 1024  # elements of a program
 MOST = 32  # arrays of a launch
@@ -169,6 +170,7 @@ def _arrays(call: Call, name: str, values: Any, like: Sequence[Operand] = ()) ->
     return operands
 
 
+@public_function
 def foreach_apply(
     function: Any,
     xs: Sequence[Any],
@@ -219,6 +221,7 @@ def foreach_apply(
     return tuple(values[2])
 
 
+@public_function
 def foreach_norms(xs: Sequence[Any]) -> Any:
     """Return the Euclidean norms of the arrays of `xs`, an array of float32.
 

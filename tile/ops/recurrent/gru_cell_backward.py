@@ -26,6 +26,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.matmul import matmul
 from tile.ops.recurrent.gates import cell_operands
+from tile.tracebacks import public_function
 
 BLOCK = 256  # hidden units of a program
 
@@ -79,6 +80,7 @@ def add_direct_kernel(dh_ptr, by_x_ptr, by_h_ptr, through_ptr, out_ptr, units, B
     tl.store(out_ptr + at, direct + through, mask=inside)
 
 
+@public_function
 def gru_cell_backward(
     dh: Any, x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any
 ) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.matmul import matmul
 from tile.ops.recurrent.gates import cell_operands
+from tile.tracebacks import public_function
 
 BLOCK = 256  # hidden units of a program
 
@@ -68,6 +69,7 @@ def lstm_cell_backward_kernel(
     tl.store(dc_old_ptr + at, dc * f, mask=inside)
 
 
+@public_function
 def lstm_cell_backward(
     dh: Any, dc: Any, x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any
 ) -> tuple[Any, ...]:
