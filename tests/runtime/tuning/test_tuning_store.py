@@ -183,6 +183,14 @@ def test_files_that_are_no_export(tmp_path: Path, capsys, text: str, words: str)
     assert not (tmp_path / "folder").exists()
 
 
+def test_a_file_that_is_cut_off_or_binary(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    for data in (b'{"format": ', b"\x00\xff\x01", b""):
+        file.write_bytes(data)
+        with pytest.raises(ValueError, match="it is not JSON, or was cut off"):
+            import_results(file, tmp_path / "folder")
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path: Path, capsys) -> None:
     assert main(["tune", "import", str(tmp_path / "none"), "--folder", str(tmp_path)]) == 1
     assert "No such file" in capsys.readouterr().err

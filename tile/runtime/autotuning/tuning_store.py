@@ -221,13 +221,20 @@ def import_results(file: Path, folder: Path) -> tuple[int, int]:
     then nothing is added.
     """
     try:
-        results = _exported(json.loads(read_regular_file(file)))
+        results = _exported(_json(read_regular_file(file)))
     except ValueError as error:
         raise ValueError(f"{file} is no export of tuning results: {error}") from error
     new = {path: result for path, result in results.items() if not (folder / path).exists()}
     for path, result in new.items():
         write_atomically(folder / path, json.dumps(result, indent=1).encode())
     return len(new), len(results) - len(new)
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError as error:  # also of bytes that are no UTF-8
+        raise ValueError(f"it is not JSON, or was cut off ({error})") from error
 
 
 def _exported(content: object) -> dict[str, Any]:

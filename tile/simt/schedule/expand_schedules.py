@@ -43,11 +43,12 @@ def expand_schedules(module: Module) -> None:
           yield %n                                  yield %n
         }                                         }
 
-    The text is a program with the same results before and after. Early operations run before the
-    loop for its first iterations, and do nothing for iterations that do not exist (`async_ops`).
-    What they need is computed once more, some iterations ahead: `%q` is `%p` an iteration later.
-    Their results are loop-carried. Stages of multi-buffers and mbarriers, which are named by an
-    iteration and an offset, get a larger offset.
+    The text is a program with the same results before and after, unless the schedule moves an
+    operation across a conflicting access to memory, which is not checked. Early operations run
+    before the loop for its first iterations, and do nothing for iterations that do not exist
+    (`async_ops`). What they need is computed once more, some iterations ahead: `%q` is `%p` an
+    iteration later. Their results are loop-carried. Stages of multi-buffers and mbarriers, which
+    are named by an iteration and an offset, get a larger offset.
 
     Operations of stage 1 run an iteration later, and once more after the loop; the first iteration
     is peeled (`deferred_ops`). A wait for what the loop only carries needs no peeled iteration
