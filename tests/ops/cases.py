@@ -2,7 +2,8 @@
 
 A case makes the arguments of one call from random numbers. Its result, an array or a tuple of them,
 must be within `ulps` units in the last place (of the largest number of the reference's result).
-The first case of each op, in float32 and float16, also runs on the other backends.
+The first case of each op, and those that say so, in float32 and float16, also run on the other
+backends.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Case:
     dtypes: tuple[str, ...] = ALL
     ulps: float = 4.0
     floor: float = 0.0  # the largest number counts as at least this: that of terms that cancel
+    everywhere: bool = False  # on the other backends, too, as the first case of each op
 
     def arguments(self, dtype: str) -> Arguments:
         return self.make(Random(DTYPES[dtype]))
@@ -341,7 +343,7 @@ def sequence() -> Iterator[Case]:
         ("one query", 2, 1, 45, 16, {"causal": True}),
         ("window", 2, 70, 90, 24, {"causal": True, "window": 20}),
         ("window both ways", 2, 40, 70, 24, {"window": 9}),
-        ("bias", 4, 33, 50, 24, {"bias": True}),
+        ("bias", 4, 33, 50, 24, {"bias": (1, 4, 33, 50)}),
         ("slopes", 4, 33, 50, 24, {"causal": True, "slopes": True}),
         ("no query", 2, 0, 45, 16, {}),
     ):
@@ -349,6 +351,23 @@ def sequence() -> Iterator[Case]:
         if "log_sums" not in options and queries != 1:
             make = with_gradient(heads, queries, keys, size, options)
             yield Case("attention_backward", label, make, ulps=16)
+    for label, batches, options in (
+        ("whole bias", 2, {"bias": (2, 4, 33, 50)}),
+        ("shared bias", 2, {"bias": (1, 4, 33, 50), "causal": True}),
+        ("bias of keys", 2, {"bias": (2, 1, 1, 50), "window": 9}),
+        ("bias of queries", 2, {"bias": (1, 1, 33, 1)}),
+        ("bias of heads", 2, {"bias": (1, 4, 1, 1), "slopes": True, "causal": True}),
+        ("slopes", 2, {"slopes": True, "window": 20}),
+        ("no batch", 0, {"bias": (1, 4, 33, 1), "slopes": True}),
+    ):
+        make = with_gradient(4, 33, 50, 24, {**options, "bias_gradients": True}, batches)
+        # A bias that is the same for all keys changes nothing: terms of its gradient cancel.
+        dtypes = ("float32", "float64") if "slopes" in options else ALL
+        op = "attention_backward"
+        everywhere = label in ("shared bias", "bias of keys", "slopes")
+        yield Case(op, f"gradient of {label}", make, dtypes, 16, 8.0, everywhere)
+        if "slopes" in options:  # float32, of numbers of float16
+            yield Case(op, f"narrow, {label}", make, ("float16",), 16 * 2**13, 8.0)
     for label, options in (
         ("causal", {"causal": True}),
         ("window", {"causal": True, "window": 9}),
@@ -368,18 +387,18 @@ def sequence() -> Iterator[Case]:
 
 
 def heads_of(
-    heads: int, queries: int, keys: int, size: int, options: dict[str, Any]
+    heads: int, queries: int, keys: int, size: int, options: dict[str, Any], batches: int = 2
 ) -> Callable[[Random], Arguments]:
     """Return the maker of q, k and v, of which two heads of q share one of k and v."""
 
     def make(random: Random) -> Arguments:
-        k, v = (random.normal(2, heads // 2, keys, size) for _ in range(2))
+        k, v = (random.normal(batches, heads // 2, keys, size) for _ in range(2))
         arrays: dict[str, Any] = dict(options)
-        if "bias" in options:  # the same for both batches
-            arrays["bias"] = random.normal(1, heads, queries, keys)
+        if "bias" in options:
+            arrays["bias"] = random.normal(*options["bias"])
         if "slopes" in options:
             arrays["slopes"] = np.exp2(-np.arange(heads), dtype=np.float32)
-        return (random.normal(2, heads, queries, size), k, v), arrays
+        return (random.normal(batches, heads, queries, size), k, v), arrays
 
     return make
 
@@ -404,11 +423,12 @@ def sequences(options: dict[str, Any], gradient: bool = False) -> Callable[[Rand
 
 
 def with_gradient(
-    heads: int, queries: int, keys: int, size: int, options: dict[str, Any]
+    heads: int, queries: int, keys: int, size: int, options: dict[str, Any], batches: int = 2
 ) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        (q, k, v), arrays = heads_of(heads, queries, keys, size, options)(random)
-        result, logs = reference_of("attention")(q, k, v, **arrays, log_sums=True)
+        (q, k, v), arrays = heads_of(heads, queries, keys, size, options, batches)(random)
+        scores = {name: value for name, value in arrays.items() if name != "bias_gradients"}
+        result, logs = reference_of("attention")(q, k, v, **scores, log_sums=True)
         sums = np.float64 if q.dtype == np.float64 else np.float32
         return (
             random.normal(*q.shape),
@@ -892,3 +912,5 @@ CASES = [
     *sparse(),
     *recurrent(),
 ]
+FIRST = list({case.op: case for case in reversed(CASES)}.values())
+EVERYWHERE = [case for case in CASES if case.everywhere or case in FIRST]

@@ -284,7 +284,7 @@ CASES += (
 
 
 HEADS = ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8))
-SLOPES = torch.tensor([0.5, 0.25, 0.1, 0.05])
+DISTANCES = (torch.arange(7) - torch.arange(5)[:, None] - 2).abs()
 STARTS = torch.tensor([0, 5, 9], dtype=torch.int32)
 
 
@@ -313,13 +313,21 @@ CASES += (
     ),
     Same(
         "attention with slopes",
-        lambda q, k, v: tile.ops.attention(q, k, v, slopes=SLOPES),
-        lambda q, k, v: attended(
-            *(q, k, v),
-            -SLOPES[:, None, None].double()
-            * (torch.arange(7) - torch.arange(5)[:, None] - 2).abs(),
-        ),
-        HEADS,
+        lambda q, k, v, s: tile.ops.attention(q, k, v, slopes=s.float()),
+        lambda q, k, v, s: attended(q, k, v, -s.float().double()[:, None, None] * DISTANCES),
+        (*HEADS, (4,)),
+    ),
+    Same(
+        "attention with a bias",
+        lambda q, k, v, b: tile.ops.attention(q, k, v, True, bias=b),
+        lambda q, k, v, b: attended(q, k, v, b.where(within(0, 9), -torch.inf)),
+        (*HEADS, (1, 4, 5, 7)),
+    ),
+    Same(
+        "attention with a bias of keys",
+        lambda q, k, v, b: tile.ops.attention(q, k, v, bias=b),
+        lambda q, k, v, b: attended(q, k, v, b.expand(2, 4, 5, 7)),
+        (*HEADS, (2, 1, 1, 7)),
     ),
     Same(
         "varlen_attention",
@@ -392,6 +400,3 @@ def test_attention_returns_as_many_results_as_without_gradients() -> None:
     assert isinstance(tile.ops.attention(q, k, v), torch.Tensor)
     out, sums = tile.ops.attention(q, k, v, log_sums=True)
     assert out.requires_grad and not sums.requires_grad
-    bias = torch.zeros(1, 2, 5, 5, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(ArgumentError, match="attention: `bias` requires a gradient"):
-        tile.ops.attention(q, k, v, bias=bias).sum().backward()

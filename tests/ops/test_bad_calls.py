@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 import tile
-from tests.ops.cases import CASES, Case, assert_close, function_of, reference_of, several
+from tests.ops.cases import FIRST, Case, assert_close, function_of, reference_of, several
 from tests.runtime.fake_cuda import CudaArray
 from tile.errors import ArgumentError
 
 Array = np.ndarray[Any, Any]
 Arguments = dict[str, Any]
-FIRST = list({case.op: case for case in reversed(CASES)}.values())
 OUTPUTS = [case for case in FIRST if "out" in inspect.signature(function_of(case.op)).parameters]
 
 

@@ -213,9 +213,9 @@ GRADIENTS = (
             *normals((1, 1, 5, 6), (4,))(random),
         ),
         lambda dy, q, k, v, causal, scale, sums, window, bias, slopes, y: of("attention")(
-            dy, q, k, v, y, None, causal, scale, window, bias, slopes
+            dy, q, k, v, y, None, causal, scale, window, bias, slopes, True
         ),
-        (0, 1, 2),
+        (0, 1, 2, 7, 8),
     ),
     Gradient(
         "varlen_attention",

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 import tile
-from tests.ops.cases import CASES, Case, function_of
+from tests.ops.cases import EVERYWHERE, Case, function_of
 from tile.runtime.jit import JITFunction
 
 pytest.importorskip("llvmlite")
 from tests.backends.nvptx.assembling import assemble
-
-FIRST = list({case.op: case for case in reversed(CASES)}.values())
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("case", FIRST, ids=lambda case: case.op)
+@pytest.mark.parametrize("case", EVERYWHERE, ids=lambda case: f"{case.op}-{case.label}")
 def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
     dtype = "float16" if "float16" in case.dtypes else case.dtypes[0]
     args, options = case.arguments(dtype)

@@ -23,7 +23,6 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.sequence.attention_arguments import (
     check_shapes,
-    refuse_gradients,
     scores_of,
     strides_of_bias,
     window_of,
@@ -34,11 +33,14 @@ from tile.ops.sequence.attention_kernel import LOG2_E, TABLE, attention_kernel
 
 def _gradients(step: Any) -> dict[str, Any]:
     arguments, (result, log_sums) = dict(step.arguments), step.results
-    refuse_gradients("attention", step.needed, ("bias", "slopes"))
     q, k, v = (arguments.pop(name).contiguous() for name in "qkv")
     arguments.pop("log_sums")
-    gradients = attention_backward(step.grads[0], q, k, v, result, log_sums, **arguments)
-    return dict(zip("qkv", gradients, strict=True))
+    names, options = [*"qkv"], {}
+    if {"bias", "slopes"} & step.needed:
+        names += [name for name in ("bias", "slopes") if arguments.get(name) is not None]
+        options["bias_gradients"] = True
+    gradients = attention_backward(step.grads[0], q, k, v, result, log_sums, **arguments, **options)
+    return dict(zip(names, gradients, strict=True))
 
 
 @differentiable(_gradients, recording={"log_sums": True})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,14 +82,12 @@ def scores_of(
     if bias is not None:
         scores = scores + bias.astype(np.float64)
     if slopes is not None:
-        distance = np.abs(np.arange(keys) - np.arange(queries)[:, None] - (keys - queries))
-        scores = scores - slopes.astype(np.float64)[:, None, None] * distance
+        scores = scores - slopes.astype(np.float64)[:, None, None] * distances(queries, keys)
     result: Array = np.where(seen_keys(queries, keys, causal, window), scores, -np.inf)
     return result
 
 
-def refuse_gradients(op: str, needed: Collection[str], names: Sequence[str]) -> None:
-    """Raise `ArgumentValueError` if the gradient of one of these arguments is needed."""
-    for name in names:
-        if name in needed:
-            raise ArgumentValueError(f"{op}: `{name}` requires a gradient, which {op} lacks")
+def distances(queries: int, keys: int) -> Array:
+    """Return the distance of the position of each query from that of each key."""
+    ahead: Array = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries)
+    return np.abs(ahead)

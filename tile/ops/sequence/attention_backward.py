@@ -3,105 +3,30 @@
     p = softmax(q @ k.T * scale + bias)   dv = p.T @ dout        dp = dout @ v.T
     ds = p * (dp - delta) * scale         dq = ds @ k            dk = ds.T @ q
     delta = sum over features of dout * out, a number for each query
+    dbias = p * (dp - delta)              dslopes = - sum of p * (dp - delta) * distance
 
 The forward pass leaves a number for each query, log_sum, from which p = 2 ** (scores - log_sum).
-attention_gradients.py has the kernels.
+attention_gradients.py and attention_bias_gradients.py have the kernels.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import tile
-from tile.ops.core.call import F32, Call, accumulator
-from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.new_arrays import Shape
+from tile.ops.core.call import F32, Call, accumulator, row_major
+from tile.ops.core.call_plans import planned
+from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array, wide
-from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention_arguments import (
     check_shapes,
+    distances,
     scores_of,
     strides_of_bias,
     window_of,
 )
-from tile.ops.sequence.attention_gradients import (
-    delta_kernel,
-    gradient_kv_kernel,
-    gradient_q_kernel,
-)
-from tile.ops.sequence.attention_kernel import LOG2_E
-
-# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
-# (docs/results/gpu.md); wider types and heads are not measured: their tiles avoid spills.
-TABLE = Table(
-    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {
-        "nvptx": {
-            (128, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
-            (ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
-        }
-    },
-)
-
-DELTA_ROWS = 16  # of a program
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """One backward pass: the arrays, and the layout of their rows.
-
-    inputs: q, k, v, dout, log_sums and delta. q_strides, k_strides: of a batch, a head and a row,
-    of q and dout, and of k and v; log_strides: of a batch and a head. starts: `q_starts` and
-    `k_starts` of sequences of different lengths.
-    """
-
-    inputs: tuple[Any, ...]
-    outputs: tuple[Any, Any, Any]
-    bias: tuple[Any, Any, tuple[int, ...]]  # with the slopes
-    starts: tuple[Any, Any]
-    q_strides: tuple[int, int, int]
-    k_strides: tuple[int, int, int]
-    log_strides: tuple[int, int]
-    batches: int
-    heads: int
-    key_heads: int
-    queries: int
-    keys: int
-
-    def launch(
-        self,
-        config: Configuration,
-        size: int,
-        scale: float,
-        causal: bool,
-        window: int | None,
-    ) -> None:
-        """Write dq, dk and dv."""
-        options = {
-            "SCALE": scale,
-            "LOG2_SCALE": scale * LOG2_E,
-            "CAUSAL": bool(causal),
-            "HEAD": max(16, tile.next_power_of_2(size)),
-            **config,
-        }
-        layout = (*self.bias, *self.starts, self.q_strides, self.k_strides, self.log_strides)
-        group = self.heads // self.key_heads
-        sizes = (group, self.queries, self.keys, size, window)
-        dq, dk, dv = self.outputs
-        blocks = tile.cdiv(self.keys, config["BLOCK_N"])
-        if blocks:
-            launch(gradient_kv_kernel, (blocks, self.batches * self.key_heads))(
-                *(*self.inputs, dk, dv, *layout, self.key_heads, *sizes), **options
-            )
-        blocks = tile.cdiv(self.queries, config["BLOCK_M"])
-        if blocks:
-            launch(gradient_q_kernel, (blocks, self.batches * self.heads))(
-                *(*self.inputs, dq, *layout, self.heads, *sizes), **options
-            )
+from tile.ops.sequence.attention_gradient_launches import TABLE, Gradients, launch_delta
 
 
 @planned()
@@ -117,11 +42,13 @@ def attention_backward(
     window: int | None = None,
     bias: Any = None,
     slopes: Any = None,
-) -> tuple[Any, Any, Any]:
+    bias_gradients: bool = False,
+) -> tuple[Any, ...]:
     """Return the gradients of q, k and v from `dout`, that of the result.
 
     result, log_sums: both results of `attention(q, k, v, causal, scale, True, window, bias,
-    slopes)`. These arrays are contiguous.
+    slopes)`. These arrays are contiguous. With `bias_gradients`, those of the bias and the slopes
+    follow, of each that is given; the bias's is a sum along its axes of one element.
     """
     call = Call("attention_backward")
     source = call.array("q", q, rank=4).contiguous()
@@ -142,12 +69,10 @@ def attention_backward(
     shape = (batches, heads, queries)
     call.array("log_sums", log_sums, dtypes=(sums,), rank=3, shape=shape).contiguous()
     dq, dk, dv = (call.new(operand.shape, source.dtype).value for operand in (source, key, value))
-    if not key.size:
-        return dq, dk, dv
     delta = call.new(shape, sums).value
     if source.size:
         launch_delta(result, dout, delta, source.shape, 1)
-    Gradients(
+    gradients = Gradients(
         inputs=(q, k, v, dout, log_sums, delta),
         outputs=(dq, dk, dv),
         bias=(bias, slopes, bias_strides),
@@ -160,19 +85,37 @@ def attention_backward(
         key_heads=key.shape[1],
         queries=queries,
         keys=keys,
-    ).launch(TABLE.select(call.backend, size, source.dtype.itemsize), size, scale, causal, window)
-    return dq, dk, dv
-
-
-def launch_delta(result: Any, dout: Any, delta: Any, shape: Shape, heads: int) -> None:
-    """Write delta, as `delta_kernel` does."""
-    *rows, size = shape
-    count = math.prod(rows)
-    launch(delta_kernel, (tile.cdiv(count, DELTA_ROWS),))(
-        *(result, dout, delta, count, size, heads, count // heads),
-        ROWS=DELTA_ROWS,
-        HEAD=max(16, tile.next_power_of_2(size)),
     )
+    config = TABLE.select(call.backend, size, source.dtype.itemsize)
+    if key.size:
+        gradients.launch(config, size, scale, causal, window)
+    results = [dq, dk, dv]
+    options = (config, size, scale, causal, window)
+    if bias_gradients and bias is not None:
+        results.append(_bias_gradient(call, gradients, *options))
+    if bias_gradients and slopes is not None:
+        results.append(_slopes_gradient(call, gradients, *options))
+    return tuple(results)
+
+
+def _bias_gradient(call: Call, gradients: Gradients, *options: Any) -> Any:
+    """Return the gradient of the bias, in its type."""
+    bias = next(operand for operand in call.operands if operand.name == "bias")
+    result = call.new(bias.shape, bias.dtype)
+    gradients.launch_bias(result, row_major(bias.shape), bias.shape, False, *options)
+    return result.value
+
+
+def _slopes_gradient(call: Call, gradients: Gradients, *options: Any) -> Any:
+    """Return the gradient of the slopes: sums over keys, then over batches and queries."""
+    batches, heads, queries = gradients.batches, gradients.heads, gradients.queries
+    parts = call.new((batches * queries, heads), accumulator(call.operands[0].dtype))
+    extents = (batches, heads, queries, 1)
+    gradients.launch_bias(parts, (queries * heads, 1, heads, 0), extents, True, *options)
+    result = call.new((heads,), F32)
+    if heads:
+        column_sums(parts, result)
+    return result.value
 
 
 def attention_backward_reference(
@@ -187,7 +130,8 @@ def attention_backward_reference(
     window: int | None = None,
     bias: Array | None = None,
     slopes: Array | None = None,
-) -> tuple[Array, Array, Array]:
+    bias_gradients: bool = False,
+) -> tuple[Array, ...]:
     """Return the gradients in float64, without the use of `result` and `log_sums`."""
     group = q.shape[1] // k.shape[1]
     dout, q, k, v = wide(dout, q, k, v)
@@ -199,8 +143,15 @@ def attention_backward_reference(
     total = p.sum(axis=-1, keepdims=True)
     p = p / np.where(total == 0, 1.0, total)
     dp = dout @ many_v.swapaxes(-1, -2)
-    ds = p * (dp - (p * dp).sum(axis=-1, keepdims=True)) * scale
+    dscores = p * (dp - (p * dp).sum(axis=-1, keepdims=True))
+    ds = dscores * scale
     heads = (*k.shape[:2], group, *k.shape[2:])
     dk = (ds.swapaxes(-1, -2) @ q).reshape(heads).sum(axis=2)
     dv = (p.swapaxes(-1, -2) @ dout).reshape(heads).sum(axis=2)
-    return ds @ many_k, dk, dv
+    results = [ds @ many_k, dk, dv]
+    if bias_gradients and bias is not None:
+        ones = tuple(axis for axis, extent in enumerate(bias.shape) if extent == 1)
+        results.append(dscores.sum(axis=ones, keepdims=True))
+    if bias_gradients and slopes is not None:
+        results.append(-(dscores * distances(*dscores.shape[-2:])).sum(axis=(0, 2, 3)))
+    return tuple(results)

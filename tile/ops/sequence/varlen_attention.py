@@ -21,9 +21,10 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
-from tile.ops.sequence import attention_backward as backward
+from tile.ops.sequence import attention_gradient_launches as backward
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_arguments import check_heads, window_of
+from tile.ops.sequence.attention_backward import attention_backward_reference
 from tile.ops.sequence.attention_kernel import LOG2_E, TABLE, attention_kernel
 
 
@@ -243,7 +244,7 @@ def varlen_attention_backward_reference(
         grad, one, one_k, one_v = (
             array[None].swapaxes(1, 2) for array in (dout[rows], q[rows], k[keys], v[keys])
         )
-        grads = backward.attention_backward_reference(
+        grads = attention_backward_reference(
             grad, one, one_k, one_v, result, log_sums, causal, scale, window
         )
         for whole, at, part in zip((dq, dk, dv), (rows, keys, keys), grads, strict=True):

@@ -1,0 +1,138 @@
+"""The launches of the kernels of the gradients of attention.
+
+Attention of equal lengths and that of sequences of different lengths share them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tile
+from tile.ops.core.call import Operand
+from tile.ops.core.call_plans import launch
+from tile.ops.core.new_arrays import Shape
+from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.sequence.attention_bias_gradients import bias_gradient_kernel
+from tile.ops.sequence.attention_gradients import (
+    delta_kernel,
+    gradient_kv_kernel,
+    gradient_q_kernel,
+)
+from tile.ops.sequence.attention_kernel import LOG2_E
+
+# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
+# (docs/results/gpu.md); wider types and heads are not measured: their tiles avoid spills.
+TABLE = Table(
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (128, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+        }
+    },
+)
+
+DELTA_ROWS = 16  # of a program
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """One backward pass: the arrays, and the layout of their rows.
+
+    inputs: q, k, v, dout, log_sums and delta. q_strides, k_strides: of a batch, a head and a row,
+    of q and dout, and of k and v; log_strides: of a batch and a head. starts: `q_starts` and
+    `k_starts` of sequences of different lengths.
+    """
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, Any, Any]
+    bias: tuple[Any, Any, tuple[int, ...]]  # with the slopes
+    starts: tuple[Any, Any]
+    q_strides: tuple[int, int, int]
+    k_strides: tuple[int, int, int]
+    log_strides: tuple[int, int]
+    batches: int
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+
+    def launch(
+        self,
+        config: Configuration,
+        size: int,
+        scale: float,
+        causal: bool,
+        window: int | None,
+    ) -> None:
+        """Write dq, dk and dv."""
+        options = {
+            "SCALE": scale,
+            "LOG2_SCALE": scale * LOG2_E,
+            "CAUSAL": bool(causal),
+            "HEAD": max(16, tile.next_power_of_2(size)),
+            **config,
+        }
+        layout = (*self.bias, *self.starts, self.q_strides, self.k_strides, self.log_strides)
+        group = self.heads // self.key_heads
+        sizes = (group, self.queries, self.keys, size, window)
+        dq, dk, dv = self.outputs
+        blocks = tile.cdiv(self.keys, config["BLOCK_N"])
+        if blocks:
+            launch(gradient_kv_kernel, (blocks, self.batches * self.key_heads))(
+                *(*self.inputs, dk, dv, *layout, self.key_heads, *sizes), **options
+            )
+        blocks = tile.cdiv(self.queries, config["BLOCK_M"])
+        if blocks:
+            launch(gradient_q_kernel, (blocks, self.batches * self.heads))(
+                *(*self.inputs, dq, *layout, self.heads, *sizes), **options
+            )
+
+    def launch_bias(
+        self,
+        gradient: Operand,
+        strides: tuple[int, ...],
+        extents: tuple[int, ...],
+        distances: bool,
+        config: Configuration,
+        size: int,
+        scale: float,
+        causal: bool,
+        window: int | None,
+    ) -> None:
+        """Write the gradient of a bias of these extents, or the same of scores times distances.
+
+        extents: of batch, head, query and key, each 1 or that of the scores. distances: multiply
+        by minus the distance, for the gradient of slopes.
+        """
+        rows, heads, queries, keys = extents
+        key_tiles = tile.cdiv(keys, config["BLOCK_N"])
+        grid = (tile.cdiv(queries, config["BLOCK_M"]) * key_tiles, rows * heads)
+        if not grid[0] * grid[1]:
+            return
+        launch(bias_gradient_kernel, grid)(
+            *(*self.inputs, gradient.value, strides, *self.bias),
+            *(self.q_strides, self.k_strides, self.log_strides, heads),
+            *(self.batches if rows == 1 else 1, self.heads if heads == 1 else 1, key_tiles),
+            *(self.heads // self.key_heads, self.queries, self.keys, size, window),
+            LOG2_SCALE=scale * LOG2_E,
+            CAUSAL=bool(causal),
+            DISTANCES=distances,
+            SUM_QUERIES=queries == 1,
+            SUM_KEYS=keys == 1,
+            HEAD=max(16, tile.next_power_of_2(size)),
+            **config,
+        )
+
+
+def launch_delta(result: Any, dout: Any, delta: Any, shape: Shape, heads: int) -> None:
+    """Write delta, as `delta_kernel` does."""
+    *rows, size = shape
+    count = math.prod(rows)
+    launch(delta_kernel, (tile.cdiv(count, DELTA_ROWS),))(
+        *(result, dout, delta, count, size, heads, count // heads),
+        ROWS=DELTA_ROWS,
+        HEAD=max(16, tile.next_power_of_2(size)),
+    )
