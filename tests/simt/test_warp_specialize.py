@@ -341,7 +341,26 @@ def in_while(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
         row += BM
 
 
+@tile.jit
+def indexed(
+    a_ptr, b_ptr, c_ptr, index_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr
+):
+    """Addresses from memory: a scalar, or the sum of a tile."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BM])
+    if ROWS > 1:
+        row = tl.sum(tl.load(index_ptr + tl.arange(0, ROWS)))
+    else:
+        row = tl.load(index_ptr)
+    total = tl.zeros((BM, BM), dtype=tl.float32)
+    for k in tl.range(0, K, BK, warp_specialize=True):
+        total = tl.dot(a.load([row, k]), b.load([k, 0]), total)
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BM])
+    c.store([row, 0], total.to(c.dtype))
+
+
 SIZES = dict.fromkeys("MNK", "i32:16")
+INDEX = {"index_ptr": "*i32"}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +372,9 @@ SIZES = dict.fromkeys("MNK", "i32:16")
             {"BM": 128, "BN": 256, "BK": 128, "WS": True},
             "its channels would",
         ),
-        (counted, {"index_ptr": "*i32"}, {"BM": 64, "BK": 32}, "no TMA load"),
+        (counted, INDEX, {"BM": 64, "BK": 32}, "no TMA load"),
+        (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 1}, "the address of a load needs a `load`"),
+        (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 64}, "the address of a load needs a tile"),
         (in_while, {}, {"BM": 64, "BK": 32}, "it is nested in `while`"),
     ],
 )

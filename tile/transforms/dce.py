@@ -69,6 +69,21 @@ def retain(block: Block, roots: Iterable[Operation]) -> None:
     _sweep(block, live)
 
 
+def dependences(
+    values: Iterable[Value], ops: Iterable[Operation]
+) -> tuple[set[Operation], set[Value]]:
+    """Return the operations and values that some values depend on, and if and how often `ops` run.
+
+    Each is one of these itself.
+    """
+    live = _Live()
+    for op in ops:
+        live.mark(op)
+    live.need(values)
+    live.propagate()
+    return live.ops, live.values
+
+
 class _Live:
     """The operations and values on which observable effects depend."""
 

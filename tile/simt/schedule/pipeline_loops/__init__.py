@@ -3,14 +3,15 @@
 select_loads      the loops to pipeline, their loads, and the way in which each is prefetched
 lower_loads       loads as async operations and reads of shared memory, with a schedule
 loop_schedule     insertion points of a loop, from which its schedule is made
-tma_loads         TMA loads and their mbarriers
+channels          multi-buffers that async copies fill: how these are issued, awaited, released
+positions         which stage of a multi-buffer belongs to an iteration
 multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
 load_users        layout conversions of loaded tiles, folded into loads from shared memory
 dot_operands      loads whose tiles are wgmma operands
 double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later, off by default
-warp_specialize   TMA loads in producer warps, through `channels`
+warp_specialize   TMA loads in producer warps
 shared_budget     the shared memory that the buffers of loops may take
 """
 

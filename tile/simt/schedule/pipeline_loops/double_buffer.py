@@ -21,6 +21,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
+from tile.simt.schedule.pipeline_loops.positions import Position
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import all_loop_carried
 
@@ -54,25 +55,26 @@ def _operand_uses(loads: Collection[Operation]) -> set[OperandUse]:
     return {(use.dot, use.index) for load in loads for use in dot_operands(load.result)}
 
 
-def store_alternating(loop: Operation, operands: Collection[OperandUse], iteration: Value) -> None:
-    """Store operands where they are computed, to the buffer that an iteration's parity selects."""
+def store_alternating(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:
+    """Store operands where they are computed, to a stage of a buffer that has two."""
     outside = LayoutBuilder.before(loop)
     stages: dict[tuple[Value, LinearLayout], Value] = {}
     for dot, index in operands:
         value, layout = dot.inputs[index], staged_layout(dot, index)
         if (value, layout) not in stages:
-            stages[value, layout] = _stored(outside, value, layout, iteration)
+            stages[value, layout] = _stored(outside, value, layout, at)
         dot.set_operand(index, stages[value, layout])
 
 
-def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, iteration: Value) -> Value:
+def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, at: Position) -> Value:
     ty, producer, block = value.type, value.op, value.block
-    buffer_type = Shared(tuple(ty.shape), ty.element, layout, 2)
     loc = outside.loc if producer is None else producer.loc
     with outside.at(loc):
-        buffer = outside(shared.local_alloc, result=buffer_type)
+        buffer = outside(
+            shared.local_alloc, result=Shared(tuple(ty.shape), ty.element, layout, stages=2)
+        )
     buffer.name = value.name
     build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
-    stage = build(shared.local_subview, buffer, iteration, stage_offset=0)
+    stage = at.stage(build, buffer)
     build.op(shared.local_store, stage, value)
     return stage

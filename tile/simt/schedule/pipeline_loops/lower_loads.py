@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir.core import Operation, Trait, Value, clone
-from tile.ir.ops import arith
-from tile.ir.types import I32
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.backward_slice import add_loop_carried, backward_slice
+from tile.simt.schedule.backward_slice import backward_slice
+from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.double_buffer import store_alternating
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.multi_buffer import MultiBuffer
+from tile.simt.schedule.pipeline_loops.multi_buffer import (
+    BufferedLoad,
+    allocate_buffer,
+    replace_load,
+)
+from tile.simt.schedule.pipeline_loops.positions import count_iterations
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
-from tile.simt.schedule.pipeline_loops.tma_loads import TmaLoads
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 
 LOAD_LATENCY = 1  # iterations by which loads to registers are early
@@ -37,15 +40,15 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
     if not plan.shared_loads:
         return
     build = LayoutBuilder.before(plan.loop)
-    buffers = [MultiBuffer(build, load, plan.shared_stages) for load in plan.shared_loads]
-    iteration, end = _count_iterations(plan.loop, build, plan.loop.regions[0].last)
-    for buffer in buffers:
-        at = LayoutBuilder.before(buffer.load)
-        load = at.block.insert(clone(buffer.load, {}), buffer.load)
-        store = at.op(shared.local_store, buffer.stage(at, iteration), load.result)
+    buffers = [allocate_buffer(build, load, plan.shared_stages) for load in plan.shared_loads]
+    position, end = count_iterations(plan.loop, build, plan.loop.regions[0].last)
+    for buffered, buffer in zip(plan.shared_loads, buffers, strict=True):
+        at = LayoutBuilder.before(buffered.load)
+        load = at.block.insert(clone(buffered.load, {}), buffered.load)
+        store = at.op(shared.local_store, position.stage(at, buffer), load.result)
         schedule.add(point, Rank.SHARED_LOADS, stage, [load])
         schedule.add(Point(end), Rank.COPIES, stage, [store])
-        buffer.replace_load(iteration)
+        replace_load(buffered.load, position.stage(at, buffer))
 
 
 def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudget) -> None:
@@ -62,9 +65,6 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     """
     loop, stages = plan.loop, plan.stages
     (body,) = loop.regions
-    # Found first, so that addresses are computed in the order of the program.
-    sources = backward_slice(loop, [x for load in plan.async_loads for x in load.load.inputs])
-    assert sources is not None, "a load was chosen that cannot be done early"
     in_flight = find_in_flight(loop, plan.async_loads, budget, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
     point = completed or _after_first_wgmma(plan)
@@ -74,40 +74,42 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
         distance -= 1
         in_flight.deferred.schedule(schedule, in_flight.leading[-1])
     build = LayoutBuilder.before(loop)
-    buffers = [MultiBuffer(build, load, stages) for load in plan.async_loads]
-    tma = [buffer for buffer in buffers if buffer.tma]
-    cp_async = [buffer for buffer in buffers if not buffer.tma]
-    kinds: list[TmaLoads | CommitGroups] = [TmaLoads(build, tma, stages)] if tma else []
+    tma = tuple(load for load in plan.async_loads if load.tma)
+    cp_async = tuple(load for load in plan.async_loads if not load.tma)
+    channels: dict[Channel, Sequence[BufferedLoad]] = {}
+    if tma:
+        channels[TmaChannel(build, tma, stages)] = tma
     if cp_async:
-        kinds.append(CommitGroups(cp_async))
-    iteration, _ = _count_iterations(loop, build, point.following or body.first)
-    top = LayoutBuilder(body, body.first, loop.loc)
-    mapping = sources.clone_at(top, body.args[0], [body.args[1 + at] for at in sources.carried])
-    issued = [op for each in kinds for op in each.issue(top, mapping, iteration)]
-    waits = [each.wait(top, iteration) for each in kinds]
+        channels[Channel(build, cp_async, stages)] = cp_async
+    position, _ = count_iterations(loop, build, point.following or body.first)
+    top, addresses = clone_addresses(loop, plan.async_loads)
+    issued: list[Operation] = []
+    for channel, loads in channels.items():
+        issued += channel.issue(top, loads, addresses, position)
+    waits = [channel.wait(top, position) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)
     schedule.add(point, Rank.COPIES, -distance, issued)
-    for buffer in buffers:
-        buffer.replace_load(iteration)
-    store_alternating(loop, plan.double_buffered, iteration)
+    for channel, loads in channels.items():
+        channel.replace_loads(loads, position)
+    store_alternating(loop, plan.double_buffered, position)
     after = LayoutBuilder(build.block, loop.next, loop.loc)
-    for each in kinds:
-        each.end(after)
+    for channel in channels:
+        channel.end(after)
 
 
-def _count_iterations(
-    loop: Operation, before: LayoutBuilder, point: Operation | None
-) -> tuple[Value, Operation]:
-    """Let a loop count its iterations from 0; the count is advanced in front of `point`.
+def clone_addresses(
+    loop: Operation, loads: Sequence[BufferedLoad]
+) -> tuple[LayoutBuilder, dict[Value, Value]]:
+    """Compute the operands of loads at the start of a loop's body.
 
-    Returns the count, and the first operation that advances it.
+    Returns a builder there, and the new values by those that they stand for.
     """
-    build = LayoutBuilder(loop.regions[0], point, loop.loc)
-    start, first = before.constant(0, I32), build.constant(1, I32)
-    (iteration,) = add_loop_carried(loop, [start], lambda args: [build(arith.add, args[0], first)])
-    iteration.name = "iteration"
-    assert first.op is not None
-    return iteration, first.op
+    (body,) = loop.regions
+    sources = backward_slice(loop, [x for load in loads for x in load.load.inputs])
+    assert sources is not None, "a load was chosen that cannot be done early"
+    top = LayoutBuilder(body, body.first, loop.loc)
+    carried = [body.args[1 + at] for at in sources.carried]
+    return top, sources.clone_at(top, body.args[0], carried)
 
 
 def _after_first_wgmma(plan: LoopPlan) -> Point:
@@ -121,36 +123,3 @@ def _after_first_wgmma(plan: LoopPlan) -> Point:
     ops = (op for op in plan.loop.regions[0] if op.has_trait(Trait.IN_FLIGHT))
     first = next(ops, None)
     return Point() if first is None else Point(first, after=True)
-
-
-class CommitGroups:
-    """The cp.async copies of a loop, one commit group for each iteration."""
-
-    def __init__(self, buffers: Sequence[MultiBuffer]) -> None:
-        self.buffers = buffers
-
-    def issue(
-        self, build: LayoutBuilder, mapping: dict[Value, Value], iteration: Value
-    ) -> list[Operation]:
-        """Issue and commit the copies of an iteration."""
-        copies = [_copy(buffer, build, mapping, iteration) for buffer in self.buffers]
-        return [*copies, build.op(shared.cp_async_commit_group)]
-
-    def wait(self, build: LayoutBuilder, iteration: Value) -> Operation:
-        """Wait for the copies of an iteration."""
-        return build.op(shared.cp_async_wait_group, pending=0)
-
-    def end(self, build: LayoutBuilder) -> None:
-        """Wait for all copies."""
-        build.op(shared.cp_async_wait_group, pending=0)
-
-
-def _copy(
-    buffer: MultiBuffer, build: LayoutBuilder, mapping: dict[Value, Value], iteration: Value
-) -> Operation:
-    """Issue the copy of one load."""
-    load = buffer.load
-    with build.at(load.loc):
-        ptr, mask = (mapping.get(load[name], load[name]) for name in ("ptr", "mask"))
-        hints = {name: load[name] for name in ("cache", "eviction")}
-        return build.op(shared.local_cp_async, buffer.stage(build, iteration), ptr, mask, **hints)

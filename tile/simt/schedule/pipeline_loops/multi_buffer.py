@@ -70,25 +70,3 @@ def replace_load(load: Operation, stage: Value) -> None:
 
     read_from_buffer(load.result, stage)
     replace_by_local_load(load.result, read)
-
-
-class MultiBuffer:
-    """The buffer of a load, of `stages` stages, which iterations select."""
-
-    def __init__(self, build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> None:
-        self.load, self.tile, self.stages = buffered.load, buffered.tile, stages
-        self.tma = buffered.tma
-        self.buffer = allocate_buffer(build, buffered, stages)
-
-    def stage(self, build: LayoutBuilder, iteration: Value) -> Value:
-        """Return the stage of an iteration."""
-        if self.stages == 1:
-            return self.buffer
-        return build(shared.local_subview, self.buffer, iteration)
-
-    def replace_load(self, iteration: Value) -> None:
-        """Make the users of the load read the stage of this iteration."""
-        build = LayoutBuilder.before(self.load)
-        with build.at(self.load.loc):
-            stage = self.stage(build, iteration)
-        replace_load(self.load, stage)

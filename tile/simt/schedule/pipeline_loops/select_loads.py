@@ -22,6 +22,7 @@ from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
+from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
 from tile.simt.schedule.pipeline_loops.load_users import LoadUser, load_users, sliced_layout
@@ -33,7 +34,6 @@ from tile.simt.schedule.pipeline_loops.shared_budget import (
     align_up,
     operand_bytes,
 )
-from tile.simt.schedule.pipeline_loops.tma_loads import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.trip_count import TripCount
 from tile.simt.tma_uses import DEFAULT_RANK, NO_USES, TmaUses

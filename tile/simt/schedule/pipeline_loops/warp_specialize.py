@@ -1,8 +1,9 @@
 """Warp specialization: TMA loads are issued by producer warps, several iterations ahead.
 
-The kernel is sliced in two. The producer's slice is a clone of the kernel in which only the TMA
-loads are left, with the loops around them and the scalars that they need. The program keeps the
-rest, with its layouts; it reads the tiles from channels (`channels.py`).
+Loops are lowered as for one partition (`lower_loads`): they issue loads to channels, wait for them,
+and release what they have read. Then the kernel is sliced in two. The producer's slice is a clone
+of the kernel in which only the issues are left, with the loops around them and the scalars that
+they need. The program keeps the rest, with its layouts.
 
     %x = load %p                              warp_specialize {..} {
     for .. {                                    for .. iter(%i = .., %f = ..) {
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tile.analysis.liveness import liveness
 from tile.ir.core import Block, Function, Operation, Value, clone
@@ -38,19 +40,15 @@ from tile.ir.types import Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, LoopStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
-from tile.simt.ops import shared, tma, wgmma
+from tile.simt.ops import shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import warp_specialize
-from tile.simt.schedule.pipeline_loops.channels import (
-    Channel,
-    ChannelLoads,
-    Positions,
-    start_of,
-    thread_positions,
-)
+from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, replace_load
+from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.pipeline_loops.positions import Position, first_position, thread_positions
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, BufferRead, SharedBudget
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
@@ -60,7 +58,7 @@ from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
 )
 from tile.simt.schedule.register_pressure import pressure
 from tile.simt.schedule.resources import PRODUCER_REGISTERS, PRODUCER_WARPS, Resources
-from tile.transforms.dce import retain
+from tile.transforms.dce import dependences, retain
 
 MBARRIER_BYTES = 8
 
@@ -71,6 +69,27 @@ class CannotSpecializeError(Exception):
     def __init__(self, reason: str, op: Operation) -> None:
         super().__init__(reason)
         self.op = op
+
+
+@dataclass(frozen=True)
+class ChannelLoads:
+    """The loads of one iteration of a loop that go through a channel.
+
+    behind: as for `TmaChannel`.
+    """
+
+    loads: tuple[BufferedLoad, ...]
+    behind: int
+
+    @property
+    def signature(self) -> object:
+        """A value that is equal for loops which can share a channel."""
+        return tuple(each.buffer(1) for each in self.loads), self.behind
+
+    @property
+    def bytes(self) -> int:
+        """The size of one stage, in bytes."""
+        return sum(each.bytes for each in self.loads)
 
 
 @dataclass(frozen=True)
@@ -119,6 +138,7 @@ def specialize(
     stages = _stages(loops, other, budget)
     if stages < planned and not fewer_stages:
         raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
+    _check_scalar(function, plans)
     live = liveness(function)
     tiles = max(pressure(each.loop, live, budget.target) for each in loops)
     top = function.body.first
@@ -126,29 +146,27 @@ def specialize(
     build = LayoutBuilder(function.body, top, function.loc)
     channels = _allocate(build, loops, stages, warps)
     build.op(wgmma.fence_proxy_async)
-    build.op(memory.barrier)
-    try:
-        producer = _producer(function, top, loops, channels)
-    except CannotSpecializeError:
-        _erase_before(function.body, top)
-        raise
+    ready = build.op(memory.barrier)
+    start = dict.fromkeys(chain(*channels.values()), first_position(build))
+    by_loop = {each.loop: each for each in loops}
+    issued: list[Operation] = []
+
+    def visit(loop: Operation, at: dict[TmaChannel, Position]) -> dict[TmaChannel, Position]:
+        issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop]))
+        end = LayoutBuilder.before(_end(loop.regions[0]))
+        return {channel: at[channel].next(end, stages) for channel in channels[loop]}
+
+    thread_positions(function.body, channels, start, visit)
     shared_bytes = stages * _stage_bytes(loops) + other
-    build.op(
+    LayoutBuilder.before(_next(ready)).op(
         warp_specialize,
-        regions=(producer,),
+        regions=(_slice_off(function, _next(ready), issued),),
         num_warps=PRODUCER_WARPS,
         registers=(
             PRODUCER_REGISTERS,
             Resources(budget.target).consumer_registers(warps, tiles, shared_bytes),
         ),
     )
-    start = start_of(build, _distinct(channels))
-    by_loop = {each.loop: each for each in loops}
-
-    def visit(loop: Operation, at: Positions) -> Positions:
-        return _program(by_loop[loop], channels[loop], at, schedules[loop])
-
-    thread_positions(function.body, channels, start, visit)
     for channel in start:
         channel.end(LayoutBuilder.before(_after(function.body, channel)))
     lower_loop_stores(stores)
@@ -175,8 +193,7 @@ def _specialized(plan: LoopPlan, budget: SharedBudget) -> SpecializedLoop:
         plan,
         in_flight,
         tuple(
-            ChannelLoads(plan.loop, tuple(group), int(bool(dots & carried)))
-            for dots, group in groups.items()
+            ChannelLoads(tuple(group), int(bool(dots & carried))) for dots, group in groups.items()
         ),
     )
 
@@ -236,81 +253,20 @@ def _other_bytes(
     return budget.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
-# -- build
+def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:
+    """Raise unless all that the TMA loads need is scalars, which each producer thread can compute.
 
-
-def _allocate(
-    build: LayoutBuilder, loops: Sequence[SpecializedLoop], stages: int, warps: int
-) -> dict[Operation, list[Channel]]:
-    """Allocate the channels of each loop. Loops whose stages are alike share channels."""
-    made: dict[tuple[object, int], Channel] = {}
-    channels: dict[Operation, list[Channel]] = {}
-    for each in loops:
-        own: list[Channel] = []
-        for group in each.groups:
-            before = [other.signature for other in each.groups[: len(own)]]
-            key = group.signature, before.count(group.signature)
-            if key not in made:
-                made[key] = Channel(build, group, stages, warps)
-            own.append(made[key])
-        channels[each.loop] = own
-    return channels
-
-
-def _producer(
-    function: Function,
-    top: Operation,
-    loops: Sequence[SpecializedLoop],
-    channels: Mapping[Operation, Sequence[Channel]],
-) -> Block:
-    """Return the producer's code: a clone of the kernel, from `top` on, with TMA loads alone."""
-    block, mapping = Block(), dict[Value, Value]()
-    op: Operation | None = top
-    while op is not None and not op.defn.terminator:
-        block.insert(clone(op, mapping), None)
-        op = op.next
-    end = LayoutBuilder(block, None, function.loc)
-    end.op(control.yield_)
-    clones = {_clone_of(each.loop, mapping): each for each in loops}
-    roots: list[Operation] = []
-
-    def visit(loop: Operation, at: Positions) -> Positions:
-        each = clones[loop]
-        build = LayoutBuilder.before(_end(loop.regions[0]))
-        for group, channel in zip(each.groups, channels[each.loop], strict=True):
-            loads = [load.load for load in group.loads]
-            roots.extend(channel.load(build, loads, at[channel], mapping))
-        return {channel: at[channel].next(build, channel.stages) for channel in at}
-
-    own = {loop: channels[each.loop] for loop, each in clones.items()}
-    start = start_of(LayoutBuilder(block, block.first, function.loc), _distinct(channels))
-    thread_positions(block, own, start, visit)
-    retain(block, [*roots, _end(block)])
-    _check_scalar(block, {*roots})
-    return block
-
-
-def _end(block: Block) -> Operation:
-    assert block.last is not None
-    return block.last
-
-
-def _distinct(channels: Mapping[Operation, Sequence[Channel]]) -> list[Channel]:
-    return list(dict.fromkeys(channel for own in channels.values() for channel in own))
-
-
-def _clone_of(loop: Operation, mapping: Mapping[Value, Value]) -> Operation:
-    parent = mapping[loop.regions[0].args[0]].block.parent
-    assert parent is not None
-    return parent
-
-
-def _check_scalar(block: Block, roots: set[Operation]) -> None:
-    """Raise unless a producer's code is scalars, which each of its threads can compute."""
-    for op in block.walk():
-        if op in roots or op.defn.terminator:
+    They need their addresses, and what controls the loops around them.
+    """
+    blocks = [block_pointers_of(load.load) for plan in plans for load in plan.async_loads]
+    addresses = [value for op in blocks if op is not None for value in op.inputs[1:]]
+    ops, values = dependences(addresses, [plan.loop for plan in plans])
+    for op in function.walk():
+        if op not in ops or op.defn.terminator:
             continue
-        if any(isinstance(value.type, Tile) for value in (*op.inputs, *op.results)):
+        if any(
+            isinstance(value.type, Tile) and value in values for value in (*op.inputs, *op.results)
+        ):
             raise CannotSpecializeError("the address of a load needs a tile", op)
         if not (is_pure(op) or op.defn is control.for_):
             raise CannotSpecializeError(
@@ -318,43 +274,77 @@ def _check_scalar(block: Block, roots: set[Operation]) -> None:
             )
 
 
-def _erase_before(block: Block, end: Operation) -> None:
-    op = end.prev
-    while op is not None:
-        previous = op.prev
-        op.erase()
-        op = previous
+# -- build
 
 
-def _program(
-    each: SpecializedLoop, channels: Sequence[Channel], at: Positions, schedule: LoopSchedule
-) -> Positions:
-    """Make a loop of the program read its channels; return the positions of the next iteration."""
+def _allocate(
+    build: LayoutBuilder, loops: Sequence[SpecializedLoop], stages: int, warps: int
+) -> dict[Operation, list[TmaChannel]]:
+    """Allocate the channels of each loop. Loops whose stages are alike share channels."""
+    made: dict[tuple[object, int], TmaChannel] = {}
+    channels: dict[Operation, list[TmaChannel]] = {}
+    for each in loops:
+        own: list[TmaChannel] = []
+        for group in each.groups:
+            before = [other.signature for other in each.groups[: len(own)]]
+            key = group.signature, before.count(group.signature)
+            if key not in made:
+                made[key] = TmaChannel(
+                    build, group.loads, stages, readers=warps, behind=group.behind
+                )
+            own.append(made[key])
+        channels[each.loop] = own
+    return channels
+
+
+def _lower(
+    each: SpecializedLoop,
+    channels: Sequence[TmaChannel],
+    at: dict[TmaChannel, Position],
+    schedule: LoopSchedule,
+) -> list[Operation]:
+    """Make a loop issue loads to its channels, and read these; return what issues loads."""
     loop = each.loop
     (body,) = loop.regions
     completed, leading = None, tuple[Operation, ...]()
     if each.in_flight is not None:
         leading = each.in_flight.leading[1:]
         completed = schedule_in_flight(each.in_flight, schedule)
+    top, addresses = clone_addresses(loop, each.plan.async_loads)
+    issued: list[Operation] = []
     for group, channel in zip(each.groups, channels, strict=True):
         position = at[channel]
-        readers: list[Operation] = []
-        for load, buffer in zip(group.loads, channel.buffers, strict=True):
-            build = LayoutBuilder.before(load.load)
-            stage = build(shared.local_index, buffer, position.index)
-            replace_load(load.load, stage)
-            readers += [_enclosing(op, body) for op in _readers(stage)]
-        in_order = [op for op in body if op in set(readers)]
-        build = LayoutBuilder.before(in_order[0])
-        wait = build.op(tma.mbarrier_wait_parity, channel.full, position.index, position.phase)
+        issued += channel.issue(top, group.loads, addresses, position)
+        stages = channel.replace_loads(group.loads, position)
+        readers = {_enclosing(op, body) for stage in stages for op in _readers(stage)}
+        in_order = [op for op in body if op in readers]
+        wait = channel.wait(LayoutBuilder.before(in_order[0]), position)
         if in_order[0] in leading:
             assert completed is not None
             schedule.add(completed, Rank.LEADING, 0, [wait])
-        release = LayoutBuilder.before(_release_point(body, in_order, group, completed))
-        release.op(tma.mbarrier_arrive, channel.empty, position.index)
+        release = _release_point(body, in_order, group, completed)
+        channel.release(LayoutBuilder.before(release), position)
     loop.attributes["num_stages"] = 1
-    build = LayoutBuilder.before(_end(body))
-    return {channel: at[channel].next(build, channel.stages) for channel in at}
+    return issued
+
+
+def _slice_off(function: Function, first: Operation, issued: Sequence[Operation]) -> Block:
+    """Move what issues loads from a kernel to a producer's code, which is returned.
+
+    That is a clone of the kernel, from `first` on, with nothing else but what these need.
+    """
+    block, mapping = Block(), dict[Value, Value]()
+    clones: dict[Operation, Operation] = {}
+    op: Operation | None = first
+    while op is not None and not op.defn.terminator:
+        new = block.insert(clone(op, mapping), None)
+        clones |= zip(op.walk(), new.walk(), strict=True)
+        op = op.next
+    end = LayoutBuilder(block, None, function.loc).op(control.yield_)
+    retain(block, [*[clones[op] for op in issued], end])
+    for op in issued:
+        op.erase()
+    return block
 
 
 def _readers(stage: Value) -> Iterator[Operation]:
@@ -364,6 +354,16 @@ def _readers(stage: Value) -> Iterator[Operation]:
             yield from _readers(op.result)
         else:
             yield op
+
+
+def _end(block: Block) -> Operation:
+    assert block.last is not None
+    return block.last
+
+
+def _next(op: Operation) -> Operation:
+    assert op.next is not None
+    return op.next
 
 
 def _enclosing(op: Operation, body: Block) -> Operation:
@@ -393,7 +393,7 @@ def _release_point(
     return final.next
 
 
-def _after(block: Block, channel: Channel) -> Operation:
+def _after(block: Block, channel: TmaChannel) -> Operation:
     """Return the operation of a block after the last one that uses a channel."""
     users = {_enclosing(op, block) for op in channel.full.users}
     last = [op for op in block if op in users][-1]
