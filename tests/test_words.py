@@ -43,6 +43,7 @@ ALLOWED = {
     "round_": "a float is rounded",
     "round_to_odd_f32": "a float is rounded",
     "round_to_tf32": "a float is rounded",
+    "round_f32_to_tf32": "Triton's name",
     "_round": "a round of the Philox cipher",
     "n_rounds": "rounds of the Philox cipher, as in Triton",
     **dict.fromkeys(
@@ -68,6 +69,7 @@ ORDINARY = frozenset(
 PHRASES = {
     r"\brounds?(?= (an?|f32|f64|to|once|up|down|them|it|as|every|exactly|both|its|twice|less|each|toward"
     r"|operands)\b|[;,])": "a number is rounded",
+    r"\bround_f32_to_tf32\b": "Triton's name",
     r"\brounds of Philox": "the cipher's word",
     r"\bround trips|(rounds by 2|rounds by eps)\b": "numbers are rounded; an idiom",
     r"\bturns?(?= (these|them|that|each|it|four|a|adapted|into|off|infinity)\b)": "the verb",

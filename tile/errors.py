@@ -75,7 +75,7 @@ class OutOfResourcesError(CompilationError):
 
     def __init__(
         self,
-        message: str | int,
+        message: str | int | None = None,
         limit: int | None = None,
         name: str = "",
         *,
@@ -83,8 +83,8 @@ class OutOfResourcesError(CompilationError):
         loc: Loc | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        if isinstance(message, int):
-            required = message
+        if not isinstance(message, str):
+            required = required if message is None else message
             message = f"out of resource: {name}, {required} are needed; the limit is {limit}"
         super().__init__(message, loc=loc, notes=notes)
         self.required = required

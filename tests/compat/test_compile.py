@@ -202,6 +202,30 @@ def test_async_compilation(triton) -> None:
     assert finished == [kernel.result()] and kernel.name == "add"
 
 
+def test_async_compilation_that_fails(triton) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    failed = []
+    with (
+        ThreadPoolExecutor(1) as executor,
+        triton.AsyncCompileMode(executor, ignore_errors=True) as mode,
+    ):
+        kernel = mode.submit("key", lambda: 1 // 0, pytest.fail, failed.append)
+    assert failed and all(future is kernel for future in failed) and kernel.result(True) is None
+
+
+def test_errors_of_resources_are_made_by_keywords(triton) -> None:
+    error = triton.OutOfResources(required=300, limit=200, name="shared memory")
+    assert (error.required, error.limit, error.name) == (300, 200, "shared memory")
+    assert "shared memory, 300 are needed; the limit is 200" in str(error)
+
+
+def test_types_of_pointers_and_blocks(triton) -> None:
+    tl = triton.language
+    assert tl.pointer_type(tl.float32, "global") == tl.pointer_type(tl.float32)
+    assert not tl.block_type(tl.float32, [8]).is_ptr()
+
+
 def test_kernels_for_a_gpu_have_a_cubin_for_the_static_launcher(triton, tmp_path, monkeypatch):
     pytest.importorskip("llvmlite")
     if importlib.import_module("tile.backends.nvptx.ptxas").find() is None:

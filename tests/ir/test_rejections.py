@@ -90,7 +90,7 @@ def refuse_what_text_cannot_say() -> None:
         Shared((4,), F32, None, 0)  # type: ignore[arg-type]
     for arguments, message in (
         (("f32",), "a pointer points to a scalar or a pointer, not to 'f32'"),
-        ((F32, 3), "pointers have address space 1, not 3"),
+        ((F32, 3), 'pointers have address space 1, "global", not 3'),
         ((F32, 1, True), "annotate the parameter tl.const"),
     ):
         with pytest.raises(TypeRuleError, match=message):

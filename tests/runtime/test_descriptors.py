@@ -186,6 +186,8 @@ REFUSED = [
     (lambda: TensorDescriptor(X, [-1, 32], [32, 1], [16, 16]), ArgumentValueError, "extents of a TensorDescriptor are 0 to"),
     (lambda: TensorDescriptor(X, [16, 32], [32, 2], [16, 16]), ArgumentValueError, "the last stride of a TensorDescriptor is 1, not 2"),
     (lambda: TensorDescriptor(X, [16, 32], [32, 1], [16, 16], "one"), ArgumentValueError, '"zero" or "nan", not'),
+    (lambda: TensorDescriptor(X, [16, 32], [32, 1], [16, 16], "zero", True), ArgumentValueError, "leave round_f32_to_tf32 out"),
+    (lambda: TensorDescriptor.from_tensor(X, [16, 16], round_f32_to_tf32=True), ArgumentValueError, "loads through a TensorDescriptor have no rounding"),
     (lambda: TensorDescriptor.from_tensor(X.T, [16, 16]), ArgumentValueError, "the last stride"),
     (lambda: TensorDescriptor.from_tensor(3, [16]), ArgumentTypeError, "is an array, not 3"),
 ]  # fmt: skip

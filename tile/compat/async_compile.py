@@ -11,8 +11,14 @@ from typing import Any
 class FutureKernel:
     """A kernel that may still be compiling; `result()` waits for it."""
 
-    def __init__(self, finalize_compile: Callable[[Any], object], future: Future[Any]) -> None:
+    def __init__(
+        self,
+        finalize_compile: Callable[[Any], object],
+        future: Future[Any],
+        cleanup_compile: Callable[[FutureKernel], object] | None = None,
+    ) -> None:
         self.finalize_compile = finalize_compile
+        self.cleanup_compile = cleanup_compile
         self.future = future
         self.kernel: Any = None
 
@@ -22,6 +28,8 @@ class FutureKernel:
             try:
                 kernel = self.future.result()
             except Exception:
+                if self.cleanup_compile is not None:
+                    self.cleanup_compile(self)
                 if ignore_errors:
                     return None
                 raise
@@ -45,12 +53,19 @@ class AsyncCompileMode:
         self.future_kernels: dict[Any, FutureKernel] = {}
 
     def submit(
-        self, key: Any, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], object]
+        self,
+        key: Any,
+        compile_fn: Callable[[], Any],
+        finalize_fn: Callable[[Any], object],
+        cleanup_fn: Callable[[FutureKernel], object] | None = None,
     ) -> FutureKernel:
-        """Compile by `compile_fn` in the executor, once for each key."""
+        """Compile by `compile_fn` in the executor, once for each key.
+
+        `finalize_fn` receives the kernel; `cleanup_fn` the future of one that failed to compile.
+        """
         if key not in self.future_kernels:
             future = self.executor.submit(compile_fn)
-            self.future_kernels[key] = FutureKernel(finalize_fn, future)
+            self.future_kernels[key] = FutureKernel(finalize_fn, future, cleanup_fn)
         return self.future_kernels[key]
 
     def __enter__(self) -> AsyncCompileMode:

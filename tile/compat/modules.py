@@ -201,6 +201,9 @@ MODULES: Mapping[str, View] = {
     "triton.tools.mxfp": View(
         "Elements and scales of microscaling formats.", shows=("tile.compat.mxfp",)
     ),
+    "triton.tools.ragged_tma": View(
+        "Slices of unequal sizes along an axis.", shows=("tile.compat.ragged_tma",)
+    ),
     # -- the language
     "triton.language": View(
         "The language of kernels.",

@@ -33,7 +33,6 @@ ABSENT_MODULES: Mapping[str, str] = {
     "triton.tools.link": "use `tile link`, which writes one launcher for several kernels",
     "triton.tools.disasm": "use NVIDIA's cuobjdump on `kernel.asm['ptx']` assembled by ptxas",
     "triton.tools.gsan": "use `tile check`, which finds races without a GPU",
-    "triton.tools.ragged_tma": "this version of `tile` has no ragged descriptors",
     "triton.tools.triton_to_gluon_translator": _GLUON,
 }
 
@@ -76,6 +75,9 @@ ABSENT_NAMES: Mapping[str, str] = {
     **dict.fromkeys(
         [f"triton.language.core.{name}" for name in _INTERNAL_OF_THE_LANGUAGE.split()], _INTERNAL
     ),
+    "triton.language.standard.sort_impl": _INTERNAL,
+    "triton.tools.ragged_tma.to_ragged_indices": "the functions that access slices make "
+    "descriptors, and need no indices of Triton's trick",
     "triton.tools.LinearLayout": "layouts of `tile` are its own (docs/layouts.md)",
 }
 
@@ -87,6 +89,20 @@ DIFFERENT: Mapping[str, str] = {
     "CompiledKernel": "launches are on the current stream; `asm` has the stages of `tile`, and "
     "`ttir`, `ttgir` and `llir` are its tile IR, thread IR and LLVM IR",
     "PTXASError": "it is an error of any backend",
+    "CompilationError": "it is made of a text and a location, not of a node of the source",
+    "OutOfResources": "it is made of a text too",
+    "AutotunerError": "it is made of a text and a location",
+    "JITFunction": "its options are keyword arguments",
+    "FutureKernel": "`cleanup_compile` is its last parameter",
+    **dict.fromkeys(("tensor", "tensor_descriptor"), "the compiler makes them, of its own values"),
+    "tuple": "it is Python's",
+    "KernelParam": "it is a record that kernels make",
+    "pointer_type": "types do not tell that a pointer is only read through; the annotation "
+    "`tl.const` of a parameter does",
+    "TensorDescriptor": "`round_f32_to_tf32=True` raises: loads have no rounding; that of "
+    'dots with `input_precision` "tf32" is to the nearest',
+    "create_ragged_descriptor": "it returns a tuple, and each access makes a descriptor, which on "
+    "a GPU reads and writes without TMA",
     "InterpreterError": "it is a fault of a run on any backend",
     "AsyncCompileMode": "`warmup` in it compiles at once; functions passed to `submit` do not",
     "IRSource": "it raises: `tile` compiles functions, not MLIR or PTX",

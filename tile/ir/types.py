@@ -90,6 +90,9 @@ class Type:
     def is_block(self) -> bool:
         return False
 
+    def is_ptr(self) -> bool:
+        return False
+
 
 class Element(NamedType, Type):
     """A type of one element: a number or a pointer.
@@ -148,9 +151,6 @@ class Element(NamedType, Type):
         return False
 
     def is_fp8(self) -> bool:
-        return False
-
-    def is_ptr(self) -> bool:
         return False
 
 
@@ -270,20 +270,23 @@ class Scalar(Element):
 class Pointer(Element):
     """The address of an element of type `pointee` in global memory.
 
-    Raises `TypeRuleError` for another address space, the only one being 1, and for `const`, since
-    a pointer's type does not tell whether it is only read through.
+    Raises `TypeRuleError` for another address space than global memory, which is 1 or "global",
+    and for `const`, since a pointer's type does not tell whether it is only read through.
     """
 
     pointee: Scalar | Pointer
 
     def __init__(
-        self, element_ty: Scalar | Pointer, address_space: int = 1, const: bool = False
+        self, element_ty: Scalar | Pointer, address_space: int | str = 1, const: bool = False
     ) -> None:
         require(
             isinstance(element_ty, Scalar | Pointer),
             f"a pointer points to a scalar or a pointer, not to {element_ty!r}",
         )
-        require(address_space == 1, f"pointers have address space 1, not {address_space}")
+        require(
+            address_space in (1, "global"),
+            f'pointers have address space 1, "global", not {address_space!r}',
+        )
         require(
             not const,
             "a type does not tell that a pointer is only read through; annotate the parameter "

@@ -470,8 +470,14 @@ class Tensor(_Value):
         """Reverse the elements of `x` along axis `dim` (None: the last)."""
     def floor(self) -> Tensor:
         """The greatest integer not above `x`, as a float."""
-    def gather(self, indices: Tensor, axis: Any) -> Tensor:
-        """The method form of `tl.gather`."""
+    def gather(self, index: Tensor, axis: Any = None) -> Tensor:
+        """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
+
+        `index` is a tile of integers with as many axes as `src` and the same extents except along
+        `axis`; the result has its shape. The result of an index outside 0 to extent - 1 is undefined.
+        `src` may also be a table, a compile-time array with one axis: `tl.gather(TABLE, index)` is
+        `TABLE[index]`. Raises `CompilationError` or `TypeRuleError` for anything else.
+        """
     def histogram(self, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
         """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 

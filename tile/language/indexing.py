@@ -23,7 +23,7 @@ from tile.language.shape import last_or, ravel, tile_of
 from tile.language.tables import lookup
 
 
-@builtin
+@member
 def gather(
     build: Builder, src: Tensor | tuple[Any, ...], index: Tensor, axis: Any = None
 ) -> Tensor:
@@ -51,12 +51,6 @@ def _gather_entries(build: Builder, table: tuple[Any, ...], index: Any, axis: An
     if axis is not None and constant_value(axis) not in (0, -1):
         raise CompilationError("a table has one axis, so the axis of tl.gather is 0 or left out")
     return lookup(build, table, index)
-
-
-@member
-def gather_(build: Builder, src: Tensor, indices: Tensor, axis: Any) -> Tensor:
-    """The method form of `tl.gather`."""
-    return gather.emit(build, src, indices, axis)
 
 
 @member

@@ -38,7 +38,7 @@ OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
 
 # Options of Triton's backends, which decide nothing here: a launch with one of them warns once.
 _FOREIGN = """
-    allow_fp8e4nv allowed_dot_input_precisions arch backend_name cluster_dims
+    allow_fp8e4nv allowed_dot_input_precisions arch backend_name clc cluster_dims
     deprecated_fp8_dot_operand_dtypes disable_line_info extern_libs
     instrumentation_mode ir_override kpack launch_pdl matrix_instr_nonkdim
     max_num_imprecise_acc_default num_buffers_warp_spec num_consumer_groups ptx_options ptx_version

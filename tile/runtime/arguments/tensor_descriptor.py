@@ -41,6 +41,7 @@ class TensorDescriptor(Adaptable):
     shape, strides: those of the described array, in elements.
     block_shape: the shape of the block that a kernel reads or writes at a time.
     padding: the value that it reads outside the array, "zero", or for floats "nan".
+    round_f32_to_tf32: False; loads have no rounding, and True raises.
 
     The address and all strides except the last, which is 1, are multiples of 16 bytes. The extents
     of a block are powers of two, and its last axis has at least 16 bytes.
@@ -54,16 +55,24 @@ class TensorDescriptor(Adaptable):
     strides: Sequence[int]
     block_shape: Sequence[int]
     padding: str = "zero"
+    round_f32_to_tf32: bool = False
 
     def __post_init__(self) -> None:
         checked(self, "a TensorDescriptor")
+        _check_rounding(self.round_f32_to_tf32)
 
     @classmethod
     @public_function
     def from_tensor(
-        cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+        cls,
+        tensor: Any,
+        block_shape: Sequence[int],
+        padding: str = "zero",
+        round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:
         """Return the descriptor of a whole array of NumPy, torch, CuPy or another library."""
+        if round_f32_to_tf32:
+            _check_rounding(round_f32_to_tf32)
         bounds = _tensor_bounds(tensor, block_shape, padding)
         if bounds is None or cls is not TensorDescriptor:
             array = _memory(adapt(tensor, "the tensor of a TensorDescriptor"), "a TensorDescriptor")
@@ -82,6 +91,15 @@ class TensorDescriptor(Adaptable):
         that does not match the other fields.
         """
         return _parts(self, adapt(self.base, f"the base of {label}"), label)
+
+
+def _check_rounding(rounded: bool) -> None:
+    """Raise `ArgumentValueError` for loads that would be rounded."""
+    if rounded:
+        raise ArgumentValueError(
+            "loads through a TensorDescriptor have no rounding: leave round_f32_to_tf32 out; "
+            'that of dots with input_precision="tf32" is to the nearest tf32'
+        )
 
 
 Bounds = tuple[tuple[int, ...], tuple[int, ...]]
@@ -197,6 +215,7 @@ def _integers(values: Any, name: str) -> tuple[int, ...]:
 
 def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
     padding, (shape, strides, block) = checked(desc, label)
+    _check_rounding(desc.round_f32_to_tf32)
     mock = isinstance(base, MockArray)
     element = base.element if mock else element_type(_memory(base, label).dtype, label)
     if not isinstance(element, Scalar):
