@@ -252,6 +252,7 @@ def linear() -> Iterator[Case]:
     yield Case("bilinear", "no rows", forms(0, 3, 4, 5), ("float32",))
     for ends in ([0, 17, 17, 50], [50], [0]):
         yield Case("grouped_matmul", str(ends), groups(ends))
+        yield Case("grouped_matmul_wgrad", str(ends), group_gradients(ends))
 
     for kind in ("int8", "float8_e4m3fn"):
         for m, n, k in ((5, 9, 40), (70, 65, 33), (0, 5, 4)):
@@ -333,6 +334,12 @@ def groups(ends: list[int]) -> Callable[[Random], Arguments]:
     """Return the maker of rows, and of matrices for groups of them that end so."""
     last = np.array(ends, np.int32)
     return lambda r: ((r.normal(ends[-1], 40), r.normal(len(ends), 40, 20), last), {})
+
+
+def group_gradients(ends: list[int]) -> Callable[[Random], Arguments]:
+    """Return the maker of rows of `a`, of which every other one in memory, and of the result."""
+    last = np.array(ends, np.int32)
+    return lambda r: ((r.normal(2 * ends[-1], 40)[::2], r.normal(20, ends[-1]).T, last), {})
 
 
 def sequence() -> Iterator[Case]:
@@ -528,8 +535,10 @@ def image() -> Iterator[Case]:
             for op, make in convolutions(shape, filters, options, layout).items():
                 yield Case(op, f"{label} {layout}", make, ALL if op == "conv2d" else dtypes)
     for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
-        yield Case("shift_conv", "x".join(map(str, shape)), shifted(shape, count))
-    yield Case("shift_conv", "runs", shifted((1, 7, 5, 40), 20, run=8))
+        for op, make in shifted(shape, count).items():
+            yield Case(op, "x".join(map(str, shape)), make)
+    for op, make in shifted((1, 7, 5, 40), 20, run=8, splits=2, most=5).items():
+        yield Case(op, "runs, far", make)
     yield from pooling()
     yield from resizing()
     for op in ("max_pool2d", "avg_pool2d"):
@@ -637,13 +646,26 @@ def convolutions(
     }
 
 
-def shifted(shape: tuple[int, ...], count: int, run: int = 1) -> Callable[[Random], Arguments]:
-    def make(random: Random) -> Arguments:
-        groups = (random.integers(-1, 2, shape[3] // run + 1, dtype=np.int32) for _ in range(2))
-        shifts = (np.repeat(group, run)[: shape[3]] for group in groups)
-        return (random.normal(*shape), random.normal(count, shape[3]), *shifts, run), {}
+def shifted(
+    shape: tuple[int, ...], count: int, run: int = 1, splits: int | None = None, most: int = 1
+) -> dict[str, Callable[[Random], Arguments]]:
+    """Return makers of a shift convolution by at most so many pixels, and its gradients, by op."""
 
-    return make
+    def shifts(random: Random) -> Iterator[Any]:
+        for _ in range(2):
+            group = random.integers(-most, most + 1, shape[3] // run + 1, dtype=np.int32)
+            yield np.repeat(group, run)[: shape[3]]
+        yield run
+
+    filters, grad = (count, shape[3]), (*shape[:3], count)
+    return {
+        "shift_conv": lambda r: ((r.normal(*shape), r.normal(*filters), *shifts(r)), {}),
+        "shift_conv_dgrad": lambda r: ((r.normal(*grad), r.normal(*filters), *shifts(r)), {}),
+        "shift_conv_wgrad": lambda r: (
+            (r.normal(*grad), r.normal(*shape), *shifts(r)),
+            {"splits": splits},
+        ),
+    }
 
 
 def channels() -> Iterator[Case]:

@@ -120,6 +120,28 @@ CASES += (
 )
 
 
+SHIFTS = torch.tensor([0, 1, -2, 4], dtype=torch.int32), torch.tensor([1, 0, 3, 0]).int()
+
+
+def moved(x: Any) -> Any:
+    """Return the channels of an image, each read at its shifted pixels, by a padded copy."""
+    height, width = x.shape[1:3]
+    padded = F.pad(x, (0, 0, width, width, height, height))
+    parts = [
+        padded[:, height + h : 2 * height + h, width + w : 2 * width + w, c]
+        for c, (h, w) in enumerate(zip(*map(torch.Tensor.tolist, SHIFTS), strict=True))
+    ]
+    return torch.stack(parts, -1)
+
+
+CASES += (
+    Same(
+        "shift_conv",
+        lambda x, w: tile.ops.shift_conv(x, w, *SHIFTS),
+        lambda x, w: moved(x) @ w.T,
+        ((2, 4, 5, 4), (3, 4)),
+    ),
+)
 ROWS = ((3, 7),)
 PAIR = ((3, 7), (3, 7))
 TARGET = torch.tensor([0, -100, 5])
@@ -192,6 +214,12 @@ CASES += (
         ((2, 3, 7), (7, 4), (4,)),
     ),
     Same("matmul shared", tile.ops.matmul, torch.matmul, ((3, 7), (2, 7, 4))),
+    Same(
+        "grouped_matmul",
+        lambda a, b: tile.ops.grouped_matmul(a, b, torch.tensor([2, 2, 9], dtype=torch.int32)),
+        lambda a, b: torch.cat([a[:2] @ b[0], a[2:] @ b[2]]) + 0 * b[1].sum(),
+        ((9, 7), (3, 7, 4)),
+    ),
 )
 CASES += (
     Same("bilinear", tile.ops.bilinear, F.bilinear, ((2, 3, 5), (2, 3, 4), (6, 5, 4), (6,))),

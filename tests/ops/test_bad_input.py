@@ -140,6 +140,18 @@ LINEAR: list[Wrong] = [
         "`ends` is [3, 5]; it must not decrease, and end with the number of rows, 4",
     ),
 ]
+LINEAR += [
+    (
+        "grouped_matmul_wgrad",
+        lambda out: tile.ops.grouped_matmul_wgrad(ones(4, 5), ones(3, 8), I0),
+        "`a` has shape (4, 5) and `dout` (3, 8); they must be rows x K and rows x N",
+    ),
+    (
+        "grouped_matmul_wgrad",
+        lambda out: tile.ops.grouped_matmul_wgrad(ones(4, 5), ones(4, 8), I0),
+        "grouped_matmul_wgrad: `ends` is [0]; it must not decrease, and end with the number of",
+    ),
+]
 SEQUENCE: list[Wrong] = [
     (
         "attention",
@@ -275,7 +287,21 @@ IMAGE: list[Wrong] = [
         lambda out: tile.ops.shift_conv(
             ones(1, 4, 4, 3), ones(3, 3), np.zeros(3, np.int32), np.zeros(3, np.int32), 2
         ),
-        "shift_conv: `x` has 3 channels; with `run` = 2, a multiple of that",
+        "shift_conv: `run` is 2; it must divide the number of channels, 3",
+    ),
+    (
+        "shift_conv_wgrad",
+        lambda out: tile.ops.shift_conv_wgrad(
+            ones(1, 4, 4, 2), ones(1, 4, 5, 3), np.zeros(3, np.int32), np.zeros(3, np.int32)
+        ),
+        "`dy` has shape (1, 4, 4, 2) and `x` (1, 4, 5, 3); all extents but the last must be equal",
+    ),
+    (
+        "shift_conv_dgrad",
+        lambda out: tile.ops.shift_conv_dgrad(
+            *(ones(1, 4, 4, 3), ones(3, 2), np.array([0, -5], np.int32), np.zeros(2, np.int32))
+        ),
+        "shift_conv_dgrad: `shift_h` contains -5; its elements must be -4 to 4",
     ),
     (
         "max_pool2d",

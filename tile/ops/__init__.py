@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     )
     from tile.ops.image.resize import resize_bilinear, resize_bilinear_backward
     from tile.ops.image.shift_conv import shift_conv
+    from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
+    from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
     from tile.ops.linear.bilinear import bilinear, bilinear_backward
     from tile.ops.linear.grouped_matmul import grouped_matmul
+    from tile.ops.linear.grouped_matmul_wgrad import grouped_matmul_wgrad
     from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
     from tile.ops.linear.linear_cross_entropy import (
         linear_cross_entropy,
@@ -108,8 +111,11 @@ else:
         "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
         "image.resize": "resize_bilinear resize_bilinear_backward",
         "image.shift_conv": "shift_conv",
+        "image.shift_conv_dgrad": "shift_conv_dgrad",
+        "image.shift_conv_wgrad": "shift_conv_wgrad",
         "linear.bilinear": "bilinear bilinear_backward",
         "linear.grouped_matmul": "grouped_matmul",
+        "linear.grouped_matmul_wgrad": "grouped_matmul_wgrad",
         "linear.int4_matmul": "int4_matmul pack_int4",
         "linear.linear_cross_entropy": "linear_cross_entropy linear_cross_entropy_backward",
         "linear.matmul": "matmul",
@@ -195,6 +201,7 @@ __all__ = [
     "group_norm",
     "group_norm_backward",
     "grouped_matmul",
+    "grouped_matmul_wgrad",
     "gru_cell",
     "gru_cell_backward",
     "histogram",
@@ -228,6 +235,8 @@ __all__ = [
     "scaled_matmul",
     "sddmm",
     "shift_conv",
+    "shift_conv_dgrad",
+    "shift_conv_wgrad",
     "smooth_l1_loss",
     "smooth_l1_loss_backward",
     "softmax",

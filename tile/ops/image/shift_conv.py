@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
-from tile.ops.core.call import I32, Call, accumulator
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
+from tile.ops.image.shift_arguments import check_shifts, shifted
+from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
+from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
 
@@ -73,6 +74,17 @@ def shift_conv_kernel(
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    x, filters, *shifts = (step.arguments[n] for n in ("x", "filters", "shift_h", "shift_w"))
+    options, dy, gradients = step.options("run", "precision"), step.grads[0], {}
+    if "x" in step.needed:
+        gradients["x"] = shift_conv_dgrad(dy, filters, *shifts, **options)
+    if "filters" in step.needed:
+        gradients["filters"] = shift_conv_wgrad(dy, x, *shifts, **options)
+    return gradients
+
+
+@differentiable(_gradients)
 @planned()
 def shift_conv(
     x: Any,
@@ -97,19 +109,7 @@ def shift_conv(
     weights = call.array("filters", filters, dtypes=(image.dtype,), rank=2)
     count = weights.shape[0]
     call.array("filters", filters, rank=2, shape=(count, channels)).contiguous()
-    call.choice("run", run, (1, 2, 4, 8, 16))
-    if channels % run:
-        raise ArgumentValueError(
-            f"shift_conv: `x` has {channels} channels; with `run` = {run}, a multiple of that"
-        )
-    for name, array, limit in (("shift_h", shift_h, height), ("shift_w", shift_w, width)):
-        shift = call.array(name, array, dtypes=(I32,), rank=1, shape=(channels,)).contiguous()
-        shift.within(-limit, limit + 1)
-        if shift.host is not None and not _in_runs(shift.host, run):
-            raise ArgumentValueError(
-                f"shift_conv: `{name}` has groups of `run` = {run} channels with several shifts"
-            )
-    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    check_shifts(call, shift_h, shift_w, (height, width), channels, run, precision)
     shape = (batches, height, width, count)
     result = call.output("out", out, shape, image.dtype).contiguous()
     if result.size:
@@ -126,11 +126,6 @@ def shift_conv(
     return result.value
 
 
-def _in_runs(shift: Array, run: int) -> bool:
-    """Return True if each group of `run` elements has one value."""
-    return bool((shift == np.repeat(shift[::run], run)).all())
-
-
 def shift_conv_reference(
     x: Array,
     filters: Array,
@@ -141,14 +136,5 @@ def shift_conv_reference(
 ) -> Array:
     """Return the result in float64: whole channels are shifted, then multiplied."""
     x, filters = wide(x, filters)
-    height, width = x.shape[1:3]
-    padded = np.pad(x, ((0, 0), (height, height), (width, width), (0, 0)))
-    shifted = np.empty_like(x)
-    for channel, (down, right) in enumerate(zip(shift_h, shift_w, strict=True)):
-        rows, columns = (
-            slice(height + down, 2 * height + down),
-            slice(width + right, 2 * width + right),
-        )
-        shifted[..., channel] = padded[:, rows, columns, channel]
-    result: Array = shifted @ filters.T
+    result: Array = shifted(x, shift_h, shift_w) @ filters.T
     return result

@@ -17,10 +17,12 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import I32, Call, Operand, accumulator
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
 from tile.tracebacks import public_function
 
 
@@ -74,6 +76,17 @@ def grouped_matmul_kernel(
     tl.store(out_ptr + row * out_row + column, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
+def _gradients(step: Any) -> dict[str, Any]:
+    a, b, ends = (step.arguments[name] for name in ("a", "b", "ends"))
+    options, grad, gradients = step.options("precision"), step.grads[0], {}
+    if "a" in step.needed:
+        gradients["a"] = grouped_matmul(grad, b.mT, ends, **options)
+    if "b" in step.needed:
+        gradients["b"] = grouped_matmul_wgrad(a, grad, ends, **options)
+    return gradients
+
+
+@differentiable(_gradients)
 @public_function
 def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: Any = None) -> Any:
     """Return the rows of `a`, each multiplied by the matrix of its group.
@@ -92,7 +105,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
             "rows x K and groups x K x N"
         )
     last = call.array("ends", ends, dtypes=(I32,), rank=1, shape=(groups,)).contiguous()
-    _check_ends(last, rows)
+    check_ends(last, rows)
     call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
     result = call.output("out", out, (rows, n), left.dtype)
     stride = result.rows().stride
@@ -106,18 +119,6 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
             **config,
         )
     return result.value
-
-
-def _check_ends(ends: Operand, rows: int) -> None:
-    """Raise `ArgumentValueError` for ends in host memory that do not divide the rows."""
-    if ends.host is None:
-        return
-    steps = np.diff(ends.host, prepend=0)
-    if (steps < 0).any() or (ends.host[-1:] != rows).any() or (rows and not ends.size):
-        raise ArgumentValueError(
-            f"grouped_matmul: `ends` is {ends.host.tolist()}; it must not decrease, and end with "
-            f"the number of rows, {rows}"
-        )
 
 
 def grouped_matmul_reference(a: Array, b: Array, ends: Array, precision: str = "ieee") -> Array:

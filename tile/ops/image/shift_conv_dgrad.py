@@ -1,0 +1,124 @@
+"""The gradient of the image of a shift convolution: a matmul whose result is stored shifted.
+
+    dx[n, h + shift_h[c], w + shift_w[c], c] = sum over k of dy[n, h, w, k] * filters[k, c]
+
+A program computes a tile of pixels and channels, and stores each channel at its shifted pixels. A
+pixel that leaves the image comes back at the other side, where no pixel arrives: the gradient of
+that one is 0. So every element is written once, by one program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.reference import Array, wide
+from tile.ops.image.shift_arguments import check_shifts, shifted
+from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.matmul_tiles import tile_position
+
+
+@tile.jit
+def shift_conv_dgrad_kernel(
+    dy_ptr,
+    filters_ptr,
+    shift_h_ptr,
+    shift_w_ptr,
+    dx_ptr,
+    height,
+    width,
+    pixels,
+    filters,
+    channels,
+    RUN: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(pixels, channels, BLOCK_M, BLOCK_N, GROUP)
+    pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    channel = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    dy_tile = dy_ptr + pixel.to(tl.int64) * filters + inner[None, :]
+    filters_tile = filters_ptr + inner.to(tl.int64)[:, None] * channels + channel[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for start in range(0, filters, BLOCK_K):
+        exists = inner < filters - start
+        dy = tl.load(dy_tile, mask=(pixel < pixels) & exists[None, :], other=0.0)
+        inside = exists[:, None] & (channel < channels)[None, :]
+        weights = tl.load(filters_tile, mask=inside, other=0.0)
+        total = tl.dot(dy, weights, total, input_precision=PRECISION, out_dtype=SUMS)
+        dy_tile += BLOCK_K
+        filters_tile += tl.cast(BLOCK_K, tl.int64) * channels
+    down = tl.load(shift_h_ptr + channel, mask=channel < channels, other=0)
+    right = tl.load(shift_w_ptr + channel, mask=channel < channels, other=0)
+    if RUN > 1:  # so that a thread stores a run of channels at once
+        down, right = tl.max_constancy(down, RUN), tl.max_constancy(right, RUN)
+    h, w = pixel // width % height, pixel % width
+    to_h, to_w = h + down[None, :], w + right[None, :]
+    stays = (to_h >= 0) & (to_h < height) & (to_w >= 0) & (to_w < width)
+    to_h, to_w = (to_h % height + height) % height, (to_w % width + width) % width
+    to = (pixel - h * width - w).to(tl.int64) + to_h * width + to_w
+    total = tl.where(stays, total, 0.0).to(dx_ptr.dtype.element_ty)
+    inside = (pixel < pixels) & (channel < channels)[None, :]
+    tl.store(dx_ptr + to * channels + channel[None, :], total, mask=inside)
+
+
+@planned()
+def shift_conv_dgrad(
+    dy: Any,
+    filters: Any,
+    shift_h: Any,
+    shift_w: Any,
+    run: int = 1,
+    *,
+    precision: str = "ieee",
+    out: Any = None,
+) -> Any:
+    """Return the gradient of the image of `shift_conv` from `dy`, that of the result.
+
+    dy: batch x height x width x filters, contiguous, of the type of `filters`. The other arguments
+    are those of `shift_conv`.
+    """
+    call = Call("shift_conv_dgrad")
+    gradient = call.array("dy", dy, rank=4).contiguous()
+    batches, height, width, count = gradient.shape
+    weights = call.array("filters", filters, dtypes=(gradient.dtype,), rank=2)
+    channels = weights.shape[1]
+    call.array("filters", filters, rank=2, shape=(count, channels)).contiguous()
+    check_shifts(call, shift_h, shift_w, (height, width), channels, run, precision)
+    shape = (batches, height, width, channels)
+    result = call.output("out", out, shape, gradient.dtype).contiguous()
+    if result.size:
+        pixels = batches * height * width
+        config = tiles_of(call.backend, gradient.dtype, pixels, channels, count, precision)
+        tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(channels, config["BLOCK_N"])
+        launch(shift_conv_dgrad_kernel, (tiles,))(
+            *(dy, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
+            RUN=run,
+            PRECISION=precision,
+            SUMS=getattr(tl, accumulator(gradient.dtype).name),
+            **config,
+        )
+    return result.value
+
+
+def shift_conv_dgrad_reference(
+    dy: Array,
+    filters: Array,
+    shift_h: Array,
+    shift_w: Array,
+    run: int = 1,
+    precision: str = "ieee",
+) -> Array:
+    """Return the gradient in float64: the matmul, shifted back."""
+    dy, filters = wide(dy, filters)
+    return shifted(dy @ filters, -np.asarray(shift_h), -np.asarray(shift_w))
