@@ -427,6 +427,72 @@ def test_two_waiting_programs_are_a_deadlock(chunk: int, level: str) -> None:
 
 
 @tile.jit
+def heartbeat(lock, beats, n, STORE: tl.constexpr):
+    """Program 0 counts while it waits, and program 1 waits for that count."""
+    if tl.program_id(0) == 0:
+        t = 0
+        while tl.atomic_add(lock, 0) == 0:
+            t += 1
+            if STORE:
+                tl.atomic_xchg(beats, t)
+            else:
+                tl.atomic_add(beats, 1)
+    else:
+        k = 0
+        while tl.atomic_add(beats, 0) < n:
+            k += 1
+        tl.atomic_xchg(lock, 1)
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 21])
+@pytest.mark.parametrize("store", [False, True])
+def test_a_wait_may_be_for_what_a_waiting_program_writes(
+    chunk: int, store: bool, level: str
+) -> None:
+    beats, lock = zeros(), zeros()
+    with config.scope(chunk_bytes=chunk):
+        heartbeat[(2,)](lock, beats, 1000, STORE=store)
+    assert beats[0] >= 1000 and lock[0] == 1
+
+
+@tile.jit
+def timed_heartbeat(lock, beats, n):
+    """As `heartbeat`; program 1 waits no longer than a time."""
+    if tl.program_id(0) == 0:
+        while tl.atomic_add(lock, 0) == 0:
+            tl.atomic_add(beats, 1)
+    else:
+        start = tl.extra.cuda.globaltimer()
+        while tl.atomic_add(beats, 0) < n and tl.extra.cuda.globaltimer() - start < 60_000_000_000:
+            pass
+        tl.atomic_xchg(lock, tl.atomic_add(beats, 0))
+
+
+def test_a_wait_with_a_time_limit_is_served_too(level: str) -> None:
+    lock = zeros()
+    timed_heartbeat[(2,)](lock, zeros(), 1000)
+    assert lock[0] >= 1000
+
+
+@tile.jit
+def waits_for_another_value(lock, beats):
+    """Program 0 writes ones; program 1 waits for a two."""
+    if tl.program_id(0) == 0:
+        while tl.atomic_add(lock, 0) == 0:
+            tl.atomic_xchg(beats, 1)
+    else:
+        while tl.atomic_add(beats, 0) != 2:
+            pass
+        tl.atomic_xchg(lock, 1)
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 21])
+def test_writing_the_same_value_again_serves_no_wait(chunk: int, level: str) -> None:
+    with config.scope(chunk_bytes=chunk), pytest.raises(DeadlockError, match="2 of 2 programs"):
+        waits_for_another_value[(2,)](zeros(), zeros())
+
+
+@tile.jit
 def dead_loops(n, o):
     for i in range(n):
         if i * i == 1000003:

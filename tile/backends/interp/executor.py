@@ -22,7 +22,12 @@ from tile.backends.interp.program_batch import (
     StepResult,
 )
 from tile.backends.interp.scheduler import Scheduler
-from tile.backends.interp.spin_loops import ObservedAccesses, Wait, wait_of_observed
+from tile.backends.interp.spin_loops import (
+    ObservedAccesses,
+    Wait,
+    wait_of_observed,
+    wait_of_repeated,
+)
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same, take
 from tile.errors import ExecutionError
@@ -319,8 +324,10 @@ class Executor:
             return None
         memory, polls = batch.launch.memory, bool(exits.reads)
         wait = None
-        if polls and memory.version == loop.version and _same_state(loop.entry_state, next_values):
-            wait = Wait(memory.version)
+        repeats = polls and memory.version == loop.version
+        repeats = repeats and _same_state(loop.entry_state, next_values)
+        if repeats and (loop.observed is not None or not exits.exact):
+            wait = wait_of_repeated(loop.observed, exits, memory)
         loop.version = memory.version
         if loop.iterations % TUNING.check_interval == 0:
             unread = not polls or memory.version == loop.checkpoint_version
@@ -331,7 +338,8 @@ class Executor:
             )
             if loop.iterations & (loop.iterations - 1) == 0:
                 loop.checkpoint, loop.checkpoint_version = exits.state(next_values), memory.version
-        observes = polls and exits.exact and (loop.iterations + 1) % TUNING.check_interval == 0
+        observes = repeats or (loop.iterations + 1) % TUNING.check_interval == 0
+        observes = observes and polls and exits.exact
         loop.observed = ObservedAccesses() if observes else None
         return wait
 

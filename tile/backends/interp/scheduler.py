@@ -6,7 +6,8 @@ time, in order of program where there is a choice. When no batch is ready:
 1. batches that wait for a change of memory are ready again if memory has changed;
 2. else a join is broken: programs that wait for others to reconverge continue without them;
 3. else the next chunk starts, since a program may wait for one that has not started;
-4. else no program can ever continue: a deadlock, which is reported.
+4. else batches that wait, and whose loops write what others wait for, run some more iterations;
+5. else no program can ever continue: a deadlock, which is reported.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from tile.backends.interp.fault_report import error_for
 from tile.backends.interp.program_batch import Join, LaunchContext, ProgramBatch, StepResult
+from tile.backends.interp.spin_loops import Wait
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.virtual_memory import DetectedFaultError
 from tile.errors import TileError
@@ -49,6 +51,7 @@ class Scheduler:
         self.chunks = chunks
         self.queue: deque[ProgramBatch] = deque()
         self.parked: list[ProgramBatch] = []
+        self.resumed: set[ProgramBatch] = set()  # by `resume_writers`, since a batch was woken
         self.joins: dict[Join, None] = {}
         self.executor = executor(self)
         self.idle = 0
@@ -103,13 +106,13 @@ class Scheduler:
         self.idle += 1
         if self.idle >= TUNING.idle_yields:
             self.idle = 0
-            if not self.break_join():
-                self.start()
+            if not (self.break_join() or self.start()):
+                self.resume_writers(batch)
 
     def next(self) -> ProgramBatch | None:
         """Return the batch to run, or None when all programs have ended."""
         while not self.queue:
-            if self.wake() or self.break_join() or self.start():
+            if self.wake() or self.break_join() or self.start() or self.resume_writers():
                 continue
             if self.parked:
                 self.deadlock()
@@ -119,13 +122,40 @@ class Scheduler:
     def wake(self) -> bool:
         """Make batches ready whose wait for a change of memory is over; return True if any is."""
         ready_batches: list[ProgramBatch] = []
-        still_parked: list[ProgramBatch] = []
         for batch in self.parked:
             assert batch.parked is not None
-            (ready_batches if batch.parked.over(self.launch.memory) else still_parked).append(batch)
-        self.parked = still_parked
-        self.queue.extend(sorted(ready_batches, key=lambda w: int(w.rows[0])))
-        return bool(ready_batches)
+            if batch.parked.over(self.launch.memory):
+                ready_batches.append(batch)
+        if ready_batches:
+            self.resumed.clear()
+        return self.resume(ready_batches)
+
+    def resume_writers(self, running: ProgramBatch | None = None) -> bool:
+        """Let waiting loops run on that write what other batches read; return False if none do.
+
+        Each does so once until a batch is woken. What `running` reads, a batch that does not wait
+        but only yields, is not known.
+        """
+        memory = self.launch.memory
+        waits = [(batch, batch.parked) for batch in self.parked if isinstance(batch.parked, Wait)]
+        writers = []
+        for batch, wait in waits:
+            if running is not None:
+                serves = bool(wait.stores)
+            else:
+                serves = batch not in self.resumed and any(
+                    wait.serves(other, memory) for _, other in waits if other is not wait
+                )
+            if serves:
+                writers.append(batch)
+        self.resumed.update(writers)
+        return self.resume(writers)
+
+    def resume(self, batches: list[ProgramBatch]) -> bool:
+        """Queue parked batches; return False if there are none."""
+        self.parked = [batch for batch in self.parked if batch not in batches]
+        self.queue.extend(sorted(batches, key=lambda w: int(w.rows[0])))
+        return bool(batches)
 
     def break_join(self) -> bool:
         """Break the youngest join at which programs wait; return False if there is none."""

@@ -10,6 +10,9 @@ rules detect this:
    accesses of one iteration are observed. If its slice is unchanged, memory still holds what it
    read, and none of its stores overlaps its reads, the next iteration is the same. If a store does
    overlap, the slice with stored values must be unchanged.
+
+A loop of the second rule may still write what another spin loop reads, such as a heartbeat. It runs
+again when all batches wait (`Wait.serves`).
 """
 
 from __future__ import annotations
@@ -84,14 +87,13 @@ class ObservedAccesses:
         """Return the observed accesses of these operations."""
         return [access for access in self.accesses if access.op in ops]
 
-    def stores_overlap(self, reads: Iterable[ObservedAccess], memory: Memory) -> bool:
+    def stores_overlap(self, reads: Sequence[ObservedAccess], memory: Memory) -> bool:
         """Return True if another access than these reads wrote memory that one of them read."""
-        others = [a for a in self.accesses if _writes(a.op) and a not in reads]
-        read = [access.bytes(memory) for access in reads]
-        if not others or not read:
-            return False
-        written = np.concatenate([access.bytes(memory) for access in others])
-        return bool(np.isin(written, np.concatenate(read)).any())
+        return _overlap(self.stores(reads), reads, memory)
+
+    def stores(self, reads: Sequence[ObservedAccess]) -> list[ObservedAccess]:
+        """Return the accesses that write memory, apart from these reads."""
+        return [a for a in self.accesses if _writes(a.op) and a not in reads]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +101,13 @@ class Wait:
     """The condition that ends a wait for a change of memory.
 
     Memory has another version than `version` and, if `reads` are recorded, one of them would return
-    another value. If `version` is None, no change of memory can end the wait.
+    another value. If `version` is None, no change of memory can end the wait. `stores` are the
+    accesses by which each iteration of the loop may change memory.
     """
 
     version: int | None
     reads: tuple[ObservedAccess, ...] = ()
+    stores: tuple[ObservedAccess, ...] = ()
 
     def over(self, memory: Memory) -> bool:
         """Return True if the next iteration may differ."""
@@ -111,8 +115,19 @@ class Wait:
             return False
         return not self.reads or not all(read.holds(memory) for read in self.reads)
 
+    def serves(self, other: Wait, memory: Memory) -> bool:
+        """Return True if iterations of this loop may write what another loop waits for."""
+        return _overlap(self.stores, other.reads, memory)
+
     def deadlock(self) -> None:
         """Return None: the loop that waits is reported."""
+
+
+def wait_of_repeated(accesses: ObservedAccesses | None, exits: ExitSlice, memory: Memory) -> Wait:
+    """Return what a loop waits for by the first rule; `accesses` are those of an iteration."""
+    if accesses is None or accesses.full:
+        return Wait(memory.version)
+    return Wait(memory.version, tuple(accesses.reads(exits.stored_reads)))
 
 
 def wait_of_observed(
@@ -137,7 +152,17 @@ def wait_of_observed(
         return None
     if not all(read.holds(memory) for read in reads):
         return None
-    return Wait(memory.version, tuple(reads))
+    return Wait(memory.version, tuple(reads), tuple(accesses.stores(reads)))
+
+
+def _overlap(
+    stores: Sequence[ObservedAccess], reads: Sequence[ObservedAccess], memory: Memory
+) -> bool:
+    """Return True if one of the stores wrote memory that one of the reads read."""
+    if not stores or not reads:
+        return False
+    written = np.concatenate([access.bytes(memory) for access in stores])
+    return bool(np.isin(written, np.concatenate([access.bytes(memory) for access in reads])).any())
 
 
 def _writes(op: Operation) -> bool:
