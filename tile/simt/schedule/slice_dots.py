@@ -19,7 +19,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
 from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent, tile_of
-from tile.simt.schedule.pipeline_loops.load_users import CHEAP_IN_ANY_LAYOUT
+from tile.simt.schedule.pipeline_loops.buffer_readers import CHEAP_IN_ANY_LAYOUT
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
 

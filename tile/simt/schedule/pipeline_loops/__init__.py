@@ -6,8 +6,7 @@ loop_schedule     insertion points of a loop, from which its schedule is made
 channels          multi-buffers that async copies fill: how these are issued, awaited, released
 positions         which stage of a multi-buffer belongs to an iteration
 multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
-load_users        layout conversions of loaded tiles, folded into loads from shared memory
-dot_operands      loads whose tiles are wgmma operands
+buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
 double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later, off by default

@@ -17,11 +17,8 @@ from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.multi_buffer import (
-    BufferedLoad,
-    allocate_buffer,
-    replace_load,
-)
+from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
 from tile.simt.schedule.pipeline_loops.positions import Position
 from tile.simt.schedule.pipeline_loops.shared_budget import align_up
 
@@ -65,7 +62,7 @@ class Channel:
         stages = []
         for each, buffer in zip(loads, self.buffers, strict=True):
             stages.append(at.stage(LayoutBuilder.before(each.load), buffer))
-            replace_load(each.load, stages[-1])
+            read_from_buffer(each.load, stages[-1])
         return stages
 
     def end(self, build: LayoutBuilder) -> None:

@@ -20,7 +20,7 @@ from tile.simt.hopper.wgmma_operands import staged_layout, staged_operands
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
+from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
 from tile.simt.schedule.pipeline_loops.positions import Position
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import all_loop_carried
@@ -52,7 +52,7 @@ def double_buffered(
 
 
 def _operand_uses(loads: Collection[Operation]) -> set[OperandUse]:
-    return {(use.dot, use.index) for load in loads for use in dot_operands(load.result)}
+    return {(use.op, use.index) for load in loads for use in dot_operands(load.result)}
 
 
 def store_alternating(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:

@@ -12,14 +12,11 @@ from tile.ir.core import Operation, Trait, Value, clone
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.backward_slice import backward_slice
+from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.double_buffer import store_alternating
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.multi_buffer import (
-    BufferedLoad,
-    allocate_buffer,
-    replace_load,
-)
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
 from tile.simt.schedule.pipeline_loops.positions import count_iterations
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
@@ -48,7 +45,7 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
         store = at.op(shared.local_store, position.stage(at, buffer), load.result)
         schedule.add(point, Rank.SHARED_LOADS, stage, [load])
         schedule.add(Point(end), Rank.COPIES, stage, [store])
-        replace_load(buffered.load, position.stage(at, buffer))
+        read_from_buffer(buffered.load, position.stage(at, buffer))
 
 
 def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudget) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.ir.core import Operation, Value
-from tile.ir.types import Shared, Tile, with_layout
+from tile.ir.types import Shared, Tile
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from, read_from_buffer
-from tile.simt.schedule.pipeline_loops.load_users import replace_by_local_load
+from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
 
 
 @dataclass(frozen=True)
@@ -51,22 +50,3 @@ def allocate_buffer(build: LayoutBuilder, buffered: BufferedLoad, stages: int) -
         buffer = build(shared.local_alloc, result=buffered.buffer(stages))
     buffer.name = buffered.load.result.name
     return buffer
-
-
-def replace_load(load: Operation, stage: Value) -> None:
-    """Make the users of a load read a stage of its buffer: one local load for each layout.
-
-    A wgmma that can read the buffer itself gets the buffer.
-    """
-    build = LayoutBuilder.before(load)
-    tiles: dict[LinearLayout, Value] = {}
-
-    def read(layout: LinearLayout) -> Value:
-        if layout not in tiles:
-            result = with_layout(load.result.type, layout)
-            tiles[layout] = build(shared.local_load, stage, result=result)
-            tiles[layout].name = load.result.name
-        return tiles[layout]
-
-    read_from_buffer(load.result, stage)
-    replace_by_local_load(load.result, read)

@@ -22,10 +22,16 @@ from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
+from tile.simt.schedule.pipeline_loops.buffer_readers import (
+    Reader,
+    conversions,
+    converted_layout,
+    dot_operands,
+    operand_buffer_layout,
+    reads_slices,
+)
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
-from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands, operand_buffer_layout
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
-from tile.simt.schedule.pipeline_loops.load_users import LoadUser, load_users, sliced_layout
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.shared_budget import (
     BufferRead,
@@ -290,37 +296,31 @@ class LoopPlanner:
         operand = operand_buffer_layout(load.result, vectors[0])
         if operand is not None:
             return BufferedLoad(load, operand)
-        users = load_users(load.result)
-        layouts = self.read_layouts(users) or (source,)
-        uses_ldmatrix = self.target.has_ldmatrix and not self.reads_slices(users[:1])
-        banks = self.target.banks
+        readers, banks = conversions(load.result), self.target.banks
+        layouts = self.read_layouts(readers) or (source,)
+        whole = not any(reads_slices(each, self.target) for each in readers[:1])
+        uses_ldmatrix = self.target.has_ldmatrix and whole
         layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
         return BufferedLoad(load, layout)
 
-    def read_layouts(self, users: Sequence[LoadUser]) -> tuple[LinearLayout, ...]:
-        """Return the layouts in which users read a tile, or slices of it."""
-        return tuple([sliced_layout(user, self.target) or user.layout for user in users])
-
-    def reads_slices(self, users: Sequence[LoadUser]) -> bool:
-        """Return True if one of the users reads slices of the tile."""
-        return any(sliced_layout(user, self.target) is not None for user in users)
+    def read_layouts(self, readers: Sequence[Reader]) -> tuple[LinearLayout, ...]:
+        """Return the layouts in which a tile, or slices of it, are read for conversions."""
+        return tuple([converted_layout(each, self.target) for each in readers])
 
     def shared_load(self, load: Operation) -> BufferedLoad | None:
         """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
-        source, target, users = layout_of(load.result), self.target, load_users(load.result)
-        is_operand = bool(dot_operands(load.result))
-        operand = (
-            operand_buffer_layout(load.result, contiguous_axis(source)) if is_operand else None
-        )
-        if operand is not None:
-            return BufferedLoad(load, operand)
+        source, target, readers = layout_of(load.result), self.target, conversions(load.result)
+        if dot_operands(load.result):
+            operand = operand_buffer_layout(load.result, contiguous_axis(source))
+            if operand is not None:
+                return BufferedLoad(load, operand)
         bits = load.result.type.element.storage_bits
         options = target.shuffles, target.banks, target.has_ldmatrix
-        layouts = [store_layout(source, user.layout, bits, *options) for user in users]
-        if self.reads_slices(users) or not (
-            target.has_ldmatrix or layouts == [None] * len(layouts)
-        ):
-            layout = shared_layout(source, self.read_layouts(users), bits, target.banks)
+        whole = [each.before(layout_of(each.op.result)) for each in readers]
+        layouts = [store_layout(source, layout, bits, *options) for layout in whole]
+        sliced = any(reads_slices(each, target) for each in readers)
+        if sliced or not (target.has_ldmatrix or layouts == [None] * len(layouts)):
+            layout = shared_layout(source, self.read_layouts(readers), bits, target.banks)
             return BufferedLoad(load, layout)
         return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
 
@@ -339,8 +339,8 @@ def _buffer_reads(loads: Iterable[Operation]) -> set[BufferRead]:
     """Return the conversions and operands that become reads of the buffers of loads."""
     reads: set[BufferRead] = set()
     for load in loads:
-        reads.update(user.conversion for user in load_users(load.result))
-        reads.update((operand.dot, operand.index) for operand in dot_operands(load.result))
+        reads.update(each.op for each in conversions(load.result))
+        reads.update((each.op, each.index) for each in dot_operands(load.result))
     return reads
 
 

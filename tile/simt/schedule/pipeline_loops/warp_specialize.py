@@ -43,8 +43,8 @@ from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import warp_specialize
+from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
-from tile.simt.schedule.pipeline_loops.dot_operands import dot_operands
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
@@ -186,7 +186,7 @@ def _specialized(plan: LoopPlan, budget: SharedBudget) -> SpecializedLoop:
         raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
     groups: dict[frozenset[Operation], list[BufferedLoad]] = {}
     for load in loads:
-        dots = frozenset(operand.dot for operand in dot_operands(load.load.result))
+        dots = frozenset(operand.op for operand in dot_operands(load.load.result))
         groups.setdefault(dots, []).append(load)
     carried = set() if in_flight is None else {*in_flight.loop_carried}
     return SpecializedLoop(
@@ -208,7 +208,7 @@ def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None
 
 
 def _warps(loop: SpecializedLoop) -> int:
-    dot = dot_operands(loop.groups[0].loads[0].load.result)[0].dot
+    dot = dot_operands(loop.groups[0].loads[0].load.result)[0].op
     return layout_of(dot.result).in_size(WARP)
 
 

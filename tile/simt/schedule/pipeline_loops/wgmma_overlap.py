@@ -37,8 +37,8 @@ from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
 from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
-from tile.simt.schedule.pipeline_loops.dot_operands import operands_readable_from
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
@@ -86,7 +86,7 @@ def find_in_flight(
         for load in async_loads
         for operand in operands_readable_from(load.load.result, load.layout)
     )
-    in_buffers = {(operand.dot, operand.index) for operand in operands}
+    in_buffers = {(operand.op, operand.index) for operand in operands}
     dots = _wgmmas(loop)
     if all_loop_carried(loop, in_buffers | {*double_buffered}):
         return InFlightWgmma(loop, dots, (), frozenset(dots))

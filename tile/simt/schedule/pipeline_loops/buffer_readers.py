@@ -1,0 +1,186 @@
+"""Users of a loaded tile that read it from its buffer in shared memory, instead of from registers.
+
+A tile in shared memory can be read in any layout. So a layout conversion of the tile goes away, and
+so does one after operations that are cheap in any layout. wgmma reads the buffer itself, also as a
+transposed or reshaped view.
+
+    %x = load %p : tile<.., #load>          %x = local_load %s : tile<.., #m>
+    %y = trans %x : tile<.., #t>            %z = trans %x : tile<.., #dot>
+    %z = convert_layout %y : tile<.., #dot>
+
+    %x = load %p                            %v = local_trans %s {order = (1, 0)}
+    %y = trans %x {order = (1, 0)}          %r = wgmma %a, %v, %acc
+    %r = wgmma %a, %y, %acc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tile.ir.core import OpDef, Operation, Trait, Value
+from tile.ir.ops import arith, shape
+from tile.ir.ops.dot import is_multiplied
+from tile.ir.types import Shared, Tile, with_layout
+from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
+from tile.simt.layouts.dims import OFFSET
+from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.mma_fragments import Operand
+from tile.simt.ops import shared
+from tile.simt.ops.layout import convert_layout
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
+from tile.simt.schedule.dot_slices import sliced_load_layout
+from tile.simt.target import SimtTarget
+
+# Operations that cost the same in any layout.
+CHEAP_IN_ANY_LAYOUT = frozenset(
+    {shape.trans, shape.expand_dims, arith.cast, arith.bitcast, arith.hint}
+)
+# Operations that relabel a tile, and those that relabel a buffer in the same way.
+_VIEWS = {shape.trans: shared.local_trans, shape.reshape: shared.local_reshape}
+_SAME = {defn: defn for defn in CHEAP_IN_ANY_LAYOUT}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Operand number `index` of an operation that uses a tile after the operations `between`."""
+
+    op: Operation
+    index: int
+    between: tuple[Operation, ...] = ()
+
+    @property
+    def tile(self) -> Tile:
+        """The type of the operand."""
+        ty = self.op.inputs[self.index].type
+        assert isinstance(ty, Tile)
+        return ty
+
+    def before(self, layout: LinearLayout) -> LinearLayout:
+        """Return the layout of the tile for which the operand has some layout."""
+        for op in reversed(self.between):
+            layout = operand_layout(op, layout)
+        return layout
+
+    def use(self, value: Value, defns: Mapping[OpDef, OpDef]) -> Value:
+        """Return what stands for the operand if `value` stands for the tile.
+
+        defns: the operations on `value` that stand for those between.
+        """
+        if self.between:
+            build = LayoutBuilder.before(self.between[-1])
+            for op in self.between:
+                with build.at(op.loc):
+                    value = build(defns[op.defn], value, **op.attributes)
+                value.name = op.result.name
+        return value
+
+    def erase_between(self) -> None:
+        """Erase the operations between, unless they have other users."""
+        for op in reversed(self.between):
+            if not op.result.uses:
+                op.erase()
+
+
+def _readers(value: Value, through: Collection[OpDef]) -> Iterator[Reader]:
+    """Yield the uses of a tile in its block, after operations of some kinds."""
+    for user, index in list(value.uses):
+        if user.block is not value.block:
+            continue
+        if user.defn in through:
+            for later in _readers(user.result, through):
+                yield replace(later, between=(user, *later.between))
+        else:
+            yield Reader(user, index)
+
+
+# -- conversions
+
+
+def conversions(value: Value) -> list[Reader]:
+    """Return the layout conversions of a tile, in order of use."""
+    return [each for each in _readers(value, _SAME) if each.op.defn is convert_layout]
+
+
+def converted_layout(reader: Reader, target: SimtTarget) -> LinearLayout:
+    """Return the layout in which a tile is read for a conversion: whole, or slice by slice."""
+    sliced = sliced_load_layout(reader.op, target)
+    return reader.before(layout_of(reader.op.result) if sliced is None else sliced)
+
+
+def reads_slices(reader: Reader, target: SimtTarget) -> bool:
+    """Return True if a tile is read slice by slice for a conversion."""
+    return sliced_load_layout(reader.op, target) is not None
+
+
+# -- wgmma
+
+
+def dot_operands(value: Value) -> list[Reader]:
+    """Return the wgmma operands that a tile is used as, relabeled or as it is."""
+    return [
+        each
+        for each in _readers(value, _VIEWS)
+        if is_multiplied(each.op, each.index) and each.op.has_trait(Trait.IN_FLIGHT)
+    ]
+
+
+def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:
+    """Return the layout of a buffer from which the first possible wgmma can read a tile.
+
+    None if no wgmma can. major: the axis along which the buffer's elements are contiguous.
+    """
+    layouts = (_buffer_layout(operand, major) for operand in dot_operands(value))
+    return next((layout for layout in layouts if layout is not None), None)
+
+
+def operands_readable_from(value: Value, layout: LinearLayout) -> list[Reader]:
+    """Return the operands that wgmmas can read from a buffer of the tile in a layout."""
+    axes = range(len(layout.outs))
+    return [
+        operand
+        for operand in dot_operands(value)
+        if any(_buffer_layout(operand, axis) == layout for axis in axes)
+    ]
+
+
+def _buffer_layout(reader: Reader, major: int) -> LinearLayout | None:
+    """Return the layout of a buffer, contiguous along an axis of the tile, for a wgmma operand."""
+    operand = (Operand.LEFT, Operand.RIGHT)[reader.index]
+    for along in (0, 1):
+        layout = wgmma_buffer_layout(reader.op, operand, reader.tile, along)
+        if layout is not None:
+            layout = reader.before(layout)
+            if layout.bases(OFFSET)[0][major]:
+                return layout
+    return None
+
+
+# -- replacement
+
+
+def read_from_buffer(load: Operation, stage: Value) -> None:
+    """Make the users of a load read a stage of its buffer: one local load for each layout.
+
+    A wgmma that can read the buffer itself gets the buffer.
+    """
+    value, ty = load.result, stage.type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    for reader in operands_readable_from(value, ty.layout):
+        reader.op.set_operand(reader.index, reader.use(stage, _VIEWS))
+        reader.erase_between()
+    build = LayoutBuilder.before(load)
+    tiles: dict[LinearLayout, Value] = {}
+
+    def read(layout: LinearLayout) -> Value:
+        if layout not in tiles:
+            tiles[layout] = build(shared.local_load, stage, result=with_layout(value.type, layout))
+            tiles[layout].name = value.name
+        return tiles[layout]
+
+    for reader in conversions(value):
+        tile = read(reader.before(layout_of(reader.op.result)))
+        reader.op.replace_by([reader.use(tile, _SAME)])
+        reader.erase_between()
+    if value.uses:
+        value.replace_by(read(layout_of(value)))
