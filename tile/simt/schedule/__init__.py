@@ -13,4 +13,5 @@ slice_dots           k-slices of FMA dots, as many as `dot_slices` chooses
 reload_operands      loop-invariant dot operands in shared memory instead of registers
 register_pressure    estimates of register pressure
 resources            what threads and programs may take of a multiprocessor
+shared_memory        the part of it that is shared memory
 """

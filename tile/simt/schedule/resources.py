@@ -1,6 +1,6 @@
 """The resources of a multiprocessor: what a thread, a program and co-resident programs may take.
 
-Passes ask here, with their estimates (`register_pressure`, `SharedBudget`), instead of comparing
+Passes ask here, with their estimates of registers (`register_pressure`), instead of comparing
 numbers of a target themselves. Registers and shared memory count, nothing else.
 
 Estimates are rough. Registers per thread of three variants of attention's backward pass, with
@@ -11,13 +11,14 @@ wgmmas in flight across iterations and without: 199 and 162 allocated (184 and 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tile.ir.core import Operation
+from tile.simt.hopper.tma_store import BlockStores
 from tile.simt.hopper.wgmma_layouts import stays_in_registers
 from tile.simt.layouts.dims import WARP
 from tile.simt.ops.layout_inference import layout_of, register_count
 from tile.simt.ops.warp_specialize import LEAST_REGISTERS, REGISTER_STEP, WARPGROUP_WARPS
+from tile.simt.schedule.shared_memory import SharedMemory
 from tile.simt.target import SimtTarget
 
 PRODUCER_WARPS = WARPGROUP_WARPS  # setmaxnreg changes the registers of a whole warpgroup
@@ -26,11 +27,15 @@ PRODUCER_REGISTERS = LEAST_REGISTERS
 MOST_PROGRAM_REGISTERS = 240
 
 
-@dataclass(frozen=True)
 class Resources:
-    """The resources of a target's multiprocessor; registers are of 32 bits."""
+    """The resources of a target's multiprocessor; registers are of 32 bits.
 
-    target: SimtTarget
+    shared: the shared memory of a program, and what its loops take so far.
+    """
+
+    def __init__(self, target: SimtTarget, block_stores: BlockStores | None = None) -> None:
+        self.target = target
+        self.shared = SharedMemory(target, block_stores)
 
     def would_spill(self, tiles: int) -> bool:
         """Return True if a thread that needs `tiles` registers for tiles would spill."""
@@ -62,15 +67,14 @@ class Resources:
             limits.append(self.target.register_file // registers)
         return min(limits)
 
-    def overlap_is_free(self, dots: Sequence[Operation], shared_bytes: int) -> bool:
+    def overlap_is_free(self, loop: Operation, dots: Sequence[Operation]) -> bool:
         """Return True if keeping a loop's wgmmas in flight across iterations costs no programs.
 
         That takes registers for every accumulator that is live, and for the operand that is being
         computed. If it lowers occupancy, it does not pay: another program would have hidden the
         same latency. If shared memory limits occupancy, the registers are free to use.
-
-        shared_bytes: of one program.
         """
+        shared_bytes = self.shared.loops[loop]
         accumulators = sum(register_count(dot.result) for dot in dots)
         in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
         computed = [register_count(value) for value in in_registers if value.block is dots[0].block]

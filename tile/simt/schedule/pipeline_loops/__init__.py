@@ -11,7 +11,6 @@ double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later, off by default
 warp_specialize   TMA loads in producer warps
-shared_budget     the shared memory that the buffers of loops may take
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from tile.simt.memory.expose_shared import is_whole
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
-from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
 from tile.simt.schedule.register_pressure import pressure, tile_registers
 from tile.simt.schedule.resources import Resources
@@ -117,19 +115,19 @@ def pipeline_loops(
     # and the arguments of their calls have not changed.
     aliases = cache(lambda: module_aliases(module))
     block_stores = BlockStores(lambda op: is_whole(op, target), tma)
-    budget = SharedBudget(target, block_stores if target.has_tma else None)
+    resources = Resources(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
-        plans = LoopPlanner(function, aliases, budget, num_stages, tma).plans()
+        plans = LoopPlanner(function, aliases, resources, num_stages, tma).plans()
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
             if plan.prefetched:
                 lower_shared_loads(plan, schedules[plan.loop], _insertion_point(plan, target))
         specialized = _specialize(
-            function, plans, aliases, schedules, budget, _OPTIONS[warp_specialize], block_stores
+            function, plans, aliases, schedules, resources, _OPTIONS[warp_specialize], block_stores
         )
         for plan in plans:
             if plan.async_loads and plan not in specialized:
-                lower_async_loads(plan, schedules[plan.loop], budget)
+                lower_async_loads(plan, schedules[plan.loop], resources)
         for schedule in schedules.values():
             schedule.assign()
         if plans:
@@ -141,7 +139,7 @@ def _specialize(
     plans: Sequence[LoopPlan],
     aliases: Aliases,
     schedules: Mapping[Operation, LoopSchedule],
-    budget: SharedBudget,
+    resources: Resources,
     default: WarpSpecialize,
     block_stores: BlockStores,
 ) -> Sequence[LoopPlan]:
@@ -154,7 +152,7 @@ def _specialize(
     the outer loop, while the program ends the one before. (H200, f16 by tiles of 128 x 256 x 64,
     2026-11-23, of cuBLAS: .81 to .98 for 8192 x 8192 x 512, 1.01 to 1.025 for 8192 cubed.)
     """
-    if not budget.target.has_tma:
+    if not resources.target.has_tma:
         return ()
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
@@ -171,7 +169,7 @@ def _specialize(
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
             fewer = bool(asked)
-            return specialize(function, chosen, stores, budget, schedules, fewer_stages=fewer)
+            return specialize(function, chosen, stores, resources, schedules, fewer_stages=fewer)
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:

@@ -20,7 +20,7 @@ from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
 from tile.simt.schedule.pipeline_loops.positions import Position
-from tile.simt.schedule.pipeline_loops.shared_budget import align_up
+from tile.simt.schedule.shared_memory import align_up
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 

@@ -22,8 +22,8 @@ from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
 from tile.simt.schedule.pipeline_loops.positions import Position
-from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import all_loop_carried
+from tile.simt.schedule.shared_memory import OperandUse
 
 
 def double_buffered(

@@ -19,8 +19,8 @@ from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point,
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
 from tile.simt.schedule.pipeline_loops.positions import count_iterations
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
-from tile.simt.schedule.pipeline_loops.shared_budget import SharedBudget
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
+from tile.simt.schedule.resources import Resources
 
 LOAD_LATENCY = 1  # iterations by which loads to registers are early
 
@@ -48,7 +48,7 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
         read_from_buffer(buffered.load, position.stage(at, buffer))
 
 
-def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudget) -> None:
+def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resources) -> None:
     """Make async copies of loads of a loop, which are issued `plan.stages` - 1 iterations early.
 
     Each iteration first waits for its own copies. The barrier that this takes also separates the
@@ -62,7 +62,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, budget: SharedBudg
     """
     loop, stages = plan.loop, plan.stages
     (body,) = loop.regions
-    in_flight = find_in_flight(loop, plan.async_loads, budget, plan.double_buffered)
+    in_flight = find_in_flight(loop, plan.async_loads, resources, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
     point = completed or _after_first_wgmma(plan)
     distance = stages - 1

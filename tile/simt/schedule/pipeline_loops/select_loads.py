@@ -33,14 +33,13 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.shared_budget import (
+from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.shared_memory import (
     BufferRead,
     OperandUse,
-    SharedBudget,
     align_up,
     operand_bytes,
 )
-from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.trip_count import TripCount
 from tile.simt.tma_uses import DEFAULT_RANK, NO_USES, TmaUses
 from tile.tracebacks import warn
@@ -106,15 +105,15 @@ class LoopPlanner:
         self,
         function: Function,
         aliases: Callable[[], Mapping[str, Alias]],
-        budget: SharedBudget,
+        resources: Resources,
         num_stages: int,
         tma: TmaUses = NO_USES,
     ) -> None:
         self.function = function
         self.tma = tma
         self.aliases = aliases
-        self.budget = budget
-        self.target = budget.target
+        self.resources = resources
+        self.target = resources.target
         self.num_stages = num_stages
 
     @cached_property
@@ -128,11 +127,11 @@ class LoopPlanner:
         for loop in reversed(loops):
             plan = self.plan(loop, loop["num_stages"] or self.num_stages)
             if plan is None:
-                self.budget.reserve(loop, 0)
+                self.resources.shared.reserve(loop, 0)
             else:
                 plans.append(plan)
-                self.budget.reserve(loop, plan.bytes, plan.buffer_reads)
-        self.budget.finish(self.function)
+                self.resources.shared.reserve(loop, plan.bytes, plan.buffer_reads)
+        self.resources.shared.finish(self.function)
         self.warn_of_pixels(plans)
         return plans[::-1]
 
@@ -140,20 +139,53 @@ class LoopPlanner:
         """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        candidates = [op for op in loop.regions[0] if _is_candidate(op)]
-        for_dots = {load for load in candidates if _feeds_dot(load.result)}
-        loads = candidates if loop["num_stages"] else [op for op in candidates if op in for_dots]
+        loads = [op for op in loop.regions[0] if _is_candidate(op)]
+        for_dots = {load for load in loads if _feeds_dot(load.result)}
+        if not loop["num_stages"]:
+            loads = [op for op in loads if op in for_dots]
         loads = self.unaliased(loop, loads) if loads else []
         loads = [load for load in loads if backward_slice(loop, load.inputs) is not None]
         async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
-        plan = self.fit(loop, stages, loads, async_loads, buffered=loads)
-        if plan is not None and plan.bytes > self.budget.remaining(loop, plan.buffer_reads):
-            # A load that was to have a buffer has none, so its conversions take scratch memory.
-            copies = [each.load for each in async_loads]
-            plan = self.fit(loop, stages, loads, async_loads, buffered=copies)
-        if plan is not None:
-            self.rely_on_disjoint(plan)
-        return plan
+        plan = None
+        for plan in self.candidates(loop, stages, loads, async_loads):
+            if self.fits(plan):
+                break
+        if plan is None:
+            return None
+        self.rely_on_disjoint(plan)
+        if not plan.async_loads:
+            return plan
+        buffered = (
+            [each.load for each in loads] for loads in (plan.async_loads, plan.shared_loads)
+        )
+        larger = replace(plan, double_buffered=tuple(double_buffered(loop, *buffered)))
+        return larger if self.fits(larger) else plan
+
+    def candidates(
+        self,
+        loop: Operation,
+        stages: int,
+        loads: Sequence[Operation],
+        async_loads: Sequence[BufferedLoad],
+    ) -> Iterator[LoopPlan]:
+        """Yield plans for some loads, from the largest buffers to the smallest, or none."""
+        for async_stages in (*range(stages, 1, -1), 0) if async_loads else (0,):
+            copies = tuple(async_loads) if async_stages else ()
+            rest = [load for load in loads if load not in {each.load for each in copies}]
+            prefetched = self.resources.affordable(rest)
+            stored = _not_none(self.shared_load(load) for load in prefetched)
+            for shared_stages in (2, 1, 0) if stored else (0,):
+                shared_loads = tuple(stored) if shared_stages else ()
+                in_registers = {*prefetched} - {each.load for each in shared_loads}
+                register_loads = tuple(load for load in prefetched if load in in_registers)
+                if copies or prefetched:
+                    yield LoopPlan(
+                        loop, async_stages, copies, shared_stages, shared_loads, register_loads
+                    )
+
+    def fits(self, plan: LoopPlan) -> bool:
+        """Return True if shared memory suffices for the buffers of a plan."""
+        return plan.bytes <= self.resources.shared.remaining(plan.loop, plan.buffer_reads)
 
     def rely_on_disjoint(self, plan: LoopPlan) -> None:
         """Record the parameters that a plan takes to be disjoint: of loads and writes they cross.
@@ -171,58 +203,6 @@ class LoopPlanner:
             alias = aliases[self.function.name]
             for read, written in writes:
                 rely_on_disjoint(aliases, self.function, alias.assumed(read, written))
-
-    def fit(
-        self,
-        loop: Operation,
-        stages: int,
-        loads: Sequence[Operation],
-        async_loads: Sequence[BufferedLoad],
-        buffered: Sequence[Operation],
-    ) -> LoopPlan | None:
-        """Return the plan with as many buffers and stages as the budget allows.
-
-        buffered: loads whose conversions are taken to become reads of buffers.
-        """
-        bytes_left = self.budget.remaining(loop, _buffer_reads(buffered))
-        bytes_left -= mbarrier_bytes(async_loads, stages)
-        stages = min(stages, _fitting_stages(async_loads, bytes_left))
-        if stages < 2:
-            async_loads = []
-        done = {each.load for each in async_loads}
-        prefetched = Resources(self.target).affordable([load for load in loads if load not in done])
-        shared_loads = _not_none(self.shared_load(load) for load in prefetched)
-        bytes_left = self.budget.remaining(loop, _buffer_reads([*buffered, *prefetched]))
-        bytes_left -= stages * sum(each.bytes for each in async_loads)
-        bytes_left -= mbarrier_bytes(async_loads, stages)
-        shared_stages = min(2, _fitting_stages(shared_loads, bytes_left))
-        if shared_stages < 1:
-            shared_loads = []
-        done |= {each.load for each in shared_loads}
-        register_loads = [load for load in prefetched if load not in done]
-        if not done and not register_loads:
-            return None
-        plan = LoopPlan(
-            loop,
-            stages,
-            tuple(async_loads),
-            shared_stages,
-            tuple(shared_loads),
-            tuple(register_loads),
-        )
-        return replace(plan, double_buffered=self.double_buffered(plan))
-
-    def double_buffered(self, plan: LoopPlan) -> tuple[OperandUse, ...]:
-        """Return the operands to double-buffer so that wgmmas stay in flight, if they fit."""
-        if not plan.async_loads:
-            return ()
-        async_loads, shared_loads = (
-            [each.load for each in loads] for loads in (plan.async_loads, plan.shared_loads)
-        )
-        operands = double_buffered(plan.loop, async_loads, shared_loads)
-        larger = replace(plan, double_buffered=tuple(operands))
-        fits = larger.bytes <= self.budget.remaining(plan.loop, larger.buffer_reads)
-        return larger.double_buffered if fits else ()
 
     def unaliased(self, scope: Operation | Function, loads: Sequence[Operation]) -> list[Operation]:
         """Return the loads that no write or ordering operation in a loop or function affects."""
@@ -327,12 +307,6 @@ class LoopPlanner:
 
 def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
     return [load for load in loads if load is not None]
-
-
-def _fitting_stages(loads: Sequence[BufferedLoad], size: int) -> int:
-    """Return the number of stages that fit into `size` bytes; `size` if there are no buffers."""
-    stage_bytes = sum(load.bytes for load in loads)
-    return size // stage_bytes if stage_bytes else size
 
 
 def _buffer_reads(loads: Iterable[Operation]) -> set[BufferRead]:

@@ -50,7 +50,6 @@ from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.positions import Position, first_position, thread_positions
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
-from tile.simt.schedule.pipeline_loops.shared_budget import ALIGNMENT, BufferRead, SharedBudget
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
     find_in_flight,
@@ -58,6 +57,7 @@ from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
 )
 from tile.simt.schedule.register_pressure import pressure
 from tile.simt.schedule.resources import PRODUCER_REGISTERS, PRODUCER_WARPS, Resources
+from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
 from tile.transforms.dce import dependences, retain
 
 MBARRIER_BYTES = 8
@@ -109,7 +109,7 @@ def specialize(
     function: Function,
     plans: Sequence[LoopPlan],
     stores: Sequence[LoopStore],
-    budget: SharedBudget,
+    resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
     *,
     fewer_stages: bool,
@@ -126,21 +126,21 @@ def specialize(
     """
     if not plans:
         return ()
-    loops = [_specialized(plan, budget) for plan in plans]
+    loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
     warps = _warps(loops[0])
     planned = max(plan.stages for plan in plans)
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
-        other = _other_bytes(function, loops, stores, budget)
-        if other + planned * _stage_bytes(loops) <= budget.target.shared_bytes:
+        other = _other_bytes(function, loops, stores, resources)
+        if other + planned * _stage_bytes(loops) <= resources.target.shared_bytes:
             break
-    stages = _stages(loops, other, budget)
+    stages = _stages(loops, other, resources)
     if stages < planned and not fewer_stages:
         raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
     _check_scalar(function, plans)
     live = liveness(function)
-    tiles = max(pressure(each.loop, live, budget.target) for each in loops)
+    tiles = max(pressure(each.loop, live, resources.target) for each in loops)
     top = function.body.first
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
@@ -164,7 +164,7 @@ def specialize(
         num_warps=PRODUCER_WARPS,
         registers=(
             PRODUCER_REGISTERS,
-            Resources(budget.target).consumer_registers(warps, tiles, shared_bytes),
+            resources.consumer_registers(warps, tiles, shared_bytes),
         ),
     )
     for channel in start:
@@ -176,12 +176,12 @@ def specialize(
 # -- analysis
 
 
-def _specialized(plan: LoopPlan, budget: SharedBudget) -> SpecializedLoop:
+def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     loads = plan.async_loads
     if not all(load.tma for load in loads):
         other = next(load for load in loads if not load.tma)
         raise CannotSpecializeError("a load of its loop is no TMA load", other.load)
-    in_flight = find_in_flight(plan.loop, loads, budget, plan.double_buffered)
+    in_flight = find_in_flight(plan.loop, loads, resources, plan.double_buffered)
     if plan.double_buffered:
         raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
     groups: dict[frozenset[Operation], list[BufferedLoad]] = {}
@@ -212,10 +212,10 @@ def _warps(loop: SpecializedLoop) -> int:
     return layout_of(dot.result).in_size(WARP)
 
 
-def _stages(loops: Sequence[SpecializedLoop], other: int, budget: SharedBudget) -> int:
+def _stages(loops: Sequence[SpecializedLoop], other: int, resources: Resources) -> int:
     """Return the stages of all channels: as many as asked for, and as fit besides `other` bytes."""
     stage_bytes = _stage_bytes(loops)
-    left = budget.target.shared_bytes - other
+    left = resources.target.shared_bytes - other
     stages = min(max(each.plan.stages for each in loops), left // stage_bytes)
     if stages < 2:
         raise CannotSpecializeError(
@@ -242,7 +242,7 @@ def _other_bytes(
     function: Function,
     loops: Sequence[SpecializedLoop],
     stores: Sequence[LoopStore],
-    budget: SharedBudget,
+    resources: Resources,
 ) -> int:
     """Return the bytes that the kernel takes besides the channels, while these are live."""
     reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
@@ -250,7 +250,7 @@ def _other_bytes(
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
     padding += sum(store.bytes + SWIZZLE_ALIGNMENT for store in stores)
-    return budget.taken_until(function, [each.loop for each in loops], reads) + padding
+    return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
 def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:

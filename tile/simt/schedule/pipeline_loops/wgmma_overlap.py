@@ -41,8 +41,8 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_f
 from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.shared_budget import OperandUse, SharedBudget
 from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.shared_memory import OperandUse
 
 _GROUP = frozenset({wgmma.wgmma, wgmma.wgmma_wait})
 
@@ -73,7 +73,7 @@ class InFlightWgmma:
 def find_in_flight(
     loop: Operation,
     async_loads: Collection[BufferedLoad],
-    budget: SharedBudget,
+    resources: Resources,
     double_buffered: Collection[OperandUse] = (),
 ) -> InFlightWgmma | None:
     """Return the wgmmas of a loop if some can stay in flight and that does not cost occupancy.
@@ -95,9 +95,9 @@ def find_in_flight(
     if not leading:
         return None
     deferred = None
-    if budget.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
+    if resources.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
         deferred = find_deferred_dot(dots[-1])
-    if deferred is None and not Resources(budget.target).overlap_is_free(dots, budget.loops[loop]):
+    if deferred is None and not resources.overlap_is_free(loop, dots):
         return None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 

@@ -1,7 +1,7 @@
-"""The shared-memory budget of the buffers of loops.
+"""The shared memory of a program, which the buffers of its loops may take.
 
 Inner loops, and functions that a loop calls, use their shared memory while the loop's own buffers
-are live. So the budget is given to the innermost loops first, which run most often, and to
+are live. So it is given to the innermost loops first, which run most often, and to
 functions before their callers.
 """
 
@@ -29,7 +29,7 @@ OperandUse = tuple[Operation, int]  # a wgmma, and the index of its operand
 BufferRead = Operation | OperandUse  # a layout conversion, or a wgmma operand
 
 
-class SharedBudget:
+class SharedMemory:
     """The shared memory of a program, and what its loops and functions take so far, in bytes."""
 
     def __init__(self, target: SimtTarget, block_stores: BlockStores | None = None) -> None:
@@ -145,10 +145,10 @@ def operand_bytes(operand: OperandUse) -> int:
     return align_up(ty.element.bytes_of(math.prod(ty.shape)), SWIZZLE_ALIGNMENT)
 
 
-_RULES: dict[OpDef, Callable[[SharedBudget, Operation], int]] = {
-    convert_layout: lambda budget, op: budget.conversion_bytes(op),
-    butterfly: lambda budget, op: align_up(exchange_bytes(op, budget.target)),
-    control.call: lambda budget, op: budget.functions.get(op["callee"], 0),
+_RULES: dict[OpDef, Callable[[SharedMemory, Operation], int]] = {
+    convert_layout: lambda shared, op: shared.conversion_bytes(op),
+    butterfly: lambda shared, op: align_up(exchange_bytes(op, shared.target)),
+    control.call: lambda shared, op: shared.functions.get(op["callee"], 0),
 }
 
 
