@@ -4,8 +4,8 @@
     tile triton -m tests.libraries.models --device cuda --size full --measure
     python -m tests.libraries.models --device cuda --size full --compare 5
 
-On a CPU the kernels run on the interpreter; TorchInductor has no kernel of Triton for flex attention
-there, which is left out. `--ptx` also compiles each of them for sm_90a, and
+On a CPU the kernels run on the interpreter, those of flex attention with TorchInductor's
+configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of them for sm_90a, and
 assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, `full` for a GPU.
 `--measure` prints the time of a call, and `--gemm TRITON` takes templates in place of cuBLAS.
 `--compare N` measures each model N times on `tile` and on Triton, alternately, each in a process
@@ -23,7 +23,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,9 @@ import torch
 import triton
 from torch import nn
 from torch.nn import functional
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from tests.libraries import op_db
+from tests.libraries import flex_cases, flex_on_cpu, op_db
+from tests.libraries.flex_cases import Case
 from tile.backends.nvptx import ptxas
 
 Step = Callable[..., Any]
@@ -212,15 +212,6 @@ def resnet(size: Size) -> nn.Module:
 # -- cases: a function, and its arguments
 
 
-@dataclass(frozen=True)
-class Case:
-    """A step to compile, with its arguments; `gradients` compares those of these tensors."""
-
-    step: Step
-    arguments: tuple[Any, ...]
-    gradients: tuple[Any, ...] = ()
-
-
 def inference(model: nn.Module, *inputs: Any) -> Case:
     model.eval().requires_grad_(False)
     return Case(model, inputs)
@@ -240,30 +231,10 @@ def training(size: Size) -> Case:
     return Case(step, (tokens_of(size),), tuple(model.parameters()))
 
 
-def heads_of(size: Size, tokens: int) -> Any:
+def attention_shape(size: Size) -> flex_cases.Shape:
+    """Return the shape of a layer's attention."""
     width = max(16, size.width // size.heads)
-    return torch.randn(size.batch, size.heads, tokens, width)
-
-
-def attending(size: Size, *, backward: bool = False, decode: bool = False) -> Case:
-    tokens = max(128, size.tokens)
-    q = heads_of(size, 1 if decode else tokens)
-    k, v = heads_of(size, tokens), heads_of(size, tokens)
-    inputs = tuple(one.requires_grad_(backward) for one in (q, k, v))
-
-    def causal(batch: Any, head: Any, row: Any, column: Any) -> Any:
-        return row >= column
-
-    def sloped(score: Any, batch: Any, head: Any, row: Any, column: Any) -> Any:
-        return score + (column - row) * 0.01
-
-    mask = None if decode else create_block_mask(causal, None, None, tokens, tokens, q.device)
-
-    def step(q: Any, k: Any, v: Any) -> Any:
-        result = flex_attention(q, k, v, score_mod=sloped, block_mask=mask)
-        return result.square().sum() if backward else result
-
-    return Case(step, inputs, inputs if backward else ())
+    return flex_cases.Shape(size.batch, size.heads, max(128, size.tokens), width)
 
 
 CASES: dict[str, Callable[[Size], Case]] = {
@@ -276,9 +247,10 @@ CASES: dict[str, Callable[[Size], Case]] = {
         resnet(size), torch.randn(size.batch, 3, size.image, size.image)
     ),
     "gpt2 training": training,
-    "flex forward": attending,
-    "flex backward": lambda size: attending(size, backward=True),
-    "flex decode": lambda size: attending(size, decode=True),
+    **{
+        name: lambda size, make=make: make(attention_shape(size))
+        for name, make in flex_cases.CASES.items()
+    },
 }
 
 
@@ -318,9 +290,12 @@ def worst(actual: list[Any], expected: list[Any]) -> float:
 def inductor(options: argparse.Namespace) -> Iterator[None]:
     """Let TorchInductor write kernels for Triton, on a CPU too."""
     torch._dynamo.reset()
+    on_cpu = options.device == "cpu"
     settings: dict[str, Any] = {"force_disable_caches": True}
-    if options.device == "cpu":
-        settings |= {"cpu_backend": "triton", "compile_threads": 1}
+    if on_cpu:
+        settings["cpu_backend"] = "triton"
+    if on_cpu or not options.measure:  # in this process, where `Compilations` notes them
+        settings["compile_threads"] = 1
     if options.gemm:
         settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": options.gemm}
     with torch._inductor.config.patch(**settings):
@@ -416,9 +391,14 @@ def main() -> int:
     if options.compare:
         compare(options.only, options)
         return 0
+    with flex_on_cpu.templates() if options.device == "cpu" else nullcontext():
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check or measure models, and return the exit status."""
     start, bad = time.monotonic(), 0
-    names = [n for n in options.only if options.device == "cuda" or not n.startswith("flex")]
-    for name in names:
+    for name in options.only:
         if options.measure:
             print(MEASURED, measured(name, options), flush=True)
             continue
@@ -430,7 +410,7 @@ def main() -> int:
         print(f"{name}: {reason or 'right'}", flush=True)
     if not options.measure:  # the form of pytest's last line, which the steps of CI sum up
         seconds = time.monotonic() - start
-        print(f"{len(names) - bad} passed, {bad} failed in {seconds:.2f}s")
+        print(f"{len(options.only) - bad} passed, {bad} failed in {seconds:.2f}s")
     return int(bad > 0)
 
 

@@ -1,6 +1,7 @@
 """Compares torch's operators, run by kernels on `tile`, with torch's own; a program.
 
     tile triton -m tests.libraries.op_db inductor --ops 200 --ptx
+    tile triton -m tests.libraries.op_db inductor --device cuda --part 1/8
     GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --minutes 5
     GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --device cuda
 
@@ -114,6 +115,7 @@ def by_flag_gems_on_gpu(function: Function) -> Iterator[Function]:
 
 WAYS = {
     ("inductor", "cpu"): by_inductor,
+    ("inductor", "cuda"): by_inductor,
     ("flag_gems", "cpu"): by_flag_gems,
     ("flag_gems", "cuda"): by_flag_gems_on_gpu,
 }

@@ -1,0 +1,203 @@
+"""Cold compile times of TorchInductor and times of a launch, on `tile` and on Triton; a program.
+
+    python -m tests.libraries.inductor_times --device cuda --compare 2
+    tile triton -m tests.libraries.inductor_times --device cuda --threads 1
+
+Measures in one process: the seconds until each of some functions has compiled and run, with empty
+caches; and the microseconds of a call of a compiled function and of a launch of a kernel by
+`kernel[grid](...)`, while the GPU has nothing else to do. `--compare N` does so N times in processes
+on `tile` and on Triton alternately, with one compiling thread and with workers, and prints the
+medians and their ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch.nn import functional
+
+CALLS = 2000
+REPEATS = 5
+RESULT = "result: "
+WAYS = {"tile": ("-m", "tile", "triton"), "Triton": ()}
+WORKERS = 0  # threads: as many processes as TorchInductor chooses
+
+Function = Callable[..., Any]
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + tl.load(y_ptr + i, i < n), i < n)
+
+
+def backward(function: Function) -> Function:
+    """Return a function that also computes gradients."""
+
+    def step(x: Any, *others: Any) -> Any:
+        result = function(x, *others)
+        result.backward()
+        return result
+
+    return step
+
+
+def cases(device: str) -> dict[str, tuple[Function, tuple[Any, ...]]]:
+    """Return functions to compile, with their arguments."""
+    rows = 2048 if device == "cuda" else 16
+    x = torch.randn(rows, 1024, device=device)
+    weight = torch.randn(1024, device=device)
+    classes = torch.randint(1024, (rows,), device=device)
+    leaf = x.clone().requires_grad_()
+    norm = (1024,)
+    return {
+        "chain": (lambda x: x.sin().exp().tanh(), (x,)),
+        "softmax": (lambda x: torch.softmax(x, -1), (x,)),
+        "rms norm": (
+            lambda x, w: x * torch.rsqrt(x.square().mean(-1, True) + 1e-5) * w,
+            (x, weight),
+        ),
+        "sum of rows": (lambda x: x.sum(0), (x,)),
+        "sum of squares": (lambda x: x.square().sum(), (x,)),
+        "layer norm, backward": (
+            backward(lambda x, w: functional.layer_norm(x, norm, w).square().sum()),
+            (leaf, weight),
+        ),
+        "cross entropy, backward": (backward(functional.cross_entropy), (leaf, classes)),
+        "gelu, dropout": (lambda x: functional.dropout(functional.gelu(x), 0.1, True), (x,)),
+    }
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def compile_times(device: str) -> dict[str, float]:
+    """Return the seconds until each function has run."""
+    importlib.import_module("torch._inductor.compile_fx")  # which takes as long as all else
+    torch.ones(8, device=device).sum().item()  # opens the device
+    times = {}
+    for name, (function, arguments) in cases(device).items():
+        torch._dynamo.reset()
+        start = time.perf_counter()
+        torch.compile(function)(*arguments)
+        wait(device)
+        times[f"compile {name}, s"] = time.perf_counter() - start
+    times["compile all, s"] = sum(times.values())
+    return times
+
+
+def call_times(device: str) -> dict[str, float]:
+    """Return the microseconds of a call of a compiled function, and of a launch."""
+    x, y = torch.randn(2, 1024, device=device)
+    out = torch.empty_like(x)
+    compiled = torch.compile(lambda x, y: x.sin() + y)
+    launch = add[(4,)]
+    return {
+        "compiled call, us": microseconds(lambda: compiled(x, y), device),
+        "launch, us": microseconds(lambda: launch(x, y, out, 1024, BLOCK=256), device),
+    }
+
+
+def microseconds(call: Callable[[], Any], device: str) -> float:
+    """Return the median over some repeats of the mean time of many calls."""
+    calls = CALLS if device == "cuda" else 20
+    for _ in range(calls // 10):
+        call()
+    times = []
+    for _ in range(REPEATS):
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter() - start) / calls * 1e6)
+    wait(device)
+    return statistics.median(times)
+
+
+def measured(threads: int, device: str) -> dict[str, float]:
+    """Return all times of this process; those of calls only once, with one compiling thread."""
+    settings: dict[str, Any] = {} if threads == WORKERS else {"compile_threads": threads}
+    if device == "cpu":
+        settings["cpu_backend"] = "triton"
+    with torch._inductor.config.patch(settings):
+        times = compile_times(device)
+        return {**times, **call_times(device)} if threads != WORKERS else times
+
+
+def in_a_process(way: str, threads: int, device: str) -> dict[str, float]:
+    """Return the times of a new process with empty caches."""
+    module = ("-m", "tests.libraries.inductor_times", "--device", device, "--threads", str(threads))
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {
+            name: os.path.join(folder, name)
+            for name in (
+                "TORCHINDUCTOR_CACHE_DIR",
+                "TRITON_CACHE_DIR",
+                "TILE_CACHE_DIR",
+                "CUDA_CACHE_PATH",
+            )
+        }
+        done = subprocess.run(
+            [sys.executable, *WAYS[way], *module],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **caches},
+        )
+    line = done.stdout.partition(RESULT)[2]
+    if done.returncode or not line:
+        raise SystemExit(f"{way} failed: {done.stderr[-500:]}")
+    times: dict[str, float] = json.loads(line)
+    return times
+
+
+def compare(count: int, device: str) -> None:
+    """Print the medians of both compilers and their ratios."""
+    for threads, title in ((1, "one thread"), (WORKERS, "workers")):
+        runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        for _ in range(count):
+            for way in WAYS:
+                runs[way].append(in_a_process(way, threads, device))
+        for name in runs["tile"][0]:
+            tile, peer = (statistics.median(run[name] for run in runs[way]) for way in WAYS)
+            print(
+                f"{title}, {name}: {tile:.3f} on tile, {peer:.3f} on Triton, {tile / peer:.3f}",
+                flush=True,
+            )
+
+
+def main() -> int:
+    """Run the program, and return its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help=f"{WORKERS} for worker processes")
+    parser.add_argument("--compare", type=int, default=0, help="processes of each compiler")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if options.compare:
+        compare(options.compare, options.device)
+    else:
+        print(f"{RESULT}{json.dumps(measured(options.threads, options.device))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
