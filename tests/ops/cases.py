@@ -860,32 +860,40 @@ def pairs(function: str, shapes: tuple[tuple[int, ...], ...]) -> Callable[[Rando
 
 
 def sparse() -> Iterator[Case]:
-    yield Case("sddmm", "blocks of 16", sampled(16, 3, 2, 40))
-    yield Case("sddmm", "none", sampled(16, 3, 2, 40, count=0))
-    yield Case("spmm", "blocks of 16", blocks(16, 3, 4, 50))
-    yield Case("spmm", "no columns", blocks(16, 3, 4, 0))
+    for label, count, k in (("blocks of 16", 4, 40), ("none", 0, 40), ("many", 70, 20)):
+        yield Case("sddmm", label, sampled(16, 3, 2, k, count))
+        yield Case("sddmm_backward", label, sampled(16, 3, 2, k, count, gradient=True), ulps=8)
+    for label, n in (("blocks of 16", 50), ("no columns", 0)):
+        yield Case("spmm", label, blocks(16, 3, 4, n))
+        yield Case("spmm_backward", label, blocks(16, 3, 4, n, gradient=True))
 
 
 def sampled(
-    size: int, rows: int, columns: int, k: int, count: int = 4
+    size: int, rows: int, columns: int, k: int, count: int, gradient: bool = False
 ) -> Callable[[Random], Arguments]:
+    """Return the maker of blocks in any order, of which some are at the same position."""
+
     def make(random: Random) -> Arguments:
         first = random.integers(0, rows, count, dtype=np.int32)
         second = random.integers(0, columns, count, dtype=np.int32)
         a, b = random.normal(rows * size, k), random.normal(columns * size, k).T
-        return (a, b, first, second, size), {}
+        values = (random.normal(count, size, size),) if gradient else ()
+        return (*values, a, b, first, second, size), {}
 
     return make
 
 
-def blocks(size: int, rows: int, columns: int, n: int) -> Callable[[Random], Arguments]:
+def blocks(
+    size: int, rows: int, columns: int, n: int, gradient: bool = False
+) -> Callable[[Random], Arguments]:
     """Return the maker of a matrix whose second row of blocks is empty."""
 
     def make(random: Random) -> Arguments:
         starts = np.array([0, 2, 2, 5][: rows + 1], np.int32)
         second = random.integers(0, columns, int(starts[-1]), dtype=np.int32)
         values = random.normal(int(starts[-1]), size, size)
-        return (values, starts, second, random.normal(columns * size, n)), {}
+        grad = (random.normal(n, rows * size).T,) if gradient else ()
+        return (*grad, values, starts, second, random.normal(columns * size, n)), {}
 
     return make
 

@@ -311,6 +311,30 @@ CASES += (
 )
 
 
+BLOCKS = torch.tensor([1, 0, 1], dtype=torch.int32), torch.tensor([0, 2, 2], dtype=torch.int32)
+ROW_STARTS = torch.tensor([0, 2, 2, 3], dtype=torch.int32)
+
+
+def dense(values: Any, rows: Any, columns: Any) -> Any:
+    """Return the dense matrix of 3 x 3 blocks of 16."""
+    s = torch.zeros(3, 3, 16, 16, dtype=values.dtype)
+    return s.index_put((rows.long(), columns.long()), values).transpose(1, 2).reshape(48, 48)
+
+
+CASES += (
+    Same(
+        "sddmm",
+        lambda a, b: tile.ops.sddmm(a, b, *BLOCKS, 16),
+        lambda a, b: (a @ b).view(3, 16, 3, 16).transpose(1, 2)[BLOCKS[0].long(), BLOCKS[1].long()],
+        ((48, 5), (5, 48)),
+    ),
+    Same(
+        "spmm",
+        lambda values, b: tile.ops.spmm(values, ROW_STARTS, BLOCKS[0], b),
+        lambda values, b: dense(values, torch.tensor([0, 0, 2]), BLOCKS[0]) @ b,
+        ((3, 16, 16), (48, 5)),
+    ),
+)
 HEADS = ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8))
 DISTANCES = (torch.arange(7) - torch.arange(5)[:, None] - 2).abs()
 STARTS = torch.tensor([0, 5, 9], dtype=torch.int32)

@@ -587,7 +587,29 @@ SPARSE: list[Wrong] = [
     (
         "spmm",
         lambda out: tile.ops.spmm(ones(1, 16, 16), np.array([0, 0], np.int32), I0, ones(16, 8)),
-        "spmm: `starts` must end with the number of blocks, 1",
+        "spmm: `starts` must start with 0, not decrease, and end with the number of blocks, 1",
+    ),
+    (
+        "spmm",
+        lambda out: tile.ops.spmm(ones(1, 16, 16), np.array([0, 2, 1], np.int32), I0, ones(16, 8)),
+        "spmm: `starts` must start with 0, not decrease, and end with the number of blocks, 1",
+    ),
+    (
+        "spmm",
+        lambda out: tile.ops.spmm(ones(1, 16, 16), np.array([0, 1], np.int32), I0, ones(24, 8)),
+        "spmm: `b` has 24 rows; with blocks of 16, a multiple of that",
+    ),
+    (
+        "sddmm_backward",
+        lambda out: tile.ops.sddmm_backward(ones(2, 16, 16), ones(16, 4), ones(4, 16), I0, I0, 16),
+        "sddmm_backward: `dvalues` has shape (2, 16, 16); it must be (1, 16, 16)",
+    ),
+    (
+        "spmm_backward",
+        lambda out: tile.ops.spmm_backward(
+            *(ones(16, 9), ones(1, 16, 16), np.array([0, 1], np.int32), I0, ones(16, 8))
+        ),
+        "spmm_backward: `dout` has shape (16, 9); it must be (16, 8)",
     ),
 ]
 RECURRENT: list[Wrong] = [

@@ -229,6 +229,25 @@ GRADIENTS = (
         (0, 1, 2),
     ),
     Gradient(
+        "sddmm",
+        lambda random: (
+            *normals((32, 5), (5, 48))(random),
+            *(np.array([1, 0, 1]), np.array([0, 2, 0]), 16),
+        ),
+        lambda dy, a, b, rows, columns, size, y: of("sddmm")(dy, a, b, rows, columns, size),
+        (0, 1),
+    ),
+    Gradient(
+        "spmm",
+        lambda random: (
+            random.standard_normal((3, 16, 16)),
+            *(np.array([0, 2, 2, 3]), np.array([1, 0, 1])),
+            random.standard_normal((48, 5)),
+        ),
+        lambda dy, values, starts, columns, b, y: of("spmm")(dy, values, starts, columns, b),
+        (0, 3),
+    ),
+    Gradient(
         "dropout",
         lambda random: (random.standard_normal((3, 7)), 0.3, 7),
         lambda dy, x, p, seed, y: reference_of("dropout")(dy, p, seed),

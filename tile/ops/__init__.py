@@ -92,7 +92,8 @@ if TYPE_CHECKING:
     from tile.ops.sequence.decode_attention import decode_attention
     from tile.ops.sequence.rope import rope
     from tile.ops.sequence.varlen_attention import varlen_attention, varlen_attention_backward
-    from tile.ops.sparse.block_sparse import sddmm, spmm
+    from tile.ops.sparse.sddmm import sddmm, sddmm_backward
+    from tile.ops.sparse.spmm import spmm, spmm_backward
     from tile.ops.training.adamw import adamw
     from tile.ops.training.quantization import dequantize, quantize
 else:
@@ -151,7 +152,8 @@ else:
         "sequence.decode_attention": "decode_attention",
         "sequence.rope": "rope",
         "sequence.varlen_attention": "varlen_attention varlen_attention_backward",
-        "sparse.block_sparse": "sddmm spmm",
+        "sparse.sddmm": "sddmm sddmm_backward",
+        "sparse.spmm": "spmm spmm_backward",
         "training.adamw": "adamw",
         "training.quantization": "dequantize quantize",
     }
@@ -234,6 +236,7 @@ __all__ = [
     "rope",
     "scaled_matmul",
     "sddmm",
+    "sddmm_backward",
     "shift_conv",
     "shift_conv_dgrad",
     "shift_conv_wgrad",
@@ -243,6 +246,7 @@ __all__ = [
     "softmax_backward",
     "sort",
     "spmm",
+    "spmm_backward",
     "swiglu",
     "swiglu_backward",
     "topk",
