@@ -54,6 +54,18 @@ def test_a_sound_program_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_a_constant_that_was_not_varied_is_not_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "found.json"
+    options = ["--vary", "B=4", "--vary", "BLOCK=4", "--json", str(file)]
+    assert main(["check", *options, program(tmp_path, SOUND)]) == 1
+    out, error = capsys.readouterr()
+    assert out.endswith("\nnot varied: BLOCK\n")
+    assert "--vary BLOCK: no kernel that was launched has such a tl.constexpr; they have B" in error
+    assert json.loads(file.read_text(encoding="utf-8"))["verdict"] == "not varied: BLOCK"
+
+
 def test_faults_and_dependences_are_printed_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +108,7 @@ def test_a_page_without_faults_says_what_was_checked(
     words = " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read_text("utf-8"))).split())
     checked = "No faults Checked for bounds, race, undef, overflow, assume, deadlock: 1 launch of "
     assert f"{checked}double on interp. All is well. The exit status is 0." in words
-    assert "; not varied in B: its grid does not depend on them" in words
+    assert "; not varied in B: its grid does not depend on it" in words
     assert "note: `double` with B=8 was not varied in B" in capsys.readouterr().out
 
 

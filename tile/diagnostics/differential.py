@@ -271,6 +271,7 @@ class Findings:
     ended: bool = True  # True if the program ran to its end
     tallies: dict[Key, LaunchCount] = field(default_factory=dict)
     constexprs: dict[str, None] = field(default_factory=dict)  # of all repeated launches
+    unknown: list[str] = field(default_factory=list)  # constants to vary that no kernel has
 
     @property
     def groups(self) -> list[FaultGroup]:
@@ -302,7 +303,7 @@ class Findings:
     @property
     def status(self) -> int:
         """The exit status: 1 if something is wrong or was not checked."""
-        return int(bool(self) or self.report.coverage.unchecked)
+        return int(bool(self) or self.report.coverage.unchecked or bool(self.unknown))
 
     @property
     def verdict(self) -> str:
@@ -310,6 +311,8 @@ class Findings:
         coverage = self.report.coverage
         if not self.tallies and not coverage.counts:
             return "no kernel was launched"
+        if not self and self.unknown:
+            return f"not varied: {', '.join(self.unknown)}"
         if not self:
             return coverage.verdict() if coverage.unchecked else "all is well"
         faults = sum(group.executions for group in self.groups)

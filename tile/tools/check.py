@@ -89,11 +89,18 @@ def run(options: argparse.Namespace) -> int:
             status = launch()
         ended = True
     finally:  # report the launches of a program that fails, too
-        if ended or rehearsal.findings.report.coverage.counts:
-            rehearsal.findings.ended = ended
-            _report(rehearsal.findings, options)
-    _refuse_unknown(rehearsal.plan, rehearsal.findings)
-    return rehearsal.findings.status or status
+        findings = rehearsal.findings
+        if ended or findings.report.coverage.counts:
+            findings.ended = ended
+            findings.unknown = _unknown(rehearsal.plan, findings)
+            _report(findings, options)
+    if findings.unknown:
+        constants = ", ".join(findings.constexprs) or "no tl.constexpr"
+        raise ArgumentValueError(
+            f"--vary {findings.unknown[0]}: no kernel that was launched has such a tl.constexpr; "
+            f"they have {constants}"
+        )
+    return findings.status or status
 
 
 def _plan(options: argparse.Namespace) -> CheckOptions:
@@ -117,18 +124,14 @@ def _all_varied(texts: Sequence[str]) -> dict[str, list[Any]]:
     return varied
 
 
-def _refuse_unknown(plan: CheckOptions, findings: Findings) -> None:
-    """Raise `ArgumentValueError` if `--vary` names a constant that no launched kernel has.
+def _unknown(plan: CheckOptions, findings: Findings) -> list[str]:
+    """Return the constants of `--vary` that no launched kernel has.
 
     Programs that launched no kernel that could be varied are exempt.
     """
-    unknown = [name for name in plan.varied if name not in findings.constexprs]
-    if unknown and findings.tallies and plan.launches:
-        constants = ", ".join(findings.constexprs) or "no tl.constexpr"
-        raise ArgumentValueError(
-            f"--vary {unknown[0]}: no kernel that was launched has such a tl.constexpr; they have "
-            f"{constants}"
-        )
+    if not findings.tallies or not plan.launches:
+        return []
+    return [name for name in plan.varied if name not in findings.constexprs]
 
 
 def _varied(text: str) -> tuple[str, list[Any]]:
@@ -179,9 +182,10 @@ def _paragraphs(findings: Findings) -> Iterator[str]:
         yield str(dependence)
     for (kernel, constants), tally in findings.tallies.items():
         if tally.not_varied:
+            names = ", ".join(sorted(tally.not_varied))
             yield (
-                f"note: `{kernel}` with {constants} was not varied in {', '.join(tally.not_varied)}"
-                ": its grid does not depend on them"
+                f"note: `{kernel}` with {constants} was not varied in {names}: its grid does not "
+                f"depend on {'it' if len(tally.not_varied) == 1 else 'them'}"
             )
     if not findings.ended:
         yield f"note: {INCOMPLETE_NOTE}"

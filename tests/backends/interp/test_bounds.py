@@ -217,3 +217,9 @@ def test_of_several_stores_to_one_address_the_last_stays() -> None:
     x = np.zeros(4, np.int32)
     everybody_stores[(5,)](x, N=8)
     np.testing.assert_array_equal(x, 4 * 8 + np.array([1, 3, 5, 7]))
+
+
+@pytest.mark.parametrize(("dtype", "described"), [("int32", "an int32"), ("uint8", "a uint8")])
+def test_the_dtype_of_an_array_has_its_article(dtype: str, described: str) -> None:
+    with pytest.raises(OutOfBoundsError, match=f"`x_ptr` is {described} array of shape"):
+        copy[(1,)](np.zeros(4, dtype), np.zeros(8, dtype), 0, 1, N=8)

@@ -228,18 +228,19 @@ def _place(buffer: Buffer, address: int, itemsize: int) -> str:
 def described(buffer: Buffer) -> str:
     """Describe an array: dtype, shape, and its range of elements."""
     array = buffer.array
-    kind = f"{array.dtype} array of shape {array.shape}"
+    article = "an" if array.dtype.kind == "i" else "a"
+    kind = f"{article} {array.dtype} array of shape {array.shape}"
     if array.size == 0:
-        return f"`{buffer.name}` is a {kind}: it has no elements"
+        return f"`{buffer.name}` is {kind}: it has no elements"
     low = (buffer.start - buffer.origin) // array.itemsize
     high = (buffer.end - buffer.origin) // array.itemsize - 1
     if buffer.is_storage:
         kind = kind.replace("array", "view", 1)
-        return f"`{buffer.name}` is a {kind}: its storage has elements {low} to {high}"
+        return f"`{buffer.name}` is {kind}: its storage has elements {low} to {high}"
     if array.flags.c_contiguous:
-        return f"`{buffer.name}` is a {kind}: elements 0 to {array.size - 1}"
+        return f"`{buffer.name}` is {kind}: elements 0 to {array.size - 1}"
     strides = tuple(int(s) // array.itemsize for s in array.strides)
-    return f"`{buffer.name}` is a {kind} with strides {strides}: elements {low} to {high}"
+    return f"`{buffer.name}` is {kind} with strides {strides}: elements {low} to {high}"
 
 
 def first_false(condition: Array) -> tuple[int, ...]:
