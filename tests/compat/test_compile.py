@@ -2,6 +2,8 @@
 
 import importlib
 import pickle
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -264,3 +266,20 @@ def test_a_false_assertion_fails_the_launches_of_libraries(triton) -> None:
     assert own.artifact.launch_metadata["assertions"]
     assert not kernel.artifact.launch_metadata["assertions"]
     assert not pickle.loads(pickle.dumps(kernel)).artifact.launch_metadata["assertions"]
+
+
+def test_workers_compile_for_the_gpu_of_their_parent(triton, monkeypatch) -> None:
+    """A process forked from one that uses CUDA cannot open the driver; PyTorch knows the GPU."""
+    cuda = SimpleNamespace(is_available=lambda: True)
+    torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.0"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    backends = triton.backends.backends
+
+    def active() -> list[str]:
+        return [name for name, one in backends.items() if one.driver.is_active()]
+
+    assert active() == ["nvidia"]
+    with tile.backend("interp"):
+        assert active() == ["cpu"]
+    torch.version.cuda = None  # PyTorch for AMD's GPUs
+    assert active() == ["cpu"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -313,16 +314,31 @@ class Backend:
     driver: type[DriverBase]
 
 
+def _runs_on_gpu() -> bool:
+    """Return True if launches are for a GPU by default.
+
+    In a process that was forked from one that uses CUDA, the driver refuses to start (CUDA C++
+    Programming Guide, "Initialization"). TorchInductor's workers are such processes: they compile
+    for the device of their parent, and ask here whether it is a GPU. There PyTorch knows.
+    """
+    if config.backend:
+        return default_target().backend == NVPTX
+    torch = sys.modules.get("torch")
+    return _default_backend() == NVPTX or (
+        torch is not None and torch.version.cuda is not None and torch.cuda.is_available()
+    )
+
+
 class _GpuOnly(TileDriver):
     @classmethod
     def is_active(cls) -> bool:
-        return default_target().backend == NVPTX
+        return _runs_on_gpu()
 
 
 class _HostOnly(TileDriver):
     @classmethod
     def is_active(cls) -> bool:
-        return default_target().backend != NVPTX
+        return not _runs_on_gpu()
 
 
 backends: dict[str, Backend] = {
