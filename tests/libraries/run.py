@@ -33,6 +33,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ("-p", "tests.libraries.plugin", "-p", "no:cacheprovider", "--tb=short", "-rs", "-q")
+# Where pytest-benchmark is installed, it warns under pytest-xdist, and warnings may be errors.
+PLUGIN += ("-p", "no:benchmark")
 KINDS = ("passed", "failed", "skipped")
 SHOWN = 30  # of the tests that failed
 
