@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import sys
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile import testing
+from tile.backends.nvptx.backend import NvptxBackend
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.runtime.autotuning.do_bench import measure
 from tile.testing import Benchmark, assert_close, do_bench, perf_report
@@ -478,3 +480,14 @@ def test_it_agrees_with_numpy(pairs, atol, rtol):
     else:
         with pytest.raises(AssertionError):
             assert_close(x, y, atol, rtol)
+
+
+def test_the_clock_for_kernels_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that launches none of our kernels is timed by the GPU that PyTorch uses."""
+    timer = FakeTimer(3.0)
+    monkeypatch.setattr(NvptxBackend, "timer", lambda self: timer)
+    cuda = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert do_bench(lambda: None, 0, 0) == 3.0
+    cuda.is_initialized = lambda: False
+    assert do_bench(lambda: None, 0, 0) != 3.0

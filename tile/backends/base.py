@@ -325,10 +325,13 @@ class Timer(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """A loaded kernel whose launches may be asynchronous."""
+    """A loaded kernel, or a backend, whose launches may be asynchronous."""
 
     def timer(self) -> Timer:
-        """Return a timer for calls that launch on the device of this kernel's last launch."""
+        """Return a timer for calls that launch where this kernel was launched last.
+
+        That of a backend is for its current device.
+        """
 
 
 @runtime_checkable

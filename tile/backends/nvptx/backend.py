@@ -20,6 +20,7 @@ from tile.backends.base import (
     Options,
     Requirement,
     Target,
+    Timer,
 )
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.errors import BackendError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.driver import current_architecture, current_names, device_of
     from tile.backends.nvptx.emit import lowering_target as emitter_target
+    from tile.backends.nvptx.event_timer import current_timer
     from tile.backends.nvptx.launch import LoadedKernel
     from tile.backends.nvptx.survey import survey
     from tile.backends.nvptx.target import architecture
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 else:
     architecture = lazy_import("tile.backends.nvptx.target", "architecture")
     emitter_target = lazy_import("tile.backends.nvptx.emit", "lowering_target")
+    current_timer = lazy_import("tile.backends.nvptx.event_timer", "current_timer")
     files = lazy_import("tile.backends.nvptx.aot", "files")
     compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
     without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
@@ -94,6 +97,10 @@ class NvptxBackend:
     def device_names(self, target: Target) -> list[str]:
         """Return the current device's name and the driver's version."""
         return current_names()
+
+    def timer(self) -> Timer:
+        """Return a timer on the current stream of the current device."""
+        return current_timer()
 
     def survey(self) -> Sequence[Requirement]:
         """Report packages, the driver and its devices."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 
 from tile.backends.nvptx import driver
+from tile.backends.nvptx.host_staging import current_streams
 from tile.errors import OutOfResourcesError
 
 # Times the size of the L2 cache: its bandwidth is about that of the memory's times this, so on each
@@ -68,6 +69,12 @@ class EventTimer:
             for event in events:
                 event.destroy()
         return times
+
+
+def current_timer() -> EventTimer:
+    """Return a timer on the current stream of the current device."""
+    device = driver.current_device()
+    return EventTimer(device, current_streams([], device.ordinal)[0])
 
 
 def _free(device: driver.Device, address: int) -> None:

@@ -27,7 +27,7 @@ from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfR
 from tile.tracebacks import warn
 
 if TYPE_CHECKING:
-    from tile.backends.nvptx.event_timer import EventTimer
+    from tile.backends.nvptx.event_timer import EventTimer, current_timer
     from tile.backends.nvptx.fault_report import FaultRecord
     from tile.backends.nvptx.host_staging import Staging
     from tile.backends.nvptx.kernel_info import kernel_info
@@ -36,6 +36,7 @@ else:
     kernel_info = lazy_import("tile.backends.nvptx.kernel_info", "kernel_info")
     Staging = lazy_import("tile.backends.nvptx.host_staging", "Staging")
     EventTimer = lazy_import("tile.backends.nvptx.event_timer", "EventTimer")
+    current_timer = lazy_import("tile.backends.nvptx.event_timer", "current_timer")
 
 _PARAMETER_BYTES = 8  # no type needs more
 _BLACKWELL = 10  # the least major compute capability
@@ -141,8 +142,7 @@ class LoadedKernel:
 
     def timer(self) -> Timer:
         """Return a timer on the stream of the last ordinary launch."""
-        device, stream = self._last or (driver.current_device(), current_streams([], 0)[0])
-        return EventTimer(device, stream)
+        return EventTimer(*self._last) if self._last else current_timer()
 
     def info(self) -> KernelInfo:
         """Describe the kernel on the current device, where it is loaded now if it was not."""

@@ -5,15 +5,18 @@ It is in `runtime` instead of `tile.testing`, which exports it, because the auto
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tile import backends
 from tile.backends.base import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.callbacks import recorded_launches
+from tile.runtime.target_selection import BACKEND_OF_DEVICE
 from tile.tracebacks import public_function
 
 RETURN_MODES: dict[str, Callable[[list[float]], Any]] = {
@@ -97,11 +100,23 @@ def measure(
 
 
 def _clock_of(fn: Callable[[], object]) -> Timer:
-    """Call `fn`, and return the clock of the device on which it launched last, else the host's."""
+    """Call `fn`, and return the clock of the device on which it launched last, else the host's.
+
+    What launched none of our kernels may have launched others: with PyTorch on a GPU, it is the
+    GPU's clock, which shows the host's time too, as the end is recorded when `fn` returns.
+    """
     with recorded_launches() as launched:
         fn()
-    with_clocks = [kernel for kernel in launched if isinstance(kernel, Timed)]
+    others: Sequence[object] = ()
+    if not launched and _torch_uses_gpu():
+        others = [backends.get(BACKEND_OF_DEVICE["cuda"])]
+    with_clocks = [each for each in (*others, *launched) if isinstance(each, Timed)]
     return with_clocks[-1].timer() if with_clocks else HostTimer()
+
+
+def _torch_uses_gpu() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
 
 
 def _started(fn: Callable[[], object], timer: Timer) -> Timer:
@@ -140,8 +155,9 @@ def do_bench(
     Before each call `.grad` of every tensor in `grad_to_none` is set to None. With `quantiles`
     (from 0 to 1) the result is a list with a float for each, or a float for a list of one.
     Otherwise `return_mode` selects it: "min", "max", "mean", "median" (a float), or "all" (the list
-    of times). The clock is that of the device on which the first call launched, if it has one, else
-    the host's; `timer` replaces it. On NVIDIA GPUs the L2 cache is cleared before each call. Raises
+    of times). The clock is that of the device on which the first call launched, if it has one; if
+    it launched no kernel of ours, the GPU's where PyTorch uses one, else the host's. `timer`
+    replaces it. On NVIDIA GPUs the L2 cache is cleared before each call. Raises
     `ArgumentTypeError` or `ArgumentValueError`.
     """
     if not callable(fn):
