@@ -7,6 +7,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
+import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir.types import EMULATED_FP8, SCALARS, Scalar
@@ -210,8 +211,12 @@ def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) 
 def test_an_integer_that_no_float_holds() -> None:
     sketch = Sketch("f16")
     with pytest.raises(CompilationError, match=r"an integer of 1329 bits does not fit tl.float16"):
-        operators.binary(sketch.build, "*", sketch.args[0], 10**400)
-    assert operators.binary(sketch.build, "*", sketch.args[0], 10**300).dtype.ir_name == "f16"
+        tl.full.emit(sketch.build, (), 10**400, tl.float16)
+    for number in (10**400, 10**300, 1 << 64, -(1 << 63) - 1):
+        with pytest.raises(CompilationError, match=r"does not fit any type; the widest are 64"):
+            operators.binary(sketch.build, "*", sketch.args[0], number)
+    largest = (1 << 64) - 1
+    assert operators.binary(sketch.build, "*", sketch.args[0], largest).dtype.ir_name == "f16"
 
 
 def test_a_number_becomes_one_constant_of_the_shape_of_the_other_operand() -> None:

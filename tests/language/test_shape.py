@@ -146,7 +146,7 @@ def test_creation() -> None:
         tl.full.emit(build, (2, 2), 3, tl.int8),
         tl.full.emit(build, [4], n, tl.float16),
         tl.full.emit(build, (), 1, tl.float32),
-        tl.full.emit(build, 2, -1, tl.uint8),
+        tl.full.emit(build, 2, 255, tl.uint8),
         tl.zeros.emit(build, (4,), dtype=tl.int1),
         tl.zeros_like.emit(build, like),
         tl.to_tensor.emit(build, 2.5),

@@ -307,8 +307,9 @@ class Tensor(_Value):
     ) -> Tensor:
         """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-        `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
-        elements, `sem` and `scope` see `tl.atomic_add`.
+        `cmp` and `val` are broadcast to the shape of `pointer`. Their types are the element type, or
+        narrower ones of its kind: no cast may change what is compared. For elements, `sem` and `scope`
+        see `tl.atomic_add`.
         """
     def atomic_load(
         self,
@@ -359,8 +360,8 @@ class Tensor(_Value):
         element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
         is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
         and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-        least once. Raises `CompilationError` for elements that are not integers and for a negative
-        `timeout_ns`.
+        least once. Raises `CompilationError` for elements that are not integers, for a number that they
+        cannot have, and for a negative `timeout_ns`.
 
             ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
         """
@@ -698,37 +699,37 @@ class tensor_descriptor:
         """Combine `value` with a block of the array by `tl.atomic_add`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def atomic_and(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a block of the array by `tl.atomic_and`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def atomic_max(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a block of the array by `tl.atomic_max`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def atomic_min(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a block of the array by `tl.atomic_min`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def atomic_or(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a block of the array by `tl.atomic_or`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def atomic_xor(self, offsets: Sequence[Tensor | float], value: Tensor | float) -> None:
         """Combine `value` with a block of the array by `tl.atomic_xor`, relaxed.
 
         Each element is updated atomically. There is no result, and elements outside the array are not
-        changed.
+        changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
         """
     def gather(self, x_offsets: Tensor, y_offset: Tensor | float) -> Tensor:
         """Read N columns of M arbitrary rows of an array.
@@ -753,7 +754,8 @@ class tensor_descriptor:
         """Write the block of a descriptor whose first element has the index `offsets`.
 
         Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-        block's shape; elements outside the array are not written.
+        block's shape; elements outside the array are not written. Raises `CompilationError` for a
+        number that the element type cannot have.
         """
 
 class range:
@@ -889,8 +891,9 @@ def atomic_cas(
 ) -> Tensor:
     """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-    `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
-    elements, `sem` and `scope` see `tl.atomic_add`.
+    `cmp` and `val` are broadcast to the shape of `pointer`. Their types are the element type, or
+    narrower ones of its kind: no cast may change what is compared. For elements, `sem` and `scope`
+    see `tl.atomic_add`.
     """
 def atomic_load(
     pointer: Tensor,
@@ -941,8 +944,8 @@ def atomic_poll(
     element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
     is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
     and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-    least once. Raises `CompilationError` for elements that are not integers and for a negative
-    `timeout_ns`.
+    least once. Raises `CompilationError` for elements that are not integers, for a number that they
+    cannot have, and for a negative `timeout_ns`.
 
         ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
     """
@@ -1199,7 +1202,8 @@ def fma(x: Tensor | float, y: Tensor | float, z: Tensor | float) -> Tensor:
 def full(shape: Any, value: Tensor | float, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
 
-    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile.
+    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile, or a number that an
+    integer `dtype` cannot have.
     """
 def gather(src: Tensor | tuple[Any, ...], index: Tensor, axis: Any = None) -> Tensor:
     """The elements of `src` at positions `index` along `axis`, like `numpy.take_along_axis`.
@@ -1658,7 +1662,8 @@ def store_tensor_descriptor(
     """Write the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-    block's shape; elements outside the array are not written.
+    block's shape; elements outside the array are not written. Raises `CompilationError` for a
+    number that the element type cannot have.
     """
 @overload
 def sub(x: Tensor, y: Tensor | float, sanitize_overflow: bool = True) -> Tensor:

@@ -18,7 +18,14 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMW_ELEMENTS, Order, RMWKind
 from tile.ir.types import I1, INTEGERS, SCALARS, U64, Pointer, Scalar, with_element
 from tile.language.base.builtin import member
-from tile.language.base.promotion import Operand, as_number, constant, convert, to_tensor
+from tile.language.base.promotion import (
+    Operand,
+    as_number,
+    check_bits,
+    constant,
+    convert,
+    to_tensor,
+)
 from tile.language.base.tensor import Tensor
 from tile.language.memory import ordering, pointee, write_operands
 from tile.language.operators import binary, compare, logical, unary
@@ -85,14 +92,18 @@ def atomic_poll(
     element is read by `tl.atomic_load` (with `sem` and `scope`) until it was equal once. The result
     is a `tl.int1` for each element. It is false only if `timeout_ns`, a scalar integer, is given
     and so many nanoseconds of `tl.extra.cuda.globaltimer` passed before; each element is read at
-    least once. Raises `CompilationError` for elements that are not integers and for a negative
-    `timeout_ns`.
+    least once. Raises `CompilationError` for elements that are not integers, for a number that they
+    cannot have, and for a negative `timeout_ns`.
 
         ready = tl.atomic_poll(flags + tl.arange(0, 8), 1)
     """
     name = "tl.atomic_poll"
-    if pointee(name, pointer) not in INTEGERS:
+    element = pointee(name, pointer)
+    if element not in INTEGERS:
         raise CompilationError(f"{name} takes pointers to integers, not {pointer.type}")
+    number = as_number(expected_value)
+    if number is not None:
+        check_bits(number, element, f"the expected_value of {name}")
     _, expected, _ = write_operands(build, name, pointer, None, expected_value=expected_value)
     assert expected is not None
     deadline = None if timeout_ns is None else _Deadline(build, name, timeout_ns)

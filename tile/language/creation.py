@@ -15,6 +15,7 @@ from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (
     Operand,
     as_number,
+    check_constant,
     constant,
     convert,
     convert_shape,
@@ -58,12 +59,15 @@ def arange(build: Builder, start: Any, end: Any) -> Tensor:
 def full(build: Builder, shape: Any, value: Operand, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) filled with a number or scalar, cast to `dtype`.
 
-    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile.
+    Shape `()` makes a scalar. Raises `CompilationError` if `value` is a tile, or a number that an
+    integer `dtype` cannot have.
     """
     extents = compile_time_shape(shape, "the shape of tl.full")
     element = element_type(dtype, "tl.full")
     number = as_number(value)
     if number is not None:
+        if isinstance(element, Scalar):
+            check_constant(number, element, "the value of tl.full")
         return constant(build, number, with_shape(extents, element))
     scalar = make_tensor(build, value, "the value of tl.full")
     if scalar.shape:

@@ -21,7 +21,16 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
 from tile.language.base.builtin import Builtin, builtin, descriptor_member
-from tile.language.base.promotion import Operand, cast_to, convert, describe, to_tensor
+from tile.language.base.promotion import (
+    Operand,
+    as_number,
+    cast_to,
+    check_constant,
+    convert,
+    describe,
+    keep_value,
+    to_tensor,
+)
 from tile.language.base.static_args import compile_time, compile_time_shape, constant_value
 from tile.language.base.tensor import DescriptorParts, Tensor, tensor_descriptor
 from tile.short_repr import short_repr
@@ -192,10 +201,14 @@ def store_tensor_descriptor(
     """Write the block of a descriptor whose first element has the index `offsets`.
 
     Also `desc.store(offsets, value)`. `value` is cast to the element type and broadcast to the
-    block's shape; elements outside the array are not written.
+    block's shape; elements outside the array are not written. Raises `CompilationError` for a
+    number that the element type cannot have.
     """
     name = "tl.store_tensor_descriptor"
     ty = _descriptor(name, desc)
+    number = as_number(value)
+    if number is not None:
+        check_constant(number, ty.of, f"the value of {name}")
     block = cast_to(build, value, ty.block_type, f"the value of {name}")
     starts = _offsets(build, name, ty, offsets)
     build.op(ops.descriptor_store, desc.value, block.value, *starts)
@@ -206,7 +219,7 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
 
     def apply(build: Builder, desc: Tensor, offsets: Sequence[Operand], value: Operand) -> None:
         ty = _descriptor(name, desc)
-        block = cast_to(build, value, ty.block_type, f"the value of {name}")
+        block = keep_value(build, value, ty.block_type, f"the value of {name}")
         starts = _offsets(build, name, ty, offsets)
         build.op(ops.descriptor_reduce, desc.value, block.value, *starts, kind=kind)
 
@@ -214,7 +227,7 @@ def _atomic(kind: RMWKind) -> Builtin[..., None]:
     apply.__doc__ = f"""Combine `value` with a block of the array by `tl.atomic_{kind}`, relaxed.
 
     Each element is updated atomically. There is no result, and elements outside the array are not
-    changed.
+    changed. `value` is broadcast to the block's shape; for its type see `tl.atomic_cas`.
     """
     return descriptor_member(f"atomic_{kind}")(apply)
 

@@ -5,7 +5,7 @@ An atomic returns the value that memory held before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tile.errors import CompilationError
@@ -13,7 +13,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import memory as ops
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, RMWKind, Scope
-from tile.ir.types import Pointer, Scalar, with_element
+from tile.ir.types import Pointer, Scalar, Type, with_element
 from tile.language.base.builtin import Builtin, builtin, member
 from tile.language.base.promotion import (
     Operand,
@@ -22,11 +22,13 @@ from tile.language.base.promotion import (
     common_shape,
     convert_shape,
     describe,
+    keep_value,
     to_tensor,
 )
 from tile.language.base.static_args import choice, compile_time, compile_time_bool
 from tile.language.base.tensor import BlockPointer, Tensor
 from tile.language.block_pointer import block_operands, padding
+from tile.short_repr import short_repr
 
 
 def pointee(name: str, pointer: Any) -> Scalar | Pointer:
@@ -44,6 +46,8 @@ def as_mask(build: Builder, name: str, mask: Operand | None) -> Tensor | None:
         return None
     number = as_number(mask)
     if number is not None:
+        if number not in (0, 1):
+            raise CompilationError(f"the mask of {name} is True or False, not {short_repr(number)}")
         return None if number else to_tensor(build, False)
     tensor = to_tensor(build, mask, f"the mask of {name}")
     if not tensor.dtype.is_bool():
@@ -70,12 +74,17 @@ def check_scalar(name: str, pointer: Tensor, **arguments: Any) -> None:
 
 
 def write_operands(
-    build: Builder, name: str, pointer: Tensor, mask: Operand | None, **values: Any
+    build: Builder,
+    name: str,
+    pointer: Tensor,
+    mask: Operand | None,
+    cast: Callable[[Builder, Any, Type, str], Tensor] = cast_to,
+    **values: Any,
 ) -> list[Value | None]:
     """Return the pointer, the values and the mask of a write as operands.
 
-    Values are cast to the element type; they and the mask are broadcast to the pointers' shape.
-    Raises `CompilationError` if that is not possible.
+    Values are converted to the element type by `cast`; they and the mask are broadcast to the
+    pointers' shape. Raises `CompilationError` if that is not possible.
     """
     element = pointee(name, pointer)
     guard = as_mask(build, name, mask)
@@ -88,7 +97,7 @@ def write_operands(
                 f"that shape, not {list(x.shape)}"
             )
     ty = with_element(pointer.type, element)
-    tensors = [cast_to(build, x, ty, f"the {n} of {name}") for n, x in values.items()]
+    tensors = [cast(build, x, ty, f"the {n} of {name}") for n, x in values.items()]
     return [pointer.value, *(x.value for x in tensors), mask_operand(build, guard, pointer)]
 
 
@@ -285,9 +294,10 @@ def atomic_cas(
 ) -> Tensor:
     """Write `val` atomically if memory holds `cmp` (bitwise), and return the old value.
 
-    `cmp` and `val` are cast to the element type and broadcast to the shape of `pointer`; for
-    elements, `sem` and `scope` see `tl.atomic_add`.
+    `cmp` and `val` are broadcast to the shape of `pointer`. Their types are the element type, or
+    narrower ones of its kind: no cast may change what is compared. For elements, `sem` and `scope`
+    see `tl.atomic_add`.
     """
     name = "tl.atomic_cas"
-    operands = write_operands(build, name, pointer, None, cmp=cmp, val=val)
+    operands = write_operands(build, name, pointer, None, cast=keep_value, cmp=cmp, val=val)
     return Tensor(build(ops.atomic_cas, *operands, **ordering(name, sem, scope)))

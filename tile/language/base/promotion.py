@@ -75,7 +75,7 @@ def number_type(number: Number) -> Scalar:
         if ty.min_value <= number <= ty.max_value:
             return ty
     raise CompilationError(
-        f"the integer {number} does not fit any type; the widest are 64 bits wide"
+        f"the integer {short_repr(number)} does not fit any type; the widest are 64 bits wide"
     )
 
 
@@ -139,6 +139,8 @@ def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
     """
     element = ty.element
     assert isinstance(element, Scalar)
+    if element.kind is Kind.FLOAT and not isinstance(number, float):
+        number_type(number)
     if element.kind is Kind.INT:
         number = int(number)
         if not element.min_value <= number <= element.max_value:
@@ -253,6 +255,49 @@ def convert_shape(build: Builder, x: Tensor, extents: tuple[int, ...]) -> Tensor
     if padded != extents:
         value = build(shape.broadcast, value, shape=extents)
     return Tensor(value)
+
+
+def check_constant(number: Number, ty: Scalar, subject: str) -> None:
+    """Raise `CompilationError`, naming `subject`, for a number that an integer type cannot have.
+
+    Numbers of as many bits are taken as their pattern: 0xFFFFFFFF is the int32 -1.
+    """
+    if ty.kind is not Kind.INT:
+        return
+    whole = number == number and abs(number) != float("inf") and number == int(number)
+    if not (whole and ty.min_value <= number < 1 << ty.bits):
+        raise CompilationError(
+            f"{subject} is {short_repr(number)}, and {spelled(ty)} holds the integers "
+            f"{ty.min_value} to {ty.max_value}; tl.cast converts it as it converts runtime values"
+        )
+
+
+def keep_value(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
+    """Return `x` cast and broadcast to a type that holds its value; `subject` names it in errors.
+
+    Integers of one width are taken for each other bit by bit. Raises `CompilationError` for a cast
+    from an integer to a float or back, and to a narrower type.
+    """
+    element, number = ty.element, as_number(x)
+    if isinstance(element, Scalar):
+        if number is not None:
+            check_bits(number, element, subject)
+        else:
+            source = to_tensor(build, x, subject).dtype
+            kinds = {source.is_floating(), element.is_floating()}
+            if source.is_ptr() or len(kinds) > 1 or source.bits > element.bits:
+                raise CompilationError(
+                    f"{subject} is of {spelled(source)}, and memory holds {spelled(element)}; cast "
+                    f"it, as in x.to({spelled(element)})"
+                )
+    return cast_to(build, x, ty, subject)
+
+
+def check_bits(number: Number, ty: Scalar, subject: str) -> None:
+    """Raise `CompilationError` for a number that an integer type cannot have, signed or not."""
+    patterns = 1 << ty.bits
+    if not (isinstance(number, int) and -patterns // 2 <= number < patterns):
+        check_constant(number, ty, subject)
 
 
 def cast_to(build: Builder, x: Any, ty: Type, subject: str) -> Tensor:
