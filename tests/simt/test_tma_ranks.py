@@ -215,7 +215,7 @@ def test_stores_of_any_element(name: str) -> None:
 
 def test_the_option_names_uses() -> None:
     case = STORES["f32"]
-    names = r"joined by \+, of im2col, ranks, reduce, stores, strips, not 'load'"
+    names = r"joined by \+, of im2col, pointers, ranks, reduce, stores, strips, not 'load'"
     with pytest.raises(ArgumentError, match=names):
         case.compile("interp", tma="stores+load")
     with pytest.raises(ArgumentError, match="tma is a text such as 'stores', not True"):

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tile.analysis.dot_operands import feeds_dot
 from tile.analysis.liveness import liveness
+from tile.analysis.pointer_blocks import PointerBlocks
 from tile.ir import semantics
 from tile.ir.core import Block, Function, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
@@ -52,6 +54,11 @@ class TiledOp:
     def tile(self) -> tuple[int, ...]:
         """The shape of the tile that threads share: for a dot, its result's."""
         return self.shape[:-1] if self.kind == "dot" else self.shape
+
+    @property
+    def in_loop(self) -> bool:
+        """True for an operation in a region of another one."""
+        return self.op.parent is not None
 
     @property
     def bytes(self) -> int:
@@ -106,8 +113,16 @@ class Workload:
     @property
     def loads_blocks_in_loops(self) -> bool:
         """True if a loop loads blocks by descriptors."""
-        loads = [load.op for load in self.of_kind("load") if load.op.defn in _BLOCK_LOADS]
-        return any(op.block is not None and op.block.parent is not None for op in loads)
+        return any(load.op.defn in _BLOCK_LOADS and load.in_loop for load in self.of_kind("load"))
+
+    def pointer_blocks_in_loops(self) -> list[TiledOp]:
+        """Return the loads in loops, for dots, whose pointers are proven to address blocks."""
+        loads = [
+            load
+            for load in self.of_kind("load")
+            if load.op.defn is memory.load and load.in_loop and feeds_dot(load.op.result)
+        ]
+        return [load for load in loads if PointerBlocks(load.op.function).find(load.op)]
 
     @property
     def accumulator_bytes(self) -> int:

@@ -70,6 +70,16 @@ def constant_of(value: Value) -> bool | int | float | None:
     return None
 
 
+def is_zero(value: Value | None) -> bool:
+    """Return True if all bits of a value are zero, or it is absent."""
+    if value is None:
+        return True
+    number = constant_of(value)
+    if number is None and value.op is not None and value.op.name == "splat":
+        number = constant_of(value.op.inputs[0])
+    return number is not None and repr(number) in ("0", "0.0", "False")
+
+
 def iterations(loop: Operation) -> range | None:
     """Return the induction variables of a `for` with constant bounds and step; None otherwise."""
     lower, upper, step = (constant_of(value) for value in loop.inputs[:3])

@@ -37,7 +37,7 @@ from tile.simt.tile_sizes import TileSizes
 from tile.simt.tma_uses import TmaUses
 from tile.transforms import pass_pipeline as tile_pipeline
 
-MEMORY = ("infer-readonly", "descriptors-to-pointers")
+MEMORY = ("infer-readonly", "descriptors-to-pointers", "find-blocks")
 LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
@@ -77,6 +77,7 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
         chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
     if "tma" in chosen:
         chosen["tma"] = TmaUses.parse(chosen["tma"])
+        chosen["pointer_blocks"] = target.has_tma and chosen["tma"].pointers
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

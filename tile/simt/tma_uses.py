@@ -4,6 +4,8 @@ They have not been measured on a GPU yet, so no kernel has them by default.
 
     im2col    loads through im2col descriptors (`tl.make_im2col_descriptor`) that feed dots are TMA
               loads in im2col mode
+    pointers  loads and stores through pointers that are proven to access a block of an array are
+              done as those through a descriptor (`find-blocks`)
     ranks     blocks of 3 to 5 axes that feed dots are TMA loads, and those of 16-bit elements with
               8 rows or more are stored by TMA, as blocks of 2 axes are by default
     reduce    atomic operations on blocks, as `desc.atomic_add`, are TMA reductions, not atomics of
@@ -27,6 +29,7 @@ class TmaUses:
     """The uses of TMA beyond those that every kernel has."""
 
     im2col: bool = False
+    pointers: bool = False
     ranks: bool = False
     reduce: bool = False
     stores: bool = False

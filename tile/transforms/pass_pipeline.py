@@ -20,6 +20,7 @@ from tile.transforms import (
     dce,
     descriptors_to_pointers,
     expand_inline_asm,
+    find_blocks,
     fold,
     infer_readonly,
     inline,

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from tile.analysis.alias import PointsTo, module_aliases, written_arguments
 from tile.analysis.axis_info import axis_info
 from tile.analysis.call_graph import CallGraph
+from tile.analysis.index_forms import IndexForms, NoFormError, Remainder
 from tile.analysis.liveness import Liveness, liveness
+from tile.analysis.pointer_blocks import UNBOUNDED, PointerBlock, PointerBlocks
+from tile.analysis.polynomial import Polynomial
 from tile.analysis.ranges import Ranges, ranges
 from tile.analysis.uniformity import uniformity
 from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 
@@ -124,6 +128,57 @@ def print_call_graph(module: Module) -> None:
     for line in str(graph).splitlines():
         _say(f"// {line}")
     _say(f"// bottom up: {', '.join(map(str, graph.bottom_up()))}")
+
+
+@module_pass("print-pointer-blocks")
+def print_pointer_blocks(module: Module) -> None:
+    """Print the block that each load and store of a kernel accesses, or why none is proven.
+
+    It follows the operation as a comment, with the extents, stride and start of the block:
+
+        %x = load %p, %m, %z : ...    %x = load ... // block of %a: %M x %K by %K at (64 * %i, %k)
+    """
+    for function in filter(lambda function: function.kernel, module):
+        blocks = PointerBlocks(function)
+
+        def note(op: Operation, name: Name, blocks: PointerBlocks = blocks) -> list[str]:
+            if op.defn not in (memory.load, memory.store):
+                return []
+            try:
+                return [_spell_block(blocks.of(op), blocks.forms, name)]
+            except NoFormError as reason:
+                return [f"no block: {reason}"]
+
+        _print_values(function, {}, note)
+
+
+def _spell_block(block: PointerBlock, forms: IndexForms, name: Name) -> str:
+    extents = " x ".join(
+        "any" if axis.extent == UNBOUNDED else _spell_number(axis.extent, forms, name)
+        for axis in block.axes
+    )
+    strides = ", ".join(_spell_number(axis.stride, forms, name) for axis in block.axes[:-1])
+    starts = ", ".join(_spell_number(axis.start, forms, name) for axis in block.axes)
+    kind = "transposed block" if block.transposed else "block"
+    return f"{kind} of {name(block.base)}: {extents} by {strides} at ({starts})"
+
+
+def _spell_number(number: Polynomial, forms: IndexForms, name: Name) -> str:
+    """Return the text of a polynomial without indices."""
+
+    def spell_atom(atom: object) -> str:
+        if isinstance(atom, Remainder):
+            parts = (_spell_number(part, forms, name) for part in (atom.dividend, atom.divisor))
+            return "({} % {})".format(*parts)
+        assert isinstance(atom, Value)
+        return name(atom)
+
+    terms = []
+    for monomial, coefficient in number.terms:
+        parts = [spell_atom(forms.atoms[atom]) for atom in monomial]
+        shown = [str(coefficient)] if coefficient != 1 or not parts else []
+        terms.append(" * ".join([*shown, *parts]))
+    return " + ".join(terms) or "0"
 
 
 def _spell(fact: PointsTo, names: list[str]) -> str:

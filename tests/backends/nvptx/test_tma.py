@@ -288,6 +288,7 @@ def test_the_stride_of_an_axis_of_one_element_is_ignored(maps: Maps) -> None:
         ((0x1000, 100, 50, 60), "its stride along axis 0 is 120 bytes"),
         ((0x1000, 100, 50, -64), "its stride along axis 0 is -128 bytes"),
         ((0x1000, 100, 50, 1 << 40), "from 0 to 1099511627776"),
+        ((0x1000, 100, -1, 64), "its extent along axis 1 is -1"),
     ],
 )
 def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str) -> None:
@@ -331,18 +332,28 @@ def test_a_bit_of_maps_of_small_arrays_on_blackwell(
     assert {data[0], *data[2:]} == {full}
 
 
-@pytest.mark.parametrize("changes", [{"in_strips": True}, {"window": ((0,), (0,), (1,))}])
+UNBOUNDED = LaunchValue((), -(1 << 31), 32)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"in_strips": True},
+        {"window": ((0,), (0,), (1,))},
+        {"extents": (LaunchValue((1,)), UNBOUNDED, LaunchValue((3,)))},
+    ],
+)
 def test_a_map_that_the_driver_refuses(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    """The launch goes without TMA, if the map is of strips or in im2col mode."""
+    """The launch goes without TMA, if the map is of strips, in im2col mode, or without bounds."""
     refusal = driver.cuda.CUresult.CUDA_ERROR_INVALID_VALUE
     monkeypatch.setattr(driver.cuda, "cuGetErrorString", lambda status: (0, b"invalid"))
     for name in ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"):
         monkeypatch.setattr(driver.cuda, name, lambda *values: (refusal, None))
     three = tuple(LaunchValue((at,)) for at in (1, 2, 3))
     strides = (LaunchValue((4,)), LaunchValue((5,)))
-    description = DESCRIPTION._replace(extents=three, strides=strides, **changes)
+    description = DESCRIPTION._replace(strides=strides, **{"extents": three, **changes})
     with pytest.raises(UnmappableError, match="encoding a"):
         MapEncoder(description, lambda: 0).encoded((0x1000, 2, 3, 64, 192, 64))
 

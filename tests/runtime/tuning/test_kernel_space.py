@@ -108,6 +108,41 @@ def test_loops_of_tma_loads_may_be_warp_specialized() -> None:
     assert {p["num_warps"] for p in points if p["warp_specialize"]} == {4, 8, 16, 32}
 
 
+def test_pointer_loads_may_be_tma_loads() -> None:
+    """Only on machines with TMA, and only if the pointers of one of the loads are proven."""
+    dimensions = space("wgmma", A, B, C, *SIZES, **BLOCKS)
+    assert dimensions["tma"] == ("", "pointers")
+    assert dimensions["warp_specialize"] == (False, True)
+    assert "tma" not in space("mma", A, B, C, *SIZES, **BLOCKS)
+    odd = halves(128, 129)
+    assert "tma" not in space("wgmma", odd, odd, C, 128, 129, 129, **BLOCKS)
+    with tile.backend("interp:wgmma"):
+        points = [*matmul.space(A, B, C, *SIZES, **BLOCKS).points()]
+        text = str(matmul.space(A, B, C, *SIZES, **BLOCKS))
+    assert {(p["tma"], p["warp_specialize"]) for p in points} == {
+        ("", False), ("pointers", False), ("pointers", True)
+    }  # fmt: skip
+    assert "tma: '', pointers  (pointers of load0, load1 address blocks of arrays)" in text
+
+
+@pytest.mark.parametrize("tma", ["", "pointers"])
+def test_a_tuner_takes_either_form(tma: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((64, 64)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    blocks = {"BM": (64,), "BN": (64,), "BK": (32,)}
+    options = {
+        "num_warps": (4,),
+        "warp_rows": (0,),
+        "num_stages": (2,),
+        "warp_specialize": (False,),
+    }
+    tuner = tile.autotune(space={**blocks, **options, "tma": (tma,)}, key=["M"])
+    with tile.backend("interp:wgmma"):
+        tuner(matmul)[(1, 1)](a, b, c, 64, 64, 64)
+    np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32), atol=1e-3)
+
+
 @tile.jit
 def block_matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])

@@ -107,6 +107,9 @@ class MapEncoder:
         base = int(arguments[array.base])
         numbers = [value.value(arguments) for value in self._values]
         rank = len(array.extents)
+        for axis, (value, number) in enumerate(zip(array.extents, numbers, strict=False)):
+            if value.parameters and number < 0:  # a mask leaves out all elements, a map none
+                raise UnmappableError(f"its extent along axis {axis} is {number}")
         extents = [number & _UNSIGNED for number in numbers[:rank]]
         strides = [number * self.itemsize for number in numbers[rank:]]
         is_empty = 0 in extents
@@ -139,13 +142,15 @@ class MapEncoder:
 def _encoded(array: TensorMap, base: int, extents: Sequence[int], strides: Sequence[int]) -> Any:
     """Return the map that the driver encodes, of the axes that it has.
 
-    Raises `UnmappableError` if it refuses a map of strips or in im2col mode.
+    Raises `UnmappableError` if it refuses a map of strips, in im2col mode, or without bounds, as
+    those of pointers without masks are.
     """
     shape = (array.element, base, extents, strides, array.box_dim, array.swizzle)
-    if not array.window and not array.in_strips:
+    is_bounded = max(extents) <= _UNSIGNED >> 1
+    if not array.window and not array.in_strips and is_bounded:
         return driver.tensor_map(*shape)
     try:
-        if array.in_strips:
+        if not array.window:
             return driver.tensor_map(*shape)
         _check_window(array, extents)
         return driver.im2col_map(*shape, *array.window)

@@ -133,9 +133,20 @@ def _option_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
         stages = (1, *range(2, MOST_STAGES + 1)) if simt.cp_async_bytes or simt.has_tma else (1, 2)
         loaded = f"a loop loads {work.loop_bytes} bytes in each iteration"
         yield Dimension("num_stages", stages, loaded)
-        if simt.has_tma and work.loads_blocks_in_loops:
-            producers = "a loop loads blocks by descriptors, which producer warps could do"
-            yield Dimension("warp_specialize", (False, True), producers)
+        if simt.has_tma:
+            yield from _tma_dimensions(work)
+
+
+def _tma_dimensions(work: Workload) -> Iterator[Dimension]:
+    """Yield the dimensions of loads that TMA does, or could do."""
+    proven = [load.name for load in work.pointer_blocks_in_loops()]
+    if proven:
+        names = ", ".join(proven)
+        yield Dimension("tma", ("", "pointers"), f"pointers of {names} address blocks of arrays")
+    if proven or work.loads_blocks_in_loops:
+        by = "descriptors" if work.loads_blocks_in_loops else "pointers"
+        producers = f"a loop loads blocks by {by}, which producer warps could do"
+        yield Dimension("warp_specialize", (False, True), producers)
 
 
 def _tile_dimensions(work: Workload, simt: SimtTarget) -> Iterator[Dimension]:
@@ -169,6 +180,8 @@ def option_rules(dimensions: Sequence[Dimension]) -> list[Any]:
                 not warp_specialize or num_warps % WARPGROUP_WARPS == 0
             )
         )
+    if {"warp_specialize", "tma"} <= names:  # loads through pointers alone are none of TMA
+        rules.append(lambda warp_specialize, tma: not warp_specialize or bool(tma))
     return rules
 
 

@@ -51,7 +51,7 @@ class Dimension:
         return self.name in Options.names() or TILE_DIMENSION.fullmatch(self.name) is not None
 
     def __str__(self) -> str:
-        values = ", ".join(map(str, self.values))
+        values = ", ".join([str(value) or "''" for value in self.values])
         return f"{self.name}: {values}" + (f"  ({self.reason})" if self.reason else "")
 
 

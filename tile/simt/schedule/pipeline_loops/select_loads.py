@@ -8,10 +8,10 @@ from functools import cached_property
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.ir.core import Effect, Function, Operation, Trait, Value
-from tile.ir.effects import constant_of, is_pure
+from tile.analysis.dot_operands import feeds_dot
+from tile.ir.core import Effect, Function, Operation, Trait
+from tile.ir.effects import is_zero
 from tile.ir.ops import control, debug, descriptor, memory
-from tile.ir.ops.dot import is_multiplied
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.im2col import reason_against
@@ -140,7 +140,7 @@ class LoopPlanner:
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
         loads = [op for op in loop.regions[0] if _is_candidate(op)]
-        for_dots = {load for load in loads if _feeds_dot(load.result)}
+        for_dots = {load for load in loads if feeds_dot(load.result)}
         if not loop["num_stages"]:
             loads = [op for op in loads if op in for_dots]
         loads = self.unaliased(loop, loads) if loads else []
@@ -229,7 +229,7 @@ class LoopPlanner:
         observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
         """
         tile, pointers = load.result.type, block_pointers_of(load)
-        if not self.target.has_tma or pointers is None or not _is_zero(load["other"]):
+        if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
         if pointers.defn is descriptor.im2col_pointers and not self.is_im2col(pointers):
             return None
@@ -263,7 +263,7 @@ class LoopPlanner:
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""
-        if not self.target.cp_async_bytes or not _is_zero(load["other"]):
+        if not self.target.cp_async_bytes or not is_zero(load["other"]):
             return None
         tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
         assert isinstance(tile, Tile)
@@ -328,23 +328,6 @@ def _is_candidate(op: Operation) -> bool:
     )
 
 
-def _feeds_dot(value: Value) -> bool:
-    """Return True if pure operations make a dot operand of a value, in its block."""
-    worklist, seen = [value], {value}
-    while worklist:
-        value = worklist.pop()
-        for user, position in value.uses:
-            if user.block is not value.block:
-                continue
-            if is_multiplied(user, position):
-                return True
-            if is_pure(user) and not user.regions and not user.has_trait(Trait.DOT):
-                unseen = [result for result in user.results if result not in seen]
-                seen.update(unseen)
-                worklist.extend(unseen)
-    return False
-
-
 def _orders_loads(op: Operation) -> bool:
     """Return True if loads after an operation must not be done before it."""
     if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
@@ -352,16 +335,6 @@ def _orders_loads(op: Operation) -> bool:
     if op.has_trait(Trait.ATOMIC):
         return bool(op["order"].acquires)
     return op.defn is debug.device_assert
-
-
-def _is_zero(other: Value | None) -> bool:
-    """Return True if masked elements of a load are zero (all bits), or unspecified."""
-    if other is None:
-        return True
-    fill = constant_of(other)
-    if fill is None and other.op is not None and other.op.name == "splat":
-        fill = constant_of(other.op.inputs[0])
-    return fill is not None and repr(fill) in ("0", "0.0", "False")
 
 
 def _writes(op: Operation) -> bool:

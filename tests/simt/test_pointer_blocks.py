@@ -1,0 +1,311 @@
+"""Loads and stores through pointers that are proven to be those of TMA blocks (`tma="pointers"`)."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import tile
+import tile.language as tl
+from tests.backends.nvptx.assembling import assemble
+from tests.simt.kernels import Kernel, numbers
+from tests.simt.synchronization import FAULTS, lowered, without_each
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.backends.nvptx.launch_metadata import LaunchMetadata, LaunchValue
+from tile.ir.core import Module
+from tile.simt.target import WGMMA
+
+BM, BN, BK = 64, 64, 32
+
+
+@tile.jit
+def masked(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """All indices are masked, and computed from the induction variable."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        inner = k + tl.arange(0, BK)
+        in_a = (rows < M)[:, None] & (inner < K)[None, :]
+        in_b = (inner < K)[:, None] & (N > columns)[None, :]
+        a = tl.load(a_ptr + rows[:, None] * K + inner[None, :], mask=in_a, other=0)
+        b = tl.load(b_ptr + inner[:, None] * N + columns[None, :], mask=in_b, other=0)
+        total = tl.dot(a, b, total)
+    in_c = (rows < M)[:, None] & (columns < N)[None, :]
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=in_c)
+
+
+@tile.jit
+def tutorial(
+    a_ptr, b_ptr, c_ptr, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """The matmul of Triton's tutorial: rows modulo M, and pointers that the loop advances."""
+    program = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    in_group = GROUP * tiles_n
+    first = program // in_group * GROUP
+    group = min(tiles_m - first, GROUP)
+    row = first + program % in_group % group
+    column = program % in_group // group
+    tl.assume(row >= 0)
+    tl.assume(column >= 0)
+    rows = (row * BM + tl.arange(0, BM)) % M
+    columns = (column * BN + tl.arange(0, BN)) % N
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + (rows[:, None] * am + inner[None, :] * ak)
+    b_ptrs = b_ptr + (inner[:, None] * bk + columns[None, :] * bn)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(tl.cdiv(K, BK)):
+        a = tl.load(a_ptrs, mask=inner[None, :] < K - k * BK, other=0.0)
+        b = tl.load(b_ptrs, mask=inner[:, None] < K - k * BK, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK * ak
+        b_ptrs += BK * bk
+    c = total.to(tl.float16)
+    rows = row * BM + tl.arange(0, BM)
+    columns = column * BN + tl.arange(0, BN)
+    c_ptrs = c_ptr + cm * rows[:, None] + cn * columns[None, :]
+    tl.store(c_ptrs, c, mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@tile.jit
+def hinted(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Remainders that are stated to count up, of b in one way and of a in the other; no masks."""
+    tl.assume(M % BM == 0)
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows = (row + tl.arange(0, BM)) % M
+    columns = tl.max_contiguous(tl.multiple_of((column + tl.arange(0, BN)) % N, BN), BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        total = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), total)
+        a_ptrs += BK
+        b_ptrs += BK * N
+    rows, columns = row + tl.arange(0, BM), column + tl.arange(0, BN)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16))
+
+
+@tile.jit
+def shifted(x_ptr, w_ptr, y_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A convolution of three rows: the first rows of a block may lie before the array."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for shift in tl.static_range(3):
+        moved = rows + (shift - 1)
+        inside = (moved >= 0) & (moved < M)
+        for k in range(0, K, BK):
+            inner = k + tl.arange(0, BK)
+            in_x, in_w = inside[:, None] & (inner < K)[None, :], (inner < K)[:, None]
+            x = tl.load(x_ptr + moved[:, None] * K + inner[None, :], mask=in_x)
+            w = tl.load(w_ptr + inner[:, None] * N + columns[None, :], mask=in_w)
+            total = tl.dot(x, w, total)
+    in_y = (rows < M)[:, None] & (columns < N)[None, :]
+    tl.store(y_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=in_y)
+
+
+POINTERS = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+BLOCKS = {"BM": BM, "BN": BN, "BK": BK}
+
+
+def wanted(m: int, n: int, k: int) -> tuple[Any, Any, Any]:
+    a, b = numbers(m, k, dtype=np.float16, seed=1), numbers(k, n, dtype=np.float16, seed=2)
+    return a, b, a.astype(np.float32) @ b.astype(np.float32)
+
+
+def case(kernel: Any, m: int, n: int, k: int, **constants: Any) -> Kernel:
+    def arguments() -> list[Any]:
+        a, b, _ = wanted(m, n, k)
+        return [a, b, np.zeros((m, n), np.float16), *map(np.int32, (m, n, k))]
+
+    names = [parameter.name for parameter in kernel.parameters[:3]]
+    signature = {**dict.fromkeys(names, "*fp16:16"), **dict.fromkeys("MNK", "i32:8")}
+    grid = (tile.cdiv(m, BM), tile.cdiv(n, BN), 1)
+    return Kernel(kernel, signature, {**BLOCKS, **constants}, grid, arguments)
+
+
+def tutorial_case(m: int, n: int, k: int, *, by_columns: bool = False) -> Kernel:
+    """A matmul of arrays by rows, or of arrays by columns with the result by rows."""
+
+    def arguments() -> list[Any]:
+        a, b, _ = wanted(m, n, k)
+        if by_columns:
+            a, b = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)
+        strides = (m, k) if by_columns else (k, n)
+        return [a, b, np.zeros((m, n), np.float16), *map(np.int32, (m, n, k, *strides, n))]
+
+    strides = {"am": "i32:8", "ak": "i32:8", "bk": "i32:8", "bn": "i32:8", "cm": "i32:8"}
+    ones = {"cn": 1, **dict.fromkeys(("am", "bk") if by_columns else ("ak", "bn"), 1)}
+    strides = {name: ty for name, ty in strides.items() if name not in ones}
+    signature = {**POINTERS, **dict.fromkeys("MNK", "i32:8"), **strides}
+    grid = (tile.cdiv(m, BM) * tile.cdiv(n, BN), 1, 1)
+    return Kernel(tutorial, signature, {**BLOCKS, "GROUP": 2, **ones}, grid, arguments)
+
+
+CASES = {
+    "masked": case(masked, 72, 88, 144),
+    "tutorial": tutorial_case(136, 88, 144),
+    "tutorial, whole blocks": tutorial_case(128, 64, 96),
+    "tutorial, by columns": tutorial_case(136, 88, 144, by_columns=True),
+    "hinted": case(hinted, 128, 64, 96),
+}
+
+
+def count(module: Module, *names: str) -> int:
+    return sum(op.name in names for op in module.walk())
+
+
+def run(module: Module, case: Kernel) -> np.ndarray:
+    arguments = case.arguments()
+    run_threads(module, WGMMA, 4, case.grid, arguments)
+    return arguments[2]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("stages", [2, 3])
+def test_results_and_removals(name: str, stages: int) -> None:
+    """TMA copies all blocks, results are the same to the bit, and each barrier is needed."""
+    case = CASES[name]
+    module = lowered(case, WGMMA, 4, stages, tma="pointers")
+    assert count(module, "tma_load") == 2 * stages and count(module, "tma_store") == 1
+    assert not count(module, "load", "store", "shared_cp_async", "shared_load")
+    plain = lowered(case, WGMMA, 4, stages)
+    assert not count(plain, "tma_load", "tma_store")
+    result = run(module, case)
+    np.testing.assert_array_equal(result, run(plain, case))
+    *_, expected = wanted(*map(int, case.arguments()[3:6]))
+    np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.05)
+    if stages == 2 and name == "tutorial":
+        for removed, broken in without_each(module):
+            with pytest.raises(FAULTS[removed.defn]):
+                run(broken, case)
+
+
+def test_blocks_may_start_before_the_array() -> None:
+    kernel = case(shifted, 72, 64, 64)
+    module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
+    assert count(module, "tma_load") and not count(module, "load", "shared_cp_async")
+    result = run(module, kernel)
+    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2), kernel))
+    a, b, _ = wanted(72, 64, 64)
+    padded = np.pad(a, ((1, 1), (0, 0))).astype(np.float32)
+    expected = sum(padded[i : i + 72] @ b.astype(np.float32) for i in range(3))
+    np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ptx(name: str) -> None:
+    artifact = CASES[name].compile("nvptx:sm_90a", num_stages=3, tma="pointers").artifact
+    ptx = artifact.stages["ptx"]
+    assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ptx
+    assert "ld.global" not in ptx and "st.global" not in ptx and "cp.async.cg" not in ptx
+    assemble(ptx, "sm_90a")
+
+
+def test_maps() -> None:
+    artifact = CASES["tutorial"].compile("nvptx:sm_90a", tma="pointers").artifact
+    a, b, c = LaunchMetadata.of(artifact.launch_metadata).maps
+    m, n, k, am, bk, cm = (LaunchValue((at,), 1, 32) for at in range(3, 9))
+    assert (a.extents, a.strides) == ((m, k), (am,))
+    assert (b.extents, b.strides) == ((k, n), (bk,))
+    assert (c.extents, c.strides) == ((m, n), (cm,))
+
+
+def test_machines_without_tma_load_through_pointers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        artifact = CASES["masked"].compile("nvptx:sm_80", tma="pointers").artifact
+    assert "cp.async.bulk" not in artifact.stages["ptx"]
+
+
+@tile.jit
+def faulty(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    FAULT: tl.constexpr,
+):  # fmt: skip
+    """A matmul whose loads of a are not those of blocks, each for another reason."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows = (row + tl.arange(0, BM)) % M
+    if FAULT == "start":
+        rows = (row + 1 + tl.arange(0, BM)) % M
+    if FAULT == "negative":
+        rows = (row + K - N + tl.arange(0, BM)) % M  # K is N, which is not known
+    columns = column + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    end = K
+    if FAULT == "end":
+        end = K - 1
+    for k in range(0, K, BK):
+        in_a = inner[None, :] < end - k
+        if FAULT == "still":
+            in_a = inner[None, :] < K
+        if FAULT == "rows":
+            in_a = in_a & (rows < M // 2)[:, None]
+        a = tl.load(a_ptrs, mask=in_a, other=0)
+        in_b = (k + inner < K)[:, None] & (columns < N)[None, :]
+        b = tl.load(b_ptr + (k + inner)[:, None] * N + columns[None, :], mask=in_b, other=0)
+        if FAULT == "sum":
+            a += tl.sum(a, axis=0)[None, :]
+        if FAULT == "dots":
+            a = tl.dot(a, tl.dot(tl.trans(a), a).to(a.dtype)).to(a.dtype)
+        total = tl.dot(a, b, total)
+        if FAULT == "advance":
+            a_ptrs += tl.maximum(k // K + BK, BK)
+        else:
+            a_ptrs += BK
+    rows = row + tl.arange(0, BM)
+    in_c = columns[None, :] < N
+    if FAULT == "store":
+        in_c = (rows[:, None] < M + 8) & in_c
+    elif FAULT == "start":
+        in_c = (rows[:, None] + 1 < M + 1) & in_c
+    elif FAULT != "no mask":
+        in_c = (rows[:, None] < M) & in_c
+    if FAULT == "flip":
+        total = tl.flip(total, 0)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=in_c)
+
+
+REMAINDERS = "its indices are remainders, of which the block has those below the divisor, and "
+FAULTY = {
+    "start": f"{REMAINDERS}store uses them, as its mask does not leave them out",
+    "negative": "`rem` is not that of a start, which is not negative, plus an index",
+    "end": "the bound of the mask, from the array's start, is not known when the kernel is",
+    "still": "the bound of the mask, from the array's start, is not known when the kernel is",
+    "rows": "the mask compares a remainder",
+    "sum": f"{REMAINDERS}reduce uses them",
+    "dots": f"{REMAINDERS}dot uses them, as it sums over them",
+    "advance": "a loop does not add the same in each iteration",
+    "store": f"{REMAINDERS}store uses them, as its mask does not leave them out",
+    "no mask": f"{REMAINDERS}store uses them, as its mask does not leave them out",
+    "flip": f"{REMAINDERS}flip uses them",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_other_loads_stay(fault: str) -> None:
+    """They are warned of at their line, and results are the same."""
+    kernel = case(faulty, 72, 64, 64, FAULT=fault)
+    if fault in ("store", "no mask"):  # these write rows after the last one
+        kernel = case(faulty, 128, 64, 64, FAULT=fault)
+    with pytest.warns(RuntimeWarning, match="not proven to be that of a TMA block") as warned:
+        module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
+    line = next(n for n, text in enumerate(SOURCE, 1) if "tl.load(a_ptrs, mask=in_a" in text)
+    assert [(w.lineno, FAULTY[fault] in str(w.message)) for w in warned] == [(line, True)]
+    assert count(module, "load", "shared_cp_async")
+    plain = lowered(kernel, WGMMA, 4, 2)
+    np.testing.assert_array_equal(run(module, kernel), run(plain, kernel))
+
+
+SOURCE = Path(__file__).read_text().splitlines()

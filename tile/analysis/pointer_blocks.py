@@ -1,0 +1,259 @@
+"""Proofs that an access through pointers is one to a block of an array, as through a descriptor.
+
+    %p + (row + i2) * %stride + (column + i1), where row + i2 < %m and column + i1 < %k
+
+is the block of the array at %p, of %m rows of %k elements, at (row, column). All of these follow
+from the forms of pointers and mask (`tile.analysis.index_forms`):
+
+- The array's address, stride and extents are a kernel's arguments, constants, or these multiplied,
+  as launches know them. The address and the stride are multiples of 16 bytes.
+- The start along each axis is not negative, or the mask says so of the index; and it fits i32.
+- Where the mask has no bound, any index is in bounds: the extent is 2^31 as an unsigned number.
+- Rows modulo %m are rows below %m, where those from %m on do not matter (`dead_elements`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tile.analysis.axis_info import axis_info
+from tile.analysis.axis_rules import divisor
+from tile.analysis.dead_elements import reason_for_use
+from tile.analysis.index_bounds import Bounds, index_bounds
+from tile.analysis.index_forms import (
+    AxisIndex,
+    IndexForms,
+    NoFormError,
+    Remainder,
+    Wrap,
+)
+from tile.analysis.interval import Interval
+from tile.analysis.polynomial import Polynomial
+from tile.analysis.ranges import ranges
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.effects import is_zero
+from tile.ir.ops import memory
+from tile.ir.types import I32, I64, Descriptor, Pointer, Scalar, Tile
+
+UNBOUNDED = Polynomial.constant(I32.min_value)  # 2^31 as an unsigned number
+_RANK = 2
+
+
+@dataclass(frozen=True)
+class BlockAxis:
+    """An axis of a block: `start` and `extent` in elements of the array, `stride` in memory."""
+
+    start: Polynomial
+    extent: Polynomial
+    stride: Polynomial
+
+
+@dataclass(frozen=True)
+class PointerBlock:
+    """A block of the array at `base`; the last axis is contiguous.
+
+    transposed: the tile's axes are in the other order.
+    """
+
+    base: Value
+    axes: tuple[BlockAxis, ...]
+    transposed: bool
+
+
+class PointerBlocks:
+    """The blocks that the accesses of one kernel address."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+    @cached_property
+    def forms(self) -> IndexForms:
+        return IndexForms(axis_info(self.function), ranges(self.function, wraps=False))
+
+    def of(self, op: Operation) -> PointerBlock:
+        """Return the block that a load or store addresses.
+
+        Raises `NoFormError` with the reason if it is not proven to be one.
+        """
+        tile, pointers = op["ptr"].type, op["ptr"]
+        if not isinstance(tile, Tile) or tile.rank != _RANK or 1 in tile.shape:
+            raise NoFormError(f"it accesses {tile}, not a matrix")
+        if op.attributes.get("volatile"):
+            raise NoFormError("it is volatile")
+        if op.defn is memory.load and not is_zero(op["other"]):
+            raise NoFormError("elements that the mask excludes are other than zero")
+        form = self.forms.of(pointers)
+        base, offset = self.base_of(form.polynomial)
+        uniform, coefficients = self.forms.by_axis(offset)
+        inner = next((axis for axis in (-1, -2) if _number(coefficients, axis) == 1), None)
+        outer = -1 if inner == -2 else -2
+        if inner is None or outer not in coefficients:
+            raise NoFormError("no axis is contiguous, next to one that has a stride")
+        stride = coefficients[outer]
+        self.check_stride(stride, tile)
+        single = stride.single
+        assert single is not None
+        row, column = uniform.split_by(single)
+        bounds = index_bounds(self.forms, op["mask"], tile.shape)
+        wraps = {wrap.axis: wrap for wrap in form.wraps}
+        if len(wraps) < len(form.wraps):
+            raise NoFormError("several remainders along one axis")
+        axes = [
+            self.axis(op, axis, start, bounds, wraps.get(axis), step)
+            for axis, start, step in (
+                (outer, row, stride),
+                (inner, column, Polynomial.constant(1)),
+            )
+        ]
+        return PointerBlock(base, tuple(axes), inner == -2)
+
+    def find(self, op: Operation) -> PointerBlock | None:
+        """Return the block that a load or store addresses; None if it is not proven to be one."""
+        try:
+            return self.of(op)
+        except NoFormError:
+            return None
+
+    def base_of(self, pointers: Polynomial) -> tuple[Value, Polynomial]:
+        """Return the argument that points to the array, and the offset from it in elements."""
+        bases = [
+            atom
+            for atom in map(self.forms.atoms.__getitem__, pointers.atoms())
+            if isinstance(atom, Value) and isinstance(atom.type.element, Pointer)
+        ]
+        if len(bases) != 1:
+            raise NoFormError("its pointers have no single base")
+        (base,) = bases
+        if not self.is_argument(base):
+            raise NoFormError(f"{_name(base)} is not an argument of the kernel")
+        assert isinstance(base.type, Pointer)
+        if not isinstance(base.type.pointee, Scalar) or base.type.pointee.bits < 8:
+            raise NoFormError(
+                f"{_name(base)} points to {base.type.pointee}, which TMA does not copy"
+            )
+        if self.function.arguments[base.index].divisible % Descriptor.ALIGNMENT:
+            raise NoFormError(f"{_name(base)} is not known to be a multiple of 16 bytes")
+        return base, pointers - self.forms.atom(base)
+
+    def is_argument(self, value: Value) -> bool:
+        block = value.owner
+        return isinstance(block, Block) and block.owner is self.function and self.function.kernel
+
+    def check_stride(self, stride: Polynomial, tile: Tile) -> None:
+        """Raise `NoFormError` for a stride that launches do not know, or of other than 16 bytes."""
+        self.check_launch(stride, "a stride", (I32, I64))
+        assert isinstance(tile.of, Pointer)
+        if self.divisor(stride) * tile.of.pointee.itemsize % Descriptor.ALIGNMENT:
+            raise NoFormError("a stride is not known to be a multiple of 16 bytes")
+
+    def check_launch(self, number: Polynomial, what: str, types: tuple[Scalar, ...]) -> None:
+        """Raise `NoFormError` for a number that is no constant or multiplication of arguments."""
+        atoms = [self.forms.atoms[atom] for atom in number.atoms()]
+        is_positive = number.single is not None and 0 < number.single[1] <= I32.max_value
+        if not is_positive or not all(
+            isinstance(atom, Value) and self.is_argument(atom) and atom.type in types
+            for atom in atoms
+        ):
+            raise NoFormError(f"{what} is not known when the kernel is launched")
+
+    def divisor(self, number: Polynomial) -> int:
+        """Return a power of two that divides a number."""
+        least = divisor(0)
+        for monomial, coefficient in number.terms:
+            term = divisor(coefficient)
+            for atom in map(self.forms.atoms.__getitem__, monomial):
+                term *= self.forms.facts.of(atom).divisible[0] if isinstance(atom, Value) else 1
+            least = min(least, term)
+        return least
+
+    def axis(
+        self,
+        op: Operation,
+        axis: int,
+        start: Polynomial,
+        bounds: Bounds,
+        wrap: Wrap | None,
+        stride: Polynomial,
+    ) -> BlockAxis:
+        """Return an axis of a block. Raises `NoFormError` if there is none."""
+        lower, upper = bounds.lower.get(axis, set()), bounds.upper.get(axis, set())
+        if len(upper) > 1:
+            raise NoFormError("the mask has several bounds along an axis")
+        if wrap is not None:
+            extent = self.wrapped(op, wrap, start, bool(upper))
+        elif upper:
+            extent = start + next(iter(upper))
+            self.check_launch(extent, "the bound of the mask, from the array's start,", (I32,))
+        else:
+            extent = self.divisor_of(start) or UNBOUNDED
+        starts = list(self.starts(op, start))
+        if lower and lower != {-start}:
+            raise NoFormError("the mask has a lower bound other than the array's first element")
+        if not lower and not self.is_positive(start, starts):
+            raise NoFormError("a start is not proven to be positive or zero; tl.assume can say so")
+        reach = op["ptr"].type.shape[axis] - 1 if extent is UNBOUNDED else 0
+        if not self.fits(start, starts, reach):
+            raise NoFormError("a start is not proven to fit i32")
+        return BlockAxis(start, extent, stride)
+
+    def wrapped(self, op: Operation, wrap: Wrap, start: Polynomial, masked: bool) -> Polynomial:
+        """Return the extent of an axis whose indices are remainders."""
+        if masked or start != wrap.start:
+            raise NoFormError("a remainder is combined with a mask, or with another index")
+        self.check_launch(wrap.limit, "the divisor of a remainder", (I32,))
+        if op.defn is not memory.load:
+            raise NoFormError("it stores to the remainders of indices")
+        reason = reason_for_use(self.forms, op.result, wrap)
+        if reason is not None:
+            raise NoFormError(
+                "its indices are remainders, of which the block has those below the divisor, and "
+                f"{reason}"
+            )
+        return wrap.limit
+
+    def divisor_of(self, start: Polynomial) -> Polynomial | None:
+        """Return the divisor, if a start is a remainder and launches know its divisor."""
+        single = start.single
+        atom = None if single is None or len(single[0]) != 1 else self.forms.atoms[single[0][0]]
+        if not isinstance(atom, Remainder) or start != self.forms.atom(atom):
+            return None
+        self.check_launch(atom.divisor, "the divisor of a remainder", (I32,))
+        return atom.divisor
+
+    def starts(self, op: Operation, start: Polynomial) -> Iterator[tuple[Value, int]]:
+        """Yield integers before an access, to which the least is a start, and how many follow it.
+
+        They are the start itself, and its sums with the indices of a tile.
+        """
+        blocks = {op.block, *[parent.block for parent in op.ancestors()]}
+        for value, form in list(self.forms.computed()):
+            if not form.wraps and value.block in blocks:
+                rest = form.polynomial - start
+                if not rest.terms:
+                    yield value, 0
+                for axis in self.forms.axes_of(rest):
+                    if rest == self.forms.atom(AxisIndex(axis)):
+                        yield value, value.type.shape[axis] - 1
+
+    def is_positive(self, start: Polynomial, starts: Sequence[tuple[Value, int]]) -> bool:
+        """Return True if a start is not negative."""
+        intervals = [self.forms.ranges.of(value) for value, _ in starts]
+        intervals.append(self.forms.interval(start))
+        return any(interval is not None and interval.low >= 0 for interval in intervals)
+
+    def fits(self, start: Polynomial, starts: Sequence[tuple[Value, int]], reach: int) -> bool:
+        """Return True if a start, and the sum of it and an index up to `reach`, fit 32 bits."""
+        interval, whole = self.forms.interval(start), Interval(I32.min_value, I32.max_value - reach)
+        if interval is not None and interval.meet(whole) == interval:
+            return True
+        return any(value.type.element is I32 and count >= reach for value, count in starts)
+
+
+def _number(coefficients: dict[int, Polynomial], axis: int) -> int | None:
+    return coefficients[axis].number if axis in coefficients else None
+
+
+def _name(value: Value) -> str:
+    return f"`{value.name}`" if value.name else "its base"

@@ -1,0 +1,149 @@
+"""Find the blocks of arrays that pointers address, so that they may be copied by TMA.
+
+See `tile.analysis.pointer_blocks` for what is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from tile.analysis.dot_operands import feeds_dot
+from tile.analysis.index_forms import IndexForms, NoFormError, Remainder
+from tile.analysis.pointer_blocks import PointerBlock, PointerBlocks
+from tile.analysis.polynomial import Polynomial
+from tile.ir.builder import Builder
+from tile.ir.core import Function, Module, OpDef, Operation, Trait, Value
+from tile.ir.ops import arith, descriptor, memory, shape
+from tile.ir.passes import module_pass
+from tile.ir.types import I32, I64, Scalar, Tile
+from tile.tracebacks import warn
+from tile.transforms.canonicalize import canonicalize
+from tile.transforms.cse import cse
+from tile.transforms.dce import dce
+from tile.transforms.licm import licm
+
+
+@module_pass("find-blocks")
+def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool = True) -> None:
+    """State which loads and stores through pointers access a block of an array, as descriptors do.
+
+    Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
+    identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
+    the transpose is loaded or stored. A warning says why a load in a loop with its dot is not
+    proven. Off unless `pointer_blocks`, which the launch option `tma="pointers"` sets.
+
+        %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
+        %x = load %p, %inside, %zero : tile<64x32xf16>
+
+    becomes, if the rows start at `%i` and the columns at `%k`, and the mask is of an array of
+    `%M` x `%K` elements with a stride of `%s`:
+
+        %q = descriptor_pointers %p, %a, %M, %K, %s, %i, %k : tile<64x32xptr<f16>>
+        %x = load %q, %inside, %zero : tile<64x32xf16>
+    """
+    if not pointer_blocks:
+        return
+    changed = [_state_blocks(function) for function in module if function.kernel]
+    if any(changed) and simplify:
+        for clean in (canonicalize, cse, licm, dce):
+            clean(module)
+
+
+def _state_blocks(function: Function) -> bool:
+    """State the blocks of a kernel's loads and stores; return True if there are some."""
+    blocks = PointerBlocks(function)
+    proven: list[tuple[Operation, PointerBlock]] = []
+    for op in function.walk():
+        if op.defn in (memory.load, memory.store) and not _is_stated(op):
+            try:
+                proven.append((op, blocks.of(op)))
+            except NoFormError as reason:
+                if op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result):
+                    warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
+    for op, block in proven:
+        _state(op, block, blocks.forms)
+    return bool(proven)
+
+
+def _is_stated(op: Operation) -> bool:
+    pointers = op["ptr"].op
+    return pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
+
+
+def is_in_loop(op: Operation) -> bool:
+    """Return True if an operation is in the body of a loop."""
+    return any(parent.has_trait(Trait.LOOP) for parent in op.ancestors())
+
+
+def _state(op: Operation, block: PointerBlock, forms: IndexForms) -> None:
+    """Make an access one through `descriptor_pointers`."""
+    build = Builder.before(op)
+    emit = _Emitter(build, forms, op)
+    extents = [emit.number(axis.extent, I32) for axis in block.axes]
+    strides = [emit.number(axis.stride, I64) for axis in block.axes[:-1]]
+    starts = [emit.number(axis.start, I32) for axis in block.axes]
+    transposed = block.transposed
+    pointers = _trans(build, op["ptr"]) if transposed else op["ptr"]
+    numbers = (*extents, *strides, *starts)
+    stated = build(descriptor.descriptor_pointers, pointers, block.base, *numbers)
+    if not transposed:
+        op.set_operand(op.defn.positions["ptr"], stated)
+        return
+    operands = [None if value is None else _trans(build, value) for value in op.operands]
+    operands[op.defn.positions["ptr"]] = stated
+    new = build.op(op.defn, *operands, **op.attributes)
+    op.replace_by([_trans(build, value) for value in new.results])
+
+
+def _is_before(value: Value, op: Operation) -> bool:
+    """Return True if a value is defined before an operation."""
+    for each in (op, *op.ancestors()):
+        if value.block is each.block:
+            return value.op is None or value.op.is_before(each)
+    return False
+
+
+def _trans(build: Builder, tile: Value) -> Value:
+    return build(shape.trans, tile, order=(1, 0))
+
+
+class _Emitter:
+    """Computes polynomials by scalar operations before an access, or takes what is computed."""
+
+    def __init__(self, build: Builder, forms: IndexForms, op: Operation) -> None:
+        self.build = build
+        self.forms = forms
+        self.scalars = {
+            (form.polynomial, value.type): value
+            for value, form in forms.computed()
+            if not isinstance(value.type, Tile) and _is_before(value, op)
+        }
+
+    def number(self, polynomial: Polynomial, ty: Scalar) -> Value:
+        """Return a polynomial as a scalar of a type, which wraps."""
+        computed = self.scalars.get((polynomial, ty))
+        if computed is not None:
+            return computed
+        terms = [self.term(m, n, ty) for m, n in polynomial.terms]
+        return self.combined(arith.add, terms) if terms else self.build.constant(0, ty)
+
+    def term(self, monomial: tuple[int, ...], number: int, ty: Scalar) -> Value:
+        operands = [self.atom(atom, ty) for atom in monomial]
+        if number != 1 or not operands:
+            wrapped = (number - ty.min_value) % (1 << ty.bits) + ty.min_value
+            operands.append(self.build.constant(wrapped, ty))
+        return self.combined(arith.mul, operands)
+
+    def atom(self, number: int, ty: Scalar) -> Value:
+        atom = self.forms.atoms[number]
+        if isinstance(atom, Remainder):
+            parts = (atom.dividend, atom.divisor)
+            value = self.build(arith.rem, *[self.number(part, I32) for part in parts])
+        else:
+            assert isinstance(atom, Value)
+            value = atom
+        return value if value.type == ty else self.build(arith.cast, value, to=ty)
+
+    def combined(self, defn: OpDef, values: Iterable[Value]) -> Value:
+        return reduce(lambda x, y: self.build(defn, x, y), values)
