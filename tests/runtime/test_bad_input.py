@@ -86,6 +86,25 @@ def test_arguments_of_a_wrong_kind(launch, words: str) -> None:
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, num_stages=-1),
             "num_stages must be a non-negative integer",
         ),
+        (
+            lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, maxnreg=-1),
+            "maxnreg must be a positive integer or None, not -1",
+        ),
+        (
+            lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, maxnreg="64"),
+            "maxnreg must be a positive integer or None, not '64'",
+        ),
+        *(
+            (
+                lambda x, y, out, name=name: add[1,](x, y, out, 64, BLOCK=64, **{name: "no"}),
+                f"{name} must be False or True, not 'no'",
+            )
+            for name in ("enable_fp_fusion", "launch_cooperative_grid", "debug")
+        ),
+        (
+            lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, default_dot_input_precision="low"),
+            "default_dot_input_precision is one of ieee, tf32, tf32x3, bf16x3, bf16x6, not 'low'",
+        ),
     ],
 )
 def test_arguments_of_a_wrong_value(launch, words: str) -> None:

@@ -144,10 +144,14 @@ class Options:
             raise ArgumentValueError(
                 f"num_stages must be a non-negative integer, not {short_repr(stages)}"
             )
-        if self.warp_specialize not in (None, False, True):
+        registers: object = self.maxnreg
+        if registers is not None and (not isinstance(registers, int) or registers < 1):
             raise ArgumentValueError(
-                f"warp_specialize is True, False or None, not {short_repr(self.warp_specialize)}"
+                f"maxnreg must be a positive integer or None, not {short_repr(registers)}"
             )
+        for name in ("enable_fp_fusion", "launch_cooperative_grid", "debug"):
+            _require_one_of(name, getattr(self, name), (False, True))
+        _require_one_of("warp_specialize", self.warp_specialize, (None, False, True))
         sizes: object = self.tile_sizes
         if not isinstance(sizes, str):
             raise ArgumentTypeError(
@@ -200,6 +204,12 @@ class Options:
             valid = ", ".join(sorted(cls.names()))
             raise ArgumentTypeError(f"there is no option {unknown[0]!r}; options are {valid}")
         return cls(**values)
+
+
+def _require_one_of(name: str, value: object, valid: Sequence[bool | None]) -> None:
+    if not isinstance(value, bool | int | np.bool_ | None) or value not in valid:
+        choices = ", ".join(map(repr, valid[:-1])) + f" or {valid[-1]}"
+        raise ArgumentValueError(f"{name} must be {choices}, not {short_repr(value)}")
 
 
 def requested_checks(selection: str | Iterable[str], requester: str) -> Checks:
