@@ -147,15 +147,15 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     orders = any(map(_orders, function.walk()))
     for op in _chosen(function, aliases, stores):
         if op.defn is memory.store:
-            _store(op, read=False)
+            _lower(TmaStore(op))
         elif orders and _is_accessed_by_others(op, aliases):
             continue
         elif orders or _is_accessed_by_others(op, aliases):
-            _store(op, read=False)
-        elif loop_of(op) is None:
-            _store(op, read=True)
+            _lower(TmaStore(op))
         else:
-            _reduce_in_loop(op)
+            parent = op.parent
+            in_loop = parent is not None and parent.has_trait(Trait.LOOP)
+            _lower(TmaStore(op, parent if in_loop else None), read=True)
     _warn_of_atomics(function, stores)
 
 
@@ -196,17 +196,19 @@ def _is_accessed_by_others(reduction: Operation, aliases: Aliases) -> bool:
 
 
 @dataclass(frozen=True)
-class LoopStore:
-    """A store that the next iteration of its loops waits for.
+class TmaStore:
+    """A store or reduction of a block by TMA.
 
+    loop: the outermost loop in which the next iteration waits for it; None if it is waited for at
+        once.
     times: how often the tile is halved to make strips.
     """
 
     op: Operation
-    outermost: Operation
+    loop: Operation | None = None
     times: int = 0
 
-    def in_strips(self, columns: int) -> LoopStore:
+    def in_strips(self, columns: int) -> TmaStore:
         """Return the store in strips of so many columns at most, and as many as there are buffers.
 
         They have more columns where threads do not hold elements of both halves of a tile.
@@ -215,10 +217,16 @@ class LoopStore:
         return replace(self, times=_halvings(self.op, min(columns, each)))
 
     @property
-    def conversion(self) -> Operation:
+    def conversion(self) -> Operation | None:
         """The conversion of the tile, which the buffers replace."""
-        conversion: Operation = self.op["value"].op
-        return conversion
+        return _conversion(self.op)
+
+    @property
+    def value(self) -> Value:
+        """The tile, not converted."""
+        conversion = self.conversion
+        value: Value = self.op["value"] if conversion is None else conversion.inputs[0]
+        return value
 
     @property
     def buffer(self) -> Shared:
@@ -237,14 +245,14 @@ class LoopStore:
         return self.count * self.buffer.bytes
 
 
-def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) -> list[LoopStore]:
+def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) -> list[TmaStore]:
     """Return the stores in loops that may overlap with what follows: of arrays nothing reads.
 
     TMA stores in flight are not ordered. So the index of the block changes in each of the loops.
     """
     alias = aliases()[function.name]
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
-    planned: list[LoopStore] = []
+    planned: list[TmaStore] = []
     for op in _chosen(function, aliases, stores):
         if op.defn is not memory.store:
             continue
@@ -253,7 +261,7 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
         if loops and moves and not any(alias.may_alias(op["ptr"], other) for other in read):
             for other in read:
                 rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
-            planned.append(LoopStore(op, loops[-1]))
+            planned.append(TmaStore(op, loops[-1]))
     return planned
 
 
@@ -269,10 +277,10 @@ def _is_inside(value: Value, loop: Operation) -> bool:
     return parent is not None and (parent is loop or loop in parent.ancestors())
 
 
-def lower_loop_stores(stores: Iterable[LoopStore]) -> None:
+def lower_loop_stores(stores: Iterable[TmaStore]) -> None:
     """Lower stores, each of which is waited for when its buffer is written again."""
     for store in stores:
-        _store_in_loop(store)
+        _lower(store, read=True)
 
 
 def _chosen(function: Function, aliases: Aliases, stores: BlockStores) -> Sequence[Operation]:
@@ -310,64 +318,34 @@ def _halvings(op: Operation, columns: int) -> int:
     return times
 
 
-def _store(op: Operation, read: bool) -> None:
-    """Lower a store or reduction, and wait for it, or with `read` until it has read its buffer."""
-    build, conversion = LayoutBuilder.before(op), _conversion(op)
-    value: Value = op["value"] if conversion is None else conversion.inputs[0]
-    mem = build(local_alloc, result=_buffer(op, value.type.shape))
-    mem.name = value.name
-    build.op(ops.shared.local_store, mem, value)
-    if op.defn is memory.store:
-        build.op(ops.tma.tma_store, mem, *op["ptr"].op.inputs[1:])
-    else:
-        build.op(ops.tma.tma_reduce, mem, *op["ptr"].op.inputs[1:], kind=op["kind"])
-    build.op(ops.tma.tma_store_wait, mem, read=read)
-    _erase(op)
+def _lower(store: TmaStore, *, read: bool = False) -> None:
+    """Lower a store or reduction. In a loop a buffer is waited for when it is written again.
 
-
-def loop_of(reduction: Operation) -> Operation | None:
-    """Return the loop whose next iteration a reduction can overlap with, if there is one."""
-    parent = reduction.parent
-    return parent if parent is not None and parent.has_trait(Trait.LOOP) else None
-
-
-def _reduce_in_loop(op: Operation) -> None:
-    """Lower a reduction; its buffer is waited for when it is written again, and after the loop."""
-    loop, conversion = loop_of(op), _conversion(op)
-    assert loop is not None and loop.block is not None
-    value: Value = op["value"] if conversion is None else conversion.inputs[0]
-    mem = LayoutBuilder.before(loop)(local_alloc, result=_buffer(op, value.type.shape))
-    mem.name = value.name
-    build = LayoutBuilder.before(op)
-    build.op(ops.tma.tma_store_wait, mem, read=True)
-    build.op(ops.shared.local_store, mem, value)
-    build.op(ops.tma.tma_reduce, mem, *op["ptr"].op.inputs[1:], kind=op["kind"])
-    after = LayoutBuilder(loop.block, loop.next, op.loc)
-    after.op(ops.tma.tma_store_wait, mem, read=True)
-    _erase(op)
-
-
-def _store_in_loop(store: LoopStore) -> None:
-    """Lower a store to strips; the buffer of each is waited for when it is written again."""
-    op = store.op
-    build = LayoutBuilder.before(store.outermost)
+    read: True if it is waited for only until it has read its buffer.
+    """
+    op, loop = store.op, store.loop
+    build = LayoutBuilder.before(op if loop is None else loop)
     buffers = [build(local_alloc, result=store.buffer) for _ in range(store.count)]
-    build = LayoutBuilder.before(op)
-    (value,) = store.conversion.inputs
+    build, value = LayoutBuilder.before(op), store.value
     *numbers, column = op["ptr"].op.inputs[1:]
     width = store.buffer.dims[-1]
     for at, strip in enumerate(_strips(build, value, store.times)):
         mem = buffers[at % len(buffers)]
         mem.name = value.name
-        build.op(ops.tma.tma_store_wait, mem, pending=len(buffers) - 1, read=True)
+        if loop is not None:
+            build.op(ops.tma.tma_store_wait, mem, pending=len(buffers) - 1, read=True)
         build.op(ops.shared.local_store, mem, strip)
         first = column
         if at:
             first = build(arith.add, column, build(arith.const, value=at * width, result=I32))
-        build.op(ops.tma.tma_store, mem, *numbers, first)
-    assert store.outermost.block is not None
-    after = LayoutBuilder(store.outermost.block, store.outermost.next, op.loc)
-    after.op(ops.tma.tma_store_wait, buffers[-1], read=True)  # for all of them
+        if op.defn is memory.store:
+            build.op(ops.tma.tma_store, mem, *numbers, first)
+        else:
+            build.op(ops.tma.tma_reduce, mem, *numbers, first, kind=op["kind"])
+    if loop is not None:
+        assert loop.block is not None
+        build = LayoutBuilder(loop.block, loop.next, op.loc)
+    build.op(ops.tma.tma_store_wait, buffers[-1], read=read)  # for all of them
     _erase(op)
 
 

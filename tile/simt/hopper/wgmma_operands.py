@@ -12,6 +12,8 @@ of the instruction stays in registers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tile.errors import CompilationError
 from tile.ir.core import Function, Operation, Value
 from tile.ir.types import Tile
@@ -25,14 +27,25 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 
+# Store a tile to a buffer of a layout where a builder is, and return the buffer.
+Store = Callable[[LayoutBuilder, Value, LinearLayout], Value]
+
 
 def stage_wgmma_operands(function: Function) -> None:
     """Replace the tile operands of a function's wgmmas by buffers."""
+    dots = [op for op in function.walk() if op.defn is ops.wgmma.wgmma]
+    operands = [(op, index) for op in dots for index in staged_operands(op)]
+    stage_operands(operands, lambda build, value, layout: build.store(value, layout, value.name))
+
+
+def stage_operands(operands: Iterable[tuple[Operation, int]], store: Store) -> None:
+    """Replace operands of wgmmas, given by their indices, by buffers that `store` makes."""
     buffers: dict[tuple[Value, LinearLayout], Value] = {}
-    for op in list(function.walk()):
-        if op.defn is ops.wgmma.wgmma:
-            for index in staged_operands(op):
-                _store(op, index, buffers)
+    for op, index in operands:
+        value, layout = op.inputs[index], staged_layout(op, index)
+        if (value, layout) not in buffers:
+            buffers[value, layout] = store(_after(value), value, layout)
+        op.set_operand(index, buffers[value, layout])
 
 
 def staged_operands(op: Operation) -> list[int]:
@@ -43,15 +56,6 @@ def staged_operands(op: Operation) -> list[int]:
         for index in (0, 1)
         if isinstance(op.inputs[index].type, Tile) and not (index == 0 and in_registers)
     ]
-
-
-def _store(op: Operation, index: int, buffers: dict[tuple[Value, LinearLayout], Value]) -> None:
-    value = op.inputs[index]
-    layout = staged_layout(op, index)
-    mem = buffers.get((value, layout))
-    if mem is None:
-        mem = buffers[value, layout] = _stored(value, layout)
-    op.set_operand(index, mem)
 
 
 def staged_layout(op: Operation, index: int) -> LinearLayout:
@@ -66,8 +70,9 @@ def staged_layout(op: Operation, index: int) -> LinearLayout:
     raise CompilationError(f"no buffer of {value.type} is read by wgmma", loc=op.loc)
 
 
-def _stored(value: Value, layout: LinearLayout) -> Value:
+def _after(value: Value) -> LayoutBuilder:
+    """Return a builder just after a value is computed."""
     made, block = value.op, value.block
-    build = LayoutBuilder(block, block.first if made is None else made.next)
-    build.loc = made.loc if made is not None else None
-    return build.store(value, layout, value.name)
+    if made is None:
+        return LayoutBuilder(block, block.first)
+    return LayoutBuilder(block, made.next, made.loc)

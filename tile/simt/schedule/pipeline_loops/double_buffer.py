@@ -16,7 +16,7 @@ from collections.abc import Collection
 
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.types import Shared
-from tile.simt.hopper.wgmma_operands import staged_layout, staged_operands
+from tile.simt.hopper.wgmma_operands import stage_operands, staged_operands
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
@@ -57,24 +57,15 @@ def _operand_uses(loads: Collection[Operation]) -> set[OperandUse]:
 
 def store_alternating(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:
     """Store operands where they are computed, to a stage of a buffer that has two."""
-    outside = LayoutBuilder.before(loop)
-    stages: dict[tuple[Value, LinearLayout], Value] = {}
-    for dot, index in operands:
-        value, layout = dot.inputs[index], staged_layout(dot, index)
-        if (value, layout) not in stages:
-            stages[value, layout] = _stored(outside, value, layout, at)
-        dot.set_operand(index, stages[value, layout])
 
+    def store(build: LayoutBuilder, value: Value, layout: LinearLayout) -> Value:
+        result = Shared(tuple(value.type.shape), value.type.element, layout, stages=2)
+        outside = LayoutBuilder.before(loop)
+        with outside.at(build.loc or loop.loc):
+            buffer = outside(shared.local_alloc, result=result)
+        buffer.name = value.name
+        stage = at.stage(build, buffer)
+        build.op(shared.local_store, stage, value)
+        return stage
 
-def _stored(outside: LayoutBuilder, value: Value, layout: LinearLayout, at: Position) -> Value:
-    ty, producer, block = value.type, value.op, value.block
-    loc = outside.loc if producer is None else producer.loc
-    with outside.at(loc):
-        buffer = outside(
-            shared.local_alloc, result=Shared(tuple(ty.shape), ty.element, layout, stages=2)
-        )
-    buffer.name = value.name
-    build = LayoutBuilder(block, block.first if producer is None else producer.next, loc)
-    stage = at.stage(build, buffer)
-    build.op(shared.local_store, stage, value)
-    return stage
+    stage_operands(operands, store)

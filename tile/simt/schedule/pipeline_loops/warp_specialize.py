@@ -37,7 +37,7 @@ from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, memory
 from tile.ir.types import Tile
-from tile.simt.hopper.tma_store import STRIP_COLUMNS, LoopStore, lower_loop_stores
+from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, wgmma
@@ -108,7 +108,7 @@ class SpecializedLoop:
 def specialize(
     function: Function,
     plans: Sequence[LoopPlan],
-    stores: Sequence[LoopStore],
+    stores: Sequence[TmaStore],
     resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
     *,
@@ -241,12 +241,12 @@ def _stage_bytes(loops: Sequence[SpecializedLoop]) -> int:
 def _other_bytes(
     function: Function,
     loops: Sequence[SpecializedLoop],
-    stores: Sequence[LoopStore],
+    stores: Sequence[TmaStore],
     resources: Resources,
 ) -> int:
     """Return the bytes that the kernel takes besides the channels, while these are live."""
     reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
-    reads |= {store.conversion for store in stores}
+    reads |= {store.conversion for store in stores if store.conversion is not None}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
     padding += sum(store.bytes + SWIZZLE_ALIGNMENT for store in stores)
