@@ -12,6 +12,9 @@ from tile.backends.base import Options
 
 # Tests compile what they test; those of the cache switch it on for themselves.
 os.environ["TILE_CACHE"] = "0"
+# The processes that tests start import this checkout, as the tests do, not an installed copy.
+_path = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -37,10 +37,9 @@ def run(
     name: str, *options: str, timeout: float = 180, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run an example with this checkout's `tile`, and these variables in the environment."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), *options],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", **variables},
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **variables},
         capture_output=True,
         encoding="utf-8",
         timeout=timeout,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +18,7 @@ ROOT = Path(__file__).parent.parent
 def run(out: Path, *options: str, status: int = 0) -> dict[str, Any]:
     """Run the command on the CPU, and return its results."""
     command = [sys.executable, "benchmarks/paper.py", "--cpu", "--out", str(out), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert finished.returncode == status, finished.stdout + finished.stderr
     stored: dict[str, Any] = json.loads((out / "paper" / "cpu.json").read_text())
     return stored

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import tile
 from tests.processes import all_running
 
 SLEEPS = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(600)"]
@@ -34,3 +35,9 @@ def test_processes_that_ended_keep_their_status() -> None:
         for process in processes:
             process.wait()
     assert [process.returncode for process in processes] == [3, 3]
+
+
+def test_processes_import_this_checkout(tmp_path) -> None:
+    command = [sys.executable, "-c", "import tile; print(tile.__file__)"]
+    printed = subprocess.check_output(command, cwd=tmp_path, text=True)
+    assert printed.strip() == tile.__file__

@@ -18,7 +18,6 @@ import pytest
 from tests.debugger.programs import CALLS, WHILE
 from tests.debugger.sessions import HEAD
 
-ROOT = Path(__file__).parents[2]
 PROMPT = "(tile) "
 STOPS = CALLS.replace("    if pid > 1:\n", "    if pid > 1:\n        breakpoint()\n")
 
@@ -57,7 +56,6 @@ class Terminal:
 def terminal(folder: Path, code: str, *command: str, **variables: str) -> Iterator[Terminal]:
     """Python with these arguments in a folder where `kernel.py` is a program."""
     (folder / "kernel.py").write_text(HEAD + code.lstrip("\n"), encoding="utf-8")
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("TILE_", "PYTHONBREAK"))
     }
@@ -65,7 +63,7 @@ def terminal(folder: Path, code: str, *command: str, **variables: str) -> Iterat
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env={**environment, "PYTHONPATH": path, "TERM": "dumb", "TILE_CACHE": "0", **variables},
+        env={**environment, "TERM": "dumb", "TILE_CACHE": "0", **variables},
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -150,11 +148,10 @@ def test_breakpoints_are_switched_off_as_pythons_are(tmp_path: Path, how: str) -
 
 def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "kernel.py").write_text(HEAD + STOPS.lstrip("\n"), encoding="utf-8")
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "TILE_CACHE": "0", **variables},
+        env={**os.environ, "TILE_CACHE": "0", **variables},
         input="p pid\nc\nq\n",
         capture_output=True,
         text=True,

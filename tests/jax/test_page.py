@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -19,7 +18,6 @@ def test_programs(tmp_path) -> None:
     text = (ROOT / "docs" / "jax.md").read_text("utf-8")
     programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "page.py").write_text("\n".join(programs))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

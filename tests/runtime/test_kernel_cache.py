@@ -226,9 +226,7 @@ def double(x_ptr, B: tl.constexpr):
 def children(folder: Path, count: int, start: float = 0.0) -> list[Any]:
     """Return the output of new processes that compile one kernel concurrently."""
     (folder / "child_kernels.py").write_text(KERNEL)
-    environment = {
-        **os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)
-    }  # fmt: skip
+    environment = {**os.environ, "TILE_CACHE": "1", "TILE_CACHE_DIR": str(folder)}
     command = [sys.executable, "-c", CHILD, str(folder), str(start)]
     actual = []
     with all_running(command, count, env=environment, stdout=-1, stderr=-1) as running:
@@ -393,7 +391,7 @@ def test_settings_have_one_text_in_all_processes() -> None:
     code = "from tile.config import config; print(config.cache_key_settings)"
     spelt = set()
     for seed in "1234":
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", code]
         spelt.add(subprocess.check_output(command, env=environment, text=True, timeout=60))
     assert len(spelt) == 1

@@ -26,8 +26,6 @@ from tile.location import Loc
 # From Python 3.12 on, a fork of a process with threads warns, and test runners have threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
-ROOT = Path(__file__).parents[2]
-
 
 @tile.jit
 def fill(x_ptr, n, B: tl.constexpr):
@@ -392,8 +390,7 @@ if __name__ == "__main__":
 def run(folder: Path, value: str, *body: str) -> str:
     program = folder / "program.py"
     program.write_text(MAIN.format(value=value, body="\n    ".join(body)))
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "TILE_BACKEND": "interp"}
+    environment = {**os.environ, "TILE_BACKEND": "interp"}
     done = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True, check=True
     )

@@ -27,7 +27,6 @@ from tile.errors import (
 from tile.runtime import jit
 from tile.runtime.fast_path import build_launch_plan
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).name
 
 
@@ -225,13 +224,11 @@ CompilationError: `undefined_name` is not defined
 
 def output_of(folder: Path, *command: str) -> str:
     (folder / "test_program.py").write_text(PROGRAM)
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": path,
             "TILE_BACKEND": "interp",
             "IPYTHONDIR": str(folder / ".ipython"),
         },

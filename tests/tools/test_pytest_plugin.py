@@ -32,7 +32,6 @@ def test_sound():
     last_wins[(1,)](np.zeros(1, np.int32))
 """
 PLUGIN = "pytest_tile"
-ROOT = Path(__file__).parent.parent.parent
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -50,11 +49,10 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     if "-n" in arguments:
         others -= {"xdist", "xdist.looponfail"}
     blocked = [word for name in sorted(others) for word in ("-p", f"no:{name}")]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *blocked, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,

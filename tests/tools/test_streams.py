@@ -90,7 +90,7 @@ def shell(folder: Path, arguments: list[str], redirections: str) -> tuple[int, s
             *(sys.executable, "-c", MAIN, *arguments),
         ],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TILE_CACHE": "0"},
+        env={**os.environ, "TILE_CACHE": "0"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -160,7 +160,7 @@ def test_an_interrupted_command_prints_its_results_so_far(tmp_path: Path, comman
     with running(
         [sys.executable, "-c", MAIN, command, "program.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TILE_CACHE": "0"},
+        env={**os.environ, "TILE_CACHE": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # A shell starts what runs in its background with this signal ignored, and so its children.

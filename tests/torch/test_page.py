@@ -14,9 +14,8 @@ INSTALLATION = re.compile(r"^pip install .*\n", re.MULTILINE)
 
 
 def run(folder: Path, *command: str) -> str:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     own = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PYTHONPATH": path, "PATH": own}
+    environment = {**os.environ, "PATH": own}
     environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # a pool would take longer to start
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

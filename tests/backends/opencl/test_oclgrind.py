@@ -16,7 +16,6 @@ from tests.simt.kernels import KERNELS
 from tile.backends.opencl import devices
 from tile.errors import BackendError
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).parent / "under_oclgrind.py"
 
 try:
@@ -32,10 +31,9 @@ LARGE = {"attention"}
 
 def run(tmp_path: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A Python process."""
-    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": path, **variables},
+        env={**os.environ, **variables},
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILE_BACKEND", MACHINE)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of workers
 
 
 @pytest.mark.filterwarnings("ignore")
