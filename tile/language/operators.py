@@ -94,7 +94,7 @@ def binary(build: Builder, op: str, a: Any, b: Any) -> Any:
     Raises `CompilationError` if the operator is not defined on the operands.
     """
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        return _python(op, a, b)
+        return constant_binary(op, a, b)
     if op in INSTEAD:
         raise CompilationError(f"`{op}` is not defined on tiles and scalars; {INSTEAD[op]}")
     if is_pointer(a) or is_pointer(b):
@@ -139,7 +139,7 @@ def compare(build: Builder, op: str, a: Any, b: Any) -> Any:
     Raises `CompilationError` if the operands cannot be compared.
     """
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        return _python(op, a, b)
+        return constant_binary(op, a, b)
     x, y = unify(build, op, a, b)
     return emit(build, op, arith.cmp, x, y, predicate=COMPARISONS[op])
 
@@ -268,7 +268,7 @@ def _pointer(build: Builder, op: str, a: Any, b: Any) -> Tensor:
     return Tensor(build(memory.addptr, pointer.value, offset.value, stride=stride))
 
 
-def _python(op: str, a: Any, b: Any) -> Any:
+def constant_binary(op: str, a: Any, b: Any) -> Any:
     """Return a binary operator's result on compile-time values; raise `CompilationError`."""
     integers = isinstance(a, int) and isinstance(b, int)
     if _size(op, a, b) > (MOST_BITS if integers else MOST_ITEMS):

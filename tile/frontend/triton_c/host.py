@@ -32,8 +32,9 @@ from tile.frontend.triton_c.nodes import (
 from tile.frontend.triton_c.parser import Text
 from tile.frontend.triton_c.unit import Unit
 from tile.ir.types import Scalar, numpy_dtype
-from tile.language.operators import COMPARISONS, PYTHON
+from tile.language.operators import COMPARISONS, constant_binary
 from tile.location import Loc
+from tile.short_repr import short_repr
 
 MOST_STEPS = 100_000_000  # statements; a loop that runs longer is taken for endless
 
@@ -109,30 +110,39 @@ class Host:
         if isinstance(value, _Allocation):
             if node.type.pointers != 1 or not isinstance(node.type.element, Scalar):
                 raise self.fail(node, "`alloc_const` initializes a pointer to a scalar type")
-            value = np.zeros(value.count, numpy_dtype(node.type.element))
+            value = self.allocated(node, value.count, numpy_dtype(node.type.element))
         elif not node.type.pointers:
             value = self.converted(node, value, node.type)
+        elif node.value is not None and not isinstance(value, np.ndarray):
+            raise self.fail(node, f"{short_repr(value)} does not convert to {node.type}")
         self.values[node.target.id] = value
+
+    def allocated(self, node: ast.AST, count: int, dtype: np.dtype[Any]) -> Any:
+        try:
+            return np.zeros(count, dtype)
+        except (ValueError, MemoryError) as error:
+            raise self.fail(node, f"`alloc_const` of {count} elements: {error}") from None
 
     def converted(self, node: ast.AST, value: Any, ty: CType) -> int | float | bool:
         assert isinstance(ty.element, Scalar)
-        if isinstance(value, np.ndarray):
-            raise self.fail(node, "an array does not convert to a number")
+        number = self.checked(node, value)
         if ty.element.is_bool():
-            return bool(value)
-        return float(value) if ty.element.is_floating() else int(value)
+            return bool(number)
+        return float(number) if ty.element.is_floating() else self.truncated(node, number)
 
     def store(self, node: Store) -> None:
         array, index = self.element(node.pointer)
-        value = self.expression(node.value)
+        value = self.number(node.value)
+        if array.dtype.kind in "iu":
+            value = np.uint64(self.truncated(node.value, value) % (1 << 64))
         array[index] = np.array(value).astype(array.dtype)
 
     def if_(self, node: ast.If) -> None:
-        self.block(node.body if self.expression(node.test) else node.orelse)
+        self.block(node.body if self.number(node.test) else node.orelse)
 
     def while_(self, node: ast.While) -> None:
         step: Sequence[ast.stmt] = getattr(node, "step", ())
-        while self.expression(node.test):
+        while self.number(node.test):
             try:
                 self.block(node.body)
             except _BreakError:
@@ -153,10 +163,28 @@ class Host:
             raise self.fail(node, "the host does not compute this: tiles are for kernels")
         return rule(self, node)
 
+    def number(self, node: ast.expr) -> Any:
+        """Return the value of an expression that is a number."""
+        return self.checked(node, self.expression(node))
+
+    def checked(self, node: ast.AST, value: Any) -> Any:
+        """Return a value; raise `CompilationError` if it is not a number."""
+        if isinstance(value, bool | int | float | np.generic):
+            return value
+        named = "an array" if isinstance(value, np.ndarray) else short_repr(value)
+        raise self.fail(node, f"a number is needed here, not {named}")
+
+    def truncated(self, node: ast.AST, value: Any) -> int:
+        """Return a number without its fraction."""
+        try:
+            return int(value)
+        except (OverflowError, ValueError):  # infinities and NaN
+            raise self.fail(node, f"{value} does not convert to an integer") from None
+
     def integer(self, node: ast.expr) -> int:
         value = self.expression(node)
         if not isinstance(value, int | np.integer):
-            raise self.fail(node, f"an integer is needed here, not {value!r}")
+            raise self.fail(node, f"an integer is needed here, not {short_repr(value)}")
         return int(value)
 
     def name(self, node: ast.Name) -> Any:
@@ -166,7 +194,7 @@ class Host:
             raise self.fail(node, f"`{node.id}` has no value when the file is loaded") from None
 
     def unary(self, node: Unary) -> Any:
-        value = self.expression(node.operand)
+        value = self.integer(node.operand) if node.op == "~" else self.number(node.operand)
         operations: Mapping[str, Callable[[Any], Any]] = {
             "+": lambda x: +x,
             "-": lambda x: -x,
@@ -179,20 +207,24 @@ class Host:
         left, right = self.expression(node.left), self.expression(node.right)
         if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
             raise self.fail(node, "the host does no arithmetic on pointers; write p[i]")
+        left, right = self.checked(node.left, left), self.checked(node.right, right)
         if node.op in ("/", "%") and not right:
             raise self.fail(node, "division by zero")
         whole = isinstance(left, int) and isinstance(right, int)
         if whole and node.op in ("/", "%"):
             return truncated(node.op, left, right)
-        value = PYTHON[node.op](left, right)
+        try:
+            value = constant_binary(node.op, left, right)
+        except CompilationError as error:
+            raise self.fail(node, error.message) from None
         return value if node.op in COMPARISONS else value + 0
 
     def logical(self, node: Logical) -> bool:
-        left = bool(self.expression(node.left))
-        return left if left is (node.op == "||") else bool(self.expression(node.right))
+        left = bool(self.number(node.left))
+        return left if left is (node.op == "||") else bool(self.number(node.right))
 
     def conditional(self, node: Conditional) -> Any:
-        return self.expression(node.body if self.expression(node.test) else node.orelse)
+        return self.expression(node.body if self.number(node.test) else node.orelse)
 
     def call(self, node: Call) -> Any:
         if node.function.id != "alloc_const":

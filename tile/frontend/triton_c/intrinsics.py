@@ -11,6 +11,7 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.language import debug, linalg, math, memory, program, python_builtins, reductions, shape
 from tile.language.base.builtin import Builtin
+from tile.language.base.promotion import describe
 from tile.language.base.tensor import Tensor
 
 
@@ -30,7 +31,7 @@ def _dot(build: Builder, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tenso
 
 def _trans(build: Builder, x: Tensor, *axes: int) -> Tensor:
     """`trans(x)` exchanges the last two axes, `trans(x, d)` axis d and the last; else permutes."""
-    rank = len(x.shape)
+    rank = len(x.shape) if isinstance(x, Tensor) else 0
     if len(axes) == rank and rank > 1:
         order = list(axes)
     else:
@@ -39,7 +40,7 @@ def _trans(build: Builder, x: Tensor, *axes: int) -> Tensor:
         if len(axes) > 1 or rank < 2 or not 0 <= first < rank:
             raise CompilationError(
                 f"trans takes a tile of two or more axes and none, one or all of its axes, not "
-                f"{x.type} and {list(axes)}"
+                f"{describe(x)} and {list(axes)}"
             )
         order[first], order[-1] = order[-1], order[first]
     transposed: Tensor = shape.permute.emit(build, x, *order)

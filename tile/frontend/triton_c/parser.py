@@ -37,6 +37,8 @@ UNNAMED = frozenset(
     | {"BANG", "SIZEOF", "STRING", "TRUTH", "CONST", "CONSTANT", "RESTRICT", "READ_ONLY", "STATIC"}
     | {"INLINE", "ASSIGN_OPERATOR", "LSQB"}
 ).union(*(members for members, _ in GROUPS))
+# Spellings in messages of tokens that the grammar defines by regular expressions.
+SPELLINGS = {"EQUAL": "=", "ASSIGN_OPERATOR": "+="}
 
 
 @dataclass(frozen=True)
@@ -112,4 +114,5 @@ def _names(terminals: Iterable[str]) -> list[str]:
 
 def _spelling(terminal: str) -> str:
     defn = next((t for t in grammar().terminals if t.name == terminal), None)
-    return str(defn.pattern.value) if defn is not None else terminal.lower()
+    text = terminal.lower() if defn is None else str(defn.pattern.value)
+    return SPELLINGS.get(terminal, text)

@@ -201,7 +201,7 @@ def fold(op: str, a: int, b: int) -> int | bool:
         if not b:
             raise CompilationError(f"{a} {op} {b} divides by zero")
         return truncated(op, a, b)
-    value = operators.PYTHON[op](a, b)
+    value = operators.constant_binary(op, a, b)
     return value if op in operators.COMPARISONS else int(value)
 
 
@@ -215,11 +215,11 @@ def predicate(low: Lowering, nodes: Sequence[ast.expr]) -> Any:
 
 
 def _truth(low: Lowering, value: Any) -> Any:
-    return (
-        operators.truth(low.build, value, "a predicate")
-        if isinstance(value, Tensor)
-        else bool(value)
-    )
+    if isinstance(value, Tensor):
+        return operators.truth(low.build, value, "a predicate")
+    if not isinstance(value, bool | int | float):
+        raise CompilationError(f"this is not a number but {describe(value)}")
+    return bool(value)
 
 
 @contextmanager
@@ -460,7 +460,12 @@ def store(low: Lowering, node: Store) -> None:
     assert isinstance(pointer.dtype, Pointer)
     element = convert(low, value, pointer.dtype.pointee)
     if element.shape:
-        pointer, element = promotion.broadcast_together(low.build, pointer, element)
+        spread, element = promotion.broadcast_together(low.build, pointer, element)
+        if spread.shape != pointer.shape:
+            raise CompilationError(
+                f"this stores {describe(element)} through {describe(pointer)}, several elements at "
+                "one address; add a tile of offsets to the pointer"
+            )
     memory.store.emit(low.build, pointer, element, None if mask is True else mask)
 
 
