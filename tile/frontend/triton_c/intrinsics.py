@@ -29,7 +29,7 @@ def _dot(build: Builder, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tenso
     return product
 
 
-def _trans(build: Builder, x: Tensor, *axes: int) -> Tensor:
+def _trans(build: Builder, x: Any, *axes: int) -> Tensor:
     """`trans(x)` exchanges the last two axes, `trans(x, d)` axis d and the last; else permutes."""
     rank = len(x.shape) if isinstance(x, Tensor) else 0
     if len(axes) == rank and rank > 1:
