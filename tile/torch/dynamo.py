@@ -77,7 +77,7 @@ def _wrap_descriptor_class(builder: Any, kind: Any) -> VariableTracker:
     return DescriptorClassVariable(source=builder.source)
 
 
-WRAPPERS: dict[type, Callable[[Any, Any], VariableTracker]] = {
+WRAPPERS: dict[object, Callable[..., Any]] = {
     JITFunction: _wrap_kernel,
     Autotuner: _wrap_kernel,
     Heuristics: _wrap_kernel,

@@ -189,7 +189,7 @@ def restored(kernel: Any) -> frozenset[str]:
     )
 
 
-def rules(kernel: Any) -> dict[str, Callable[..., Any]]:
+def rules(kernel: Any) -> dict[str, Any]:
     """Return the rules of all heuristics around a jitted function, by parameter."""
     every = [wrapper for wrapper in wrappers(kernel) if isinstance(wrapper, Heuristics)]
     return {name: rule for wrapper in every for name, rule in wrapper.values.items()}

@@ -88,12 +88,13 @@ class KernelVariable(VariableTracker):
 
 def _refuse(kernel: Any, reason: str, error: Exception | None = None) -> NoReturn:
     """Leave a launch out of the graph, which is an error with `fullgraph=True`."""
+    cause: dict[str, Any] = {} if error is None else {"from_exc": error}
     unimplemented(
         gb_type="Launch of a kernel of tile",
         context=f"{innermost(kernel).__name__}()",
         explanation=f"this launch cannot be part of a graph: {reason}",
         hints=[],
-        **({} if error is None else {"from_exc": error}),
+        **cause,
     )
     raise AssertionError("TorchDynamo has not raised")
 
@@ -245,7 +246,8 @@ class _Call:
         return self._dict(values)
 
     def _build(self, value: Any) -> VariableTracker:
-        return VariableTracker.build(self.tx, value)
+        built: VariableTracker = VariableTracker.build(self.tx, value)
+        return built
 
     def _dict(self, values: dict[str, VariableTracker]) -> VariableTracker:
         return ConstDictVariable({self._build(n): v for n, v in values.items()}, dict)
