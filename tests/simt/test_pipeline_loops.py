@@ -17,7 +17,7 @@ from tests.simt.pipeline_loops.copying import SharedMemory, run
 from tests.simt.pipeline_loops.dots import ATTENTION, COLUMNS, ROWS, WIDTH, Dot
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module
+from tile.ir.core import Level, Module, OpDef
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
@@ -31,8 +31,9 @@ from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.memory.allocate_shared import allocate_shared
 from tile.simt.memory.expose_shared import expose_shared
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import shared, tma, wgmma
 from tile.simt.pass_pipeline import lower, lowering
+from tile.simt.schedule.async_ops import issue_stage
 from tile.simt.schedule.expand_schedules import expand_schedules
 from tile.simt.schedule.pipeline_loops import pipeline_loops
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
@@ -198,6 +199,20 @@ def test_loops_are_pipelined_once() -> None:
         pipeline_loops(module, target=target, num_stages=3)
         expand_schedules(module)
         assert str(list(module.walk())) == before
+
+
+@pytest.mark.parametrize(
+    ("issue", "stages", "free", "expected"),
+    [
+        (shared.local_cp_async, 4, 1, -3),
+        (tma.tma_load, 2, 1, -1),
+        (tma.tma_load, 3, 2, -1),  # a dot of the iteration before reads a stage
+        (memory.load, 1, 0, -1),
+        (memory.load, 2, 0, -1),
+    ],
+)
+def test_stages_follow_from_latencies(issue: OpDef, stages: int, free: int, expected: int) -> None:
+    assert issue_stage(issue, stages, free) == expected
 
 
 def test_fewer_stages_where_memory_is_short() -> None:

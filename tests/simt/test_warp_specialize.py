@@ -322,7 +322,9 @@ def test_a_launch_with_the_option() -> None:
             )
         np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
         assert ("warp_specialize {num_warps" in kernel.asm["thread"]) == (option is not False)
-    with pytest.raises(ArgumentError, match="warp_specialize must be None, False or True, not 'yes'"):
+    with pytest.raises(
+        ArgumentError, match="warp_specialize must be None, False or True, not 'yes'"
+    ):
         persistent[(2,)](a, b, c, 256, 128, 128, 2, BM=128, BN=128, BK=64, warp_specialize="yes")
 
 

@@ -6,12 +6,14 @@ which, and what keeps an operation from having effects in an iteration that does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tile.errors import PassError
 from tile.ir.core import Effect, OpDef, Operation, Value
 from tile.ir.effects import constant_of
-from tile.ir.ops import arith, shape
+from tile.ir.ops import arith, memory, shape
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 
@@ -64,11 +66,37 @@ KINDS = (
     AsyncKind("wgmma", wgmma.wgmma, wgmma.wgmma, wgmma.wgmma_wait, counted=True),
 )
 
+_MOST = 1 << 16
+# Iterations by which operations are issued before their results are read. A load to registers takes
+# more of them for each; copies take as many iterations as their buffers have stages for.
+LATENCIES: Mapping[OpDef, int] = MappingProxyType(
+    {
+        memory.load: 1,
+        shared.local_cp_async: _MOST,
+        tma.tma_load: _MOST,
+        tma.tma_load_im2col: _MOST,
+    }
+)
+
 # Kinds whose waits count what was issued before them, in program order.
 COUNTED_WAITS = {kind.wait: kind for kind in KINDS if kind.counted}
 # Waits that block until somebody arrives, which nobody does for an iteration that does not exist.
 _BLOCKING = frozenset({tma.mbarrier_wait, tma.mbarrier_wait_parity})
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT
+
+
+def buffer_stages(issue: OpDef, most: int) -> int:
+    """Return how many stages, `most` at most, a buffer has that an operation fills."""
+    return min(LATENCIES[issue] + 1, most)
+
+
+def issue_stage(issue: OpDef, stages: int, free: int) -> int:
+    """Return the stage, of a schedule, in which an operation fills a buffer of some stages.
+
+    free: when what the buffer holds for an iteration has been read, at the point of the body where
+        the operation is issued: in so many iterations, 0 for this one.
+    """
+    return -min(LATENCIES[issue], stages - free)
 
 
 def check_early(op: Operation) -> None:

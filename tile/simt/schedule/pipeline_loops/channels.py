@@ -118,7 +118,9 @@ class TmaChannel(Channel):
             with build.at(each.load.loc):
                 stage = at.stage(build, buffer)
                 array = [mapping.get(value, value) for value in pointers.inputs[1:]]
-                ops.append(_load(build, pointers, stage, self.full, number, active, *array))
+                names = ("lower", "upper", "steps") if each.issue is tma.tma_load_im2col else ()
+                window = {name: pointers[name] for name in names}
+                ops.append(build.op(each.issue, stage, self.full, number, active, *array, **window))
         return ops
 
     def wait(self, build: LayoutBuilder, at: Position) -> Operation:
@@ -146,14 +148,6 @@ def block_pointers_of(load: Operation) -> Operation | None:
     pointers = load["ptr"].op
     is_block = pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
     return pointers if is_block else None
-
-
-def _load(build: LayoutBuilder, pointers: Operation, *operands: Value) -> Operation:
-    """Build the TMA load of a block that `pointers` address."""
-    if pointers.defn is descriptor.descriptor_pointers:
-        return build.op(tma.tma_load, *operands)
-    window = {name: pointers[name] for name in ("lower", "upper", "steps")}
-    return build.op(tma.tma_load_im2col, *operands, **window)
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:

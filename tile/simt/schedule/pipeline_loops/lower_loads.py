@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir.core import Operation, Trait, Value, clone
+from tile.ir.ops import memory
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.async_ops import LATENCIES, issue_stage
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
@@ -22,8 +24,6 @@ from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 from tile.simt.schedule.resources import Resources
 
-LOAD_LATENCY = 1  # iterations by which loads to registers are early
-
 
 def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> None:
     """Schedule the loads of a loop that threads do one iteration early, at a point.
@@ -32,10 +32,10 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
     the next iteration's tiles do not overwrite this iteration's, so that one barrier an iteration
     is enough; one stage takes two barriers.
     """
-    stage = -LOAD_LATENCY
-    schedule.add(point, Rank.REGISTER_LOADS, stage, plan.register_loads)
+    schedule.add(point, Rank.REGISTER_LOADS, -LATENCIES[memory.load], plan.register_loads)
     if not plan.shared_loads:
         return
+    stage = issue_stage(memory.load, plan.shared_stages, free=0)
     build = LayoutBuilder.before(plan.loop)
     buffers = [allocate_buffer(build, load, plan.shared_stages) for load in plan.shared_loads]
     position, end = count_iterations(plan.loop, build, plan.loop.regions[0].last)
@@ -49,7 +49,7 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
 
 
 def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resources) -> None:
-    """Make async copies of loads of a loop, which are issued `plan.stages` - 1 iterations early.
+    """Make async copies of loads of a loop, which are issued as early as their buffers allow.
 
     Each iteration first waits for its own copies. The barrier that this takes also separates the
     reads of a stage in the iteration before from the copies to that stage that are issued then.
@@ -60,15 +60,13 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     TMA loads complete on mbarriers, other copies in commit groups. If all copies are TMA loads,
     they are issued after the first wgmma of an iteration.
     """
-    loop, stages = plan.loop, plan.stages
+    loop, stages, free = plan.loop, plan.stages, 1
     (body,) = loop.regions
     in_flight = find_in_flight(loop, plan.async_loads, resources, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
     point = completed or _after_first_wgmma(plan)
-    distance = stages - 1
-    if in_flight is not None and in_flight.deferred is not None and distance > 1:
-        # The dot of the iteration before still reads one of the stages.
-        distance -= 1
+    if in_flight is not None and in_flight.deferred is not None and stages > 2:
+        free = 2  # the dot of the iteration before still reads a stage
         in_flight.deferred.schedule(schedule, in_flight.leading[-1])
     build = LayoutBuilder.before(loop)
     tma = tuple(load for load in plan.async_loads if load.tma)
@@ -80,12 +78,12 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         channels[Channel(build, cp_async, stages)] = cp_async
     position, _ = count_iterations(loop, build, point.following or body.first)
     top, addresses = clone_addresses(loop, plan.async_loads)
-    issued: list[Operation] = []
     for channel, loads in channels.items():
-        issued += channel.issue(top, loads, addresses, position)
+        issued = channel.issue(top, loads, addresses, position)
+        stage = issue_stage(loads[0].issue, stages, free)
+        schedule.add(point, Rank.COPIES, stage, issued)
     waits = [channel.wait(top, position) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)
-    schedule.add(point, Rank.COPIES, -distance, issued)
     for channel, loads in channels.items():
         channel.replace_loads(loads, position)
     store_alternating(loop, plan.double_buffered, position)

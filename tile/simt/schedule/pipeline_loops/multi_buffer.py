@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import OpDef, Operation, Value
+from tile.ir.ops import memory
 from tile.ir.types import Shared, Tile
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
-from tile.simt.ops import shared
+from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
 
@@ -17,12 +18,17 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_f
 class BufferedLoad:
     """A load whose tiles go through shared memory, and the layout that they have there.
 
-    tma: True if it becomes a TMA load of a whole descriptor block.
+    issue: the operation that fills the buffer; `load` if threads load and store the tile.
     """
 
     load: Operation
     layout: LinearLayout
-    tma: bool = False
+    issue: OpDef = memory.load
+
+    @property
+    def tma(self) -> bool:
+        """True if TMA loads a whole descriptor block."""
+        return self.issue in (tma.tma_load, tma.tma_load_im2col)
 
     @property
     def tile(self) -> Tile:

@@ -19,7 +19,9 @@ from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of
+from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
@@ -49,9 +51,9 @@ from tile.tracebacks import warn
 class LoopPlan:
     """The loads of a loop that are prefetched, and the number of stages of their buffers.
 
-    async_loads: async copies to shared memory, issued `stages` - 1 iterations ahead.
-    shared_loads: loaded one iteration ahead, then stored to one of `shared_stages` stages there.
-    register_loads: loaded one iteration ahead, and loop-carried in registers.
+    async_loads: async copies to `stages` stages in shared memory.
+    shared_loads: loaded by threads, then stored to one of `shared_stages` stages there.
+    register_loads: loop-carried in registers.
     double_buffered: operands that the iteration computes, which are stored to two buffers.
     """
 
@@ -169,12 +171,14 @@ class LoopPlanner:
         async_loads: Sequence[BufferedLoad],
     ) -> Iterator[LoopPlan]:
         """Yield plans for some loads, from the largest buffers to the smallest, or none."""
-        for async_stages in (*range(stages, 1, -1), 0) if async_loads else (0,):
+        most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
+        for async_stages in (*range(most, 1, -1), 0):
             copies = tuple(async_loads) if async_stages else ()
             rest = [load for load in loads if load not in {each.load for each in copies}]
             prefetched = self.resources.affordable(rest)
             stored = _not_none(self.shared_load(load) for load in prefetched)
-            for shared_stages in (2, 1, 0) if stored else (0,):
+            most = buffer_stages(memory.load, stages) if stored else 0
+            for shared_stages in range(most, -1, -1):
                 shared_loads = tuple(stored) if shared_stages else ()
                 in_registers = {*prefetched} - {each.load for each in shared_loads}
                 register_loads = tuple(load for load in prefetched if load in in_registers)
@@ -231,7 +235,8 @@ class LoopPlanner:
         tile, pointers = load.result.type, block_pointers_of(load)
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
-        if pointers.defn is descriptor.im2col_pointers and not self.is_im2col(pointers):
+        im2col = pointers.defn is descriptor.im2col_pointers
+        if im2col and not (self.tma.im2col and reason_against(pointers) is None):
             return None
         if tile.rank > DEFAULT_RANK and not self.tma.ranks:
             return None
@@ -240,11 +245,7 @@ class LoopPlanner:
         layout = operand_buffer_layout(load.result, major=tile.rank - 1)
         if layout is None or block_strips(layout, tile.element.storage_bits) is None:
             return None
-        return BufferedLoad(load, layout, tma=True)
-
-    def is_im2col(self, pointers: Operation) -> bool:
-        """Return True if a load of pixels may be done by TMA, which is not the default."""
-        return self.tma.im2col and reason_against(pointers) is None
+        return BufferedLoad(load, layout, tma.tma_load_im2col if im2col else tma.tma_load)
 
     def warn_of_pixels(self, plans: Sequence[LoopPlan]) -> None:
         """Say which loads of pixels are not done by TMA, and why, if that was asked for."""
@@ -275,13 +276,13 @@ class LoopPlanner:
             return None
         operand = operand_buffer_layout(load.result, vectors[0])
         if operand is not None:
-            return BufferedLoad(load, operand)
+            return BufferedLoad(load, operand, shared.local_cp_async)
         readers, banks = conversions(load.result), self.target.banks
         layouts = self.read_layouts(readers) or (source,)
         whole = not any(reads_slices(each, self.target) for each in readers[:1])
         uses_ldmatrix = self.target.has_ldmatrix and whole
         layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
-        return BufferedLoad(load, layout)
+        return BufferedLoad(load, layout, shared.local_cp_async)
 
     def read_layouts(self, readers: Sequence[Reader]) -> tuple[LinearLayout, ...]:
         """Return the layouts in which a tile, or slices of it, are read for conversions."""
