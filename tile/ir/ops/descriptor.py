@@ -229,8 +229,9 @@ def descriptor_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
     """Return the pointers unchanged, and state that they address a descriptor block, row-major.
 
     The array is at `base`; `numbers` are its extents and strides, as for `make_tensor_descriptor`,
-    and the index of the block's first element. A load through the pointers reads all elements of
-    the block that are in bounds, so it may lower to a TMA load.
+    and the index of the block's first element. An index is in bounds if it is less than the extent
+    as an unsigned integer. A load through the pointers reads all elements of the block that are in
+    bounds, so it may lower to a TMA load.
     """
     require(
         isinstance(base, Pointer)

@@ -1,0 +1,201 @@
+"""Proven blocks have the elements that pointers and masks select, for random forms of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tile
+import tile.language as tl
+from tile import backends
+from tile.backends.base import Options, Target
+from tile.ir.builder import Builder
+from tile.ir.core import Module, Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import descriptor, memory
+from tile.ir.passes import run_pipeline
+from tile.ir.types import I32
+from tile.runtime.arguments.storage_view import StorageView
+
+BM, BK = 8, 16
+STRIDE = 96  # of the array, of which a kernel sees a part
+HEIGHT = 80
+FIRST = 24 * STRIDE + 32  # where that starts, in elements
+
+
+@tile.jit
+def copied(
+    x_ptr, y_ptr, M, N, S, T, ROWS: tl.constexpr, COLUMNS: tl.constexpr, IN_ROWS: tl.constexpr,
+    IN_COLUMNS: tl.constexpr, MORE: tl.constexpr, WIDE: tl.constexpr, COLUMNS_FIRST: tl.constexpr,
+    BM: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Copy blocks of rows and columns to y, one after the other."""
+    row = tl.program_id(0) * BM
+    if "offset" in ROWS:
+        row += 4
+    if "before" in ROWS:
+        row -= 8
+    if "argument" in ROWS:
+        row += T
+    if "scaled" in ROWS:
+        row = tl.program_id(0) * T
+    i = tl.arange(0, BM)
+    if "gaps" in ROWS:
+        i = 2 * i
+    rows = row + i
+    if "modulo" in ROWS:
+        tl.assume(M % BM == 0)
+        rows %= M
+    if "clamped" in ROWS:
+        rows = tl.minimum(rows, M - 1)
+    j = tl.arange(0, BK)
+    if WIDE:
+        rows, j = rows.to(tl.int64), j.to(tl.int64)
+    if COLUMNS_FIRST:
+        pointers = x_ptr + rows[None, :] * S + j[:, None]
+    else:
+        pointers = x_ptr + rows[:, None] * S + j[None, :]
+    for k in range(0, N, BK):
+        columns = k + j
+        at = pointers
+        if "indexed" in COLUMNS:
+            at = pointers + k
+        if "after" in COLUMNS:
+            at += 4
+        if "shifted" in COLUMNS:
+            columns += 4
+        in_rows, in_columns = tl.full((BM,), True, tl.int1), tl.full((BK,), True, tl.int1)
+        if "below" in IN_ROWS:
+            in_rows = rows < M
+        if "up to" in IN_ROWS:
+            in_rows = rows <= M
+        if "last" in IN_ROWS:
+            in_rows = rows <= M - 1
+        if "fewer" in IN_ROWS:
+            in_rows = M - 1 > rows
+        if "from zero" in IN_ROWS:
+            in_rows = in_rows & (rows >= 0)
+        if "from one" in IN_ROWS:
+            in_rows = in_rows & (rows > 0)
+        if "within" in IN_COLUMNS:
+            in_columns = columns < N
+        if "rest" in IN_COLUMNS:
+            in_columns = j < N - k
+        if "all but one" in IN_COLUMNS:
+            in_columns = columns + 1 < N
+        if "unmoved" in IN_COLUMNS:
+            in_columns = j < N
+        if "few" in IN_COLUMNS:
+            in_columns = in_columns & (j < 9)
+        if COLUMNS_FIRST:
+            inside = in_rows[None, :] & in_columns[:, None]
+        else:
+            inside = in_rows[:, None] & in_columns[None, :]
+        if MORE == "scalar":
+            inside = inside & (k < T)
+        if MORE == "rows before columns":
+            before = rows[None, :] < columns[:, None]
+            inside = inside & (before if COLUMNS_FIRST else tl.trans(before))
+        x = tl.load(at, mask=inside, other=1.0 if MORE == "ones" else 0.0)
+        place = y_ptr + (tl.program_id(0) * tl.cdiv(N, BK) + k // BK) * BM * BK
+        if COLUMNS_FIRST:
+            x = tl.trans(x)
+        tl.store(place + tl.arange(0, BM)[:, None] * BK + tl.arange(0, BK)[None, :], x)
+        if "carried" in COLUMNS:
+            pointers += BK
+        if "slow" in COLUMNS:
+            pointers += BK // 2
+        if "varying" in COLUMNS:
+            pointers += k
+
+
+FORMS = {
+    "ROWS": ("", "", "offset", "before", "argument", "scaled", "gaps", "modulo", "clamped"),
+    "COLUMNS": (
+        "indexed", "carried", "carried", "indexed after", "indexed after shifted", "slow",
+        "varying", "carried shifted", "",
+    ),
+    "IN_ROWS": ("", "below", "below", "up to", "last", "fewer", "below from zero", "from one"),
+    "IN_COLUMNS": ("", "within", "rest", "within", "rest few", "all but one", "unmoved"),
+    "MORE": ("", "", "", "", "scalar", "rows before columns", "ones"),
+    "WIDE": (False, False, True),
+    "COLUMNS_FIRST": (False, True),
+}  # fmt: skip
+
+
+def module_of(constants: dict[str, Any]) -> Module:
+    """The kernel's TILE IR, in which loads and stores of proven blocks are stated."""
+    types = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", "S": "i32:8"}
+    types |= dict.fromkeys("MNT", "i32")
+    compiled = tile.compile(copied, types, constants, {}, "interp")
+    module = compiled.artifact.module
+    assert module is not None
+    module = module.clone()
+    run_pipeline(module, "find-blocks{pointer_blocks=true,simplify=false}")
+    return module
+
+
+def loaded_by_descriptors(module: Module) -> int:
+    """Replace loads of stated blocks by those of descriptors; return their number."""
+    count = 0
+    for op in list(module.walk()):
+        pointers = op["ptr"].op if op.defn is memory.load else None
+        if pointers is not None and pointers.defn is descriptor.descriptor_pointers:
+            _, base, *numbers = pointers.inputs
+            build = Builder.before(op)
+            # 2^31 is not a signed number, as extents of descriptors are in the interpreter.
+            most = build.constant(I32.max_value, I32)
+            numbers = [most if constant_of(n) == I32.min_value else n for n in numbers]
+            block = op.result.type.shape
+            made: Value = build(descriptor.make_tensor_descriptor, base, *numbers[:3], block=block)
+            op.replace_by([build(descriptor.descriptor_load, made, *numbers[3:])])
+            count += 1
+    return count
+
+
+def run(module: Module, sizes: dict[str, int], programs: int) -> np.ndarray:
+    """Return what the kernel copies from the middle of an array, as integers."""
+    backend = backends.get("interp")
+    artifact = backend.compile(module, Target("interp"), Options())
+    whole = np.arange(1, 1 + HEIGHT * STRIDE, dtype=np.int16).view(np.float16)
+    x = whole[FIRST:].view(StorageView)
+    x.storage_span = (-FIRST * x.itemsize, x.nbytes)
+    y = np.zeros(programs * -(-sizes["N"] // BK) * BM * BK, np.float16)
+    arguments: list[Any] = [x, y, *[np.int32(sizes[name]) for name in "MNST"]]
+    backend.load(artifact).launch((programs, 1, 1), arguments)
+    return y.view(np.int16)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_blocks_have_the_elements_that_are_selected(data: Any) -> None:
+    constants = {name: data.draw(st.sampled_from(values)) for name, values in FORMS.items()}
+    by_pointers = module_of({**constants, "BM": BM, "BK": BK})
+    by_descriptors = by_pointers.clone()
+    if loaded_by_descriptors(by_descriptors):
+        rows = st.sampled_from((8, 16)) if constants["ROWS"] == "modulo" else st.integers(1, 20)
+        sizes = {"M": data.draw(rows), "N": data.draw(st.integers(1, 40)), "S": STRIDE}
+        sizes["T"] = data.draw(st.integers(-8, 8))
+        programs = data.draw(st.integers(1, 3))
+        expected = run(by_pointers, sizes, programs)
+        np.testing.assert_array_equal(run(by_descriptors, sizes, programs), expected)
+
+
+PROVEN = [
+    {"ROWS": "", "COLUMNS": "indexed", "IN_ROWS": "below", "IN_COLUMNS": "within"},
+    {"ROWS": "offset", "COLUMNS": "carried", "IN_ROWS": "last", "IN_COLUMNS": "rest"},
+    {"ROWS": "before", "COLUMNS": "carried", "IN_ROWS": "below from zero", "IN_COLUMNS": ""},
+    {"ROWS": "modulo", "COLUMNS": "indexed", "IN_ROWS": "", "IN_COLUMNS": ""},
+]
+
+
+@pytest.mark.parametrize("forms", PROVEN, ids=lambda forms: "-".join(forms.values()))
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("columns_first", [False, True])
+def test_forms_that_are_proven(forms: dict[str, Any], wide: bool, columns_first: bool) -> None:
+    rest = {"MORE": "", "WIDE": wide, "COLUMNS_FIRST": columns_first, "BM": BM, "BK": BK}
+    assert loaded_by_descriptors(module_of({**forms, **rest})) == 1
