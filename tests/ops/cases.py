@@ -158,15 +158,46 @@ def rowwise() -> Iterator[Case]:
         ("float32",),
         ulps=40,
     )
+    yield from rows("log_softmax", like_x)
+    yield Case("log_softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
+    yield Case("log_softmax", "long", lambda random: ((random.normal(2, 16999),), {}), ("float32",))
+    yield from rows("log_softmax_backward", like_x, like_x, floor=1.0)
+    two = lambda random: ((random.normal(2, 16999), random.normal(2, 16999)), {})  # noqa: E731
+    yield Case("log_softmax_backward", "long", two, ("float32",), ulps=40)
     yield from rows("layer_norm", like_x, last_axis, last_axis)
     yield from rows("layer_norm_backward", like_x, like_x, last_axis, ulps=8, floor=1.0)
     yield from rows("rms_norm", like_x, last_axis)
     yield from rows("rms_norm_backward", like_x, like_x, last_axis, ulps=8, floor=1.0)
+    for shape in ((3, 37), (7,), (0, 4)):
+        label = f"statistics {'x'.join(map(str, shape))}"
+        for op in ("layer_norm", "rms_norm"):
+            yield Case(op, label, with_statistics(op, shape), ulps=8)
+            make = with_statistics(op, shape, gradient=True)
+            yield Case(f"{op}_backward", label, make, ulps=8, floor=1.0)
     for classes in (37, 5000):
         yield Case("nll_loss", str(classes), weighted(logits(classes)))
         yield Case("nll_loss_backward", str(classes), weighted_gradient(logits(classes)))
         yield Case("cross_entropy", str(classes), logits(classes))
         yield Case("cross_entropy_backward", str(classes), logits_and_loss(classes), ulps=16)
+
+
+def with_statistics(
+    op: str, shape: tuple[int, ...], gradient: bool = False
+) -> Callable[[Random], Arguments]:
+    """Return the maker of a call that returns means and deviations, or of one that takes them."""
+
+    def make(random: Random) -> Arguments:
+        x, weight = random.normal(*shape), random.normal(shape[-1])
+        bias = (random.normal(shape[-1]),) if op == "layer_norm" else ()
+        if not gradient:
+            return (x, weight, *bias), {"statistics": True}
+        _, *statistics = reference_of(op)(x, weight, *bias, statistics=True)
+        kind = np.float64 if random.dtype == np.float64 else np.float32
+        names = ("mean", "rstd")[-len(statistics) :]
+        options = {n: np.asarray(s, kind) for n, s in zip(names, statistics, strict=True)}
+        return (random.normal(*shape), x, weight), options
+
+    return make
 
 
 def last_axis(random: Random, shape: tuple[int, ...]) -> Array:
@@ -482,6 +513,17 @@ def pointwise() -> Iterator[Case]:
             "dropout", label, lambda r, shape=shape: ((r.normal(*shape), 0.3, 2**40 + 7), {})
         )
 
+    for function in ("relu", "silu", "gelu", "gelu_erf", "sigmoid", "tanh"):
+        options = {"function": function}
+        make = lambda r, options=options: ((r.normal(3, 417),), options)  # noqa: E731
+        yield Case("activate", function, make)
+        two = lambda r, options=options: ((r.normal(3, 417), r.normal(3, 417)), options)  # noqa: E731
+        yield Case("activate_backward", function, two)
+        if function in ("relu", "sigmoid", "tanh"):
+            make = from_result(function)
+            yield Case("activate_backward", f"{function} of the result", make)
+    yield Case("activate", "none", lambda r: ((r.normal(0, 5),), {}), ("float32",))
+
     logits = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
     for op in (*logits, "bce_loss", "kl_div"):
         probable = op == "bce_loss"
@@ -495,6 +537,14 @@ def pointwise() -> Iterator[Case]:
     yield Case("huber_loss", "0.3", lambda r: ((r.normal(5), r.normal(5)), delta), ("float32",))
     for op in ("bce_loss", "kl_div"):
         yield Case(op, "0 and 1", lambda r: ((SURE.astype(r.dtype), SURE.astype(r.dtype)), {}))
+
+
+def from_result(function: str) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        y = reference_of("activate")(random.normal(3, 417) / 2, function).astype(random.dtype)
+        return (random.normal(3, 417), y, function, True), {}
+
+    return make
 
 
 def uniform(random: Random, shape: tuple[int, ...]) -> Array:

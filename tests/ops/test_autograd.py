@@ -148,6 +148,9 @@ TARGET = torch.tensor([0, -100, 5])
 ANGLES = torch.linspace(0, 1, 12, dtype=torch.float64).reshape(3, 4)
 CASES += (
     Same("softmax", tile.ops.softmax, lambda x: F.softmax(x, -1), ROWS),
+    Same("log_softmax", tile.ops.log_softmax, lambda x: F.log_softmax(x, -1), ROWS),
+    Same("activate", lambda x: tile.ops.activate(x.mT.contiguous(), "tanh").mT, torch.tanh, ROWS),
+    Same("activate gelu", lambda x: tile.ops.activate(x, "gelu_erf"), F.gelu, ROWS),
     Same(
         "layer_norm",
         tile.ops.layer_norm,
@@ -212,6 +215,12 @@ CASES += (
         lambda a, b, c: tile.ops.matmul(a, b, c, "relu"),
         lambda a, b, c: F.relu(a @ b + c),
         ((2, 3, 7), (7, 4), (4,)),
+    ),
+    Same(
+        "matmul sigmoid",
+        lambda a, b: tile.ops.matmul(a, b, activation="sigmoid"),
+        lambda a, b: (a @ b).sigmoid(),
+        ((5, 4), (4, 6)),
     ),
     Same("matmul shared", tile.ops.matmul, torch.matmul, ((3, 7), (2, 7, 4))),
     Same(

@@ -106,6 +106,23 @@ ROWWISE += [
         "`target` contains 8; its elements must be 0 to 7 or -100",
     ),
 ]
+ROWWISE += [
+    (
+        "layer_norm_backward",
+        lambda out: tile.ops.layer_norm_backward(out, ones(4, 8), ones(8), mean=ones(4)),
+        "layer_norm_backward: `mean` and `rstd` are given together",
+    ),
+    (
+        "rms_norm_backward",
+        lambda out: tile.ops.rms_norm_backward(out, ones(4, 8), ones(8), rstd=ones(8)),
+        "rms_norm_backward: `rstd` has shape (8,); it must be (4,)",
+    ),
+    (
+        "layer_norm",
+        lambda out: tile.ops.layer_norm(ones(4, 0), ones(0), ones(0), statistics=True),
+        "layer_norm: `x` has shape (4, 0); its rows have no mean",
+    ),
+]
 LINEAR: list[Wrong] = [
     (
         "matmul",
@@ -250,6 +267,23 @@ POINTWISE += [
         "binary_cross_entropy",
         lambda out: tile.ops.binary_cross_entropy(ones(8), ones(8) * 2),
         "binary_cross_entropy: `target` has elements outside 0 to 1",
+    ),
+]
+POINTWISE += [
+    (
+        "activate",
+        lambda out: tile.ops.activate(ones(4, 8), "relu6", out=out),
+        "activate: `function` is 'relu6'; it must be one of 'relu', 'silu', 'gelu', 'gelu_erf',",
+    ),
+    (
+        "activate",
+        lambda out: tile.ops.activate(ones(8, 4).T, out=out),
+        "activate: `x` has shape (4, 8) and strides (1, 4) in elements; it must be contiguous",
+    ),
+    (
+        "activate_backward",
+        lambda out: tile.ops.activate_backward(ones(4, 8), ones(4, 8), "silu", True, out=out),
+        "activate_backward: `function` is 'silu', whose derivative does not follow from the result",
     ),
 ]
 IMAGE: list[Wrong] = [

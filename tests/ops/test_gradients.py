@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.ops.cases import reference_of, several
+from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.sequence.attention_kernel import LOG2_E
 
 Array = np.ndarray[Any, Any]
@@ -62,6 +63,15 @@ GRADIENTS = (
         "cross_entropy",
         lambda random: (random.standard_normal((4, 6)), np.array([0, -100, 5, 2])),
         lambda dy, x, t, y: of("cross_entropy")(dy, x, t, y),
+    ),
+    Gradient("log_softmax", normals((3, 7)), lambda dy, x, y: of("log_softmax")(dy, y)),
+    *(
+        Gradient(
+            "activate",
+            lambda random, name=name: (random.standard_normal((3, 7)), name),
+            lambda dy, x, name, y: of("activate")(dy, x, name),
+        )
+        for name in ACTIVATIONS
     ),
     Gradient("swiglu", normals((3, 7), (3, 7)), lambda dy, *a: of("swiglu")(dy, *a[:2]), (0, 1)),
     Gradient("geglu", normals((3, 7), (3, 7)), lambda dy, *a: of("geglu")(dy, *a[:2]), (0, 1)),

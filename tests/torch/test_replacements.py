@@ -8,6 +8,7 @@ import torch
 import tile.ops
 from tile.errors import ArgumentError
 from tile.ops import replacements
+from tile.ops.aten import row_norms
 
 
 def model(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -134,6 +135,7 @@ def test_reasons() -> None:
         torch.softmax(x, 0)
         whole = torch.ones(1, 2, 4, 4, dtype=torch.int64)
         torch.nn.functional.conv2d(whole, whole)
+    assert {"aten::_softmax", "aten::native_layer_norm"} <= {*replaced.operators}
     text = repr(replaced)
     assert "aten::_softmax: 0 by tile, 2 by PyTorch\n    2: `dim` is not the last axis" in text
     assert "conv2d: `x` has dtype int64" in text
@@ -170,3 +172,100 @@ def test_a_result_of_another_shape_is_left(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_such_device() -> None:
     with pytest.raises(ArgumentError, match="use takes the kind of a device, 'cpu' or 'cuda'"):
         tile.ops.use("tpu")
+
+
+def optimized(**options: object) -> list[torch.Tensor]:
+    """Return parameters and moments after two steps of AdamW, with clipped gradients."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.GELU(), torch.nn.LayerNorm(5))
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=0.1, weight_decay=0.1, **options)
+    for _ in range(2):
+        optimizer.zero_grad()
+        layers(torch.randn(3, 7)).exp().sum().backward()
+        torch.nn.utils.clip_grad_norm_(layers.parameters(), 0.5, foreach=True)
+        optimizer.step()
+    moments = [s[name] for s in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    return [*layers.parameters(), *moments]
+
+
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}], ids=["fused", "foreach"])
+def test_steps_of_adamw(options: dict[str, bool]) -> None:
+    expected = optimized(**options)
+    with tile.ops.use("cpu") as replaced:
+        torch.testing.assert_close(optimized(**options), expected)
+    assert replaced.computed["aten::_foreach_norm.Scalar"] == 2
+    if "fused" in options:
+        assert replaced.computed["aten::_fused_adamw_"] == 2
+    else:
+        assert replaced.computed["aten::_foreach_lerp_.Scalar"] == 2
+
+
+def test_a_step_of_adamw_that_is_left_is_done_once() -> None:
+    """PyTorch does all of a step or none of it."""
+
+    def parameters() -> list[torch.Tensor]:
+        wanted = [torch.ones(3), torch.ones(2, 4).T]
+        for p in wanted:
+            p.grad = torch.ones_like(p)
+        torch.optim.AdamW(wanted, lr=0.1, fused=True).step()
+        return wanted
+
+    expected = parameters()
+    with tile.ops.use("cpu") as replaced:
+        torch.testing.assert_close(parameters(), expected)
+    assert "1: a tensor is not contiguous" in repr(replaced)
+
+
+def test_lists_of_tensors() -> None:
+    xs, ys = ([torch.randn(n) for n in (3, 40)] for _ in range(2))
+
+    def results() -> list[torch.Tensor]:
+        own = [x.clone() for x in xs]
+        torch._foreach_add_(own, ys, alpha=0.5)
+        torch._foreach_mul_(own, ys)
+        torch._foreach_mul_(own, 3)
+        torch._foreach_lerp_(own, ys, 0.25)
+        return [
+            *own,
+            *torch._foreach_add(xs, ys),
+            *torch._foreach_mul(xs, ys),
+            *torch._foreach_mul(xs, 0.5),
+            *torch._foreach_lerp(xs, ys, 0.75),
+        ]
+
+    expected = results()
+    with tile.ops.use("cpu") as replaced:
+        torch.testing.assert_close(results(), expected)
+    assert not replaced.left and replaced.computed.total() == 8
+
+
+def test_rms_norm_as_on_a_gpu() -> None:
+    """PyTorch has operators of it on a GPU alone; a CPU composes the same results."""
+    x, weight = torch.randn(2, 3, 8, requires_grad=True), torch.randn(8, requires_grad=True)
+    for eps in (0.1, None):
+        expected = torch.nn.functional.rms_norm(x, (8,), weight, eps)
+        y, rstd = row_norms.fused_rms_norm(x.detach(), (8,), weight.detach(), eps)
+        torch.testing.assert_close(y, expected.detach())
+        gradients = torch.autograd.grad(expected.square().sum(), (x, weight))
+        results = row_norms.fused_rms_norm_backward(
+            *(2 * y, x.detach(), (8,), rstd, weight.detach(), (True, True))
+        )
+        torch.testing.assert_close(results, gradients)
+    operator = torch.ops.aten._fused_rms_norm
+    assert rstd.shape == operator(x, (8,), weight, 0.1)[1].shape
+
+
+def test_activations_in_place_and_with_channels_last() -> None:
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
+
+    def results() -> list[torch.Tensor]:
+        y = torch.nn.functional.silu(x)
+        z = torch.nn.functional.relu(y + 0, inplace=True)
+        return [y, z, *torch.autograd.grad((z * z).sum(), x)]
+
+    expected = results()
+    with tile.ops.use("cpu") as replaced:
+        ours = results()
+    torch.testing.assert_close(ours, expected)
+    assert [t.stride() for t in ours] == [t.stride() for t in expected]
+    assert not replaced.left and replaced.computed["aten::relu_"] == 1

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tile.ops.linear.matmul import matmul
     from tile.ops.linear.scaled_matmul import scaled_matmul
     from tile.ops.lists.foreach import foreach_apply, foreach_norms
+    from tile.ops.pointwise.activation import activate, activate_backward
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
     from tile.ops.pointwise.losses import (
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from tile.ops.replacements import enable, use
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
+    from tile.ops.rowwise.log_softmax import log_softmax, log_softmax_backward
     from tile.ops.rowwise.nll_loss import nll_loss, nll_loss_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
@@ -122,6 +124,7 @@ else:
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",
         "lists.foreach": "foreach_apply foreach_norms",
+        "pointwise.activation": "activate activate_backward",
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
         "pointwise.losses": (
@@ -139,6 +142,7 @@ else:
         "replacements": "enable use",
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
+        "rowwise.log_softmax": "log_softmax log_softmax_backward",
         "rowwise.nll_loss": "nll_loss nll_loss_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
@@ -164,6 +168,8 @@ else:
     __dir__ = __getattr__.names
 
 __all__ = [
+    "activate",
+    "activate_backward",
     "adamw",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool2d_backward",
@@ -218,6 +224,8 @@ __all__ = [
     "layer_norm_backward",
     "linear_cross_entropy",
     "linear_cross_entropy_backward",
+    "log_softmax",
+    "log_softmax_backward",
     "lstm_cell",
     "lstm_cell_backward",
     "matmul",

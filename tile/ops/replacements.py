@@ -4,6 +4,7 @@
     with tile.ops.use() as replaced:       for a while
         model(x)
     print(replaced)                        which operators were called, and who computed them
+    replaced.operators                     the names of all that are replaced
 
 The checks of an op decide: a call that it does not take, because of the type, layout or options of
 its arguments, is computed by PyTorch as before, and the reason is kept. Autograd is PyTorch's;
@@ -21,7 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentError, ArgumentValueError
-from tile.ops.aten import convolutions, losses, matmuls, norms, pooling, rows
+from tile.ops.aten import (
+    activations,
+    convolutions,
+    lists,
+    losses,
+    matmuls,
+    norms,
+    pooling,
+    row_norms,
+    rows,
+)
 
 if TYPE_CHECKING:
     from tile.torch.overrides import Override, difference_of, overload_of
@@ -34,18 +45,22 @@ else:
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 MOST_REASONS = 16  # of an operator
 OPERATORS: dict[str, Callable[..., Any]] = {
+    **activations.OPERATORS,
     **convolutions.OPERATORS,
+    **lists.OPERATORS,
     **losses.OPERATORS,
     **matmuls.OPERATORS,
     **norms.OPERATORS,
     **pooling.OPERATORS,
+    **row_norms.OPERATORS,
     **rows.OPERATORS,
 }
 
 
 def operators_of(device: str) -> dict[str, Callable[..., Any]]:
     """Return the implementations of PyTorch's operators on a kind of device, by name."""
-    return {**OPERATORS, **matmuls.CPU_OPERATORS} if device == "cpu" else OPERATORS
+    own = matmuls.CPU_OPERATORS if device == "cpu" else row_norms.CUDA_OPERATORS
+    return {**OPERATORS, **own}
 
 
 def require_same(difference: str | None) -> None:
@@ -57,11 +72,13 @@ def require_same(difference: str | None) -> None:
 class Replacements:
     """Replaced operators of PyTorch, until `remove` is called or the `with` block ends.
 
-    `computed` and `left` count the calls by operator: those that this library computed, and those
-    that it left to PyTorch. `reasons` counts the reasons for the latter, by operator.
+    `operators` are the names of all that are replaced. `computed` and `left` count the calls by
+    operator: those that this library computed, and those that it left to PyTorch. `reasons` counts
+    the reasons for the latter, by operator.
     """
 
     def __init__(self, device: str) -> None:
+        self.operators = tuple(sorted(operators_of(device)))
         self.computed: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
         self.reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -28,6 +28,13 @@ def torch_module() -> Any:
     return importlib.import_module("torch")
 
 
+def require_wide(*tensors: Any) -> None:
+    """Leave narrow types on a CPU to PyTorch, whose statistics have other types there."""
+    x, torch = tensors[0], torch_module()
+    wide = all(t is None or t.dtype in (torch.float32, torch.float64) for t in tensors)
+    require(x.is_cuda or wide, "types are narrow, and the device is a CPU")
+
+
 def matmul_precision(x: Any) -> str:
     """Return the precision of matmuls of float32 that the program has chosen in PyTorch."""
     return "tf32" if x.is_cuda and torch_module().backends.cuda.matmul.allow_tf32 else "ieee"

@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tile.ops.aten.arguments import Implementation, Layout, require, torch_module
+from tile.ops.aten.arguments import Implementation, Layout, require, require_wide, torch_module
 from tile.ops.channels.batch_norm import batch_norm, batch_norm_backward
 from tile.ops.channels.group_norm import group_norm, group_norm_backward
-
-
-def _require_wide(*tensors: Any) -> None:
-    """Leave narrow types on a CPU to PyTorch, whose statistics have other types there."""
-    x, torch = tensors[0], torch_module()
-    wide = all(t is None or t.dtype in (torch.float32, torch.float64) for t in tensors)
-    require(x.is_cuda or wide, "types are narrow, and the device is a CPU")
 
 
 def _vectors(x: Any, channels: int, weight: Any, bias: Any) -> tuple[Any, Any]:
@@ -45,7 +38,7 @@ def native_batch_norm(
     eps: float,
 ) -> tuple[Any, Any, Any]:
     require(training, "statistics are given, and PyTorch's results depend on the device")
-    _require_wide(input, weight, bias, running_mean, running_var)
+    require_wide(input, weight, bias, running_mean, running_var)
     view = _View(input)
     vectors = _vectors(input, input.shape[1], weight, bias)
     y, mean, variance = batch_norm(view.enter(input), *vectors, eps=eps, axis=view.axis)
@@ -76,7 +69,7 @@ def native_batch_norm_backward(
     eps: float,
     output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
-    _require_wide(input, weight, running_mean, running_var)
+    require_wide(input, weight, running_mean, running_var)
     mean, variance = running_mean, running_var
     if train:
         mean, variance = save_mean, _variance(save_invstd, eps)
@@ -105,7 +98,7 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[Any, Any, Any]:
-    _require_wide(input, weight, bias)
+    require_wide(input, weight, bias)
     x = _image(input, N, C, HxW)
     view = _View(x)
     vectors = _vectors(input, C, weight, bias)
@@ -132,7 +125,7 @@ def native_group_norm_backward(
     group: int,
     output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
-    _require_wide(input, weight)
+    require_wide(input, weight)
     x = _image(input, N, C, HxW)
     view = _View(x)
     ones, _ = _vectors(input, C, weight, None)

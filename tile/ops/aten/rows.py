@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tile.ops.aten.arguments import Implementation, require, require_last
+from tile.ops.rowwise.log_softmax import log_softmax, log_softmax_backward
 from tile.ops.rowwise.softmax import softmax, softmax_backward
 from tile.ops.selection.cumsum import cumsum
 from tile.ops.selection.embedding import embedding, embedding_backward
@@ -23,6 +24,18 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
     require_last(output, dim)
     require(output.dtype == input_dtype, "the gradient has another type")
     return softmax_backward(grad_output, output)
+
+
+def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
+    require_last(self, dim)
+    require(not half_to_float, "the result has another type")
+    return log_softmax(self)
+
+
+def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    require_last(output, dim)
+    require(output.dtype == input_dtype, "the gradient has another type")
+    return log_softmax_backward(grad_output, output)
 
 
 def _embedding(
@@ -67,6 +80,8 @@ OPERATORS: Mapping[str, Implementation] = MappingProxyType(
     {
         "aten::_softmax": _softmax,
         "aten::_softmax_backward_data": _softmax_backward_data,
+        "aten::_log_softmax": _log_softmax,
+        "aten::_log_softmax_backward_data": _log_softmax_backward_data,
         "aten::embedding": _embedding,
         "aten::embedding_dense_backward": _embedding_dense_backward,
         "aten::cumsum": _cumsum,

@@ -1,11 +1,12 @@
 """Activations by name: device functions with their derivatives, and the same in NumPy.
 
 Arithmetic is in float32, or float64 for float64. `gelu` is the approximation by tanh (Hendrycks and
-Gimpel, arXiv:1606.08415), whose error against the one by erf is below 5e-4.
+Gimpel, arXiv:1606.08415), whose error against `gelu_erf` is below 5e-4.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from tile.ops.core.reference import Array
 
 ROOT = tl.constexpr(0.7978845608028654)  # sqrt(2 / pi)
 CUBIC = tl.constexpr(0.044715)
+HALF_ROOT = tl.constexpr(0.7071067811865476)  # sqrt(1 / 2)
+DENSITY = tl.constexpr(0.3989422804014327)  # 1 / sqrt(2 pi)
 
 
 @tile.jit
@@ -33,7 +36,7 @@ def relu(x):
 
 @tile.jit
 def relu_slope(x):
-    return tl.where(x > 0, 1.0, 0.0)
+    return tl.where(x <= 0, 0.0, 1.0)
 
 
 @tile.jit
@@ -59,6 +62,41 @@ def gelu_slope(x):
     return s + x * s * (1.0 - s) * 2.0 * ROOT * (1.0 + 3.0 * CUBIC * x * x)
 
 
+@tile.jit
+def gelu_erf(x):
+    return x * (0.5 + 0.5 * tl.erf(HALF_ROOT * x))
+
+
+@tile.jit
+def gelu_erf_slope(x):
+    return 0.5 + 0.5 * tl.erf(HALF_ROOT * x) + x * DENSITY * tl.exp(-0.5 * x * x)
+
+
+@tile.jit
+def sigmoid_slope(x):
+    return sigmoid_result_slope(sigmoid(x))
+
+
+@tile.jit
+def sigmoid_result_slope(y):
+    return y * (1.0 - y)
+
+
+@tile.jit
+def tanh(x):
+    return tl.tanh(x)
+
+
+@tile.jit
+def tanh_slope(x):
+    return tanh_result_slope(tl.tanh(x))
+
+
+@tile.jit
+def tanh_result_slope(y):
+    return 1.0 - y * y
+
+
 def _sigmoid(x: Array) -> Array:
     result: Array = 1 / (1 + np.exp(-x))
     return result
@@ -74,19 +112,33 @@ def _gelu_slope(x: Array) -> Array:
     return result
 
 
+def _normal(x: Array) -> Array:
+    """Return the shares of a normal distribution below elements."""
+    result: Array = 0.5 + 0.5 * np.vectorize(math.erf, otypes=[float])(HALF_ROOT.value * x)
+    return result
+
+
 @dataclass(frozen=True)
 class Activation:
-    """A function of a real number: for kernels, and for arrays of float64."""
+    """A function of a real number: for kernels, and for arrays of float64.
+
+    result_slope: the derivative as a function of the result, for functions that have one.
+    """
 
     function: Any
     slope: Any
     reference: Callable[[Array], Array]
     reference_slope: Callable[[Array], Array]
+    result_slope: Any = None
 
 
 ACTIVATIONS = {
     "relu": Activation(
-        relu, relu_slope, lambda x: np.maximum(x, 0), lambda x: (x > 0).astype(np.float64)
+        relu,
+        relu_slope,
+        lambda x: np.maximum(x, 0),
+        lambda x: (x > 0).astype(np.float64),
+        relu_slope,
     ),
     "silu": Activation(
         silu,
@@ -95,4 +147,18 @@ ACTIVATIONS = {
         lambda x: _sigmoid(x) * (1 + x * (1 - _sigmoid(x))),
     ),
     "gelu": Activation(gelu, gelu_slope, lambda x: x * _gelu_gate(x), _gelu_slope),
+    "gelu_erf": Activation(
+        gelu_erf,
+        gelu_erf_slope,
+        lambda x: x * _normal(x),
+        lambda x: _normal(x) + x * DENSITY.value * np.exp(-0.5 * x * x),
+    ),
+    "sigmoid": Activation(
+        sigmoid,
+        sigmoid_slope,
+        _sigmoid,
+        lambda x: _sigmoid(x) * (1 - _sigmoid(x)),
+        sigmoid_result_slope,
+    ),
+    "tanh": Activation(tanh, tanh_slope, np.tanh, lambda x: 1 - np.tanh(x) ** 2, tanh_result_slope),
 }

@@ -36,7 +36,7 @@ from tile.ops.image.conv_arguments import (
 from tile.ops.image.convolution import Groups, convolve
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
-from tile.ops.pointwise.gated import activation_gradient
+from tile.ops.pointwise.activation import activation_gradient
 
 
 def _gradients(step: Any) -> dict[str, Any]:

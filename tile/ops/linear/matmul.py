@@ -30,7 +30,7 @@ from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
-from tile.ops.pointwise.gated import activation_gradient
+from tile.ops.pointwise.activation import activation_gradient
 
 INT32_LIMIT = 2**31
 
@@ -124,7 +124,7 @@ def matmul(
 
     a: M x K, or batch x M x K; b: K x N, or batch x K x N, of the type of `a`; any strides. An
     operand without a batch is the same for all. bias: N elements of any float type. activation:
-    "relu", "silu" or "gelu". precision: of float32 operands, as `input_precision` of `tl.dot`.
+    a function of `activate`. precision: of float32 operands, as `input_precision` of `tl.dot`.
     splits: parts of the inner axis; None chooses by shape; "stream" lets programs share all tiles
     evenly (stream_k.py), which is not chosen by shape: it is not yet measured on a GPU.
     """

@@ -9,7 +9,6 @@ instead of reading it. Both functions are one kernel, specialized by the device 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tile
@@ -152,17 +151,3 @@ def swiglu_backward_reference(dy: Array, gate: Array, up: Array) -> tuple[Array,
 def geglu_backward_reference(dy: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     """Return the gradients in float64."""
     return _backward_reference("gelu", dy, gate, up)
-
-
-def activation_gradient(name: str | None, dy: Any, result: Any, sums: Callable[[], Any]) -> Any:
-    """Return the gradient of the argument of an activation, of torch tensors.
-
-    sums: computes that argument again, which `result`, the activation of it, does not tell.
-    """
-    if name is None:
-        return dy
-    if name == "relu":
-        return dy * (result > 0)
-    gate = sums()
-    backward = {"silu": swiglu_backward, "gelu": geglu_backward}[name]
-    return backward(dy, gate, gate.new_ones(gate.shape))[0]

@@ -27,40 +27,57 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 @differentiable(_gradients)
 @planned()
-def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5, *, out: Any = None) -> Any:
+def layer_norm(
+    x: Any, weight: Any, bias: Any, eps: float = 1e-5, statistics: bool = False, *, out: Any = None
+) -> Any:
     """Return the layer normalization over the last axis of `x`, in its type.
 
-    weight, bias: one element for each of a row, of any float type. eps: added to the variance.
+    weight, bias: one element for each of a row, of any float type. eps: added to the variance. With
+    `statistics` the result is (out, mean, rstd), the latter of each row, float32 or float64.
     """
-    return row_norm("layer_norm", x, {"weight": weight, "bias": bias}, eps, out)
+    return row_norm("layer_norm", x, {"weight": weight, "bias": bias}, eps, statistics, out)
 
 
 @planned()
-def layer_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-5) -> tuple[Any, Any, Any]:
-    """Return the gradients of x, weight and bias from that of the result."""
-    results = row_norm_backward("layer_norm_backward", dy, x, weight, eps, centered=True)
+def layer_norm_backward(
+    dy: Any, x: Any, weight: Any, eps: float = 1e-5, mean: Any = None, rstd: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of x, weight and bias from that of the result.
+
+    mean, rstd: the statistics of `layer_norm`, contiguous; None computes them anew by `eps`.
+    """
+    statistics = {"mean": mean, "rstd": rstd}
+    results = row_norm_backward("layer_norm_backward", dy, x, weight, eps, statistics)
     return results[0], results[1], results[2]
 
 
 def _statistics(x: Array, eps: float) -> tuple[Array, Array]:
-    rstd = 1 / np.sqrt(x.var(axis=-1, keepdims=True) + eps)
-    return (x - x.mean(axis=-1, keepdims=True)) * rstd, rstd
+    return x.mean(axis=-1, keepdims=True), 1 / np.sqrt(x.var(axis=-1, keepdims=True) + eps)
 
 
-def layer_norm_reference(x: Array, weight: Array, bias: Array, eps: float = 1e-5) -> Array:
+def layer_norm_reference(
+    x: Array, weight: Array, bias: Array, eps: float = 1e-5, statistics: bool = False
+) -> Any:
     """Return the result in float64."""
     x, weight, bias = wide(x, weight, bias)
-    return _statistics(x, eps)[0] * weight + bias
+    mean, rstd = _statistics(x, eps)
+    result = (x - mean) * rstd * weight + bias
+    return (result, mean[..., 0], rstd[..., 0]) if statistics else result
 
 
 def layer_norm_backward_reference(
-    dy: Array, x: Array, weight: Array, eps: float = 1e-5
+    dy: Array,
+    x: Array,
+    weight: Array,
+    eps: float = 1e-5,
+    mean: Array | None = None,
+    rstd: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Return the gradients in float64."""
+    """Return the gradients in float64, without the use of `mean` and `rstd`."""
     dy, x, weight = wide(dy, x, weight)
-    normal, rstd = _statistics(x, eps)
-    direct = dy * weight
+    center, scale = _statistics(x, eps)
+    normal, direct = (x - center) * scale, dy * weight
     through = direct.mean(axis=-1, keepdims=True)
     through = through + normal * (direct * normal).mean(axis=-1, keepdims=True)
     rows = tuple(range(x.ndim - 1))
-    return (direct - through) * rstd, (dy * normal).sum(axis=rows), dy.sum(axis=rows)
+    return (direct - through) * scale, (dy * normal).sum(axis=rows), dy.sum(axis=rows)

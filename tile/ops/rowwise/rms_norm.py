@@ -27,32 +27,40 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 @differentiable(_gradients)
 @planned()
-def rms_norm(x: Any, weight: Any, eps: float = 1e-6, *, out: Any = None) -> Any:
+def rms_norm(
+    x: Any, weight: Any, eps: float = 1e-6, statistics: bool = False, *, out: Any = None
+) -> Any:
     """Return the RMS normalization over the last axis of `x`, in its type.
 
-    weight: one element for each of a row, of any float type. eps: added to the mean square.
+    weight: one element for each of a row, of any float type. eps: added to the mean square. With
+    `statistics` the result is (out, r), the latter of each row, float32 or float64.
     """
-    return row_norm("rms_norm", x, {"weight": weight}, eps, out)
+    return row_norm("rms_norm", x, {"weight": weight}, eps, statistics, out)
 
 
 @planned()
-def rms_norm_backward(dy: Any, x: Any, weight: Any, eps: float = 1e-6) -> tuple[Any, Any]:
-    """Return the gradients of x and weight from that of the result."""
-    results = row_norm_backward("rms_norm_backward", dy, x, weight, eps, centered=False)
+def rms_norm_backward(
+    dy: Any, x: Any, weight: Any, eps: float = 1e-6, rstd: Any = None
+) -> tuple[Any, Any]:
+    """Return the gradients of x and weight from that of the result.
+
+    rstd: r of `rms_norm`, contiguous; None computes it anew by `eps`.
+    """
+    results = row_norm_backward("rms_norm_backward", dy, x, weight, eps, {"rstd": rstd})
     return results[0], results[1]
 
 
-def rms_norm_reference(x: Array, weight: Array, eps: float = 1e-6) -> Array:
+def rms_norm_reference(x: Array, weight: Array, eps: float = 1e-6, statistics: bool = False) -> Any:
     """Return the result in float64."""
     x, weight = wide(x, weight)
-    result: Array = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * weight
-    return result
+    rstd = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
+    return (x * rstd * weight, rstd[..., 0]) if statistics else x * rstd * weight
 
 
 def rms_norm_backward_reference(
-    dy: Array, x: Array, weight: Array, eps: float = 1e-6
+    dy: Array, x: Array, weight: Array, eps: float = 1e-6, rstd: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return the gradients in float64."""
+    """Return the gradients in float64, without the use of `rstd`."""
     dy, x, weight = wide(dy, x, weight)
     scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
     normal, direct = x * scale, dy * weight
