@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tile
@@ -133,6 +134,25 @@ def test_instructions_without_meaning_for_an_element_are_refused(asm: str, messa
     with pytest.raises(CompilationError) as caught:
         tile.compile(text, {"x": "*i32"}, {"ASM": asm}, {}, "interp")
     assert message in caught.value.message
+
+
+@tile.jit
+def scalar(x, ASM: tl.constexpr):
+    tl.store(x, tl.inline_asm_elementwise(ASM, "=r,l", [x], tl.int32, False, 1))
+
+
+def test_an_address_may_be_a_number_plus_an_argument() -> None:
+    x = np.array([0, 7], np.int32)
+    asm = "{.reg .u64 a; add.s64 a, 4, $1; ld.global.u32 $0, [a];}"
+    with tile.backend("interp"):
+        scalar[(1,)](x, ASM=asm)
+    assert x[0] == 7
+
+
+def test_integers_are_octal_after_a_zero() -> None:
+    asm = "{.reg .u32 a<0x2>; mov.u32 a0, 010; add.u32 $0, a0, 0b11;}"
+    kernel = tile.compile(text, {"x": "*i32"}, {"ASM": asm}, {}, "interp")
+    assert "value = 11" in kernel.asm["tile-optimized"]
 
 
 def test_an_unknown_instruction_is_text_of_nvidias_targets() -> None:

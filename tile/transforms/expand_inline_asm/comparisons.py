@@ -72,7 +72,7 @@ RULES = [
         for name in COMPARISONS
         for rule in (
             *rules(f"setp.{name}", _TYPES, "i1: t t", compare, "ftz"),
-            *rules(f"set.{name}", "u32 s32 f32", "t: t1 t1", as_number, "ftz", type_count=2),
+            *rules(f"set.{name}", "u32 s32 f32", "t: t1 t1", as_number, "ftz", more=[_TYPES]),
         )
     ],
     *[
@@ -87,7 +87,7 @@ RULES = [
                 "t: t1 t1 i1",
                 _combined_as_number,
                 "ftz",
-                type_count=2,
+                more=[_TYPES],
             ),
         )
     ],

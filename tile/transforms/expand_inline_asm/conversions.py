@@ -19,6 +19,9 @@ _SOURCES = {"i32": "int", "u32": "uint", "i64": "ll", "u64": "ull"}
 
 def convert(op: Opcode, x: Expression, to: Scalar, *, tf32: bool = False) -> Expression | None:
     """Return `x` converted as the opcode says; None for a conversion that PTX does not have."""
+    of_8_bit_float = x.is_float != to.is_floating() and (x.element.is_fp8() or to.is_fp8())
+    if of_8_bit_float or (tf32 and x.element is not F32):
+        return None
     if op.has("ftz") and x.element is F32:
         x = flushed(x)
     if x.is_float and not to.is_floating():

@@ -228,7 +228,8 @@ def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> N
     if MINIFLOATS.keys() & {*opcode.names, *opcode.modifiers}:
         _cvt_minifloats(registers, opcode, instruction)
         return
-    if len(opcode.names) != 2 or not MODIFIERS.issuperset(opcode.modifiers):
+    types_fit = len(opcode.names) == 2 and "pred" not in opcode.names
+    if not types_fit or not MODIFIERS.issuperset(opcode.modifiers):
         raise unsupported(instruction)
     to, source = opcode.types
     packs = to.lanes == 2 and source.lanes == 1

@@ -302,8 +302,8 @@ RULES = [
     *rules("bfi", "b32 b64", "t: t t u32 u32", bfi),
     *rules("bmsk.clamp", "b32", "t: t t", _bmsk),
     *rules("bmsk.wrap", "b32", "t: t t", _bmsk),
-    *rules("dp4a", "u32 s32", "u32: u32 u32 u32", dp4a, type_count=2),
-    *rules("dp2a", "u32 s32", "u32: u32 u32 u32", dp2a, "lo hi", type_count=2),
+    *rules("dp4a", "u32 s32", "u32: u32 u32 u32", dp4a, more=["u32 s32"]),
+    *rules("dp2a", "u32 s32", "u32: u32 u32 u32", dp2a, "lo hi", more=["u32 s32"]),
     *rules("shl", BITS, "t: t u32", _shl),
     *rules("shr", f"{BITS} {INTEGERS}", "t: t u32", _shr),
     *[
@@ -318,5 +318,5 @@ RULES = [
     *rules("not", f"{BITS} pred", "t: t", _not),
     *rules("cnot", BITS, "t: t", _cnot),
     *rules("selp", f"{BITS} {INTEGERS} f32 f64", "t: t t i1", _selp),
-    *rules("slct", f"{BITS} {INTEGERS} f32 f64", "t: t t t1", _slct, "ftz", type_count=2),
+    *rules("slct", f"{BITS} {INTEGERS} f32 f64", "t: t t t1", _slct, "ftz", more=["s32 f32"]),
 ]

@@ -107,7 +107,8 @@ def _traced(address: Expression) -> Expression:
     if addition is not None and addition.defn is arith.add:
         for x, y in (addition.inputs, addition.inputs[::-1]):
             cast = x.op
-            if cast is not None and isinstance(cast.inputs[0].type.element, Pointer):
+            sources = [] if cast is None else cast.inputs[:1]
+            if any(isinstance(source.type.element, Pointer) for source in sources):
                 pointer = Expression(address.build, x).view(Pointer(U8))
                 return pointer.apply(memory.addptr, Expression(address.build, y), stride=1)
     return address.view(Pointer(U8))

@@ -97,6 +97,8 @@ class RegisterFile:
         if isinstance(operand, Immediate):
             assert isinstance(element, Scalar)
             return self.immediate(operand, element, user)
+        if operand.negated and element is not I1:
+            raise user.refusal(f"`!{operand.text}` negates what is no predicate")
         register = self.find(operand.text, user)
         if register.value is None:
             raise user.refusal(f"it reads `{operand.text}`, which has no value yet")

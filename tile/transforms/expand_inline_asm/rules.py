@@ -100,8 +100,8 @@ Compute = Callable[..., Expression]  # of an opcode and an expression for each s
 class Rule:
     """The rule of an instruction on one type.
 
-    required, optional: the modifiers that its opcode has, and may have besides. type_count: the
-    number of its types.
+    required, optional: the modifiers that its opcode has, and may have besides. more: the names of
+    types that may stand for each of its types after the first.
     """
 
     compute: Compute
@@ -109,16 +109,17 @@ class Rule:
     sources: tuple[str, ...]
     required: tuple[str, ...]
     optional: frozenset[str]
-    type_count: int
+    more: tuple[frozenset[str], ...]
 
     def takes(self, opcode: Opcode) -> bool:
-        """Return True if the rule is for the opcode's modifiers and number of types."""
+        """Return True if the rule is for the opcode's modifiers, and types after the first."""
         modifiers = frozenset(opcode.modifiers)
         return (
             modifiers.issuperset(self.required)
             and self.optional.issuperset(modifiers.difference(self.required))
             and len(modifiers) == len(opcode.modifiers)
-            and len(opcode.names) == self.type_count
+            and len(opcode.names) == 1 + len(self.more)
+            and all(map(frozenset.__contains__, self.more, opcode.names[1:]))
         )
 
 
@@ -133,12 +134,12 @@ def rules(
     compute: Compute,
     optional: str = "",
     *,
-    type_count: int = 1,
+    more: Sequence[str] = (),
 ) -> list[tuple[str, str, Rule]]:
     """Return the rules of an instruction: its base, a type, and the rule, for each type.
 
     `opcode` is the base with the required modifiers, as in `mul.wide`; `types` and `optional` are
-    separated by spaces. `type_count`: the number of types in the opcode.
+    separated by spaces. `more`: those of each further type in the opcode.
     """
     base, *required = opcode.split(".")
     result, _, sources = signature.partition(": ")
@@ -148,7 +149,7 @@ def rules(
         tuple(sources.split()),
         tuple(required),
         frozenset(optional.split()),
-        type_count,
+        tuple(frozenset(names.split()) for names in more),
     )
     return [(base, ty, rule) for ty in types.split()]
 

@@ -100,6 +100,8 @@ class Scope(Enum):
 
 Statement: TypeAlias = Declaration | Instruction | Label | Scope
 
+MOST_REGISTERS = 1 << 16  # of one declaration
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -172,7 +174,9 @@ class _Parser:
         while not names or self._accept(","):
             name = self._word("a register's name")
             if self._accept("<"):
-                count = int(self._take("integer", "a number of registers"))
+                count = self._integer(self._take("integer", "a number of registers"))
+                if not 0 < count <= MOST_REGISTERS:
+                    raise self._error(f"1 to {MOST_REGISTERS} registers, not {count}")
                 self._expect(">")
                 names += [f"{name}{number}" for number in range(count)]
             else:
@@ -213,14 +217,14 @@ class _Parser:
     def _address(self) -> Address:
         base, offset = Name(self._register()), 0
         if self._accept("+"):
-            offset = int(self._take("integer", "a number of bytes"), 0)
+            offset = self._integer(self._take("integer", "a number of bytes"))
         self._expect("]")
         return Address(base, offset)
 
     def _single(self) -> Name | Immediate:
         token = self._next("an operand")
         if token.kind == "integer":
-            return Immediate(int(token.text.removesuffix("U"), 0))
+            return Immediate(self._integer(token.text))
         if token.kind == "float":
             return Immediate(float(token.text))
         if token.kind == "bits":
@@ -229,6 +233,15 @@ class _Parser:
             return Name(self._register(), negated=True)
         self.position -= 1
         return Name(self._register())
+
+    def _integer(self, text: str) -> int:
+        """Return an integer, which is octal if it begins with 0, as in C (PTX ISA, 4.5.1)."""
+        digits = text.removesuffix("U")
+        octal = digits.lstrip("-").startswith("0") and digits.lstrip("-").isdecimal()
+        try:
+            return int(digits, 8 if octal else 0)
+        except ValueError:
+            raise self._error(f"`{text}` is no octal number") from None
 
     def _register(self) -> str:
         token = self._next("a register")

@@ -75,6 +75,6 @@ RULES = [
         "u32: u32 u32 u32",
         lanewise(lane, 32 // count),
         "sat add",
-        type_count=3,
+        more=["u32 s32", "u32 s32"],
     )
 ]
