@@ -22,23 +22,41 @@ PORTABLE: dict[Bounds, Configuration] = {
     (16, ANY, ANY): tiles(16, 64, 32),
     (ANY, ANY, ANY): tiles(64, 64, 32),
 }
-# H200, 2026-11-21 (docs/results/gpu.md); the sizes between those measured are interpolated.
+# H200, float16, 2026-11-26: the fastest of 51 tiles, with splits, of 24 shapes (docs/notes/ops.md);
+# the sizes between those measured are interpolated.
 SHORT = Table(
     PORTABLE,
     {
         "nvptx": {
-            (ANY, 16, ANY): tiles(16, 16, 128),
-            (ANY, 32, ANY): tiles(16, 32, 128),
-            (2048, 64, ANY): tiles(16, 64, 128),
-            (ANY, 64, ANY): tiles(32, 64, 128),
-            (ANY, 128, ANY): tiles(16, 128, 128),
-            (16, ANY, ANY): tiles(16, 128, 128),
-            (1024, 1024, ANY): tiles(64, 128, 64, stages=4),
-            (2048, 2048, ANY): tiles(128, 256, 64, warps=8, stages=4),
+            (16, 16, ANY): tiles(16, 16, 128),
+            (16, 64, ANY): tiles(16, 32, 128),
+            (2048, 16, ANY): tiles(16, 16, 128),
+            (ANY, 16, ANY): tiles(64, 16, 128),
+            (2048, 32, ANY): tiles(16, 32, 128),
+            (ANY, 32, ANY): tiles(64, 32, 128),
+            (2048, 64, ANY): tiles(64, 32, 128),
+            (ANY, 128, ANY): tiles(64, 64, 128),
+            (16, ANY, ANY): tiles(16, 128, 64, stages=4),
+            (64, ANY, ANY): tiles(64, 128, 64, stages=4),
+            (128, ANY, ANY): tiles(64, 128, 128),
+            (512, 512, 1024): tiles(64, 64, 128),
+            (512, 512, ANY): tiles(128, 128, 64, warps=8, stages=4),
+            (2048, 256, ANY): tiles(64, 64, 128),
+            (2048, 512, ANY): tiles(64, 128, 128),
+            (1024, 1024, ANY): tiles(64, 128, 128),
+            (256, ANY, ANY): tiles(128, 128, 64, warps=8),
+            (2048, 1024, ANY): tiles(128, 128, 64, warps=8, stages=4),
+            (1536, 1536, ANY): tiles(64, 128, 64),
+            (2048, 2048, ANY): tiles(128, 256, 64, warps=8),
+            (3072, 3072, ANY): tiles(128, 128, 64, warps=8),
+            (ANY, ANY, 512): tiles(128, 128, 64),
             (ANY, ANY, ANY): tiles(128, 256, 64, warps=8),
         }
     },
 )
+# Iterations of the inner axis that are worth a program of their own: with fewer, adding up the
+# parts takes longer than what they save. Of 4 to 16, measured with the tiles above.
+LEAST_STEPS = 12
 # Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
 WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
 # H200, tf32, 2026-11-21 (docs/results/gpu.md).

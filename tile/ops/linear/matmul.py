@@ -26,7 +26,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.configurations import LEAST_STEPS, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
@@ -126,7 +126,7 @@ def matmul(
     operand without a batch is the same for all. bias: N elements of any float type. activation:
     a function of `activate`. precision: of float32 operands, as `input_precision` of `tl.dot`.
     splits: parts of the inner axis; None chooses by shape; "stream" lets programs share all tiles
-    evenly (stream_k.py), which is not chosen by shape: it is not yet measured on a GPU.
+    evenly (stream_k.py), which is not chosen by shape: it was slower for all that were measured.
     """
     call = Call("matmul")
     left = call.array("a", a, dtypes=(*FLOATS, I8), rank=_rank(a))
@@ -164,8 +164,9 @@ def matmul(
         )
         return result.value
     tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
-    splits = splits_of(call, splits, tiles * batches, tile.cdiv(k, config["BLOCK_K"]))
-    span = tile.cdiv(tile.cdiv(k, config["BLOCK_K"]), splits) * config["BLOCK_K"]
+    steps = tile.cdiv(k, config["BLOCK_K"])
+    splits = splits_of(call, splits, tiles * batches, steps, LEAST_STEPS)
+    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),

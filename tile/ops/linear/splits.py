@@ -50,14 +50,14 @@ def check_splits(call: Call, splits: int | None) -> None:
         call.integer("splits", splits, low=1)
 
 
-def splits_of(call: Call, splits: int | None, tiles: int, steps: int) -> int:
+def splits_of(call: Call, splits: int | None, tiles: int, steps: int, least: int = 4) -> int:
     """Return how many programs share the inner axis of a tile, of `steps` iterations.
 
-    Enough that all multiprocessors have work, with at least 4 iterations each.
+    Enough that all multiprocessors have work, with at least `least` iterations each.
     """
     if splits is None:
         wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
-        return max(1, min(wanted, steps // 4))
+        return max(1, min(wanted, steps // least))
     return max(1, min(splits, steps))
 
 
