@@ -110,7 +110,7 @@ DIFFERENT: Mapping[str, str] = {
     "make_backend": "the stages of compilation cannot be replaced",
     "must_use_result": "unused results are not reported",
     "set_allocator": "the allocator is never called: no kernel needs scratch memory",
-    "do_bench_cudagraph": "launches are timed one by one",
+    "do_bench_cudagraph": "launches are timed one by one if PyTorch uses no GPU",
     "cuda_graph_without_gc": "launches are timed one by one",
     "backends": "the names are `nvidia` and `cpu`",
     **dict.fromkeys(

@@ -10,7 +10,8 @@ from typing import Any
 from tile.compat.driver import driver
 from tile.compat.nested import canonicalize_dtype
 from tile.errors import ArgumentValueError
-from tile.runtime.autotuning.do_bench import do_bench
+from tile.runtime.autotuning.do_bench import check_summary, do_bench, summarized
+from tile.runtime.autotuning.graph_replays import can_capture, graph_times
 
 SUBCORES = 4  # of one multiprocessor
 # Operations of one subcore and cycle, by the name of the type.
@@ -26,10 +27,23 @@ def do_bench_cudagraph(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> Any:
-    """Time a call as `do_bench` does: launches are timed one by one and not as a graph."""
-    return do_bench(
-        fn, rep=rep, grad_to_none=grad_to_none, quantiles=quantiles, return_mode=return_mode
-    )
+    """Return the time of a call of `fn` in ms, by replays of a CUDA graph of many calls.
+
+    If PyTorch uses no GPU, calls are timed as `do_bench` does. Raises PyTorch's error for calls
+    that it cannot capture. The other parameters are those of `do_bench`.
+    """
+    if not can_capture():
+        return do_bench(
+            fn, rep=rep, grad_to_none=grad_to_none, quantiles=quantiles, return_mode=return_mode
+        )
+    check_summary(quantiles, return_mode)
+
+    def call() -> None:
+        for tensor in grad_to_none or ():
+            tensor.grad = None
+        fn()
+
+    return summarized(graph_times(call, rep), quantiles, return_mode)
 
 
 def nvsmi(attrs: Sequence[str]) -> list[int]:

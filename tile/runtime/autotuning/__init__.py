@@ -11,6 +11,7 @@ cost_model         the estimated time of a configuration
 search             which configurations are measured
 tuning_run         a search on the arguments of a call
 trial, do_bench    a run of a configuration, and the time of a call
+graph_replays      the time of a short call, by CUDA graphs
 skipped_configs    errors of configurations that cannot run
 tuning_store       results on disk
 results_table      results as text, CSV and a plot

@@ -43,6 +43,7 @@ from tile.runtime.autotuning.configs import (
 )
 from tile.runtime.autotuning.do_bench import QUANTILES, do_bench, measure, quantiles_of
 from tile.runtime.autotuning.fast_path import Choice
+from tile.runtime.autotuning.graph_replays import replayed
 from tile.runtime.autotuning.progress import progress_for
 from tile.runtime.autotuning.results_table import TuningResults
 from tile.runtime.autotuning.skipped_configs import MOST_REASONS, Skipped, reason
@@ -612,6 +613,8 @@ class Autotuner(KernelWrapper):
             before=trial.before,
             after=trial.after,
         )
+        if self.use_cuda_graph:
+            samples = replayed(trial, samples, self.num_reps * self._share)
         return quantiles_of(samples, QUANTILES)
 
     def _benchmark(self, trial: Trial, do_bench: Callable[..., Any]) -> list[float]:

@@ -68,7 +68,8 @@ def autotune(
     - `warmup`, `rep`: the approximate time in ms of untimed (25) and timed (100) runs per
       configuration.
     - `do_bench(run, quantiles=(0.5, 0.2, 0.8))`: replaces the timing; returns ms for each quantile.
-    - `use_cuda_graph`: accepted for compatibility; launches are timed one by one.
+    - `use_cuda_graph`: time runs of less than 20 us again by CUDA graphs of many of them, if
+      PyTorch uses a GPU, there are no hooks, and the calling process measures.
     - `cache_results`: store results on disk for later processes; True, or the folder to use.
     - `executor`: compiles the configurations in parallel, before they are timed one by one;
       threads, or other processes if kernel and arguments can be pickled and they share a cache.

@@ -139,6 +139,24 @@ def quantiles_of(times: Sequence[float], quantiles: Sequence[float]) -> list[flo
     return [float(value) for value in np.quantile(times, list(quantiles))]
 
 
+def check_summary(quantiles: Sequence[float] | None, return_mode: str) -> None:
+    """Raise `ArgumentValueError` for what `summarized` does not take."""
+    if return_mode not in RETURN_MODES:
+        raise ArgumentValueError(
+            f"return_mode is {return_mode!r}; there are {', '.join(map(repr, RETURN_MODES))}"
+        )
+    if quantiles is not None and (not quantiles or not all(0 <= q <= 1 for q in quantiles)):
+        raise ArgumentValueError(f"quantiles are fractions from 0 to 1, not {list(quantiles)}")
+
+
+def summarized(times: list[float], quantiles: Sequence[float] | None, return_mode: str) -> Any:
+    """Return quantiles of times, one as a float, or what `return_mode` selects."""
+    if quantiles is None:
+        return RETURN_MODES[return_mode](times)
+    values = quantiles_of(times, quantiles)
+    return values[0] if len(values) == 1 else values
+
+
 @public_function
 def do_bench(
     fn: Callable[[], object],
@@ -165,23 +183,15 @@ def do_bench(
             f"do_bench takes a function to call, not {type(fn).__name__}: "
             "do_bench(lambda: kernel[grid](x))"
         )
-    if return_mode not in RETURN_MODES:
-        raise ArgumentValueError(
-            f"return_mode is {return_mode!r}; there are {', '.join(map(repr, RETURN_MODES))}"
-        )
+    check_summary(quantiles, return_mode)
     if not (warmup >= 0 and rep >= 0):
         raise ArgumentValueError(
             f"warmup={warmup} and rep={rep} are times in milliseconds: zero or more"
         )
-    if quantiles is not None and (not quantiles or not all(0 <= q <= 1 for q in quantiles)):
-        raise ArgumentValueError(f"quantiles are fractions from 0 to 1, not {list(quantiles)}")
 
     def drop_gradients() -> None:
         for tensor in grad_to_none or ():
             tensor.grad = None
 
     times = measure(fn, warmup=warmup, rep=rep, before=drop_gradients, timer=timer)
-    if quantiles is None:
-        return RETURN_MODES[return_mode](times)
-    values = quantiles_of(times, quantiles)
-    return values[0] if len(values) == 1 else values
+    return summarized(times, quantiles, return_mode)
