@@ -101,6 +101,22 @@ def test_backends(triton) -> None:
         backend.add_stages({}, options)
 
 
+def test_what_a_backend_and_allocator_refuse(triton) -> None:
+    backend = triton.compiler.make_backend(triton.runtime.driver.active.get_current_target())
+    other = triton.backends.compiler.GPUTarget("hip", "gfx942", 64)
+    with pytest.raises(triton.TritonError, match="does not compile for GPUTarget"):
+        type(backend)(other)
+    with pytest.raises(RuntimeError, match="no allocator is set for 64 bytes of scratch memory"):
+        triton.runtime._allocation.NullAllocator()(64, 8, None)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (0,), (-2,)])
+def test_blocks_whose_extents_are_no_powers_of_two(triton, shape) -> None:
+    assert triton._utils.validate_block_shape((4, 8)) == 32
+    with pytest.raises(ValueError, match=f"are powers of two, and {shape[-1]} is not"):
+        triton._utils.validate_block_shape(shape)
+
+
 def test_files_by_key(triton, tmp_path, monkeypatch) -> None:
     from triton.runtime.cache import get_cache_manager, triton_key
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tile.compat.environment import FOLDER
+from tile.tools.cli import main
 
 PROGRAMS = Path(__file__).parent / "programs"
 OUTPUT = {
@@ -97,3 +98,8 @@ def test_addresses_in_integers_reach_the_launchs_arrays_only() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode and "which belongs to no array of this launch" in done.stderr
     assert "set TILE_INTERP_MEMORY=process" in done.stderr
+
+
+def test_a_program_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["triton"]) == 1
+    assert "tile triton takes a program: tile triton program.py" in capsys.readouterr().err

@@ -155,6 +155,20 @@ assert scales.to(f32)[6:].isnan().all()
 some = MXScaleTensor(size=(100,)).random(low=0.25, high=4)
 assert some.data.min() >= 125 and some.data.max() <= 129
 assert torch.equal(fp8e8m0_to_float32(some.data), some.to(f32))
+wrong = {
+    "takes data or a size": lambda: MXFP4Tensor(),
+    "the data of MXFP4Tensor is a torch tensor, not [1.0]": lambda: MXFP4Tensor(data=[1.0]),
+    "converts to torch.float32, not to torch.float16": lambda: codes.to(torch.float16),
+    "a tensor of rank 1 has no dimension 1": lambda: codes.to_packed_tensor(1),
+    "the least scale 4 is greater than 2": lambda: MXScaleTensor(size=9).random(low=4, high=2),
+}
+for message, refused in wrong.items():
+    try:
+        refused()
+    except (TypeError, ValueError) as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError(message)
 print("mxfp: right")
 """
 

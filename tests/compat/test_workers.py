@@ -94,6 +94,9 @@ def test_preload_compiles_what_a_hook_was_told(triton) -> None:
     other = json.dumps({**json.loads(told[0]), "name": "elsewhere.scale"})
     with pytest.raises(ArgumentValueError, match=r"a kernel of elsewhere\.scale, not of"):
         scale.preload(other)
+    inexact = json.dumps({**json.loads(told[0]), "inexact": ["BLOCK"]})
+    with pytest.raises(ArgumentValueError, match=r"the text has no value for .*BLOCK"):
+        scale.preload(inexact)
 
 
 def test_the_binder() -> None:

@@ -92,6 +92,12 @@ def test_batches_that_are_refused() -> None:
         a = tl.zeros((2, 2, 16, 16), tl.float16)
         tl.store(x, tl.sum(tl.dot(a, tl.zeros((2, 4, 16, 16), tl.float16))))
 
+    def accumulator(x):
+        a = tl.zeros((2, 2, 16, 16), tl.float16)
+        tl.store(x, tl.sum(tl.dot(a, a, acc=tl.zeros((2, 2, 16, 32), tl.float32))))
+
+    message = refusal(accumulator, Pointer(F32)).message
+    assert message == "the acc of tl.dot has shape [2, 2, 16, 16], not [2, 2, 16, 32]"
     message = refusal(kernel, Pointer(F32)).message
     assert message == (
         "tl.dot takes a ...xMxK and a ...xKxN tile with the same axes in front; [2, 2, 16, 16] and "

@@ -118,6 +118,8 @@ def test_an_array_is_copied() -> None:
         ((1, "a"), "only a table of compile-time numbers"),
         (((1, 2), (3,)), "differ in length"),
         (((1, 2), 3), "differ in length"),
+        ((None, 1), r"by runtime values, and this has None"),
+        (tuple(np.array([1, 2]).astype(ml_dtypes.int4)), "there are no tables of int4"),
         (((1, 2), (3, 4)), r"a table of shape \[2, 2\] takes 2 indices, not 1"),
     ],
 )
@@ -125,6 +127,10 @@ def test_refusals(table: Any, message: str) -> None:
     sketch = Sketch("i32")
     with pytest.raises(CompilationError, match=message):
         operators.subscript(sketch.build, table, sketch.args[0])
+
+
+def test_an_array_without_axes_is_a_number() -> None:
+    assert tl.constexpr(np.array(3)).value == 3
 
 
 def test_indices_are_integers() -> None:

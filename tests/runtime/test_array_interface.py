@@ -65,6 +65,18 @@ def test_a_null_pointer_to_nothing_is_an_array():
         store.warmup(empty, 3)
 
 
+@pytest.mark.parametrize("protocol", [HOST, CUDA])
+def test_a_mask_is_refused(protocol):
+    with pytest.raises(ArgumentTypeError, match=r"'out' of store\(\) has a mask, which kernels wo"):
+        store[1,](holder(protocol, mask=np.zeros(8, bool)), 3)
+
+
+@pytest.mark.parametrize("stream", [0, -1, "x", 1.5, 1 << 80])
+def test_a_stream_that_is_none(stream):
+    with pytest.raises(ArgumentTypeError, match=r"'stream' in .* is .*; it is None, 1 for the de"):
+        store[1,](holder(CUDA, stream=stream), 3)
+
+
 def test_what_is_right_is_taken():
     changed = np.zeros(8, np.int32)
     object_ = SimpleNamespace(__array_interface__=changed.__array_interface__, keep=changed)

@@ -96,12 +96,32 @@ def test_the_environment_is_read_each_time(monkeypatch) -> None:
         ("TILE_INTERP_LEVEL", "interp_level", "threads"),
         ("TILE_INTERP_ORDER", "interp_order", "random"),
         ("TILE_SANITIZE", "sanitize", "races"),
+        ("TILE_CACHE_LIMIT", "cache_limit", "lots"),
+        ("TILE_CACHE_LIMIT", "cache_limit", "2X"),
     ],
 )
 def test_values_that_do_not_exist_are_refused(monkeypatch, variable, attribute, text) -> None:
     monkeypatch.setenv(variable, text)
-    with pytest.raises(ArgumentValueError, match=f"{variable}='{text}' cannot be read: "):
+    expected = {
+        "TILE_VERIFY": "expected 1, true, yes or on, or 0, false, no or off",
+        "TILE_CACHE": "expected 1, true, yes or on, or 0, false, no or off",
+        "TILE_INTERP_CHUNK": "expected a positive integer",
+        "TILE_INTERP_LEVEL": "",
+        "TILE_INTERP_ORDER": "expected reverse, or an integer seed for a random order",
+        "TILE_SANITIZE": "there is no check 'races'",
+        "TILE_CACHE_LIMIT": "expected a number of bytes, such as 4096, 500M or 2G",
+    }
+    message = f"{variable}='{text}' cannot be read: {expected[variable]}"
+    with pytest.raises(ArgumentValueError, match=message):
         getattr(config, attribute)
+
+
+def test_a_scope_of_a_setting_that_does_not_exist() -> None:
+    with (
+        pytest.raises(ArgumentTypeError, match="no setting named 'backends'; there are backend, "),
+        config.scope(backends="interp"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("ON", True), ("", False), ("no", False)])

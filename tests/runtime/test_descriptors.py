@@ -308,3 +308,18 @@ def test_a_subclass_makes_its_own_descriptors(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(2):
         assert type(Counted.from_tensor(tensor, [4, 16])) is Counted
     assert Counted.made == 2
+
+
+def test_arrays_that_no_descriptor_describes() -> None:
+    raw = np.zeros(1024, np.uint8)
+    odd = np.ndarray((8, 8), np.float32, raw, strides=(34, 4))
+    with pytest.raises(
+        ArgumentValueError, match="strides are whole elements; along axis 0 this on"
+    ):
+        TensorDescriptor.from_tensor(odd, [8, 8])
+    pointers = tile.pointers([np.zeros(16, np.float32)] * 16).reshape(4, 4)
+    y = described(aligned(4, 4), 4, 4)
+    for base in (pointers, tile.MockArray("**fp32")):
+        x = TensorDescriptor(base, [4, 4], [4, 1], [4, 4])
+        with pytest.raises(ArgumentTypeError, match=r"'x' of scale.*of a number type, no pointers"):
+            scale[(1,)](x, y, 2.0)

@@ -297,6 +297,21 @@ def test_a_name_of_its_own() -> None:
     assert kernel[4,](*three(), 98, BLOCK=32).name == "add_32_i32"
 
 
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"repr of add\(\) is a function that returns its"):
+        tile.jit(repr="add_32")(add.fn)
+    kernel = tile.jit(repr=lambda s: 32)(add.fn)
+    with pytest.raises(ArgumentTypeError, match=r"repr of add\(\) returns the kernel's name, a te"):
+        kernel[4,](*three(), 98, BLOCK=32)
+
+
+@pytest.mark.parametrize("chosen", ["n", 3, b"n"])
+def test_parameters_are_chosen_by_a_list(chosen: object) -> None:
+    message = r"do_not_specialize of add\(\) is a list of names or positions of parameters, not "
+    with pytest.raises(ArgumentTypeError, match=message):
+        tile.jit(do_not_specialize=chosen)(add.fn)
+
+
 def test_written_arguments_without_a_launch() -> None:
     x, y, out = three()
     assert new_kernel().written_arguments(x, y, out, 100, BLOCK=32, num_warps=2) == {"out_ptr"}

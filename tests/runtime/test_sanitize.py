@@ -176,6 +176,13 @@ def often(o_ptr, n):
         tl.store(o_ptr + 1, 1)
 
 
+def test_a_report_of_another_format(tmp_path) -> None:
+    with tile.sanitize(collect=True) as report:
+        pass
+    with pytest.raises(ArgumentValueError, match=r"is its path's suffix, one of .*; '.*\.pdf' has"):
+        report.save(tmp_path / "report.pdf")
+
+
 def test_a_report_counts_what_it_does_not_keep() -> None:
     with tile.sanitize(collect=True) as report:
         often[(2,)](np.zeros(1, np.int32), MAX_FAULTS + 20)

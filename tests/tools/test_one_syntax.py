@@ -12,6 +12,7 @@ import tile
 import tile.language as tl
 from tile.backends.base import Target
 from tile.errors import ArgumentTypeError, ArgumentValueError, BackendError
+from tile.tools import explain
 from tile.tools.arguments import (
     HELP,
     is_type,
@@ -190,6 +191,21 @@ def test_explain_knows_real_targets(
     printed = capsys.readouterr().out
     assert f"matmul on the {target.rpartition(':')[2]} machine" in printed
     assert f"= {instruction}" in printed
+
+
+def test_explain_takes_kernels_of_python_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kernel.txt"
+    path.write_text("", encoding="utf-8")
+    assert main(["explain", f"{path}:f"]) == 1
+    assert f"{path} is not a Python file" in capsys.readouterr().err
+
+
+def test_explain_takes_backends_that_lower_to_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain.backends, "get", lambda name: object())
+    with pytest.raises(ArgumentValueError, match="the backend nvptx does not lower kernels to th"):
+        explain.lowering_target("sm_80")
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,9 @@ def _flattened(table: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
             raise CompilationError("the rows of a table differ in length")
         extents += lengths
         entries = [item for row in entries for item in row]
-    wrong = next((entry for entry in entries if as_number(entry) is None), None)
-    if wrong is not None or not entries:
-        what = "it is empty" if not entries else f"this has {describe(wrong)}"
+    wrong = [entry for entry in entries if as_number(entry) is None]
+    if wrong or not entries:
+        what = "it is empty" if not entries else f"this has {describe(wrong[0])}"
         raise CompilationError(
             f"only a table of compile-time numbers is indexed by runtime values, and {what}"
         )

@@ -88,6 +88,8 @@ def test_spaces_that_are_refused() -> None:
         none.configs
     with pytest.raises(ArgumentTypeError, match="a rule of where takes 'BN', which is no dimensi"):
         Space(BM=(16, 32)).where(lambda BN: True)
+    with pytest.raises(ArgumentTypeError, match="a rule of a space is a Python function with name"):
+        Space(BM=(16, 32)).where(max)
     with pytest.raises(ArgumentTypeError, match="where takes a function"):
         Space(BM=(16, 32)).where("BM > 16")  # type: ignore[arg-type]
     with pytest.raises(

@@ -15,8 +15,10 @@ def unwrapped(x: Any) -> Any:
 
 
 def _frozen(x: Any) -> Any:
-    """Return an array as a tuple of its elements, or of tuples; anything else as it is."""
-    return tuple(map(_frozen, x)) if isinstance(x, np.ndarray) else x
+    """Return an array as its number, or as a tuple of elements or tuples; else `x` itself."""
+    if not isinstance(x, np.ndarray):
+        return x
+    return tuple(map(_frozen, x)) if x.ndim else x[()]
 
 
 def _forward(compute: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:

@@ -23,7 +23,7 @@ from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
-from tile.runtime.arguments.device_arrays import DeviceArray, element_type
+from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray, element_type
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, torch_dtype
 from tile.short_repr import short_repr
 from tile.tracebacks import public_class, public_function
@@ -218,8 +218,8 @@ def _parts(desc: TensorDescriptor, base: Any, label: str) -> DescriptorParts:
     _check_rounding(desc.round_f32_to_tf32)
     mock = isinstance(base, MockArray)
     element = base.element if mock else element_type(_memory(base, label).dtype, label)
-    if not isinstance(element, Scalar):
-        raise ArgumentTypeError(f"{label} is of numbers, not of {element}")
+    if isinstance(base, PointerArray) or not isinstance(element, Scalar):
+        raise ArgumentTypeError(f"{label}: a descriptor has elements of a number type, no pointers")
     itemsize = element.itemsize
     descriptor_type(element, block, padding, label)
     for axis, stride in enumerate(strides[:-1]):
