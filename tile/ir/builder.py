@@ -50,6 +50,12 @@ class Builder:
         assert op.block is not None
         return cls(op.block, op, op.loc)
 
+    @classmethod
+    def after(cls, op: Operation) -> Self:
+        """Return a builder that inserts after `op` and uses its location."""
+        assert op.block is not None
+        return cls(op.block, op.next, op.loc)
+
     @contextmanager
     def at(self, loc: Loc | None) -> Iterator[None]:
         """Give new operations this location inside the `with` block."""

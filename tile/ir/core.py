@@ -365,6 +365,10 @@ class Operation:
             yield op
             op = op.parent
 
+    def within(self, block: Block) -> Operation:
+        """Return the operation of a block that is this one or contains it."""
+        return next(op for op in (self, *self.ancestors()) if op.block is block)
+
     def walk(self) -> Iterator[Operation]:
         """Yield this operation, then all operations nested in it, in program order."""
         yield self

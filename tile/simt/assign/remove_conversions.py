@@ -423,7 +423,7 @@ def _move_before(convert: Operation, steps: list[_Step], tuning: TuningConstants
 def _set_layouts(op: Operation, layout: LinearLayout, *, last: bool) -> None:
     """Give the results of an operation another layout; convert those of the last one back."""
     assert op.block is not None
-    b = Builder(op.block, op.next, op.loc)
+    b = Builder.after(op)
     for value in op.results:
         if not isinstance(value.type, Tile):
             continue

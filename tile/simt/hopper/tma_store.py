@@ -343,8 +343,7 @@ def _lower(store: TmaStore, *, read: bool = False) -> None:
         else:
             build.op(ops.tma.tma_reduce, mem, *numbers, first, kind=op["kind"])
     if loop is not None:
-        assert loop.block is not None
-        build = LayoutBuilder(loop.block, loop.next, op.loc)
+        build = LayoutBuilder.after(loop)
     build.op(ops.tma.tma_store_wait, buffers[-1], read=read)  # for all of them
     _erase(op)
 

@@ -72,7 +72,6 @@ def staged_layout(op: Operation, index: int) -> LinearLayout:
 
 def _after(value: Value) -> LayoutBuilder:
     """Return a builder just after a value is computed."""
-    made, block = value.op, value.block
-    if made is None:
-        return LayoutBuilder(block, block.first)
-    return LayoutBuilder(block, made.next, made.loc)
+    if value.op is not None:
+        return LayoutBuilder.after(value.op)
+    return LayoutBuilder(value.block, value.block.first)

@@ -289,7 +289,7 @@ def _atomic(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     if not users or (is_tile and all(layout.images(LANE)) and all(layout.images(WARP))):
         return
     assert op.block is not None
-    build = LayoutBuilder(op.block, op.next, op.loc)
+    build = LayoutBuilder.after(op)
     if is_tile:
         mem = build.store(result, _same(layout, element.storage_bits, target.banks))
         received = build(ops.shared.local_load, mem, result=result.type)

@@ -87,7 +87,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     for channel, loads in channels.items():
         channel.replace_loads(loads, position)
     store_alternating(loop, plan.double_buffered, position)
-    after = LayoutBuilder(build.block, loop.next, loop.loc)
+    after = LayoutBuilder.after(loop)
     for channel in channels:
         channel.end(after)
 

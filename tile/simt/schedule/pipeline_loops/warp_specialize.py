@@ -94,11 +94,14 @@ class ChannelLoads:
 
 @dataclass(frozen=True)
 class SpecializedLoop:
-    """A loop whose TMA loads the producer issues."""
+    """A loop whose TMA loads the producer issues.
+
+    groups: the loads of each channel. Loops share channels with equal keys.
+    """
 
     plan: LoopPlan
     in_flight: InFlightWgmma | None
-    groups: tuple[ChannelLoads, ...]
+    groups: dict[object, ChannelLoads]
 
     @property
     def loop(self) -> Operation:
@@ -144,7 +147,11 @@ def specialize(
     top = function.body.first
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
-    channels = _allocate(build, loops, stages, warps)
+    made = {
+        key: TmaChannel(build, group.loads, stages, readers=warps, behind=group.behind)
+        for key, group in _groups(loops).items()
+    }
+    channels = {each.loop: [made[key] for key in each.groups] for each in loops}
     build.op(wgmma.fence_proxy_async)
     ready = build.op(memory.barrier)
     start = dict.fromkeys(chain(*channels.values()), first_position(build))
@@ -153,14 +160,14 @@ def specialize(
 
     def visit(loop: Operation, at: dict[TmaChannel, Position]) -> dict[TmaChannel, Position]:
         issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop]))
-        end = LayoutBuilder.before(_end(loop.regions[0]))
+        end = LayoutBuilder(loop.regions[0], loop.regions[0].last, loop.loc)
         return {channel: at[channel].next(end, stages) for channel in channels[loop]}
 
     thread_positions(function.body, channels, start, visit)
     shared_bytes = stages * _stage_bytes(loops) + other
-    LayoutBuilder.before(_next(ready)).op(
+    LayoutBuilder.after(ready).op(
         warp_specialize,
-        regions=(_slice_off(function, _next(ready), issued),),
+        regions=(_slice_off(function, ready, issued),),
         num_warps=PRODUCER_WARPS,
         registers=(
             PRODUCER_REGISTERS,
@@ -168,7 +175,8 @@ def specialize(
         ),
     )
     for channel in start:
-        channel.end(LayoutBuilder.before(_after(function.body, channel)))
+        users = {op.within(function.body) for op in channel.full.users}
+        channel.end(LayoutBuilder.after([op for op in function.body if op in users][-1]))
     lower_loop_stores(stores)
     return plans
 
@@ -184,18 +192,17 @@ def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     in_flight = find_in_flight(plan.loop, loads, resources, plan.double_buffered)
     if plan.double_buffered:
         raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
-    groups: dict[frozenset[Operation], list[BufferedLoad]] = {}
+    by_dots: dict[frozenset[Operation], list[BufferedLoad]] = {}
     for load in loads:
         dots = frozenset(operand.op for operand in dot_operands(load.load.result))
-        groups.setdefault(dots, []).append(load)
+        by_dots.setdefault(dots, []).append(load)
     carried = set() if in_flight is None else {*in_flight.loop_carried}
-    return SpecializedLoop(
-        plan,
-        in_flight,
-        tuple(
-            ChannelLoads(tuple(group), int(bool(dots & carried))) for dots, group in groups.items()
-        ),
-    )
+    groups: dict[object, ChannelLoads] = {}
+    for dots, alike in by_dots.items():
+        group = ChannelLoads(tuple(alike), int(bool(dots & carried)))
+        same = sum(other.signature == group.signature for other in groups.values())
+        groups[group.signature, same] = group
+    return SpecializedLoop(plan, in_flight, groups)
 
 
 def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None:
@@ -208,7 +215,7 @@ def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None
 
 
 def _warps(loop: SpecializedLoop) -> int:
-    dot = dot_operands(loop.groups[0].loads[0].load.result)[0].op
+    dot = dot_operands(loop.plan.async_loads[0].load.result)[0].op
     return layout_of(dot.result).in_size(WARP)
 
 
@@ -226,16 +233,14 @@ def _stages(loops: Sequence[SpecializedLoop], other: int, resources: Resources) 
     return stages
 
 
+def _groups(loops: Sequence[SpecializedLoop]) -> dict[object, ChannelLoads]:
+    """Return the loads of each channel, in one of its loops."""
+    return dict(chain(*[each.groups.items() for each in loops]))
+
+
 def _stage_bytes(loops: Sequence[SpecializedLoop]) -> int:
     """Return the bytes of a stage of all channels, with its mbarriers."""
-    most: dict[object, int] = {}
-    for each in loops:
-        signatures = [group.signature for group in each.groups]
-        for group in each.groups:
-            count = signatures.count(group.signature)
-            size = count * (group.bytes + 2 * MBARRIER_BYTES)
-            most[group.signature] = max(most.get(group.signature, 0), size)
-    return sum(most.values())
+    return sum(group.bytes + 2 * MBARRIER_BYTES for group in _groups(loops).values())
 
 
 def _other_bytes(
@@ -277,26 +282,6 @@ def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:
 # -- build
 
 
-def _allocate(
-    build: LayoutBuilder, loops: Sequence[SpecializedLoop], stages: int, warps: int
-) -> dict[Operation, list[TmaChannel]]:
-    """Allocate the channels of each loop. Loops whose stages are alike share channels."""
-    made: dict[tuple[object, int], TmaChannel] = {}
-    channels: dict[Operation, list[TmaChannel]] = {}
-    for each in loops:
-        own: list[TmaChannel] = []
-        for group in each.groups:
-            before = [other.signature for other in each.groups[: len(own)]]
-            key = group.signature, before.count(group.signature)
-            if key not in made:
-                made[key] = TmaChannel(
-                    build, group.loads, stages, readers=warps, behind=group.behind
-                )
-            own.append(made[key])
-        channels[each.loop] = own
-    return channels
-
-
 def _lower(
     each: SpecializedLoop,
     channels: Sequence[TmaChannel],
@@ -312,30 +297,30 @@ def _lower(
         completed = schedule_in_flight(each.in_flight, schedule)
     top, addresses = clone_addresses(loop, each.plan.async_loads)
     issued: list[Operation] = []
-    for group, channel in zip(each.groups, channels, strict=True):
+    for group, channel in zip(each.groups.values(), channels, strict=True):
         position = at[channel]
         issued += channel.issue(top, group.loads, addresses, position)
         stages = channel.replace_loads(group.loads, position)
-        readers = {_enclosing(op, body) for stage in stages for op in _readers(stage)}
+        readers = {op.within(body) for stage in stages for op in _readers(stage)}
         in_order = [op for op in body if op in readers]
         wait = channel.wait(LayoutBuilder.before(in_order[0]), position)
         if in_order[0] in leading:
             assert completed is not None
             schedule.add(completed, Rank.LEADING, 0, [wait])
         release = _release_point(body, in_order, group, completed)
-        channel.release(LayoutBuilder.before(release), position)
+        channel.release(LayoutBuilder.after(release), position)
     loop.attributes["num_stages"] = 1
     return issued
 
 
-def _slice_off(function: Function, first: Operation, issued: Sequence[Operation]) -> Block:
+def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]) -> Block:
     """Move what issues loads from a kernel to a producer's code, which is returned.
 
-    That is a clone of the kernel, from `first` on, with nothing else but what these need.
+    That is a clone of the kernel, after `ready`, with nothing else but what these need.
     """
     block, mapping = Block(), dict[Value, Value]()
     clones: dict[Operation, Operation] = {}
-    op: Operation | None = first
+    op = ready.next
     while op is not None and not op.defn.terminator:
         new = block.insert(clone(op, mapping), None)
         clones |= zip(op.walk(), new.walk(), strict=True)
@@ -356,46 +341,19 @@ def _readers(stage: Value) -> Iterator[Operation]:
             yield op
 
 
-def _end(block: Block) -> Operation:
-    assert block.last is not None
-    return block.last
-
-
-def _next(op: Operation) -> Operation:
-    assert op.next is not None
-    return op.next
-
-
-def _enclosing(op: Operation, body: Block) -> Operation:
-    while op.block is not body:
-        assert op.parent is not None
-        op = op.parent
-    return op
-
-
 def _release_point(
     body: Block, readers: Sequence[Operation], group: ChannelLoads, completed: Point | None
 ) -> Operation:
-    """Return the operation before which a stage is released.
+    """Return the operation after which a stage is released.
 
     That is the one of the previous iteration, if its readers stay in flight until then.
     """
     if group.behind:
-        assert completed is not None and completed.following is not None
-        return completed.following
+        assert completed is not None and completed.op is not None and completed.after
+        return completed.op
     last: set[Operation] = set()
     for op in readers:
         last.add(op)
         if op.defn is wgmma.wgmma:
-            last |= {_enclosing(user, body) for user in op.result.users}
-    final = [op for op in body if op in last][-1]
-    assert final.next is not None
-    return final.next
-
-
-def _after(block: Block, channel: TmaChannel) -> Operation:
-    """Return the operation of a block after the last one that uses a channel."""
-    users = {_enclosing(op, block) for op in channel.full.users}
-    last = [op for op in block if op in users][-1]
-    assert last.next is not None
-    return last.next
+            last |= {user.within(body) for user in op.result.users}
+    return [op for op in body if op in last][-1]

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tile.ir.core import Block, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
@@ -160,7 +160,7 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
     for dot in loop_dots.dots:
         if dot in loop_dots.stable and dot not in loop_carried:
             _wait_at_use(dot)
-    after = LayoutBuilder.before(_next(loop_dots.loop))
+    after = LayoutBuilder.after(loop_dots.loop)
     waits = [next(dot.result.users) for dot in loop_carried]
     for wait in waits:
         ((_, index),) = wait.result.uses
@@ -169,11 +169,6 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
         return None
     schedule.add(point, Rank.DEFERRED_WAITS, 1, waits)
     return point
-
-
-def _next(op: Operation) -> Operation:
-    assert op.next is not None
-    return op.next
 
 
 def _is_loop_carried(dot: Operation) -> bool:
@@ -192,7 +187,7 @@ def _wait_at_use(dot: Operation) -> None:
     """Wait for a wgmma just before its result is used, so that those issued since go on."""
     body, (wait,) = dot.block, dot.result.users
     assert body is not None
-    users = {_enclosing_op(user, body) for user in wait.result.users}
+    users = {user.within(body) for user in wait.result.users}
     use = next((op for op in body if op in users), None)
     if use is not None:
         wait.move_before(use)
@@ -206,11 +201,3 @@ def _wait(value: Value, build: LayoutBuilder) -> None:
     completed.name = value.name
     for user, index in uses:
         user.set_operand(index, completed)
-
-
-def _enclosing_op(op: Operation, body: Block) -> Operation:
-    """Return the operation of block `body` that is `op` or contains it."""
-    while op.block is not body:
-        assert op.parent is not None
-        op = op.parent
-    return op
