@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, shape
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -51,38 +51,29 @@ def find_deferred_dot(dot: Operation) -> DeferredDot | None:
     uses = list(wait.result.uses)
     if len(uses) != 1 or uses[0][0].defn is not control.yield_:
         return None
-    carried = body.args[1 + uses[0][1]]
-    ops: set[Operation] = {dot}
-    if not _collect(dot.inputs[2], carried, ops):
+    accumulate = _accumulation(body.args[1 + uses[0][1]], dot)
+    if accumulate is None:
         return None
-    ops |= _widening(ops)
-    if any(user not in ops for op in (*ops - {dot},) for user in op.result.users):
-        return None
-    if any(user not in ops for user in carried.users):
-        return None
-    return DeferredDot(tuple(op for op in body if op in ops and op is not dot), dot, wait)
+    ops = {*accumulate, *_widening({*accumulate, dot})}
+    return DeferredDot(tuple(op for op in body if op in ops), dot, wait)
 
 
-def _collect(value: Value, carried: Value, ops: set[Operation]) -> bool:
-    """Add what computes a value from a carried one; False if not all of it is pure."""
-    if value is carried:
-        return True
-    op = value.op
-    if op is None or op.block is not carried.owner or not is_pure(op) or len(op.results) != 1:
-        return False
-    dependent = [operand for operand in op.inputs if _depends(operand, carried)]
-    ops.add(op)
-    return bool(dependent) and all(_collect(operand, carried, ops) for operand in dependent)
+def _accumulation(carried: Value, dot: Operation) -> list[Operation] | None:
+    """Return the operations that make the accumulator of a dot from a carried value.
 
-
-def _depends(value: Value, carried: Value) -> bool:
-    """Return True if a value is computed from a carried one within the iteration."""
-    if value is carried:
-        return True
-    op = value.op
-    if op is None or op.block is not carried.owner:
-        return False
-    return any(_depends(operand, carried) for operand in op.inputs)
+    None if not all of them are pure, or if anything else uses what they compute.
+    """
+    (body, ops, values) = carried.owner, list[Operation](), {carried}
+    assert isinstance(body, Block)
+    for op in body:
+        if op is not dot and not values.isdisjoint(op.inputs):
+            if not is_pure(op) or len(op.results) != 1:
+                return None
+            ops.append(op)
+            values.add(op.result)
+    users = {user for value in values for user in value.users}
+    only = dot.inputs[2] in values and values.isdisjoint(dot.inputs[:2])
+    return ops if only and users <= {*ops, dot} else None
 
 
 def _widening(ops: set[Operation]) -> set[Operation]:

@@ -138,9 +138,14 @@ def specialize(
         other = _other_bytes(function, loops, stores, resources)
         if other + planned * _stage_bytes(loops) <= resources.target.shared_bytes:
             break
-    stages = _stages(loops, other, resources)
-    if stages < planned and not fewer_stages:
-        raise CannotSpecializeError(f"its channels would have {stages} stages", plans[0].loop)
+    stage, left = _stage_bytes(loops), resources.target.shared_bytes - other
+    stages = min(planned, left // stage)
+    if stages < (2 if fewer_stages else planned):
+        raise CannotSpecializeError(
+            f"its channels would have {stages} stages: of {left} bytes of shared memory, a stage "
+            f"takes {stage}",
+            plans[0].loop,
+        )
     _check_scalar(function, plans)
     live = liveness(function)
     tiles = max(pressure(each.loop, live, resources.target) for each in loops)
@@ -164,14 +169,13 @@ def specialize(
         return {channel: at[channel].next(end, stages) for channel in channels[loop]}
 
     thread_positions(function.body, channels, start, visit)
-    shared_bytes = stages * _stage_bytes(loops) + other
     LayoutBuilder.after(ready).op(
         warp_specialize,
         regions=(_slice_off(function, ready, issued),),
         num_warps=PRODUCER_WARPS,
         registers=(
             PRODUCER_REGISTERS,
-            resources.consumer_registers(warps, tiles, shared_bytes),
+            resources.consumer_registers(warps, tiles, stages * stage + other),
         ),
     )
     for channel in start:
@@ -217,20 +221,6 @@ def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None
 def _warps(loop: SpecializedLoop) -> int:
     dot = dot_operands(loop.plan.async_loads[0].load.result)[0].op
     return layout_of(dot.result).in_size(WARP)
-
-
-def _stages(loops: Sequence[SpecializedLoop], other: int, resources: Resources) -> int:
-    """Return the stages of all channels: as many as asked for, and as fit besides `other` bytes."""
-    stage_bytes = _stage_bytes(loops)
-    left = resources.target.shared_bytes - other
-    stages = min(max(each.plan.stages for each in loops), left // stage_bytes)
-    if stages < 2:
-        raise CannotSpecializeError(
-            f"its channels would have {stages} stages: of {left} bytes of shared memory, a stage "
-            f"takes {stage_bytes}",
-            loops[0].loop,
-        )
-    return stages
 
 
 def _groups(loops: Sequence[SpecializedLoop]) -> dict[object, ChannelLoads]:
