@@ -183,16 +183,23 @@ def _orders(op: Operation) -> bool:
 
 def _is_accessed_by_others(reduction: Operation, aliases: Aliases) -> bool:
     """Return True if other operations of the function may access the array of a reduction."""
-    function = reduction.function
-    alias = aliases()[function.name]
     accessing = Effect.READ | Effect.WRITE
-    ops = [op for op in function.walk() if op.defn.effect & accessing and _has_ptr(op)]
-    others = [op["ptr"] for op in ops if op is not reduction]
-    if any(alias.may_alias(reduction["ptr"], other) for other in others):
-        return True
+    ops = [op for op in reduction.function.walk() if op.defn.effect & accessing and _has_ptr(op)]
+    return not _is_alone(reduction, [op["ptr"] for op in ops if op is not reduction], aliases)
+
+
+def _is_alone(op: Operation, others: Sequence[Value], aliases: Aliases) -> bool:
+    """Return True if no pointer of others may alias that of an operation.
+
+    If so, record the parameters that are taken to be disjoint.
+    """
+    function = op.function
+    alias = aliases()[function.name]
+    if any(alias.may_alias(op["ptr"], other) for other in others):
+        return False
     for other in others:
-        rely_on_disjoint(aliases(), function, alias.assumed(reduction["ptr"], other))
-    return False
+        rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
+    return True
 
 
 @dataclass(frozen=True)
@@ -250,7 +257,6 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
 
     TMA stores in flight are not ordered. So the index of the block changes in each of the loops.
     """
-    alias = aliases()[function.name]
     read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
     planned: list[TmaStore] = []
     for op in _chosen(function, aliases, stores):
@@ -258,9 +264,7 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
             continue
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
         moves = all(_moves(op, loop) for loop in loops)
-        if loops and moves and not any(alias.may_alias(op["ptr"], other) for other in read):
-            for other in read:
-                rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
+        if loops and moves and _is_alone(op, read, aliases):
             planned.append(TmaStore(op, loops[-1]))
     return planned
 
@@ -289,14 +293,9 @@ def _chosen(function: Function, aliases: Aliases, stores: BlockStores) -> Sequen
     chosen = [op for op in writers if op in stores]
     if not chosen or any(op.defn is control.call for op in writers):
         return ()
-    alias = aliases()[function.name]
     # A TMA store that was built for a loop is the only one that writes its array.
     others = [op["ptr"] for op in writers if op not in chosen]
-    alone = [op for op in chosen if not any(alias.may_alias(op["ptr"], o) for o in others)]
-    for op in alone:
-        for other in others:
-            rely_on_disjoint(aliases(), function, alias.assumed(op["ptr"], other))
-    return alone
+    return [op for op in chosen if _is_alone(op, others, aliases)]
 
 
 def _has_ptr(op: Operation) -> bool:

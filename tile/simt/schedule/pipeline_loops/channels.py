@@ -18,7 +18,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.positions import Position
 from tile.simt.schedule.shared_memory import align_up
 
@@ -26,11 +26,11 @@ _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
 
 class Channel:
-    """Multi-buffers of `stages` stages for some loads: filled by cp.async, in commit groups."""
+    """Multi-buffers of some loads, of as many stages each: filled by cp.async in commit groups."""
 
-    def __init__(self, build: LayoutBuilder, loads: Sequence[BufferedLoad], stages: int) -> None:
-        self.stages = stages
-        self.buffers = [allocate_buffer(build, load, stages) for load in loads]
+    def __init__(self, build: LayoutBuilder, loads: Sequence[BufferedLoad]) -> None:
+        self.stages = loads[0].stages
+        self.buffers = [load.allocate(build) for load in loads]
 
     def issue(
         self,
@@ -82,13 +82,12 @@ class TmaChannel(Channel):
         self,
         build: LayoutBuilder,
         loads: Sequence[BufferedLoad],
-        stages: int,
         *,
         readers: int = 0,
         behind: int = 0,
     ) -> None:
-        super().__init__(build, loads, stages)
-        self.bytes = sum(load.bytes for load in loads)
+        super().__init__(build, loads)
+        self.bytes = sum(load.stage_bytes for load in loads)
         self.behind = behind
         self.full = self._mbarriers(build, "full" if readers else "mbarriers", 1)
         self.empty = self._mbarriers(build, "empty", readers) if readers else None
@@ -150,10 +149,10 @@ def block_pointers_of(load: Operation) -> Operation | None:
     return pointers if is_block else None
 
 
-def mbarrier_bytes(async_loads: Sequence[BufferedLoad], stages: int) -> int:
+def mbarrier_bytes(async_loads: Sequence[BufferedLoad]) -> int:
     """Return the bytes of shared memory that the mbarriers of asynchronous loads take."""
-    uses_tma = any(load.tma for load in async_loads)
-    return align_up(mbarriers_type(stages).bytes) if uses_tma else 0
+    stages = max([load.stages for load in async_loads if load.tma], default=0)
+    return align_up(mbarriers_type(stages).bytes) if stages else 0
 
 
 def mbarriers_type(stages: int) -> Shared:

@@ -18,7 +18,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.double_buffer import store_alternating
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, allocate_buffer
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.positions import count_iterations
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
@@ -35,9 +35,9 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
     schedule.add(point, Rank.REGISTER_LOADS, -LATENCIES[memory.load], plan.register_loads)
     if not plan.shared_loads:
         return
-    stage = issue_stage(memory.load, plan.shared_stages, free=0)
+    stage = issue_stage(memory.load, plan.shared_loads[0].stages, free=0)
     build = LayoutBuilder.before(plan.loop)
-    buffers = [allocate_buffer(build, load, plan.shared_stages) for load in plan.shared_loads]
+    buffers = [load.allocate(build) for load in plan.shared_loads]
     position, end = count_iterations(plan.loop, build, plan.loop.regions[0].last)
     for buffered, buffer in zip(plan.shared_loads, buffers, strict=True):
         at = LayoutBuilder.before(buffered.load)
@@ -73,9 +73,9 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     cp_async = tuple(load for load in plan.async_loads if not load.tma)
     channels: dict[Channel, Sequence[BufferedLoad]] = {}
     if tma:
-        channels[TmaChannel(build, tma, stages)] = tma
+        channels[TmaChannel(build, tma)] = tma
     if cp_async:
-        channels[Channel(build, cp_async, stages)] = cp_async
+        channels[Channel(build, cp_async)] = cp_async
     position, _ = count_iterations(loop, build, point.following or body.first)
     top, addresses = clone_addresses(loop, plan.async_loads)
     for channel, loads in channels.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import memory
@@ -12,6 +13,7 @@ from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALI
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
+from tile.simt.schedule.shared_memory import align_up
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,13 @@ class BufferedLoad:
     """A load whose tiles go through shared memory, and the layout that they have there.
 
     issue: the operation that fills the buffer; `load` if threads load and store the tile.
+    stages: of the buffer.
     """
 
     load: Operation
     layout: LinearLayout
     issue: OpDef = memory.load
+    stages: int = 1
 
     @property
     def tma(self) -> bool:
@@ -36,23 +40,30 @@ class BufferedLoad:
         return self.load.result.type
 
     @property
-    def bytes(self) -> int:
-        """The size of one stage, in bytes."""
-        return self.buffer(1).bytes
+    def buffer(self) -> Shared:
+        """The type of the buffer."""
+        return Shared(self.tile.dims, self.tile.of, self.layout, self.stages)
 
     @property
-    def alignment(self) -> int:
-        """The alignment of the buffer, in bytes."""
+    def stage_bytes(self) -> int:
+        """The size of a stage, in bytes."""
+        return self.buffer.bytes // self.stages
+
+    @property
+    def bytes(self) -> int:
+        """The shared memory that the buffer takes, in bytes."""
         operands = operands_readable_from(self.load.result, self.layout)
-        return SWIZZLE_ALIGNMENT if operands else MULTI_BUFFER_ALIGNMENT
+        alignment = SWIZZLE_ALIGNMENT if operands else MULTI_BUFFER_ALIGNMENT
+        return align_up(self.buffer.bytes, alignment)
 
-    def buffer(self, stages: int) -> Shared:
-        return Shared(self.tile.dims, self.tile.of, self.layout, stages)
+    def allocate(self, build: LayoutBuilder) -> Value:
+        """Allocate the buffer."""
+        with build.at(self.load.loc):
+            buffer = build(shared.local_alloc, result=self.buffer)
+        buffer.name = self.load.result.name
+        return buffer
 
 
-def allocate_buffer(build: LayoutBuilder, buffered: BufferedLoad, stages: int) -> Value:
-    """Allocate the multi-buffer of a load, of `stages` stages."""
-    with build.at(buffered.load.loc):
-        buffer = build(shared.local_alloc, result=buffered.buffer(stages))
-    buffer.name = buffered.load.result.name
-    return buffer
+def in_stages(loads: Iterable[BufferedLoad], stages: int) -> tuple[BufferedLoad, ...]:
+    """Return loads with buffers of so many stages; none for 0."""
+    return tuple([replace(load, stages=stages) for load in loads]) if stages else ()

@@ -34,12 +34,11 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
 )
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import (
     BufferRead,
     OperandUse,
-    align_up,
     operand_bytes,
 )
 from tile.simt.schedule.trip_count import TripCount
@@ -49,21 +48,24 @@ from tile.tracebacks import warn
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """The loads of a loop that are prefetched, and the number of stages of their buffers.
+    """The loads of a loop that are prefetched, and their buffers.
 
-    async_loads: async copies to `stages` stages in shared memory.
-    shared_loads: loaded by threads, then stored to one of `shared_stages` stages there.
+    async_loads: async copies to shared memory, all to as many stages.
+    shared_loads: loaded by threads, then stored there, all to as many stages.
     register_loads: loop-carried in registers.
     double_buffered: operands that the iteration computes, which are stored to two buffers.
     """
 
     loop: Operation
-    stages: int
     async_loads: tuple[BufferedLoad, ...]
-    shared_stages: int
     shared_loads: tuple[BufferedLoad, ...]
     register_loads: tuple[Operation, ...]
     double_buffered: tuple[OperandUse, ...] = ()
+
+    @property
+    def stages(self) -> int:
+        """The stages of the buffers of async copies."""
+        return self.async_loads[0].stages
 
     @property
     def buffered(self) -> list[Operation]:
@@ -78,18 +80,9 @@ class LoopPlan:
     @property
     def bytes(self) -> int:
         """The shared memory that the plan's buffers and mbarriers take, in bytes."""
-        multi_buffers = (self.async_loads, self.stages), (self.shared_loads, self.shared_stages)
         operands = 2 * sum(map(operand_bytes, self.double_buffered))
-        mbarriers = mbarrier_bytes(self.async_loads, self.stages)
-        return (
-            operands
-            + mbarriers
-            + sum(
-                align_up(stages * each.bytes, each.alignment)
-                for loads, stages in multi_buffers
-                for each in loads
-            )
-        )
+        buffers = sum(each.bytes for each in (*self.async_loads, *self.shared_loads))
+        return operands + mbarrier_bytes(self.async_loads) + buffers
 
     @property
     def buffer_reads(self) -> set[BufferRead]:
@@ -173,19 +166,17 @@ class LoopPlanner:
         """Yield plans for some loads, from the largest buffers to the smallest, or none."""
         most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
         for async_stages in (*range(most, 1, -1), 0):
-            copies = tuple(async_loads) if async_stages else ()
+            copies = in_stages(async_loads, async_stages)
             rest = [load for load in loads if load not in {each.load for each in copies}]
             prefetched = self.resources.affordable(rest)
             stored = _not_none(self.shared_load(load) for load in prefetched)
             most = buffer_stages(memory.load, stages) if stored else 0
             for shared_stages in range(most, -1, -1):
-                shared_loads = tuple(stored) if shared_stages else ()
+                shared_loads = in_stages(stored, shared_stages)
                 in_registers = {*prefetched} - {each.load for each in shared_loads}
                 register_loads = tuple(load for load in prefetched if load in in_registers)
                 if copies or prefetched:
-                    yield LoopPlan(
-                        loop, async_stages, copies, shared_stages, shared_loads, register_loads
-                    )
+                    yield LoopPlan(loop, copies, shared_loads, register_loads)
 
     def fits(self, plan: LoopPlan) -> bool:
         """Return True if shared memory suffices for the buffers of a plan."""

@@ -47,7 +47,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
 from tile.simt.schedule.pipeline_loops.positions import Position, first_position, thread_positions
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
@@ -84,12 +84,12 @@ class ChannelLoads:
     @property
     def signature(self) -> object:
         """A value that is equal for loops which can share a channel."""
-        return tuple(each.buffer(1) for each in self.loads), self.behind
+        return tuple(each.buffer for each in in_stages(self.loads, 1)), self.behind
 
     @property
     def bytes(self) -> int:
         """The size of one stage, in bytes."""
-        return sum(each.bytes for each in self.loads)
+        return sum(each.stage_bytes for each in self.loads)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def specialize(
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
     made = {
-        key: TmaChannel(build, group.loads, stages, readers=warps, behind=group.behind)
+        key: TmaChannel(build, in_stages(group.loads, stages), readers=warps, behind=group.behind)
         for key, group in _groups(loops).items()
     }
     channels = {each.loop: [made[key] for key in each.groups] for each in loops}
