@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.random_ir import functions
 from tests.filecheck import ERROR
-from tile.errors import ParseError
+from tile.errors import CompilationError, ParseError
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
 from tile.ir.declare import OPS
@@ -429,3 +429,29 @@ def test_a_name_ends_with_its_region() -> None:
     text = body("if %c {\n    %y = neg %x : f32\n    yield\n  }\n  %z = neg %y : f32")
     with pytest.raises(ParseError, match="%y is not defined here"):
         parse_module(text.replace("%n: i32", "%c: i1"))
+
+
+DEEP = 3000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if %x {\n" * DEEP + "yield\n} {\nyield\n}\n" * DEEP,
+        f"%y = const {{value = 0}} : {'ptr<' * DEEP}f32{'>' * DEEP}\n",
+    ],
+    ids=["regions", "types"],
+)
+def test_text_that_is_nested_too_deeply(text: str) -> None:
+    with pytest.raises(CompilationError, match="this is nested too deeply to be compiled"):
+        parse_module(f"func @f(%x: i1) {{\n{text}return\n}}\n")
+
+
+def test_a_type_that_is_nested_too_deeply() -> None:
+    with pytest.raises(CompilationError, match="this is nested too deeply to be compiled"):
+        parse_type("ptr<" * DEEP + "f32" + ">" * DEEP)
+
+
+def test_values_that_no_attribute_has() -> None:
+    with pytest.raises(TypeError, match="is not an attribute value"):
+        print_value([1, 2])

@@ -17,6 +17,7 @@ from tile.ir.types import (
     Pointer,
     Scalar,
     Shared,
+    Type,
     numpy_dtype,
 )
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
@@ -67,3 +68,8 @@ def test_layouts_of_4_bits() -> None:
     strips = strips_of(layout, 4)
     assert strips is not None
     assert (strips.row_bytes, strips.bytes) == (128, 64 * 256 // 2)
+
+
+def test_a_type_without_elements() -> None:
+    with pytest.raises(TypeRuleError, match="has no element type"):
+        _ = Type().element

@@ -70,6 +70,7 @@ def test_every_synonym_names_a_type_of_its_own_width() -> None:
     ("text", "words"),
     [
         ("f32", ["no type 'f32'", "did you mean fp32?", "fp8e4nv", "i64", "**"]),
+        ("*" * 5000 + "fp32", ["is a pointer to a pointer 5000 times; 16 are the most"]),
         ("*flaot32", ["no type '*flaot32'", "did you mean *float32?"]),
         ("", ["no type ''"]),
         ("*", ["no type '*'"]),

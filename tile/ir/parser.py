@@ -97,7 +97,10 @@ def parse_module(text: str, file: str = "<tile>") -> Module:
 def parse_type(text: str) -> Type:
     """Parse one type, such as `tile<8xptr<f32>>`."""
     parser = _Parser(text, "<type>")
-    ty = parser.type_()
+    try:
+        ty = parser.type_()
+    except RecursionError as error:
+        raise nesting_error(parser.loc()) from error
     parser.expect_end()
     return ty
 

@@ -113,6 +113,9 @@ def parse_signature_type(text: str) -> ParameterType:
     return ParameterType(ty, **properties)
 
 
+MOST_POINTERS = 16  # types are trees, which Python compares and prints recursively
+
+
 def parse_type(spelling: str) -> Scalar | Pointer:
     """Read a type without a property. Raises `ArgumentValueError` for an unknown type."""
     name = spelling.lstrip("*")
@@ -124,8 +127,14 @@ def parse_type(spelling: str) -> Scalar | Pointer:
             f"there is no type {short_repr(spelling)}{guess}; the types are {', '.join(ALIASES)}, "
             "a pointer to one with * before it, and a pointer to pointers with **"
         )
+    stars = len(spelling) - len(name)
+    if stars > MOST_POINTERS:
+        raise ArgumentValueError(
+            f"{short_repr(spelling)} is a pointer to a pointer {stars} times; {MOST_POINTERS} are "
+            "the most"
+        )
     ty: Scalar | Pointer = scalar
-    for _ in range(len(spelling) - len(name)):
+    for _ in range(stars):
         ty = Pointer(ty)
     return ty
 

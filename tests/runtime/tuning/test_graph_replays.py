@@ -156,9 +156,7 @@ def test_runs_that_cannot_be_captured(gpu: Gpu, monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     monkeypatch.setattr(graph_replays.imported_torch().cuda, "graph", refuse)
-    text = (
-        "increment is timed without CUDA graphs, with B: (16|32).*: operation not permitted.*capturing"
-    )
+    text = "increment is timed without CUDA graphs, with B: (16|32).*: operation not permitted.*capturing"
     with pytest.warns(RuntimeWarning, match=text):
         found = timed(tuner(gpu, {16: 0.004, 32: 0.003}))
     assert set(found) == {16, 32}
