@@ -87,24 +87,22 @@ PHRASES = {
     r"\b(16-bit|both|its) halves\b|\bhalves of\b": "two equal parts",
 }
 PRODUCTS = """
-    docs/debugging.md docs/notes/opencl.md docs/results/accuracy.md examples/dropout.py
-    tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
-    tile/backends/nvptx/emit/arith.py
-    tile/backends/opencl/emit/arith.py tile/backends/opencl/emit/registers.py
-    tile/codegen/llvm/arith.py tile/ir/ops/dot.py tile/ir/semantics/arith.py
-    tile/ir/semantics/dot.py tile/ir/semantics/libdevice/bits.py
-    tile/ir/semantics/libdevice/elementary.py tile/ir/semantics/libdevice/gamma.py
-    tile/ir/semantics/libdevice/rounding.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
-    tile/language/linalg.py tile/language/math.py tile/language/random.py
-    tile/language/reductions.py tile/language/composed.py tile/simt/hopper/wgmma_layouts.py
-    tests/simt/test_legalize.py tile/simt/lower/decompose/reduce.py
-    tile/simt/lower/fma_to_odd.py tile/simt/lower/legalize.py
-    tile/simt/lower/strength_reduce_pointers.py
+    docs/debugging.md docs/notes/opencl.md docs/ops.md docs/results/accuracy.md examples/dropout.py
     tests/backends/interp/test_view_bytes.py tests/backends/nvptx/test_lowered.py
     tests/conformance/bounds.py tests/conformance/test_combining.py
     tests/conformance/test_dot_loops.py tests/extending/test_pass.py tests/fuzz/generate.py
-    tests/ir/test_libdevice.py tests/ir/test_semantics.py tests/simt/edge_kernels.py
-    tests/typing/correct.py
+    tests/ir/test_libdevice.py tests/ir/test_semantics.py tests/ops/cases.py
+    tests/simt/edge_kernels.py tests/simt/test_legalize.py tests/typing/correct.py
+    tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
+    tile/backends/nvptx/emit/arith.py tile/backends/opencl/emit/arith.py
+    tile/backends/opencl/emit/registers.py tile/codegen/llvm/arith.py tile/ir/ops/dot.py
+    tile/ir/semantics/arith.py tile/ir/semantics/dot.py tile/ir/semantics/libdevice/bits.py
+    tile/ir/semantics/libdevice/elementary.py tile/ir/semantics/libdevice/gamma.py
+    tile/ir/semantics/libdevice/rounding.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
+    tile/language/composed.py tile/language/linalg.py tile/language/math.py tile/language/random.py
+    tile/language/reductions.py tile/ops/selection/cumprod.py tile/simt/hopper/wgmma_layouts.py
+    tile/simt/lower/decompose/reduce.py tile/simt/lower/fma_to_odd.py tile/simt/lower/legalize.py
+    tile/simt/lower/strength_reduce_pointers.py
 """
 _TMA = {"tile/simt/hopper/tma_boxes.py": "boxDim of TMA"}
 IN_FILES = {

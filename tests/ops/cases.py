@@ -800,11 +800,54 @@ def selection() -> Iterator[Case]:
         label = "x".join(map(str, shape))
         yield Case("cumsum", label, lambda r, shape=shape: ((r.normal(*shape),), {}), ulps=16)
         yield Case("cumsum", f"{label} reverse", backwards(shape), ulps=16)
+        yield from scans(shape, label)
     for kind in (np.int32, np.int64):
         integers = lambda r, kind=kind: ((r.integers(-9, 9, 2, 50, dtype=kind),), {})  # noqa: E731
-        yield Case("cumsum", kind.__name__, integers, ("float32",))
+        for op in ("cumsum", "cumprod", "cummax", "cummin"):
+            yield Case(op, kind.__name__, integers, ("float32",))
+    for op in ("cummax", "cummin"):
+        make = lambda r: ((some_equal(70, False)(r)[0][0],), {})  # noqa: E731
+        yield Case(op, "equal elements, NaN", make, ulps=0)
+    make = lambda r: ((np.array([-np.inf, -np.inf, 2, np.inf, 1], r.dtype),), {})  # noqa: E731
+    yield Case("logcumsumexp", "infinite", make)
     for size, bins in ((5000, 37), (300, 2000), (0, 3)):
         yield Case("histogram", f"{size} in {bins}", counted(size, bins), ("float32",))
+
+
+def scans(shape: tuple[int, ...], label: str) -> Iterator[Case]:
+    """Yield scans of rows and their gradients. Elements of products are near 1, but for a zero."""
+
+    def near_1(random: Random) -> Array:
+        x = (1 + random.generator.standard_normal(shape) / 64).astype(random.dtype)
+        x[..., 9:10] = 0
+        return x
+
+    dtypes = ALL if shape[-1] < 1000 else ("float32", "float16")
+    yield Case("cumprod", label, lambda r: ((near_1(r),), {}), dtypes, ulps=16)
+    for op in ("cummax", "cummin", "logcumsumexp"):
+        yield Case(op, label, lambda r: ((r.normal(*shape),), {}), dtypes, ulps=8)
+    for op, elements in (("cumprod", near_1), ("logcumsumexp", lambda r: r.normal(*shape))):
+        make = scan_gradient(op, shape, elements)
+        yield Case(f"{op}_backward", label, make, dtypes, ulps=32)
+    yield Case("cummax_backward", label, maximum_gradient(shape), dtypes)
+
+
+def scan_gradient(
+    op: str, shape: tuple[int, ...], elements: Callable[[Random], Array]
+) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        x = elements(random)
+        return (random.normal(*shape), x, reference_of(op)(x).astype(x.dtype)), {}
+
+    return make
+
+
+def maximum_gradient(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        _, index = reference_of("cummax")(random.normal(*shape))
+        return (random.normal(*shape), index), {}
+
+    return make
 
 
 def greatest(length: int, k: int) -> Callable[[Random], Arguments]:

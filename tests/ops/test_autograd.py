@@ -144,6 +144,7 @@ CASES += (
 )
 ROWS = ((3, 7),)
 PAIR = ((3, 7), (3, 7))
+UNIT = torch.tensor([1.0, 1, 0, 1, 1, 0, 1], dtype=torch.float64)
 TARGET = torch.tensor([0, -100, 5])
 ANGLES = torch.linspace(0, 1, 12, dtype=torch.float64).reshape(3, 4)
 CASES += (
@@ -186,6 +187,16 @@ CASES += (
         ((2, 3, 2, 8),),
     ),
     Same("cumsum", tile.ops.cumsum, lambda x: x.cumsum(-1), ROWS),
+    Same("cumprod", tile.ops.cumprod, lambda x: x.cumprod(-1), ROWS),
+    Same(
+        "cumprod of a zero",
+        lambda x: tile.ops.cumprod(x * UNIT),
+        lambda x: (x * UNIT).cumprod(-1),
+        ROWS,
+    ),
+    Same("cummax", lambda x: tile.ops.cummax(x)[0], lambda x: x.cummax(-1).values, ROWS),
+    Same("cummin", lambda x: tile.ops.cummin(x)[0], lambda x: x.cummin(-1).values, ROWS),
+    Same("logcumsumexp", tile.ops.logcumsumexp, lambda x: x.logcumsumexp(-1), ROWS),
     Same(
         "dropout",
         lambda x: tile.ops.dropout(x, 0.5, 7),

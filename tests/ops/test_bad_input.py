@@ -541,6 +541,21 @@ SELECTION += [
         "`x` has shape (4, 8) and strides (8, -1) in elements; its last axis must be contiguous",
     ),
     (
+        "cumprod",
+        lambda out: tile.ops.cumprod(ones(4, 8)[:, ::2], out=out[:, :4]),
+        "`x` has shape (4, 4) and strides (8, 2) in elements; its last axis must be contiguous",
+    ),
+    (
+        "cummax_backward",
+        lambda out: tile.ops.cummax_backward(out, np.full((4, 8), 8)),
+        "cummax_backward: `index` contains 8; its elements must be 0 to 7",
+    ),
+    (
+        "logcumsumexp",
+        lambda out: tile.ops.logcumsumexp(ones(4, 8, dtype=np.int32), out=out),
+        "logcumsumexp: `x` has dtype int32; it takes float16, bfloat16, float32 or float64",
+    ),
+    (
         "cumsum",
         lambda out: tile.ops.cumsum(out.ravel()[:31], out=out.ravel()[1:]),
         "cumsum: `out` shares memory with `x`, which programs may still read",

@@ -127,6 +127,18 @@ GRADIENTS = (
         normals((3, 7)),
         lambda dy, x, y: reference_of("cumsum")(dy, reverse=True),
     ),
+    Gradient("cumprod", normals((3, 7)), lambda dy, x, y: of("cumprod")(dy, x, y)),
+    Gradient("logcumsumexp", normals((3, 7)), lambda dy, x, y: of("logcumsumexp")(dy, x, y)),
+    Gradient(
+        "cummax",
+        normals((3, 7)),
+        lambda dy, x, y: of("cummax")(dy, reference_of("cummax")(x)[1]),
+    ),
+    Gradient(
+        "cummin",
+        normals((3, 7)),
+        lambda dy, x, y: of("cummax")(dy, reference_of("cummin")(x)[1]),
+    ),
     Gradient(
         "embedding_bag",
         lambda random: (

@@ -25,8 +25,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 FUNCTIONS = {
     "addmm": "addmm",
     "bmm": "bmm",
+    "cummax": "cummax",
+    "cummin": "cummin",
+    "cumprod": "cumprod",
     "cumsum": "cumsum",
     "log_softmax": "_log_softmax",
+    "logcumsumexp": "logcumsumexp",
     "matmul": "mm",
     "mm": "mm",
     "native_layer_norm": "native_layer_norm",
@@ -63,6 +67,7 @@ FUNCTIONS = {
     "tanh": "tanh",
     "topk": "topk",
 }
+SCANS = ("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp")
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 # Narrow types lose bits in each step, in PyTorch, too: see `permitted`. Scores of attention are up to
 # some hundreds.
@@ -88,7 +93,7 @@ def samples_of(name: str, dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
                 continue
             gradients = dtype in op.supported_backward_dtypes("cpu") and op.supports_autograd
             for sample in op.sample_inputs("cpu", dtype, requires_grad=gradients):
-                if name == "cumsum" and sample.input.dim():
+                if name in SCANS and sample.input.dim():
                     sample.args = (-1,)  # PyTorch computes other axes, and the samples have these
                 if name == "sort":  # otherwise equal elements may be in any order
                     named = dict(zip(("dim", "descending"), sample.args, strict=False))

@@ -84,10 +84,13 @@ if TYPE_CHECKING:
     from tile.ops.rowwise.nll_loss import nll_loss, nll_loss_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
+    from tile.ops.selection.cummax import cummax, cummax_backward, cummin
+    from tile.ops.selection.cumprod import cumprod, cumprod_backward
     from tile.ops.selection.cumsum import cumsum
     from tile.ops.selection.embedding import embedding, embedding_backward
     from tile.ops.selection.embedding_bag import embedding_bag, embedding_bag_backward
     from tile.ops.selection.histogram import histogram
+    from tile.ops.selection.logcumsumexp import logcumsumexp, logcumsumexp_backward
     from tile.ops.selection.ordering import sort, topk
     from tile.ops.sequence.attention import attention
     from tile.ops.sequence.attention_backward import attention_backward
@@ -146,10 +149,13 @@ else:
         "rowwise.nll_loss": "nll_loss nll_loss_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
+        "selection.cummax": "cummax cummax_backward cummin",
+        "selection.cumprod": "cumprod cumprod_backward",
         "selection.cumsum": "cumsum",
         "selection.embedding": "embedding embedding_backward",
         "selection.embedding_bag": "embedding_bag embedding_bag_backward",
         "selection.histogram": "histogram",
+        "selection.logcumsumexp": "logcumsumexp logcumsumexp_backward",
         "selection.ordering": "sort topk",
         "sequence.attention": "attention",
         "sequence.attention_backward": "attention_backward",
@@ -193,6 +199,11 @@ __all__ = [
     "conv_transpose2d",
     "cross_entropy",
     "cross_entropy_backward",
+    "cummax",
+    "cummax_backward",
+    "cummin",
+    "cumprod",
+    "cumprod_backward",
     "cumsum",
     "decode_attention",
     "dequantize",
@@ -226,6 +237,8 @@ __all__ = [
     "linear_cross_entropy_backward",
     "log_softmax",
     "log_softmax_backward",
+    "logcumsumexp",
+    "logcumsumexp_backward",
     "lstm_cell",
     "lstm_cell_backward",
     "matmul",

@@ -1,4 +1,4 @@
-"""PyTorch's operators on rows: softmax, running sums, order, and rows of a table."""
+"""PyTorch's operators on rows: softmax, scans, order, and rows of a table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 from tile.ops.aten.arguments import Implementation, require, require_last
 from tile.ops.rowwise.log_softmax import log_softmax, log_softmax_backward
 from tile.ops.rowwise.softmax import softmax, softmax_backward
+from tile.ops.selection.cummax import cummax, cummin
+from tile.ops.selection.cumprod import cumprod
 from tile.ops.selection.cumsum import cumsum
 from tile.ops.selection.embedding import embedding, embedding_backward
+from tile.ops.selection.logcumsumexp import logcumsumexp
 from tile.ops.selection.ordering import sort, topk
 
 
@@ -58,11 +61,28 @@ def _embedding_dense_backward(
     return result
 
 
-def _cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
+def _scan(function: Any) -> Implementation:
+    def compute(self: Any, dim: int, *, dtype: Any = None) -> Any:
+        require_last(self, dim)
+        require(self.is_floating_point(), "integers are accumulated in 64 bits")
+        require(dtype in (None, self.dtype), "the result has another type")
+        return function(self)
+
+    return compute
+
+
+def _extremes(function: Any) -> Implementation:
+    def compute(self: Any, dim: int) -> tuple[Any, Any]:
+        require_last(self, dim)
+        values, indices = function(self)
+        return values, indices
+
+    return compute
+
+
+def _logcumsumexp(self: Any, dim: int) -> Any:
     require_last(self, dim)
-    require(self.is_floating_point(), "integers are added up in 64 bits")
-    require(dtype in (None, self.dtype), "the result has another type")
-    return cumsum(self)
+    return logcumsumexp(self)
 
 
 def _topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002 - PyTorch's name
@@ -84,7 +104,11 @@ OPERATORS: Mapping[str, Implementation] = MappingProxyType(
         "aten::_log_softmax_backward_data": _log_softmax_backward_data,
         "aten::embedding": _embedding,
         "aten::embedding_dense_backward": _embedding_dense_backward,
-        "aten::cumsum": _cumsum,
+        "aten::cummax": _extremes(cummax),
+        "aten::cummin": _extremes(cummin),
+        "aten::cumprod": _scan(cumprod),
+        "aten::cumsum": _scan(cumsum),
+        "aten::logcumsumexp": _logcumsumexp,
         "aten::topk": _topk,
         "aten::sort.stable": _sort,
     }

@@ -1,0 +1,164 @@
+"""Running maxima and minima of the rows of an array, with their positions, and their gradient.
+
+    y[i] = x[index[i]] = max of x[0], ..., x[i]        cummin: min
+    dx[j] = sum over i with index[i] = j of dy[i]
+
+Of equal elements the last one counts; NaN is greater, and less, than all numbers. A program goes
+over its row in blocks, scans pairs of an element and its position, and compares with the blocks
+before. An element is the maximum of a range of positions, which starts at its own, so the gradient
+is a recurrence from the end that starts anew at each range (recurrence.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import FLOATS, I32, I64, Call
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.selection.cumsum import widen_sum
+from tile.ops.selection.recurrence import BLOCK, recurrence
+
+
+@tile.jit
+def later_maximum(a, i, b, j):
+    """Return the greater of two elements and its position; the second one if they are equal."""
+    second = (b != b) | ((a == a) & (b >= a))
+    return tl.where(second, b, a), tl.where(second, j, i)
+
+
+@tile.jit
+def later_minimum(a, i, b, j):
+    second = (b != b) | ((a == a) & (b <= a))
+    return tl.where(second, b, a), tl.where(second, j, i)
+
+
+@tile.jit
+def cummax_kernel(
+    x_ptr, y_ptr, index_ptr, x_stride, length, COMBINE: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_stride
+    before, position = widen_sum(tl.load(x_ptr)), 0
+    for start in range(0, length, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column < length
+        # Lanes past the end come last, and change nothing before them.
+        x = widen_sum(tl.load(x_ptr + column, mask=inside, other=0))
+        own, at = tl.associative_scan((x, column), 0, COMBINE)
+        y, index = COMBINE(before, position, own, at)
+        tl.store(y_ptr + row * length + column, y.to(y_ptr.dtype.element_ty), mask=inside)
+        tl.store(index_ptr + row * length + column, index.to(tl.int64), mask=inside)
+        last, last_at = tl.reduce((x, column), 0, COMBINE)
+        before, position = COMBINE(before, position, last, last_at)
+
+
+@tile.jit
+def cummax_backward_kernel(
+    dy_ptr, index_ptr, dx_ptr, dy_stride, index_stride, length, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * dy_stride
+    index_ptr += row * index_stride
+    behind = tl.zeros((), widen(tl.zeros((1,), dy_ptr.dtype.element_ty)).dtype)
+    for start in range(0, length, BLOCK):
+        column = length - 1 - start - tl.arange(0, BLOCK)
+        inside = column >= 0
+        dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
+        index = tl.load(index_ptr + column, mask=inside, other=-1)
+        following = tl.load(index_ptr + column + 1, mask=inside & (column + 1 < length), other=-2)
+        t, behind = recurrence(dy, tl.where(following == index, 1.0, 0.0).to(dy.dtype), behind)
+        dx = tl.where(index == column, t, 0.0).to(dx_ptr.dtype.element_ty)
+        tl.store(dx_ptr + row * length + column, dx, mask=inside)
+
+
+def _gradients(step: Any) -> dict[str, Any]:
+    return {"x": cummax_backward(step.grads[0], step.results[1])}
+
+
+@differentiable(_gradients)
+@planned()
+def cummax(x: Any) -> tuple[Any, Any]:
+    """Return the running maxima along the last axis of `x`, in its type, and their positions.
+
+    x: a float type, int32 or int64; of floats there is a gradient. The positions are int64.
+    """
+    return _extremes("cummax", x, later_maximum)
+
+
+@differentiable(_gradients)
+@planned()
+def cummin(x: Any) -> tuple[Any, Any]:
+    """Return the running minima along the last axis of `x`, and their positions; see `cummax`."""
+    return _extremes("cummin", x, later_minimum)
+
+
+def _extremes(op: str, x: Any, combine: Any) -> tuple[Any, Any]:
+    call = Call(op)
+    source = call.array("x", x, dtypes=(*FLOATS, I32, I64))
+    rows = source.rows()
+    result, index = call.new(source.shape, source.dtype), call.new(source.shape, I64)
+    if result.size:
+        launch(cummax_kernel, (rows.count,))(
+            *(x, result.value, index.value, rows.stride, rows.length),
+            COMBINE=combine,
+            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+        )
+    return result.value, index.value
+
+
+@planned()
+def cummax_backward(dy: Any, index: Any) -> Any:
+    """Return the gradient of x of `cummax` or `cummin` from `dy`, that of the first result.
+
+    index: the positions, the second result.
+    """
+    call = Call("cummax_backward")
+    gradient = call.array("dy", dy)
+    positions = call.array("index", index, dtypes=(I64,), shape=gradient.shape)
+    positions.within(0, gradient.shape[-1])
+    rows, index_rows = gradient.rows(), positions.rows()
+    result = call.new(gradient.shape, gradient.dtype)
+    if result.size:
+        launch(cummax_backward_kernel, (rows.count,))(
+            *(dy, index, result.value, rows.stride, index_rows.stride, rows.length),
+            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+        )
+    return result.value
+
+
+def _extremes_reference(x: Array, sign: int) -> tuple[Array, Array]:
+    values, index = np.empty_like(x), np.empty(x.shape, np.int64)
+    for row in np.ndindex(x.shape[:-1]):
+        best = 0
+        for i, element in enumerate(x[row]):
+            largest = x[row][best]
+            if element != element or (largest == largest and sign * element >= sign * largest):
+                best = i
+            values[(*row, i)], index[(*row, i)] = x[row][best], best
+    return values, index
+
+
+def cummax_reference(x: Array) -> tuple[Array, Array]:
+    """Return the maxima and their positions, one by one."""
+    return _extremes_reference(x, 1)
+
+
+def cummin_reference(x: Array) -> tuple[Array, Array]:
+    """Return the minima and their positions, one by one."""
+    return _extremes_reference(x, -1)
+
+
+def cummax_backward_reference(dy: Array, index: Array) -> Array:
+    """Return the gradient in float64."""
+    (dy,) = wide(dy)
+    dx = np.zeros(dy.shape)
+    for row in np.ndindex(dy.shape[:-1]):
+        np.add.at(dx[row], index[row], dy[row])
+    return dx

@@ -1,0 +1,120 @@
+"""Running products of the rows of an array, and their gradient.
+
+    y[i] = x[0] * ... * x[i]
+    dx[j] = y[j - 1] * t[j]        t[j] = dy[j] + x[j + 1] * t[j + 1]        y[-1] = 1
+
+A program goes over its row in blocks, scans each, and multiplies by the product of the blocks
+before. The gradient, a recurrence from the end (recurrence.py), does not divide by x: zeros are as
+good as other numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.autograd import differentiable
+from tile.ops.core.call import FLOATS, I32, I64, Call
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.selection.cumsum import widen_sum
+from tile.ops.selection.recurrence import BLOCK, recurrence
+
+
+@tile.jit
+def times(a, b):
+    return a * b
+
+
+@tile.jit
+def cumprod_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    before = tl.full((), 1, widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+    for start in range(0, length, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column < length
+        x = widen_sum(tl.load(x_ptr + row * x_stride + column, mask=inside, other=1))
+        y = before * tl.cumprod(x, axis=0)
+        tl.store(y_ptr + row * y_stride + column, y.to(y_ptr.dtype.element_ty), mask=inside)
+        before *= tl.reduce(x, 0, times)
+
+
+@tile.jit
+def cumprod_backward_kernel(
+    dy_ptr, x_ptr, y_ptr, dx_ptr, dy_stride, x_stride, y_stride, length, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    dy_ptr += row * dy_stride
+    x_ptr += row * x_stride
+    y_ptr += row * y_stride
+    behind = tl.zeros((), widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+    for start in range(0, length, BLOCK):
+        column = length - 1 - start - tl.arange(0, BLOCK)
+        inside = column >= 0
+        dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
+        next_x = tl.load(x_ptr + column + 1, mask=inside & (column + 1 < length), other=0.0)
+        before = tl.load(y_ptr + column - 1, mask=column > 0, other=1.0)
+        t, behind = recurrence(dy, widen(next_x), behind)
+        dx = (widen(before) * t).to(dx_ptr.dtype.element_ty)
+        tl.store(dx_ptr + row * length + column, dx, mask=inside)
+
+
+def _gradients(step: Any) -> dict[str, Any]:
+    return {"x": cumprod_backward(step.grads[0], step.arguments["x"], step.results[0])}
+
+
+@differentiable(_gradients)
+@planned()
+def cumprod(x: Any, *, out: Any = None) -> Any:
+    """Return the running products along the last axis of `x`, in its type; integers wrap.
+
+    x: a float type, int32 or int64; of floats there is a gradient. `out` may be `x` itself.
+    """
+    call = Call("cumprod")
+    source = call.array("x", x, dtypes=(*FLOATS, I32, I64))
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    rows, y = source.rows(), result.rows()
+    if result.size:
+        launch(cumprod_kernel, (rows.count,))(
+            *(x, result.value, rows.stride, y.stride, rows.length),
+            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+        )
+    return result.value
+
+
+@planned()
+def cumprod_backward(dy: Any, x: Any, y: Any) -> Any:
+    """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
+    call = Call("cumprod_backward")
+    source = call.array("x", x)
+    others = [
+        call.array(name, array, dtypes=(source.dtype,), shape=source.shape)
+        for name, array in (("dy", dy), ("y", y))
+    ]
+    rows, dy_rows, y_rows = (operand.rows() for operand in (source, *others))
+    result = call.new(source.shape, source.dtype)
+    if result.size:
+        launch(cumprod_backward_kernel, (rows.count,))(
+            *(dy, x, y, result.value, dy_rows.stride, rows.stride, y_rows.stride, rows.length),
+            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+        )
+    return result.value
+
+
+def cumprod_reference(x: Array) -> Array:
+    """Return the products in float64; those of integers in their type."""
+    return x.cumprod(-1, dtype=x.dtype if x.dtype.kind == "i" else np.float64)
+
+
+def cumprod_backward_reference(dy: Array, x: Array, y: Array) -> Array:
+    """Return the gradient in float64, by the recurrence."""
+    dy, x, y = wide(dy, x, y)
+    dx, t = np.zeros(x.shape), np.zeros(x.shape[:-1])
+    for j in reversed(range(x.shape[-1])):
+        t = dy[..., j] + (x[..., j + 1] * t if j + 1 < x.shape[-1] else 0)
+        dx[..., j] = t * (y[..., j - 1] if j else 1)
+    return dx

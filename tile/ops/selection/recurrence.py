@@ -1,0 +1,31 @@
+"""Linear recurrences from the end of a row, which the gradients of scans are.
+
+    t[j] = g[j] + c[j] * t[j + 1]        t[length] = 0
+
+An element is the map from t[j + 1] to t[j]. The composition of two maps is such a map, so a scan of
+pairs (g, c) computes a block, and the pair of the whole block moves t on to the next one.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+
+BLOCK = 1024  # elements of an iteration
+
+
+@tile.jit
+def composed(later_g, later_c, g, c):
+    """Return the map of an element after that of the elements behind it."""
+    return g + c * later_g, c * later_c
+
+
+@tile.jit
+def recurrence(g, c, behind):
+    """Return t of a block, whose elements are in reverse order, and t of its last one.
+
+    behind: t of the element behind the block.
+    """
+    sums, scales = tl.associative_scan((g, c), 0, composed)
+    whole_sum, whole_scale = tl.reduce((g, c), 0, composed)
+    return sums + scales * behind, whole_sum + whole_scale * behind
