@@ -675,6 +675,94 @@ RECURRENT: list[Wrong] = [
         "lstm_cell: `w_x` has shape (24, 3); it must be (32, 3)",
     ),
 ]
+
+SHAPES: list[Wrong] = [
+    (
+        "decode_attention",
+        lambda out: tile.ops.decode_attention(ones(1, 3, 8), *[ones(1, 2, 3, 8)] * 2, I0),
+        "decode_attention: `q` has shape (1, 3, 8), `k` (1, 2, 3, 8) and `v` (1, 2, 3, 8); they",
+    ),
+    (
+        "varlen_attention",
+        lambda out: tile.ops.varlen_attention(ones(3, 2, 8), *[ones(5, 1, 4)] * 2, I0, I0, 3),
+        "varlen_attention: `q` has shape (3, 2, 8) and `k` (5, 1, 4); they must be tokens x heads",
+    ),
+    (
+        "varlen_attention",
+        lambda out: varlen([], [], 3),
+        "varlen_attention: `q_starts` is empty; it has the end of the last, too",
+    ),
+    (
+        "group_norm",
+        lambda out: tile.ops.group_norm(ones(2, 4, 0), 2, ones(4), ones(4)),
+        "group_norm: `x` has no elements in a group; they have no mean",
+    ),
+    (
+        "conv2d_dgrad",
+        lambda out: tile.ops.conv2d_dgrad(ones(1, 4, 4, 2), ones(3, 3, 3, 3), (6, 6)),
+        "conv2d_dgrad: `dy` has 2 channels, and there are 3 filters",
+    ),
+    (
+        "conv2d_dgrad",
+        lambda out: tile.ops.conv2d_dgrad(ones(1, 4, 4, 2), ones(2, 3, 3, 3), 6),
+        "conv2d_dgrad: `size` is 6; it is a height and a width",
+    ),
+    (
+        "conv_transpose2d",
+        lambda out: tile.ops.conv_transpose2d(ones(1, 4, 4, 2), ones(3, 3, 3, 3)),
+        "conv_transpose2d: `x` has 2 channels and `filters` 3; x is batch x height x width x",
+    ),
+    (
+        "dropout",
+        lambda out: tile.ops.dropout(np.zeros(2**31, np.float16), 0.5, 0),
+        "dropout: `x` has 2147483648 elements; at most 2 ** 31 - 1 have an index",
+    ),
+    (
+        "foreach_apply",
+        lambda out: tile.ops.foreach_apply("add", [out, out], [out, out], out=[out]),
+        "foreach_apply: `out` is a list of 2 arrays",
+    ),
+    (
+        "grouped_matmul",
+        lambda out: tile.ops.grouped_matmul(ones(4, 8), ones(1, 7, 8), np.array([4], np.int32)),
+        "grouped_matmul: `a` has shape (4, 8) and `b` (1, 7, 8); they must be rows x K and groups",
+    ),
+    (
+        "matmul",
+        lambda out: tile.ops.matmul(*[ones(8, 8, dtype=np.int8)] * 2, bias=ones(8)),
+        "matmul: int8 operands have no `bias` and no `activation`",
+    ),
+    (
+        "scaled_matmul",
+        lambda out: tile.ops.scaled_matmul(
+            ones(4, 8, dtype=np.int8), ones(7, 4, dtype=np.int8), ones(4), ones(4), "float16"
+        ),
+        "scaled_matmul: `a` has shape (4, 8) and `b` (7, 4); they must be M x K and K x N",
+    ),
+    (
+        "decode_attention",
+        lambda out: tile.ops.decode_attention(
+            ones(1, 4, 8), ones(1, 1, 3, 16)[..., ::2], ones(1, 1, 3, 8), I0
+        ),
+        "`k` has shape (1, 1, 3, 8) and strides (48, 48, 16, 2) in elements; its last axis must be",
+    ),
+    (
+        "embedding_bag",
+        lambda out: tile.ops.embedding_bag(I0, ones(4, 8), I0[:0]),
+        "embedding_bag: `starts` has no elements; the last one is the end",
+    ),
+    (
+        "embedding_bag_backward",
+        lambda out: tile.ops.embedding_bag_backward(out, I0, np.array([0, 1], np.int32), 4),
+        "embedding_bag_backward: `dy` has 4 rows, and `starts` 1 bags",
+    ),
+    (
+        "sort",
+        lambda out: tile.ops.sort(ones(1, 16385)),
+        "sort: the rows of `x` have 16385 elements; a program sorts at most 16384",
+    ),
+]
+
 CALLS = [
     *ROWWISE,
     *LINEAR,
@@ -685,6 +773,7 @@ CALLS = [
     *TRAINING,
     *SPARSE,
     *RECURRENT,
+    *SHAPES,
 ]
 
 
