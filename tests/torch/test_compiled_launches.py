@@ -224,6 +224,15 @@ def test_an_error_of_the_compiler_names_the_line_of_the_kernel() -> None:
     assert "tl.arange(0, 3)" in refused(function, torch.ones(3))
 
 
+class Thing:
+    """No argument of a kernel."""
+
+
+THING = Thing()
+CONFIGS = [tile.Config({"BLOCK": 32})]
+tuned_twice = tile.autotune(CONFIGS, key=[])(tile.autotune(CONFIGS, key=[])(add))
+
+
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
@@ -234,6 +243,8 @@ def test_an_error_of_the_compiler_names_the_line_of_the_kernel() -> None:
         (lambda x: add[1,](x, {}, x, 3, 32), "argument 'y_ptr' of add()"),
         (lambda x: add[1,](x, x, x, 3), "is missing 'BLOCK'"),
         (lambda x: add[1,](x, x, x, x_=3), "has no parameter 'x_'"),
+        (lambda x: add[1,](x, THING, x, 3, 32), "argument 'y_ptr' is a Thing, which is no tensor"),
+        (lambda x: tuned_twice[1,](x, x, x, 3), "it has two autotuners"),
     ],
 )
 def test_wrong_calls_are_refused(launch, message) -> None:
