@@ -5,6 +5,7 @@ expand_schedules     software pipelining of any schedule
 async_ops            how async operations are issued, awaited and released
 deferred_ops         operations that run an iteration later
 deferred_waits       waits that do
+shifted_copies       copies of operations for other iterations
 pending_counts       what waits leave in flight in a new order
 backward_slice       what an operation needs, computed iterations early
 trip_count           future iterations of a loop, and whether they exist

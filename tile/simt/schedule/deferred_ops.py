@@ -28,11 +28,10 @@ from collections.abc import Mapping, Sequence
 from tile.errors import PassError
 from tile.ir.builder import create
 from tile.ir.core import Block, Operation, Value, clone
-from tile.ir.effects import is_pure
 from tile.ir.ops import arith, control
-from tile.ir.types import Shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.backward_slice import add_loop_carried
+from tile.simt.schedule.shifted_copies import copy_shifted, operands_of
 from tile.simt.schedule.trip_count import TripCount
 
 
@@ -47,27 +46,9 @@ class DeferredOps:
         self.own = {
             position for position, value in enumerate(self.body.yielded) if value.op in self.ops
         }
-        self.crossing = list(dict.fromkeys(value for op in ops for value in self._crossing(op)))
+        operands = [value for op in ops for value in operands_of(op, self.body)]
+        self.crossing = list(dict.fromkeys(filter(self._is_of_iteration, operands)))
         self._check()
-
-    def _crossing(self, op: Operation) -> list[Value]:
-        """Return what an operation needs of its own iteration."""
-        crossing: list[Value] = []
-        count = op.defn.positions.get("iteration") if "stage_offset" in op.attributes else None
-        for index, value in enumerate(op.inputs):
-            view = self._view(value)
-            if index == count:
-                continue
-            if view is not None:
-                crossing += self._crossing(view)
-            elif self._is_of_iteration(value):
-                crossing.append(value)
-        return crossing
-
-    def _view(self, value: Value) -> Operation | None:
-        """Return the operation of a value that is a view of a buffer in this iteration."""
-        is_view = isinstance(value.type, Shared) and value.op is not None
-        return value.op if is_view and value.block is self.body else None
 
     def _is_of_iteration(self, value: Value) -> bool:
         if value.owner is self.body:
@@ -120,8 +101,9 @@ class DeferredOps:
         args = add_loop_carried(
             loop, [first[value] for value in self.crossing], lambda args: self.crossing
         )
+        values = self._last_iteration(build)
         self._in_loop(dict(zip(self.crossing, args, strict=True)), anchors)
-        build.op(control.yield_, *self._last_iteration(build))
+        build.op(control.yield_, *values)
         self._replace(outer, block, exists, inits, outer_uses)
 
     def _first_iteration(
@@ -141,55 +123,27 @@ class DeferredOps:
         start = trip_count.index_after(build, lower, 1)
         return start if exists is None else build(arith.select, exists, start, upper)
 
-    def _in_loop(self, mapping: dict[Value, Value], anchors: Mapping[Operation, Operation]) -> None:
-        """Move the deferred operations to where they run, on values of the iteration before."""
-        for op in self.ops:
-            op.move_before(anchors[op])
-            build = LayoutBuilder.before(op)
-            for index, value in enumerate(op.operands):
-                if value is not None:
-                    op.set_operand(index, self._before(value, build, mapping))
-
-    def _before(self, value: Value, build: LayoutBuilder, mapping: Mapping[Value, Value]) -> Value:
-        """Return a value as it was in the iteration before."""
-        view = self._view(value)
-        if view is None:
-            return mapping.get(value, value)
-        assert is_pure(view)
-        operands = dict(mapping)
-        for operand in view.inputs:
-            operands[operand] = self._before(operand, build, mapping)
-        new = build.block.insert(clone(view, operands), build.anchor)
-        if "stage_offset" in new.attributes:
-            stages = view.inputs[0].type
-            assert isinstance(stages, Shared)
-            new.attributes["stage_offset"] += stages.stages - 1
-        return new.result
-
     def _last_iteration(self, build: LayoutBuilder) -> list[Value]:
         """Build what is deferred of the last iteration; return the results of the loop."""
         results = self.loop.results
         mapping = dict(zip(self.body.args[1:], results, strict=True))
+        mapping |= zip(self.crossing, results[len(results) - len(self.crossing) :], strict=True)
         for op in self.ops:
-            for value in op.inputs:
-                view = self._view(value)
-                if view is not None:
-                    self._copy_view(view, build, mapping)
-            build.block.insert(clone(op, mapping), None)
+            copy_shifted(op, self.body, build, mapping, -1, lambda count: mapping[count])
         own = self.body.yielded
         return [
             mapping[own[position]] if position in self.own else results[position]
             for position in range(len(results) - len(self.crossing))
         ]
 
-    def _copy_view(
-        self, view: Operation, build: LayoutBuilder, mapping: dict[Value, Value]
-    ) -> None:
-        for value in view.inputs:
-            inner = self._view(value)
-            if inner is not None:
-                self._copy_view(inner, build, mapping)
-        build.block.insert(clone(view, mapping), None)
+    def _in_loop(self, mapping: dict[Value, Value], anchors: Mapping[Operation, Operation]) -> None:
+        """Build the deferred operations where they run, on values of the iteration before."""
+        for op in self.ops:
+            copy_shifted(op, self.body, LayoutBuilder.before(anchors[op]), mapping, -1)
+        for op in reversed(self.ops):
+            for value in op.results:
+                value.replace_by(mapping[value])
+            op.erase()
 
     def _replace(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.errors import PassError
-from tile.ir.core import Block, Level, Module, Operation, Value, clone
+from tile.ir.core import Block, Level, Module, Operation, Value
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
@@ -15,6 +15,7 @@ from tile.simt.schedule.backward_slice import BackwardSlice, add_loop_carried, b
 from tile.simt.schedule.deferred_ops import DeferredOps
 from tile.simt.schedule.deferred_waits import expand_deferred_waits, is_carried_wait
 from tile.simt.schedule.pending_counts import Issue, IssueOrder, count_issued_since
+from tile.simt.schedule.shifted_copies import copy_shifted, operands_of
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
 
@@ -223,7 +224,8 @@ class _Ahead:
         ]
 
     def _sources(self) -> BackwardSlice:
-        needed = [value for op in self.group.ops for value in self._needed(op)]
+        operands = [value for op in self.group.ops for value in operands_of(op, self.body)]
+        needed = [value for value in operands if value.op not in self.group.ops]
         sources = backward_slice(self.loop, needed)
         if sources is None:
             op = self.group.ops[0]
@@ -231,25 +233,6 @@ class _Ahead:
                 f"{op.name} depends on what can only be computed in its own iteration", loc=op.loc
             )
         return sources
-
-    def _needed(self, op: Operation) -> list[Value]:
-        """Return the operands of an early operation that are computed ahead for it."""
-        needed: list[Value] = []
-        for index, value in enumerate(op.operands):
-            if value is None or index == op.defn.positions.get("iteration"):
-                continue
-            if value.op in self.group.ops:
-                continue
-            view = self._stage_view(value)
-            needed += [value] if view is None else self._needed(view)
-        return needed
-
-    def _stage_view(self, value: Value) -> Operation | None:
-        """Return the operation of a value that is a stage of a multi-buffer in this iteration."""
-        op = value.op
-        if op is None or op.block is not self.body or "stage_offset" not in op.attributes:
-            return None
-        return op
 
     def build(self) -> None:
         trip_count, distance = self.trip_count, self.group.distance
@@ -285,7 +268,7 @@ class _Ahead:
         mapping = self._advance(build, later)
         for op in self.group.ops:
             at = LayoutBuilder(self.body, self.anchors[op], self.loop.loc)
-            new = self._copy(op, at, mapping, exists, distance, lambda value: value)
+            new = self._copy(op, at, mapping, exists, distance)
             self.expansion.issues.in_loop[new] = Issue(op, self.expansion.numbers[op], distance)
         return mapping
 
@@ -308,22 +291,9 @@ class _Ahead:
         mapping: dict[Value, Value],
         exists: Value | None,
         distance: int,
-        iteration: Callable[[Value], Value],
+        count: Callable[[Value], Value] = lambda value: value,
     ) -> Operation:
-        """Copy an operation for a later iteration, with the stages that it uses; return the copy.
-
-        iteration: returns the number of an iteration where the copy runs.
-        """
-        for value in op.inputs:
-            view = self._stage_view(value)
-            if view is not None:
-                self._copy(view, build, mapping, None, distance, iteration)
-        new = clone(op, mapping)
-        position = op.defn.positions.get("iteration")
-        if position is not None:
-            new.set_operand(position, iteration(op.inputs[position]))
-            new.attributes["stage_offset"] += distance
-        with build.at(op.loc):
-            guard(new, exists, build)
-        build.block.insert(new, build.anchor)
+        """Copy an operation for a later iteration; return the copy."""
+        new = copy_shifted(op, self.body, build, mapping, distance, count)
+        guard(new, exists, LayoutBuilder.before(new))
         return new
