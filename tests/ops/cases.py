@@ -290,6 +290,13 @@ def linear() -> Iterator[Case]:
             make = scaled(m, n, k, kind)
             yield Case("scaled_matmul", f"{kind} {m}x{n}x{k}", make, ("float32",))
 
+    op = "block_scaled_matmul"
+    for kind in ("int8", "float8_e4m3fn"):
+        for m, n, k in ((5, 150, 200), (70, 65, 128), (130, 9, 33), (0, 5, 4), (3, 4, 0)):
+            make, everywhere = scaled_blocks(m, n, k, kind), m == 5
+            label = f"{kind} {m}x{n}x{k}"
+            yield Case(op, label, make, ("float32",), ulps=2, everywhere=everywhere)
+
     for m, n, k, group, splits in (
         (5, 40, 128, 32, 2),
         (33, 70, 192, 64, None),
@@ -353,6 +360,16 @@ def scaled(m: int, n: int, k: int, kind: str) -> Callable[[Random], Arguments]:
         a, a_scale = reference_of("quantize")(random.normal(m, k), kind)
         b, b_scale = reference_of("quantize")(random.normal(n, k), kind)
         return (a, b.T, a_scale, b_scale, "float16"), {}
+
+    return make
+
+
+def scaled_blocks(m: int, n: int, k: int, kind: str) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        spread = np.exp(random.generator.standard_normal((m, k)))  # blocks differ
+        a, a_scale = reference_of("quantize_blocks")(random.normal(m, k) * spread, 1, kind)
+        b, b_scale = reference_of("quantize_blocks")(random.normal(n, k), 128, kind)
+        return (a, b.T, a_scale, b_scale.T, "float16"), {}
 
     return make
 
@@ -912,6 +929,11 @@ def training() -> Iterator[Case]:
             label = f"{kind} {'x'.join(map(str, shape))}"
             yield Case("quantize", label, floats(shape, kind), NARROW, ulps=0.5)
             yield Case("dequantize", label, quantized(shape, kind), ("float32",))
+        for shape in ((40, 300), (130, 128), (3, 7), (0, 3), (3, 0)):
+            for rows_ in (1, 128):
+                label = f"{kind} {rows_} of {'x'.join(map(str, shape))}"
+                make = lambda r, s=shape, n=rows_, k=kind: ((r.normal(*s), n, k), {})  # noqa: E731
+                yield Case("quantize_blocks", label, make, NARROW, ulps=0.5)
 
 
 def parameters(shape: tuple[int, ...]) -> Callable[[Random], Arguments]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -763,6 +764,28 @@ SHAPES: list[Wrong] = [
     ),
 ]
 
+F8 = np.dtype(ml_dtypes.float8_e4m3fn)
+LINEAR += [
+    (
+        "block_scaled_matmul",
+        lambda out: tile.ops.block_scaled_matmul(
+            *(ones(4, 200, dtype=F8), ones(200, 8, dtype=F8), ones(4, 1), ones(2, 1)), out=out
+        ),
+        "block_scaled_matmul: `a_scale` has shape (4, 1); it must be (4, 2)",
+    ),
+    (
+        "block_scaled_matmul",
+        lambda out: tile.ops.block_scaled_matmul(
+            *(ones(4, 200, dtype=F8), ones(200, 8, dtype=np.int8), ones(4, 2), ones(2, 1)), out=out
+        ),
+        "block_scaled_matmul: `b` has dtype int8; it takes float8_e4m3fn",
+    ),
+    (
+        "quantize_blocks",
+        lambda out: tile.ops.quantize_blocks(ones(4, 8), 2),
+        "quantize_blocks: `rows` is 2; it must be one of 1, 128",
+    ),
+]
 CALLS = [
     *ROWWISE,
     *LINEAR,

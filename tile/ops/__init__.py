@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
     from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
     from tile.ops.linear.bilinear import bilinear, bilinear_backward
+    from tile.ops.linear.block_scaled_matmul import block_scaled_matmul
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.grouped_matmul_wgrad import grouped_matmul_wgrad
     from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from tile.ops.sparse.sddmm import sddmm, sddmm_backward
     from tile.ops.sparse.spmm import spmm, spmm_backward
     from tile.ops.training.adamw import adamw
+    from tile.ops.training.block_quantization import quantize_blocks
     from tile.ops.training.quantization import dequantize, quantize
 else:
     # The functions of each file.
@@ -120,6 +122,7 @@ else:
         "image.shift_conv_dgrad": "shift_conv_dgrad",
         "image.shift_conv_wgrad": "shift_conv_wgrad",
         "linear.bilinear": "bilinear bilinear_backward",
+        "linear.block_scaled_matmul": "block_scaled_matmul",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.grouped_matmul_wgrad": "grouped_matmul_wgrad",
         "linear.int4_matmul": "int4_matmul pack_int4",
@@ -165,6 +168,7 @@ else:
         "sparse.sddmm": "sddmm sddmm_backward",
         "sparse.spmm": "spmm spmm_backward",
         "training.adamw": "adamw",
+        "training.block_quantization": "quantize_blocks",
         "training.quantization": "dequantize quantize",
     }
     __getattr__ = LazyNames(
@@ -193,6 +197,7 @@ __all__ = [
     "bilinear_backward",
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
+    "block_scaled_matmul",
     "conv2d",
     "conv2d_dgrad",
     "conv2d_wgrad",
@@ -250,6 +255,7 @@ __all__ = [
     "nll_loss_backward",
     "pack_int4",
     "quantize",
+    "quantize_blocks",
     "resize_bilinear",
     "resize_bilinear_backward",
     "rms_norm",
