@@ -9,7 +9,8 @@ import pytest
 
 import tile
 import tile.language as tl
-from tile.errors import OutOfBoundsError
+from tile.backends.interp import virtual_memory
+from tile.errors import ArgumentValueError, OutOfBoundsError
 
 GUARD = -99.0
 
@@ -223,3 +224,18 @@ def test_of_several_stores_to_one_address_the_last_stays() -> None:
 def test_the_dtype_of_an_array_has_its_article(dtype: str, described: str) -> None:
     with pytest.raises(OutOfBoundsError, match=f"`x_ptr` is {described} array of shape"):
         copy[(1,)](np.zeros(4, dtype), np.zeros(8, dtype), 0, 1, N=8)
+
+
+def test_more_arrays_than_a_launch_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_memory, "MAX_ARRAYS", 2)
+    copy[(1,)](np.zeros(8, np.float32), np.zeros(8, np.float32), 0, 1, N=8)
+    with pytest.raises(
+        ArgumentValueError, match="on the interpreter takes up to 2 arrays, with th"
+    ):
+        pick[(1,)](*(np.zeros(8, dtype) for dtype in ("f4", "i4", "f4")), N=8)
+
+
+def test_an_array_that_spans_more_than_any_memory() -> None:
+    far = np.lib.stride_tricks.as_strided(np.zeros(2, np.float32), (2,), (1 << 50,))
+    with pytest.raises(ArgumentValueError, match=r"argument 'x_ptr' spans .* bytes from its first"):
+        copy[(1,)](far, np.zeros(1, np.float32), 0, 1, N=1)

@@ -104,6 +104,17 @@ def halve(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + at, tl.load(x_ptr + at) / 2)
 
 
+def test_what_a_description_needs_comes_with_the_way_out(runtime: None) -> None:
+    for changes, need in (
+        ({"extensions": frozenset({"cl_khr_future"})}, "cl_khr_future, which device .* lacks"),
+        ({"subgroup": 1024}, "sub-groups of 1024 work-items, which device .* is not certain"),
+        ({"assembly": 1000}, "PTX of compute capability 100.0 as inline assembly, which device"),
+    ):
+        artifact, array = copy(device="amd", **changes)
+        message = rf"was compiled for amd, and needs {need}(.|\n)*note: .*opencl:@amd"
+        refused(artifact, array, UnsupportedError, message)
+
+
 def test_a_dtype_that_the_device_lacks(runtime: None, monkeypatch: pytest.MonkeyPatch) -> None:
     device = devices.chosen()
     without = replace(device, capabilities=replace(device.capabilities, fp64=False))

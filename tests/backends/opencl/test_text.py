@@ -139,6 +139,10 @@ def test_what_a_device_lacks_is_refused_by_name() -> None:
     assert "atom_add" in emitted(atomic.format("i64", 8))
     with pytest.raises(UnsupportedError, match="no atomic operations on 64 bits"):
         emitted(atomic.format("i64", 8), "opencl:apple")
+    clock = SCALE.replace("%w = add %v, %v", "%w = global_timer")
+    assert "globaltimer" in emitted(clock.format("i64", 8), "opencl:nvidia")
+    with pytest.raises(UnsupportedError, match="'amd' has no clock that kernels can read; NVIDIA"):
+        emitted(clock.format("i64", 8), "opencl:amd")
 
 
 def test_more_work_items_than_a_work_group_has() -> None:

@@ -27,6 +27,7 @@ from tile.backends.opencl.host_staging import (
 )
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.program_build import PROGRAMS
+from tile.backends.opencl.target import NAMED
 from tile.errors import (
     ArgumentTypeError,
     DeviceAssertionError,
@@ -214,21 +215,29 @@ class LoadedKernel:
             )
         missing = sorted(metadata.extensions - devices.extensions_of(device.raw))
         if missing:
-            raise UnsupportedError(
-                f"`{self.name}` was compiled for {metadata.device}, and needs "
-                f"{', '.join(missing)}, which device {can.name} lacks"
-            )
+            raise self._unsupported(f"{', '.join(missing)}, which device {can.name} lacks")
         if metadata.subgroup and (metadata.subgroup, True) != (can.warp, can.subgroups):
-            raise UnsupportedError(
-                f"`{self.name}` was compiled for {metadata.device}, and needs sub-groups of "
-                f"{metadata.subgroup} work-items, which device {can.name} is not certain to have"
+            raise self._unsupported(
+                f"sub-groups of {metadata.subgroup} work-items, which device {can.name} is not "
+                "certain to have"
             )
         if metadata.assembly > can.assembly:
-            raise UnsupportedError(
-                f"`{self.name}` was compiled for {metadata.device}, and needs PTX of compute "
-                f"capability {metadata.assembly / 10} as inline assembly, which device {can.name} "
-                "does not accept"
+            raise self._unsupported(
+                f"PTX of compute capability {metadata.assembly / 10} as inline assembly, which "
+                f"device {can.name} does not accept"
             )
+
+    def _unsupported(self, need: str) -> UnsupportedError:
+        device = self.metadata.device
+        described = device in NAMED
+        return UnsupportedError(
+            f"`{self.name}` was compiled for {device}, and needs {need}",
+            notes=[
+                f"opencl:{device} is a description; the target opencl compiles for the device that "
+                f"runs the kernel, and opencl:@{device} for one with {device!r} in its name"
+            ]
+            * described,
+        )
 
     def _check_resident(self, device: Device, grid: Grid) -> None:
         """Refuse a cooperative grid with more programs than are certain to be co-resident."""

@@ -18,7 +18,6 @@ from typing import Any
 
 from tile.backends.opencl import tuning
 from tile.backends.opencl.tuning import OpenclTuning
-from tile.errors import BackendError
 from tile.ir.types import I32, U32
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
@@ -184,13 +183,3 @@ NAMED = {
         Capabilities("apple", max_threads=256, fp64=False),
     )
 }
-
-
-def named(name: str) -> Capabilities:
-    """Return the capabilities of a class of devices. Raises `BackendError` for an unknown name."""
-    if name not in NAMED:
-        raise BackendError(
-            f"the opencl backend has no description {name!r}; there are {', '.join(NAMED)}, and "
-            "without a name the device itself is asked"
-        )
-    return NAMED[name]
