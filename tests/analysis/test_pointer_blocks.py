@@ -29,9 +29,9 @@ FIRST = 24 * STRIDE + 32  # where that starts, in elements
 
 @tile.jit
 def copied(
-    x_ptr, y_ptr, M, N, S, T, ROWS: tl.constexpr, COLUMNS: tl.constexpr, IN_ROWS: tl.constexpr,
+    x_ptr, y_ptr, M, N, S, T, D, ROWS: tl.constexpr, COLUMNS: tl.constexpr, IN_ROWS: tl.constexpr,
     IN_COLUMNS: tl.constexpr, MORE: tl.constexpr, WIDE: tl.constexpr, COLUMNS_FIRST: tl.constexpr,
-    BM: tl.constexpr, BK: tl.constexpr,
+    OUTER: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Copy blocks of rows and columns to y, one after the other."""
     row = tl.program_id(0) * BM
@@ -59,6 +59,13 @@ def copied(
         pointers = x_ptr + rows[None, :] * S + j[:, None]
     else:
         pointers = x_ptr + rows[:, None] * S + j[None, :]
+    if OUTER == "stride":
+        pointers += tl.program_id(1) * D
+    if OUTER == "rows":
+        pointers += tl.program_id(1) * S
+    if OUTER == "both":
+        pointers += tl.program_id(1) * D + tl.program_id(1) // 2 * S
+    program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
     for k in range(0, N, BK):
         columns = k + j
         at = pointers
@@ -101,7 +108,7 @@ def copied(
             before = rows[None, :] < columns[:, None]
             inside = inside & (before if COLUMNS_FIRST else tl.trans(before))
         x = tl.load(at, mask=inside, other=1.0 if MORE == "ones" else 0.0)
-        place = y_ptr + (tl.program_id(0) * tl.cdiv(N, BK) + k // BK) * BM * BK
+        place = y_ptr + (program * tl.cdiv(N, BK) + k // BK) * BM * BK
         if COLUMNS_FIRST:
             x = tl.trans(x)
         tl.store(place + tl.arange(0, BM)[:, None] * BK + tl.arange(0, BK)[None, :], x)
@@ -124,18 +131,19 @@ FORMS = {
     "MORE": ("", "", "", "", "scalar", "rows before columns", "ones"),
     "WIDE": (False, False, True),
     "COLUMNS_FIRST": (False, True),
+    "OUTER": ("", "", "stride", "rows", "both"),
 }  # fmt: skip
 
 
 def module_of(constants: dict[str, Any]) -> Module:
     """The kernel's TILE IR, in which loads and stores of proven blocks are stated."""
-    types = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", "S": "i32:8"}
+    types = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", "S": "i32:8", "D": "i32:8"}
     types |= dict.fromkeys("MNT", "i32")
     compiled = tile.compile(copied, types, constants, {}, "interp")
     module = compiled.artifact.module
     assert module is not None
     module = module.clone()
-    run_pipeline(module, "find-blocks{pointer_blocks=true,simplify=false}")
+    run_pipeline(module, "find-blocks{pointer_blocks=true,most_axes=5,simplify=false}")
     return module
 
 
@@ -151,8 +159,9 @@ def loaded_by_descriptors(module: Module) -> int:
             most = build.constant(I32.max_value, I32)
             numbers = [most if constant_of(n) == I32.min_value else n for n in numbers]
             block = op.result.type.shape
-            made: Value = build(descriptor.make_tensor_descriptor, base, *numbers[:3], block=block)
-            op.replace_by([build(descriptor.descriptor_load, made, *numbers[3:])])
+            sizes, start = numbers[: -len(block)], numbers[-len(block) :]
+            made: Value = build(descriptor.make_tensor_descriptor, base, *sizes, block=block)
+            op.replace_by([build(descriptor.descriptor_load, made, *start)])
             count += 1
     return count
 
@@ -164,9 +173,9 @@ def run(module: Module, sizes: dict[str, int], programs: int) -> np.ndarray:
     whole = np.arange(1, 1 + HEIGHT * STRIDE, dtype=np.int16).view(np.float16)
     x = whole[FIRST:].view(StorageView)
     x.storage_span = (-FIRST * x.itemsize, x.nbytes)
-    y = np.zeros(programs * -(-sizes["N"] // BK) * BM * BK, np.float16)
-    arguments: list[Any] = [x, y, *[np.int32(sizes[name]) for name in "MNST"]]
-    backend.load(artifact).launch((programs, 1, 1), arguments)
+    y = np.zeros(2 * programs * -(-sizes["N"] // BK) * BM * BK, np.float16)
+    arguments: list[Any] = [x, y, *[np.int32(sizes[name]) for name in "MNSTD"]]
+    backend.load(artifact).launch((programs, 2, 1), arguments)
     return y.view(np.int16)
 
 
@@ -179,23 +188,24 @@ def test_blocks_have_the_elements_that_are_selected(data: Any) -> None:
     if loaded_by_descriptors(by_descriptors):
         rows = st.sampled_from((8, 16)) if constants["ROWS"] == "modulo" else st.integers(1, 20)
         sizes = {"M": data.draw(rows), "N": data.draw(st.integers(1, 40)), "S": STRIDE}
-        sizes["T"] = data.draw(st.integers(-8, 8))
+        sizes |= {"T": data.draw(st.integers(-8, 8)), "D": 2 * STRIDE + 8}
         programs = data.draw(st.integers(1, 3))
         expected = run(by_pointers, sizes, programs)
         np.testing.assert_array_equal(run(by_descriptors, sizes, programs), expected)
 
 
 PROVEN = [
-    {"ROWS": "", "COLUMNS": "indexed", "IN_ROWS": "below", "IN_COLUMNS": "within"},
-    {"ROWS": "offset", "COLUMNS": "carried", "IN_ROWS": "last", "IN_COLUMNS": "rest"},
-    {"ROWS": "before", "COLUMNS": "carried", "IN_ROWS": "below from zero", "IN_COLUMNS": ""},
-    {"ROWS": "modulo", "COLUMNS": "indexed", "IN_ROWS": "", "IN_COLUMNS": ""},
+    ("", "indexed", "below", "within", "stride"),
+    ("offset", "carried", "last", "rest", ""),
+    ("before", "carried", "below from zero", "", "rows"),
+    ("modulo", "indexed", "", "", "stride"),
 ]
 
 
-@pytest.mark.parametrize("forms", PROVEN, ids=lambda forms: "-".join(forms.values()))
+@pytest.mark.parametrize("forms", PROVEN, ids="-".join)
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("columns_first", [False, True])
-def test_forms_that_are_proven(forms: dict[str, Any], wide: bool, columns_first: bool) -> None:
+def test_forms_that_are_proven(forms: tuple[str, ...], wide: bool, columns_first: bool) -> None:
+    names = ("ROWS", "COLUMNS", "IN_ROWS", "IN_COLUMNS", "OUTER")
     rest = {"MORE": "", "WIDE": wide, "COLUMNS_FIRST": columns_first, "BM": BM, "BK": BK}
-    assert loaded_by_descriptors(module_of({**forms, **rest})) == 1
+    assert loaded_by_descriptors(module_of({**dict(zip(names, forms, strict=True)), **rest})) == 1

@@ -113,6 +113,29 @@ def shifted(x_ptr, w_ptr, y_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
     tl.store(y_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=in_y)
 
 
+@tile.jit
+def batched(
+    a_ptr, b_ptr, c_ptr, M, N, K, ab, bb, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """Matmuls of matrices that follow each other: a by a stride, b transposed, c by its extents."""
+    batch = tl.program_id(2).to(tl.int64)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + batch * ab + (rows % M)[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + batch * bb + inner[:, None] + (columns % N)[None, :] * K
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0.0)
+        b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK
+        b_ptrs += BK
+    in_c = (rows < M)[:, None] & (columns < N)[None, :]
+    c_ptrs = c_ptr + batch * M * N + rows[:, None] * N + columns[None, :]
+    tl.store(c_ptrs, total.to(tl.float16), mask=in_c)
+
+
 POINTERS = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
 BLOCKS = {"BM": BM, "BN": BN, "BK": BK}
 
@@ -149,6 +172,19 @@ def tutorial_case(m: int, n: int, k: int, *, by_columns: bool = False) -> Kernel
     signature = {**POINTERS, **dict.fromkeys("MNK", "i32:8"), **strides}
     grid = (tile.cdiv(m, BM) * tile.cdiv(n, BN), 1, 1)
     return Kernel(tutorial, signature, {**BLOCKS, "GROUP": 2, **ones}, grid, arguments)
+
+
+def batched_case(count: int, m: int, n: int, k: int) -> Kernel:
+    def arguments() -> list[Any]:
+        a = numbers(count, m, k, dtype=np.float16, seed=1)
+        b = numbers(count, n, k, dtype=np.float16, seed=2)
+        return [
+            a, b, np.zeros((count, m, n), np.float16), *map(np.int32, (m, n, k, m * k, n * k))
+        ]  # fmt: skip
+
+    signature = {**POINTERS, **dict.fromkeys([*"MNK", "ab", "bb"], "i32:8")}
+    grid = (tile.cdiv(m, BM), tile.cdiv(n, BN), count)
+    return Kernel(batched, signature, BLOCKS, grid, arguments)
 
 
 CASES = {
@@ -200,6 +236,35 @@ def test_blocks_may_start_before_the_array() -> None:
     padded = np.pad(a, ((1, 1), (0, 0))).astype(np.float32)
     expected = sum(padded[i : i + 72] @ b.astype(np.float32) for i in range(3))
     np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.1)
+
+
+def test_matrices_in_larger_arrays() -> None:
+    """The block has an axis more, whose index has no bound."""
+    kernel = batched_case(2, 72, 88, 80)
+    module = lowered(kernel, WGMMA, 4, 2, tma="pointers+ranks")
+    assert count(module, "tma_load") == 4 and count(module, "tma_store") == 1
+    assert not count(module, "load", "store", "shared_cp_async")
+    result = run(module, kernel)
+    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2), kernel))
+    a, b, *_ = kernel.arguments()
+    expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
+    np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.05)
+    with pytest.warns(RuntimeWarning, match='it has 3 axes, which takes tma="pointers.ranks"'):
+        module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
+    assert not count(module, "tma_load")
+    maps = LaunchMetadata.of(
+        kernel.compile("nvptx:sm_90a", tma="pointers+ranks").artifact.launch_metadata
+    ).maps
+    unbounded = LaunchValue((), -(1 << 31), 32)
+    m, n, k, ab, bb = (LaunchValue((at,), 1, 32) for at in range(3, 8))
+    assert [one.extents for one in maps] == [
+        (unbounded, m, k),
+        (unbounded, n, k),
+        (unbounded, m, n),
+    ]
+    assert [one.strides[-1] for one in maps] == [k, k, n]
+    assert [one.strides[0] for one in maps[:2]] == [ab, bb]
+    assert set(maps[2].strides[0].parameters) == {3, 4}
 
 
 @pytest.mark.parametrize("name", CASES)

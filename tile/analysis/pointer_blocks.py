@@ -9,6 +9,7 @@ from the forms of pointers and mask (`tile.analysis.index_forms`):
   as launches know them. The address and the stride are multiples of 16 bytes.
 - The start along each axis is not negative, or the mask says so of the index; and it fits i32.
 - Where the mask has no bound, any index is in bounds: the extent is 2^31 as an unsigned number.
+- What else is added, numbers times strides that launches know, are indices along outer axes.
 - Rows modulo %m are rows below %m, where those from %m on do not matter (`dead_elements`).
 """
 
@@ -54,7 +55,8 @@ class BlockAxis:
 class PointerBlock:
     """A block of the array at `base`; the last axis is contiguous.
 
-    transposed: the tile's axes are in the other order.
+    Its last two axes are those of the tile, in the other order if it is `transposed`. Along axes
+    before them it has one element.
     """
 
     base: Value
@@ -100,14 +102,10 @@ class PointerBlocks:
         wraps = {wrap.axis: wrap for wrap in form.wraps}
         if len(wraps) < len(form.wraps):
             raise NoFormError("several remainders along one axis")
-        axes = [
-            self.axis(op, axis, start, bounds, wraps.get(axis), step)
-            for axis, start, step in (
-                (outer, row, stride),
-                (inner, column, Polynomial.constant(1)),
-            )
-        ]
-        return PointerBlock(base, tuple(axes), inner == -2)
+        *before, rows = self.axes(op, outer, row, bounds, wraps.get(outer), stride)
+        one = Polynomial.constant(1)
+        *others, columns = self.axes(op, inner, column, bounds, wraps.get(inner), one)
+        return PointerBlock(base, (*before, *others, rows, columns), inner == -2)
 
     def find(self, op: Operation) -> PointerBlock | None:
         """Return the block that a load or store addresses; None if it is not proven to be one."""
@@ -168,6 +166,73 @@ class PointerBlocks:
             least = min(least, term)
         return least
 
+    def axes(
+        self,
+        op: Operation,
+        axis: int,
+        start: Polynomial,
+        bounds: Bounds,
+        wrap: Wrap | None,
+        stride: Polynomial,
+    ) -> list[BlockAxis]:
+        """Return an axis of the tile as one of the block, after others along which it starts.
+
+        Raises `NoFormError` if there is none.
+        """
+        try:
+            return [self.axis(op, axis, start, bounds, wrap, stride)]
+        except NoFormError as reason:
+            upper = bounds.upper.get(axis, set())
+            limit = next(iter(upper)) if len(upper) == 1 else None
+            own, others = self.split_start(start, stride, limit)
+            if not others:
+                raise
+            try:
+                last = self.axis(op, axis, own, bounds, wrap, stride)
+                return [*[self.outer_axis(op, *item) for item in others.items()], last]
+            except NoFormError:
+                raise reason from None
+
+    def split_start(
+        self, start: Polynomial, stride: Polynomial, limit: Polynomial | None
+    ) -> tuple[Polynomial, dict[Polynomial, Polynomial]]:
+        """Return the part of a start that is along its axis, and those along others by strides.
+
+        Along other axes are numbers that are multiplied by arguments of the kernel, and numbers to
+        which the limit of the mask is not relative.
+        """
+        own = Polynomial()
+        others: dict[Polynomial, Polynomial] = {}
+
+        def move(number: Polynomial, multiplier: Polynomial) -> None:
+            other = multiplier * stride
+            others[other] = others.get(other, Polynomial()) + number
+
+        for monomial, number in start.terms:
+            arguments = tuple(atom for atom in monomial if self.is_launch_atom(atom))
+            rest = tuple(atom for atom in monomial if not self.is_launch_atom(atom))
+            if arguments and rest:
+                move(Polynomial.of({rest: number}), Polynomial.of({arguments: 1}))
+            else:
+                own += Polynomial.of({monomial: number})
+        for monomial, number in () if limit is None else (own + limit).terms:
+            if not all(map(self.is_launch_atom, monomial)):
+                term = Polynomial.of({monomial: number})
+                move(term, Polynomial.constant(1))
+                own -= term
+        return own, others
+
+    def is_launch_atom(self, number: int) -> bool:
+        """Return True for an argument of the kernel."""
+        atom = self.forms.atoms[number]
+        return isinstance(atom, Value) and self.is_argument(atom)
+
+    def outer_axis(self, op: Operation, stride: Polynomial, start: Polynomial) -> BlockAxis:
+        """Return an axis along which a block has one element."""
+        self.check_stride(stride, op["ptr"].type)
+        self.check_start(op, start, 0)
+        return BlockAxis(start, UNBOUNDED, stride)
+
     def axis(
         self,
         op: Operation,
@@ -177,7 +242,7 @@ class PointerBlocks:
         wrap: Wrap | None,
         stride: Polynomial,
     ) -> BlockAxis:
-        """Return an axis of a block. Raises `NoFormError` if there is none."""
+        """Return the axis of a block that starts there. Raises `NoFormError` if there is none."""
         lower, upper = bounds.lower.get(axis, set()), bounds.upper.get(axis, set())
         if len(upper) > 1:
             raise NoFormError("the mask has several bounds along an axis")
@@ -188,15 +253,24 @@ class PointerBlocks:
             self.check_launch(extent, "the bound of the mask, from the array's start,", (I32,))
         else:
             extent = self.divisor_of(start) or UNBOUNDED
-        starts = list(self.starts(op, start))
         if lower and lower != {-start}:
             raise NoFormError("the mask has a lower bound other than the array's first element")
-        if not lower and not self.is_positive(start, starts):
-            raise NoFormError("a start is not proven to be positive or zero; tl.assume can say so")
         reach = op["ptr"].type.shape[axis] - 1 if extent is UNBOUNDED else 0
+        self.check_start(op, start, reach, may_be_negative=bool(lower))
+        return BlockAxis(start, extent, stride)
+
+    def check_start(
+        self, op: Operation, start: Polynomial, reach: int, *, may_be_negative: bool = False
+    ) -> None:
+        """Raise `NoFormError` for a start that may be negative, or not fit 32 bits.
+
+        reach: the greatest index that is added to it.
+        """
+        starts = list(self.starts(op, start))
+        if not may_be_negative and not self.is_positive(start, starts):
+            raise NoFormError("a start is not proven to be positive or zero; tl.assume can say so")
         if not self.fits(start, starts, reach):
             raise NoFormError("a start is not proven to fit i32")
-        return BlockAxis(start, extent, stride)
 
     def wrapped(self, op: Operation, wrap: Wrap, start: Polynomial, masked: bool) -> Polynomial:
         """Return the extent of an axis whose indices are remainders."""

@@ -115,14 +115,21 @@ class Workload:
         """True if a loop loads blocks by descriptors."""
         return any(load.op.defn in _BLOCK_LOADS and load.in_loop for load in self.of_kind("load"))
 
-    def pointer_blocks_in_loops(self) -> list[TiledOp]:
-        """Return the loads in loops, for dots, whose pointers are proven to address blocks."""
+    def pointer_blocks_in_loops(self) -> dict[str, int]:
+        """Return the axes of the blocks that loads through pointers, for dots in a loop, read.
+
+        They are those that are proven, by the names of the loads.
+        """
         loads = [
             load
             for load in self.of_kind("load")
             if load.op.defn is memory.load and load.in_loop and feeds_dot(load.op.result)
         ]
-        return [load for load in loads if PointerBlocks(load.op.function).find(load.op)]
+        if not loads:
+            return {}
+        blocks = PointerBlocks(loads[0].op.function)
+        pairs = [(load.name, blocks.find(load.op)) for load in loads]
+        return {name: len(block.axes) for name, block in pairs if block is not None}
 
     @property
     def accumulator_bytes(self) -> int:

@@ -25,13 +25,17 @@ from tile.transforms.licm import licm
 
 
 @module_pass("find-blocks")
-def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool = True) -> None:
+def find_blocks(
+    module: Module, *, pointer_blocks: bool = False, most_axes: int = 2, simplify: bool = True
+) -> None:
     """State which loads and stores through pointers access a block of an array, as descriptors do.
 
     Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
     the transpose is loaded or stored. A warning says why a load in a loop with its dot is not
-    proven. Off unless `pointer_blocks`, which the launch option `tma="pointers"` sets.
+    proven. Off unless `pointer_blocks`, which the launch option `tma="pointers"` sets. Blocks of
+    more than two axes, as those of an array of matrices, are reshaped; `tma="pointers+ranks"`
+    permits them.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -44,20 +48,25 @@ def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool 
     """
     if not pointer_blocks:
         return
-    changed = [_state_blocks(function) for function in module if function.kernel]
+    kernels = [function for function in module if function.kernel]
+    changed = [_state_blocks(function, most_axes) for function in kernels]
     if any(changed) and simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
-def _state_blocks(function: Function) -> bool:
+def _state_blocks(function: Function, most_axes: int) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
     for op in function.walk():
         if op.defn in (memory.load, memory.store) and not _is_stated(op):
             try:
-                proven.append((op, blocks.of(op)))
+                block = blocks.of(op)
+                if len(block.axes) > most_axes:
+                    text = f'it has {len(block.axes)} axes, which takes tma="pointers+ranks"'
+                    raise NoFormError(text)
+                proven.append((op, block))
             except NoFormError as reason:
                 if op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result):
                     warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
@@ -83,17 +92,12 @@ def _state(op: Operation, block: PointerBlock, forms: IndexForms) -> None:
     extents = [emit.number(axis.extent, I32) for axis in block.axes]
     strides = [emit.number(axis.stride, I64) for axis in block.axes[:-1]]
     starts = [emit.number(axis.start, I32) for axis in block.axes]
-    transposed = block.transposed
-    pointers = _trans(build, op["ptr"]) if transposed else op["ptr"]
+    operands = [None if value is None else _as_block(build, value, block) for value in op.operands]
     numbers = (*extents, *strides, *starts)
-    stated = build(descriptor.descriptor_pointers, pointers, block.base, *numbers)
-    if not transposed:
-        op.set_operand(op.defn.positions["ptr"], stated)
-        return
-    operands = [None if value is None else _trans(build, value) for value in op.operands]
-    operands[op.defn.positions["ptr"]] = stated
+    at = op.defn.positions["ptr"]
+    operands[at] = build(descriptor.descriptor_pointers, operands[at], block.base, *numbers)
     new = build.op(op.defn, *operands, **op.attributes)
-    op.replace_by([_trans(build, value) for value in new.results])
+    op.replace_by([_as_tile(build, value, block) for value in new.results])
 
 
 def _is_before(value: Value, op: Operation) -> bool:
@@ -104,8 +108,20 @@ def _is_before(value: Value, op: Operation) -> bool:
     return False
 
 
-def _trans(build: Builder, tile: Value) -> Value:
-    return build(shape.trans, tile, order=(1, 0))
+def _as_block(build: Builder, tile: Value, block: PointerBlock) -> Value:
+    """Return an operand of an access with the axes of the block."""
+    if block.transposed:
+        tile = build(shape.trans, tile, order=(1, 0))
+    for _ in block.axes[2:]:
+        tile = build(shape.expand_dims, tile, axis=-tile.type.rank - 1)
+    return tile
+
+
+def _as_tile(build: Builder, loaded: Value, block: PointerBlock) -> Value:
+    """Return a loaded block with the axes of the tile."""
+    if len(block.axes) > 2:
+        loaded = build(shape.reshape, loaded, shape=loaded.type.shape[-2:])
+    return build(shape.trans, loaded, order=(1, 0)) if block.transposed else loaded
 
 
 class _Emitter:
