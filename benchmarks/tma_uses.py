@@ -106,20 +106,6 @@ def persistent_by_pointers(
 
 
 @tile.jit
-def batched(a_ptr, b_ptr, c_ptr, B, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """C[i] = A[i] B[i], of arrays of three axes."""
-    a = tl.make_tensor_descriptor(a_ptr, [B, M, K], [M * K, K, 1], [1, BM, BK])
-    b = tl.make_tensor_descriptor(b_ptr, [B, K, N], [K * N, N, 1], [1, BK, BN])
-    c = tl.make_tensor_descriptor(c_ptr, [B, M, N], [M * N, N, 1], [1, BM, BN])
-    row, column, batch = tl.program_id(0) * BM, tl.program_id(1) * BN, tl.program_id(2)
-    total = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, K, BK):
-        x, y = a.load([batch, row, k]), b.load([batch, k, column])
-        total = tl.dot(x.reshape(BM, BK), y.reshape(BK, BN), total)
-    c.store([batch, row, column], total.to(c.dtype).reshape(1, BM, BN))
-
-
-@tile.jit
 def split_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """C += A B, to which programs along axis 2 add parts."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
@@ -130,28 +116,6 @@ def split_k(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
     for k in range(tl.program_id(2) * BK, K, BK * tl.num_programs(2)):
         total = tl.dot(a.load([row, k]), b.load([k, column]), total)
     c.atomic_add([row, column], total)
-
-
-@tile.jit
-def convolution(
-    x_ptr, w_ptr, y_ptr, N, H, W, C, K, M, R: tl.constexpr, PAD: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    """Images N x H x W x C by K filters of R x R."""
-    x = tl.make_im2col_descriptor(
-        x_ptr, [N, H, W, C], [H * W * C, W * C, C, 1], [BM, BK], [-PAD, -PAD],
-        [PAD - R + 1, PAD - R + 1],
-    )  # fmt: skip
-    w = tl.make_tensor_descriptor(w_ptr, [R * R * C, K], [K, 1], [BK, BN])
-    y = tl.make_tensor_descriptor(y_ptr, [M, K], [K, 1], [BM, BN])
-    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
-    total = tl.zeros((BM, BN), dtype=tl.float32)
-    blocks = tl.cdiv(C, BK)
-    for k in range(R * R * blocks):
-        element, c = k // blocks, k % blocks * BK
-        pixels = x.load([row, c], [element // R, element % R])
-        total = tl.dot(pixels, w.load([element * C + c, column]), total)
-    y.store([row, column], total.to(y.dtype))
 
 
 @dataclass(frozen=True)
@@ -213,23 +177,6 @@ class Arrays:
     def product(self, a: Any, b: Any) -> Any:
         return _float(a) @ _float(b)
 
-    def convolved(self, x: Any, w: Any, radius: int) -> Any:
-        n, height, width, c = x.shape
-        edge = 2 * radius + 1
-        if self.on_gpu:
-            import torch
-
-            filters = w.reshape(edge, edge, c, -1).permute(3, 2, 0, 1)
-            result = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), filters, padding=radius)
-            return result.permute(0, 2, 3, 1).reshape(n * height * width, -1)
-        padded = np.pad(x, ((0, 0), (radius, radius), (radius, radius), (0, 0)))
-        parts = w.reshape(edge, edge, c, -1)
-        total = sum(
-            _float(padded[:, i : i + height, j : j + width]) @ _float(parts[i, j])
-            for i, j in np.ndindex(edge, edge)
-        )
-        return np.reshape(total, (n * height * width, -1))
-
 
 def cases(on_gpu: bool) -> list[Case]:
     """Return the cases, of sizes for a GPU or for the simulator."""
@@ -250,19 +197,6 @@ def cases(on_gpu: bool) -> list[Case]:
                 return arrays.product(a, b)
 
             made.append(Case(f"{use}: matmul to {dtype}, {size}", use, (a, b, c), launch, expected))
-    count, width = (16, 2048) if on_gpu else (2, 128)
-    left, right, products = (arrays.random(count, width, width) for _ in range(3))
-    made.append(
-        Case(
-            f"ranks: {count} matmuls of {width}",
-            "ranks",
-            (left, right, products),
-            lambda **kwargs: batched[
-                tile.cdiv(width, blocks["BM"]), tile.cdiv(width, blocks["BN"]), count
-            ](left, right, products, count, width, width, width, **blocks, **options, **kwargs),
-            lambda: arrays.product(left, right),
-        )
-    )
     m, k, splits = (512, 16384, 16) if on_gpu else (128, 256, 3)
     a, b = arrays.random(m, k), arrays.random(k, m)
     c = arrays.random(m, m, dtype="float32")
@@ -276,36 +210,6 @@ def cases(on_gpu: bool) -> list[Case]:
                 a, b, c, m, m, k, **square, **options, **kwargs
             ),
             lambda: arrays.product(a, b),
-        )
-    )
-    n, edge, channels, filters = (32, 56, 128, 256) if on_gpu else (2, 6, 32, 64)
-    x, w = arrays.random(n, edge, edge, channels), arrays.random(9 * channels, filters)
-    pixels = n * edge * edge
-    y = arrays.random(pixels, filters)
-    made.append(
-        Case(
-            f"im2col: {n} x {edge} x {edge} x {channels}, {filters} filters of 3 x 3",
-            "im2col",
-            (x, w, y),
-            lambda **kwargs: convolution[
-                tile.cdiv(pixels, square["BM"]), tile.cdiv(filters, square["BN"])
-            ](
-                x,
-                w,
-                y,
-                n,
-                edge,
-                edge,
-                channels,
-                filters,
-                pixels,
-                3,
-                1,
-                **square,
-                **options,
-                **kwargs,
-            ),
-            lambda: arrays.convolved(x, w, 1),
         )
     )
     return made

@@ -21,7 +21,7 @@ from tile.errors import MbarrierError
 from tile.ir.core import Module
 from tile.simt import ops
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import WGMMA
+from tile.simt.target import MMA, WGMMA
 
 
 @tile.jit
@@ -114,8 +114,7 @@ def count(module: Module, *names: str) -> int:
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_convolutions(geometry: tuple[int, ...]) -> None:
     kernel = case(geometry)
-    assert not count(lowered(kernel, WGMMA, 4, 3), "tma_load_im2col")
-    module = lowered(kernel, WGMMA, 4, 3, tma="im2col")
+    module = lowered(kernel, WGMMA, 4, 3)
     assert count(module, "tma_load_im2col") == count(module, "tma_load") == 3
     assert not count(module, "load", "shared_cp_async")
     arguments = kernel.arguments()
@@ -128,7 +127,7 @@ def test_convolutions(geometry: tuple[int, ...]) -> None:
 def test_everything_is_needed(stages: int) -> None:
     """Seven iterations, of which the last uses memory that the result goes through."""
     kernel = case((1, 7, 1, 1, 1), c=24)
-    module = lowered(kernel, WGMMA, 4, stages, tma="im2col")
+    module = lowered(kernel, WGMMA, 4, stages)
     for removed, broken in without_each(module):
         with pytest.raises(FAULTS[removed.defn]):
             run_threads(broken, WGMMA, 4, kernel.grid, kernel.arguments())
@@ -140,7 +139,7 @@ def test_everything_is_needed(stages: int) -> None:
 
 def test_a_producer_issues_the_loads() -> None:
     kernel = case(GEOMETRIES[1], WS=True)
-    module = lowered(kernel, WGMMA, 4, 3, tma="im2col")
+    module = lowered(kernel, WGMMA, 4, 3)
     assert count(module, "warp_specialize") == count(module, "tma_load_im2col") == 1
     arguments = kernel.arguments()
     run_threads(module, WGMMA, 4, kernel.grid, arguments)
@@ -155,7 +154,7 @@ def test_one_spatial_axis() -> None:
     y = np.zeros((n * (width - s + 1), k), np.float16)
     with tile.backend("interp:wgmma"):
         kernel = conv1d[(tile.cdiv(len(y), 64),)](
-            x, w, y, n, width, c, k, len(y), s, BM=64, BN=32, BK=32, tma="im2col"
+            x, w, y, n, width, c, k, len(y), s, BM=64, BN=32, BK=32
         )
     assert "tma_load_im2col" in kernel.asm["thread"]
     wanted = convolution(x[:, None], w, 1, s, 0, 1, 1)
@@ -167,11 +166,11 @@ LOAD = "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete
 
 @pytest.mark.parametrize(("depth", "strips"), [(64, 1), (128, 2)])
 def test_ptx(depth: int, strips: int) -> None:
-    """Without the option threads copy; with it, they compute no address of a pixel."""
+    """Threads compute no address of a pixel; without TMA they copy."""
     kernel = case(GEOMETRIES[1], BM=128, BN=64, BK=depth)
-    usual = kernel.compile("nvptx:sm_90a", num_stages=2).artifact.stages["ptx"]
-    assert ".im2col" not in usual and "cp.async.cg" in usual
-    artifact = kernel.compile("nvptx:sm_90a", num_stages=2, tma="im2col").artifact
+    older = kernel.compile("nvptx:sm_80", num_stages=2).artifact.stages["ptx"]
+    assert ".im2col" not in older and "cp.async.cg" in older
+    artifact = kernel.compile("nvptx:sm_90a", num_stages=2).artifact
     ptx = artifact.stages["ptx"]
     assert ptx.count(LOAD) == 2 * strips and "cp.async.cg" not in ptx
     assemble(ptx, "sm_90a")
@@ -188,12 +187,13 @@ def copied(x_ptr, y_ptr, N, W, C, BM: tl.constexpr, BK: tl.constexpr):
 
 
 def test_a_load_without_a_dot() -> None:
-    """It is done by threads, and a warning says so if TMA was asked for."""
+    """It is done by threads, without a warning: TMA could do it."""
     signature = {"x_ptr": "*fp16:16", "y_ptr": "*fp16:16", **dict.fromkeys("NWC", "i32:8")}
     sizes = {"BM": 64, "BK": 32}
     module = tile.compile(copied, signature, sizes, {}, "interp").artifact.module.clone()
-    with pytest.warns(RuntimeWarning, match="no wgmma of its loop reads the tile"):
-        lower(module, WGMMA, num_warps=4, tma="im2col")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lower(module, WGMMA, num_warps=4)
     assert not count(module, "tma_load_im2col")
 
 
@@ -209,16 +209,16 @@ def test_a_load_without_a_dot() -> None:
 def test_beyond_the_limits_of_tma(
     geometry: tuple[int, ...], constants: dict[str, int], reason: str
 ) -> None:
-    """Threads copy, and a warning says why if TMA was asked for."""
+    """Threads copy, and a warning says why on targets that have TMA."""
     sizes = dict(zip(("R", "S", "PAD", "STEP", "DILATION"), geometry, strict=True))
     sizes |= {"BM": 64, "BN": 16, "BK": 16} | constants
     module = tile.compile(conv2d, SIGNATURE, sizes, {}, "interp").artifact.module
     warps = 4 if sizes["BM"] == 64 else 32
     copied = module.clone()
     with pytest.warns(RuntimeWarning, match=reason) as caught:
-        lower(copied, WGMMA, num_warps=warps, num_stages=2, tma="im2col")
+        lower(copied, WGMMA, num_warps=warps, num_stages=2)
     assert not count(copied, "tma_load_im2col")
     assert all("test_tma_im2col.py" in each.filename for each in caught)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        lower(module.clone(), WGMMA, num_warps=warps, num_stages=2)
+        lower(module.clone(), MMA, num_warps=warps, num_stages=2)

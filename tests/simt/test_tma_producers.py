@@ -47,9 +47,9 @@ def three_axes() -> Kernel:
 
 
 CASES: dict[str, tuple[Kernel, str]] = {
-    "three axes": (three_axes(), "ranks"),
+    "three axes": (three_axes(), ""),
     "reductions": (REDUCTIONS["producer"], "reduce"),
-    "im2col mode": (convolution((1, 7, 1, 1, 1), c=24, WS=True), "im2col"),
+    "im2col mode": (convolution((1, 7, 1, 1, 1), c=24, WS=True), ""),
 }
 KINDS: dict[object, Any] = {**FAULTS, ops.tma.tma_load_im2col: (MbarrierError,)}
 

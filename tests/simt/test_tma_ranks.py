@@ -100,7 +100,7 @@ def count(module: Module, *names: str) -> int:
 def test_results_and_removals(name: str, stages: int) -> None:
     """Nothing but TMA copies, and each barrier, wait, expect and fence is needed."""
     case = CASES[name]
-    module = lowered(case, WGMMA, 4, stages, tma="ranks")
+    module = lowered(case, WGMMA, 4, stages)
     assert count(module, "tma_load") == 2 * stages and count(module, "tma_store") == 1
     assert not count(module, "load", "store", "shared_cp_async", "shared_load")
     arguments = case.arguments()
@@ -111,19 +111,9 @@ def test_results_and_removals(name: str, stages: int) -> None:
             run_threads(broken, WGMMA, 4, case.grid, case.arguments())
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_blocks_of_more_axes_have_to_be_asked_for(name: str) -> None:
-    case = CASES[name]
-    module = lowered(case, WGMMA, 4, 2)
-    assert not count(module, "tma_store") and count(module, "shared_cp_async", "load")
-    arguments = case.arguments()
-    run_threads(module, WGMMA, 4, case.grid, arguments)
-    np.testing.assert_allclose(arguments[2].astype(np.float32), wanted(case), atol=0.05)
-
-
 @pytest.mark.parametrize(("name", "rank", "boxes"), [("batched", 3, (2, 1)), ("images", 4, (1, 1))])
 def test_ptx(name: str, rank: int, boxes: tuple[int, int]) -> None:
-    artifact = CASES[name].compile("nvptx:sm_90a", num_stages=2, tma="ranks").artifact
+    artifact = CASES[name].compile("nvptx:sm_90a", num_stages=2).artifact
     ptx = artifact.stages["ptx"]
     load = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     store = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group"
@@ -133,7 +123,7 @@ def test_ptx(name: str, rank: int, boxes: tuple[int, int]) -> None:
 
 
 def test_maps_multiply_arguments() -> None:
-    artifact = CASES["images"].compile("nvptx:sm_90a", tma="ranks").artifact
+    artifact = CASES["images"].compile("nvptx:sm_90a").artifact
     (image, *_) = LaunchMetadata.of(artifact.launch_metadata).maps
     n, h, w, c, _ = range(3, 8)
     assert image.extents == tuple(LaunchValue((at,), 1, 32) for at in (n, h, w, c))
@@ -215,7 +205,7 @@ def test_stores_of_any_element(name: str) -> None:
 
 def test_the_option_names_uses() -> None:
     case = STORES["f32"]
-    names = r"joined by \+, of im2col, pointers, ranks, reduce, stores, strips, not 'load'"
+    names = r"joined by \+, of pointers, reduce, stores, strips, not 'load'"
     with pytest.raises(ArgumentError, match=names):
         case.compile("interp", tma="stores+load")
     with pytest.raises(ArgumentError, match="tma is a text such as 'stores', not True"):

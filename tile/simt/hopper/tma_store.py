@@ -48,7 +48,7 @@ from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.ops.shared import local_alloc
 from tile.simt.ops.tma import MAX_RANK
-from tile.simt.tma_uses import DEFAULT_RANK, NO_USES, TmaUses
+from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn
 
 ELEMENT_BITS = 16  # of the elements that TMA stores are used for by default
@@ -111,8 +111,6 @@ class BlockStores:
         strips = _block_strips(ty)
         if strips is None or self.tma.stores:
             return strips is not None
-        if ty.rank > DEFAULT_RANK and not self.tma.ranks:
-            return False
         bits, rows = strips.element_bits, math.prod(ty.shape[:-1])
         return bits == ELEMENT_BITS and rows >= ROWS and strips.swizzle > 0
 

@@ -117,7 +117,7 @@ def pipeline_loops(
     block_stores = BlockStores(lambda op: is_whole(op, target), tma)
     resources = Resources(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
-        plans = LoopPlanner(function, aliases, resources, num_stages, tma).plans()
+        plans = LoopPlanner(function, aliases, resources, num_stages).plans()
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
             if plan.prefetched:

@@ -42,7 +42,6 @@ from tile.simt.schedule.shared_memory import (
     operand_bytes,
 )
 from tile.simt.schedule.trip_count import TripCount
-from tile.simt.tma_uses import DEFAULT_RANK, NO_USES, TmaUses
 from tile.tracebacks import warn
 
 
@@ -102,10 +101,8 @@ class LoopPlanner:
         aliases: Callable[[], Mapping[str, Alias]],
         resources: Resources,
         num_stages: int,
-        tma: TmaUses = NO_USES,
     ) -> None:
         self.function = function
-        self.tma = tma
         self.aliases = aliases
         self.resources = resources
         self.target = resources.target
@@ -227,9 +224,7 @@ class LoopPlanner:
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
         im2col = pointers.defn is descriptor.im2col_pointers
-        if im2col and not (self.tma.im2col and reason_against(pointers) is None):
-            return None
-        if tile.rank > DEFAULT_RANK and not self.tma.ranks:
+        if im2col and reason_against(pointers) is not None:
             return None
         if not self.unaliased(self.function, [load]):
             return None
@@ -239,8 +234,8 @@ class LoopPlanner:
         return BufferedLoad(load, layout, tma.tma_load_im2col if im2col else tma.tma_load)
 
     def warn_of_pixels(self, plans: Sequence[LoopPlan]) -> None:
-        """Say which loads of pixels are not done by TMA, and why, if that was asked for."""
-        if not self.tma.im2col or not self.target.has_tma:
+        """Say which loads of pixels TMA cannot do, and why."""
+        if not self.target.has_tma:
             return
         done = {each.load for plan in plans for each in plan.async_loads if each.tma}
         loads = [op for op in self.function.walk() if op.defn is memory.load and op not in done]
@@ -250,8 +245,8 @@ class LoopPlanner:
                 reason = reason_against(pointers)
                 if reason is None and not self.unaliased(self.function, [load]):
                     reason = "the kernel may write to the array, or synchronizes"
-                reason = reason or "no wgmma of its loop reads the tile, or it does not fit"
-                warn(f"this load of pixels is not done by TMA: {reason}", load.loc)
+                if reason is not None:
+                    warn(f"this load of pixels is not done by TMA: {reason}", load.loc)
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""
