@@ -20,13 +20,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tile import backends
+from tile.backends.base import ThreadLowering
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.call_plans import recorder
 from tile.ops.core.new_arrays import DType, Shape, new_array
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.runtime.arguments.overlap import may_overlap
-from tile.runtime.target_selection import target_text
+from tile.runtime.target_selection import target_of, target_text
 from tile.short_repr import short_repr
 
 HOST = "host memory"
@@ -273,6 +275,15 @@ class Call:
     def backend(self) -> str:
         """The name of the backend that runs the kernels of this call."""
         return target_text(self._adapted).partition(":")[0]
+
+    @property
+    def has_tma(self) -> bool:
+        """True if kernels of this call can copy blocks of arrays by TMA."""
+        target = target_of(self._adapted)
+        backend = backends.get(target.backend)
+        if not (target.arch and isinstance(backend, ThreadLowering)):  # the interpreter of tiles
+            return False
+        return backend.lowering_target(target).has_tma
 
     def _require_apart(self, output: Operand, in_place: Sequence[str]) -> None:
         """Raise `ArgumentValueError` if an array to write shares memory with another operand."""

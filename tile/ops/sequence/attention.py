@@ -18,7 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import F32, Call, accumulator
+from tile.ops.core.call import F32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.sequence.attention_arguments import (
@@ -28,7 +28,12 @@ from tile.ops.sequence.attention_arguments import (
     window_of,
 )
 from tile.ops.sequence.attention_backward import attention_backward
-from tile.ops.sequence.attention_kernel import LOG2_E, TABLE, attention_kernel
+from tile.ops.sequence.attention_kernel import (
+    BY_DESCRIPTORS,
+    BY_POINTERS,
+    LOG2_E,
+    attention_kernel,
+)
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -86,20 +91,31 @@ def attention(
     sums = accumulator(source.dtype)
     logs = call.new((batches, heads, queries), sums) if log_sums else None
     if result.size:
-        config = TABLE.select(call.backend, size, source.dtype.itemsize)
+        width = source.dtype.itemsize
+        described = all(map(_has_rows, (key, value))) and call.has_tma
+        if described:
+            config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal))
+        else:
+            config = BY_POINTERS.select(call.backend, size, width)
         launch(attention_kernel, (tile.cdiv(queries, config["BLOCK_M"]), batches * heads))(
             *(q, k, v, result.value, logs and logs.value, bias, slopes, None, None),
             *(operand.strides[:3] for operand in (source, key, value, result)),
             *((heads * queries, queries), bias_strides),
-            *(heads, heads // key.shape[1], queries, keys, window),
+            *(batches, heads, key.shape[1], heads // key.shape[1], queries, keys, window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
+            DESCRIPTORS=described,
             HEAD=max(16, tile.next_power_of_2(size)),
             **config,
         )
     return (result.value, logs.value) if logs else result.value
+
+
+def _has_rows(operand: Operand) -> bool:
+    """Return True if descriptors can describe an array: its rows are apart by 16 bytes each."""
+    return all(stride * operand.dtype.itemsize % 16 == 0 for stride in operand.strides[:-1])
 
 
 def attention_reference(

@@ -21,13 +21,26 @@ LOG2_E = 1.4426950408889634
 LOG2 = tl.constexpr(LOG2_E)
 # By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
 # (docs/results/gpu.md); wider types and heads are not measured.
-TABLE = Table(
+BY_POINTERS = Table(
     {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
             (64, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
             (128, 2): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
             (ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+        }
+    },
+)
+# The same with keys and values by descriptors, and by whether attention is causal. H200, float16,
+# 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
+BY_DESCRIPTORS = Table(
+    {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2, 0): {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
+            (128, 2, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
+            (256, 2, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
+            (ANY, ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
         }
     },
 )
@@ -49,8 +62,10 @@ def is_seen(position, key, keys, window, CAUSAL: tl.constexpr):
 @tile.jit
 def attend(
     q,
-    k_ptr,
-    v_ptr,
+    k_source,
+    v_source,
+    batch,
+    key_head,
     position,
     k_row,
     v_row,
@@ -69,21 +84,28 @@ def attend(
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     SEES_NONE: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
+    k_source, v_source: pointers to the first key and value of the head, or descriptors of all.
     SEES_NONE: a query may see no key of the first blocks.
     """
     feature = tl.arange(0, HEAD)[None, :]
-    # Offsets in a block are 32-bit and the same in all iterations; a scalar moves the block.
-    within = tl.arange(0, BLOCK_N)[:, None]
-    k_tile, v_tile = k_ptr + (within * k_row + feature), v_ptr + (within * v_row + feature)
+    if not DESCRIPTORS:
+        # Offsets in a block are 32-bit and the same in all iterations; a scalar moves the block.
+        within = tl.arange(0, BLOCK_N)[:, None]
+        k_tile = k_source + (within * k_row + feature)
+        v_tile = v_source + (within * v_row + feature)
     for first in range(start, end, BLOCK_N):
         key = first + tl.arange(0, BLOCK_N)
         inside = (key[:, None] < keys) & (feature < SIZE) if MASKED else feature < SIZE
-        k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
+        if DESCRIPTORS:
+            k = k_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
+        else:
+            k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype) * SCALE
         if bias_rows is not None:
             at = bias_rows + key[None, :].to(tl.int64) * bias_column
@@ -101,7 +123,10 @@ def attend(
         shrink = tl.exp2(highest - origin)
         powers = tl.exp2(scores - origin[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
-        v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
+        if DESCRIPTORS:
+            v = v_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
+        else:
+            v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
         highest = higher
     return highest, weights, total
@@ -140,7 +165,9 @@ def attention_kernel(
     out_strides,
     log_strides,
     bias_strides,
+    batches,
     heads,
+    key_heads,
     group,
     queries,
     keys,
@@ -149,13 +176,20 @@ def attention_kernel(
     SIZE: tl.constexpr,
     CAUSAL: tl.constexpr,
     SUMS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
     HEAD: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
     batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    k_ptr += batch * k_strides[0] + head // group * k_strides[1]
-    v_ptr += batch * v_strides[0] + head // group * v_strides[1]
+    if DESCRIPTORS:
+        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
+        k_source = tl.make_tensor_descriptor(k_ptr, shape, [*k_strides, 1], block)
+        v_source = tl.make_tensor_descriptor(v_ptr, shape, [*v_strides, 1], block)
+    else:
+        k_source = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
+        v_source = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
+    at = tl.program_id(1) // heads, tl.program_id(1) % heads // group
     query = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     q_row = tl.cast(0, tl.int64)
     if q_starts_ptr is not None:
@@ -165,8 +199,8 @@ def attention_kernel(
         if tl.program_id(0) * BLOCK_M >= queries:
             return
         q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
-        k_ptr += k_row * k_strides[2]
-        v_ptr += k_row * v_strides[2]
+        k_source += k_row * k_strides[2]
+        v_source += k_row * v_strides[2]
     feature = tl.arange(0, HEAD)[None, :]
     inside = (query < queries)[:, None] & (feature < SIZE)
     rows = q_row + query.to(tl.int64)[:, None]
@@ -203,19 +237,41 @@ def attention_kernel(
         middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
         middle = min(max(middle, begin), whole)
         highest, weights, total = attend(
-            *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], begin, middle, keys),
+            *(
+                q,
+                k_source,
+                v_source,
+                *at,
+                query + offset,
+                k_strides[2],
+                v_strides[2],
+                begin,
+                middle,
+                keys,
+            ),
             *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-            *(SCALE, SIZE, CAUSAL, True, SEES_NONE, BLOCK_N, HEAD),
+            *(SCALE, SIZE, CAUSAL, True, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
         )
     highest, weights, total = attend(
-        *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], middle, whole, keys),
+        *(
+            q,
+            k_source,
+            v_source,
+            *at,
+            query + offset,
+            k_strides[2],
+            v_strides[2],
+            middle,
+            whole,
+            keys,
+        ),
         *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-        *(SCALE, SIZE, CAUSAL, False, SEES_NONE, BLOCK_N, HEAD),
+        *(SCALE, SIZE, CAUSAL, False, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
     )
     highest, weights, total = attend(
-        *(q, k_ptr, v_ptr, query + offset, k_strides[2], v_strides[2], whole, end, keys),
+        *(q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2], whole, end, keys),
         *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-        *(SCALE, SIZE, CAUSAL, True, SEES_NONE, BLOCK_N, HEAD),
+        *(SCALE, SIZE, CAUSAL, True, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
     )
     out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2] + feature
     if q_starts_ptr is not None:  # queries that see no key have the result 0

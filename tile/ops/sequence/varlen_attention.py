@@ -25,7 +25,7 @@ from tile.ops.sequence import attention_gradient_launches as backward
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_arguments import check_heads, window_of
 from tile.ops.sequence.attention_backward import attention_backward_reference
-from tile.ops.sequence.attention_kernel import LOG2_E, TABLE, attention_kernel
+from tile.ops.sequence.attention_kernel import BY_POINTERS, LOG2_E, attention_kernel
 
 
 @planned()
@@ -134,17 +134,18 @@ def varlen_attention(
     sums = accumulator(source.dtype)
     logs = call.new((heads, tokens), sums) if log_sums else None
     if result.size and longest:
-        config = TABLE.select(call.backend, size, source.dtype.itemsize)
+        config = BY_POINTERS.select(call.backend, size, source.dtype.itemsize)
         grid = (tile.cdiv(longest, config["BLOCK_M"]), (starts.size - 1) * heads)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(_strides(operand) for operand in (source, key, key, result)),
             *((0, tokens), (0, 0, 0, 0)),
-            *(heads, heads // key.shape[1], longest, 0, window),
+            *(0, heads, key.shape[1], heads // key.shape[1], longest, 0, window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
+            DESCRIPTORS=False,
             HEAD=max(16, tile.next_power_of_2(size)),
             **config,
         )

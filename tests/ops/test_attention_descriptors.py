@@ -1,0 +1,75 @@
+"""Attention with keys and values by descriptors, as on machines with TMA, on the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tile.ops.sequence.attention import attention_reference
+from tile.runtime.jit import JITFunction
+
+
+@pytest.fixture
+def forms(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The constants `DESCRIPTORS` of launches."""
+    used: list[bool] = []
+    select = JITFunction.__getitem__
+
+    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        launch = select(kernel, grid)
+
+        def launched(*args: Any, **options: Any) -> Any:
+            used.append(options["DESCRIPTORS"])
+            return launch(*args, **options)
+
+        return launched
+
+    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    return used
+
+
+def heads(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "causal": {"causal": True},
+    "window": {"causal": True, "window": 20},
+    "bias": {"bias": heads(2, 1, 33, 70, seed=3).astype(np.float32)},
+    "slopes": {"slopes": np.array([0.5, 0.25], np.float32)},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("size", [48, 64])
+def test_results(options: str, size: int, forms: list[bool]) -> None:
+    """Keys are no multiple of a block, and two heads of queries share one of keys."""
+    q, k, v = heads(2, 2, 33, size), heads(2, 1, 70, size, seed=1), heads(2, 1, 70, size, seed=2)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.attention(q, k, v, **OPTIONS[options])
+    assert forms == [True]
+    np.testing.assert_allclose(result, attention_reference(q, k, v, **OPTIONS[options]), atol=4e-3)
+
+
+def test_strides_that_descriptors_cannot_have(forms: list[bool]) -> None:
+    """Rows that do not begin at multiples of 16 bytes are loaded through pointers."""
+    q, k, v = (heads(1, 1, 40, 64, seed=n) for n in range(3))
+    wide = np.zeros((1, 1, 40, 68), np.float16)
+    wide[..., :64] = k
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.attention(q, wide[..., :64], v)
+    assert forms == [False]
+    np.testing.assert_allclose(result, attention_reference(q, k, v), atol=4e-3)
+
+
+def test_machines_without_tma(forms: list[bool]) -> None:
+    q, k, v = (heads(1, 1, 40, 64, seed=n) for n in range(3))
+    for target in ("interp", "interp:mma"):
+        with tile.backend(target):
+            tile.ops.attention(q, k, v)
+    assert forms == [False, False]
