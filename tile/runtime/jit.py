@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import collections
 import functools
-import inspect
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,12 +25,9 @@ from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import ArgumentTypeError, NoGridError
 from tile.frontend.python.fingerprint import portable_digest
-from tile.frontend.python.source import DeviceFunction, source_of_text
+from tile.frontend.python.source import source_of_text
 from tile.pickling import Reduction
-from tile.runtime.annotations import annotated_type
-from tile.runtime.arguments.adapt import DIRECT, adapt
-from tile.runtime.arguments.storage_view import with_storage
-from tile.runtime.binding import OPTION_DEFAULTS, Binder, unknown_names
+from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build, preloaded
 from tile.runtime.compiled_fast_path import CompiledLaunches
@@ -41,29 +35,19 @@ from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launc
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import (
-    KernelInterface,
-    KernelParam,
-    annotation_text,
     description,
     restored,
 )
 from tile.runtime.kernel import CompiledKernel
+from tile.runtime.kernel_definition import JitOptions, KernelDefinition
 from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
-from tile.runtime.signature import spell_type
 from tile.runtime.specialize import (
-    PLAIN,
     Constant,
     Key,
-    Rule,
-    constant,
-    constant_key,
     leaf_of,
-    runtime_key,
-    spell_leaf,
     with_aliased,
 )
 from tile.runtime.target_selection import target_of
-from tile.short_repr import short_repr
 from tile.tracebacks import public_function, trim
 
 if TYPE_CHECKING:
@@ -74,29 +58,12 @@ else:
     compile_reason = lazy_import("tile.runtime.compile_reasons", "compile_reason")
     space_of = lazy_import("tile.runtime.autotuning.kernel_space", "space_of")
 
-RUN_ARGUMENTS = ("grid", "warmup")
 OVERLAPPING = "overlapping"  # the last part of the key of a kernel for arrays that may overlap
 
 Hook = Callable[..., object]
 CacheKey = tuple[Key, ...]
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class JitOptions:
-    """The keyword arguments of `jit`."""
-
-    version: Any = None
-    repr: Callable[[Any], str] | None = None
-    launch_metadata: Callable[..., Any] | None = None
-    do_not_specialize: Sequence[str | int] | None = None
-    do_not_specialize_on_alignment: Sequence[str | int] | None = None
-    debug: bool | None = None
-    noinline: bool | None = None
-    runtime_constexprs: bool = False  # see `DeviceFunction`
-    launch_defaults: Callable[[], Mapping[str, Any]] = dict  # see `DeviceFunction`
-    whole_storage: bool = False  # kernels may access all of the storage of torch's tensors
 
 
 class _Call(NamedTuple):
@@ -114,35 +81,20 @@ class _Call(NamedTuple):
     warmup: bool
 
 
-class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
+class JITFunction(KernelDefinition, Generic[P, R]):
     """A jitted function: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
     `cache` holds the compiled kernels by target, options and keys of all arguments; it is cleared
     when a captured variable of the function changes. Calls that differ from an earlier one only in
-    addresses and numbers take a fast path (`tile.runtime.fast_path`). `version`, `repr` and
-    `launch_metadata` are the arguments of `jit`.
+    addresses and numbers take a fast path (`tile.runtime.fast_path`).
     """
 
     def __init__(self, fn: Callable[P, R], **options: Any) -> None:
-        settings = JitOptions(**options)
-        super().__init__(fn, noinline=bool(settings.noinline))
-        if settings.repr is not None and not callable(settings.repr):
-            raise ArgumentTypeError(
-                f"repr of {self.name}() is a function that returns its name, not "
-                f"{short_repr(settings.repr)}"
-            )
+        super().__init__(fn, JitOptions(**options))
         self._options = options
         self.__globals__: Any = self.fn.__globals__
         self._python_function: types.FunctionType | None = self.fn
         self._description: dict[str, Any] = {}
-        self.own_src = ""
-        self.runtime_constexprs = settings.runtime_constexprs
-        self.launch_defaults = settings.launch_defaults
-        self.whole_storage = settings.whole_storage
-        self.version = settings.version
-        self.repr: Callable[[Any], str] = settings.repr or functools.partial(_own_name, self.name)
-        self.launch_metadata = settings.launch_metadata
-        self.debug = settings.debug
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, LaunchPlan | None] = {}
@@ -150,10 +102,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
         self.pre_run_hooks: list[Hook] = []
         self.used_global_vals: dict[tuple[str, int], Any] = {}  # for tools that assign it
-        self._unspecialized = self._chosen("do_not_specialize", settings)
-        self._unaligned = self._chosen("do_not_specialize_on_alignment", settings)
-        if self._unspecialized or self._unaligned:
-            self._rules  # noqa: B018 - unknown names raise at the decorator
 
     def nameless(self) -> Reduction | None:
         """Return the recipe to pickle a function whose `fn` a tool has cleared, else None.
@@ -183,58 +131,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         text = linecache.getlines(file, self.fn.__globals__)
         return False, (_jitted, (self.fn, self._options, file, text))
 
-    # -- parameters
-
-    @property
-    def arg_names(self) -> list[str]:
-        """The names of the parameters, in order."""
-        return self._binder.names
-
-    @functools.cached_property
-    def params(self) -> list[KernelParam]:
-        """The parameters, in order."""
-        exempt = self._named("do_not_specialize", self._unspecialized)
-        unaligned = self._named("do_not_specialize_on_alignment", self._unaligned)
-        return [
-            KernelParam(
-                num=num,
-                name=p.name,
-                annotation=annotation_text(p.annotation),
-                annotation_type="" if rule.type is None else spell_type(rule.type),
-                is_constexpr=p.is_constexpr,
-                is_const=p.is_const,
-                default=p.default,
-                do_not_specialize=p.name in exempt,
-                do_not_specialize_on_alignment=p.name in unaligned,
-            )
-            for num, (p, (_, rule)) in enumerate(zip(self.parameters, self._rules, strict=True))
-        ]
-
-    @property
-    def constexprs(self) -> list[int]:
-        """The positions of the parameters that are compile-time constants."""
-        return [num for num, p in enumerate(self.parameters) if p.is_constexpr]
-
-    @property
-    def signature(self) -> inspect.Signature:
-        """The signature of the Python function."""
-        return inspect.signature(self.fn)
-
-    # -- the source
-
-    @property
-    def module(self) -> str:
-        """The name of the module that defines the function."""
-        return self.fn.__module__
-
-    @property
-    def src(self) -> str:
-        """The text of the definition from `def` on, without decorators and indentation."""
-        if self.own_src:
-            return self.own_src
-        lines = self.source.text.splitlines(keepends=True)
-        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
-        return "".join(lines[start:])
+    # -- sources and caches
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Compile another text, from `def` on, with the parameters and captures of the function."""
@@ -243,16 +140,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         vars(self).pop("loc", None)
         self.cache.clear()
         self._drop_plans()
-
-    @property
-    def raw_src(self) -> list[str]:
-        """The lines of the definition in its file, decorators included."""
-        return inspect.getsourcelines(self.fn)[0]
-
-    @property
-    def starting_line_number(self) -> int:
-        """The line of `raw_src` in its file, from 1."""
-        return self.fn.__code__.co_firstlineno
 
     @property
     def device_caches(self) -> Mapping[int, tuple[dict[CacheKey, CompiledKernel], ...]]:
@@ -274,60 +161,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         if vars(self)["fn"] is None:
             return str(self._described()["cache_key"])
         return portable_digest(self) or f"{id(self):x}"
-
-    @functools.cached_property
-    def _binder(self) -> Binder:
-        taken = [p.name for p in self.parameters if p.name in RUN_ARGUMENTS]
-        if taken:
-            raise ArgumentTypeError(
-                f"{self.name}() cannot be launched: the name of its parameter {taken[0]!r} is "
-                f"reserved for launches ({', '.join(RUN_ARGUMENTS)}); rename it"
-            )
-        return Binder(self.name, self.parameters)
-
-    @functools.cached_property
-    def _rules(self) -> list[tuple[bool, Rule]]:
-        """For each parameter, whether it is a constexpr, and its specialization rule."""
-        exempt = self._named("do_not_specialize", self._unspecialized)
-        unaligned = exempt | self._named("do_not_specialize_on_alignment", self._unaligned)
-        return [
-            (
-                p.is_constexpr,
-                Rule(
-                    f"argument {p.name!r} of {self.name}()",
-                    ones=p.name not in exempt,
-                    alignment=p.name not in unaligned,
-                    type=annotated_type(self, p),
-                ),
-            )
-            for p in self.parameters
-        ]
-
-    def _chosen(self, option: str, options: JitOptions) -> tuple[str | int, ...]:
-        """Return names and positions of parameters, or raise `ArgumentTypeError`."""
-        chosen: object = getattr(options, option)
-        if chosen is None:
-            return ()
-        if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):
-            raise ArgumentTypeError(
-                f"{option} of {self.name}() is a list of names or positions of parameters, not "
-                f"{short_repr(chosen)}"
-            )
-        return tuple(chosen)
-
-    def _named(self, option: str, chosen: Sequence[str | int]) -> frozenset[str]:
-        """Return the names of parameters given by names and positions."""
-        names = self.arg_names
-        selected = [
-            names[c] if isinstance(c, int) and -len(names) <= c < len(names) else c for c in chosen
-        ]
-        unknown = [str(name) for name in selected if name not in names]
-        if unknown:
-            raise ArgumentTypeError(
-                f"{option} of {self.name}() names {unknown_names(unknown, names)}; its parameters "
-                f"are {', '.join(names)}"
-            )
-        return frozenset(map(str, selected))
 
     # -- launching
 
@@ -491,18 +324,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
         each, and the options.
         """
         target = target_of([])
-
-        def binder(*args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-            values, options = self._binder.bind(args, kwargs)
-            adapted, keys = self._specialize(values)
-            leaves = [
-                Constant(value) if is_constexpr else leaf_of(value, key)
-                for (is_constexpr, _), value, key in zip(self._rules, adapted, keys, strict=True)
-            ]
-            kinds = [(spell_leaf(leaf), key) for leaf, key in zip(leaves, keys, strict=True)]
-            return dict(zip(self.arg_names, values, strict=True)), kinds, options
-
-        return self.cache, {}, target, backends.get(target.backend), binder
+        return self.cache, {}, target, backends.get(target.backend), self._bound
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile the kernel that a hook of compilations was told of, for the disk cache.
@@ -575,7 +397,7 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             self._drop_plans()
         if not self.cache:  # users may have cleared it
             self._drop_plans()
-        target = self._target(adapted)
+        target = target_of(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         call = _Call(target, options, adapted, key, keys, warmup)
         return self._version(call, guarded=True), call
@@ -597,51 +419,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             if kernel is not None:
                 self.cache[key] = kernel
         return kernel
-
-    def _target(self, adapted: list[Any]) -> Target:
-        """Return the target of a launch with these adapted arguments."""
-        return target_of(adapted)
-
-    def _specialize(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
-        """Return the adapted arguments and their keys."""
-        adapted: list[Any] = []
-        keys: list[Key] = []
-        for index, (value, (is_constexpr, rule)) in enumerate(
-            zip(values, self._rules, strict=True)
-        ):
-            kind = type(value)
-            if is_constexpr:
-                if kind not in PLAIN:
-                    values[index] = value = constant(value, rule.label)
-                    keys.append(constant_key(value))
-                else:
-                    keys.append((kind, value))
-            else:
-                if kind not in DIRECT:
-                    value = adapt(value, rule.label)
-                    if self.whole_storage:
-                        value = with_storage(value)
-                keys.append(runtime_key(value, rule))
-            adapted.append(value)
-        return adapted, keys
-
-    def specialize(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the types that a launch with these arguments is specialized for.
-
-        They are spelled as in signatures of `tile.compile`: `"*fp32:16"`, and `"i32:1"` for 1.
-        Constants and unknown names are left out.
-        """
-        rules = {
-            p.name: rule
-            for p, (is_constexpr, rule) in zip(self.parameters, self._rules, strict=True)
-            if not is_constexpr and arguments.get(p.name) is not None
-        }
-        types = {}
-        for name, rule in rules.items():
-            value = adapt(arguments[name], rule.label)
-            key = runtime_key(value, rule)
-            types[name] = key if isinstance(key, str) else spell_leaf(leaf_of(value, key))
-        return types
 
     def _compile(self, call: _Call, *, guarded: bool) -> CompiledKernel | None:
         leaves = {
@@ -665,21 +442,6 @@ class JITFunction(DeviceFunction, KernelInterface, Generic[P, R]):
             kernel.launches = CompiledLaunches(kernel, self)
         compilation_done(event, kernel)
         return kernel
-
-    def _name_for(self, leaves: dict[str, Any]) -> str:
-        constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
-        signature = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
-        name = self.repr(SimpleNamespace(constants=constants, signature=signature))
-        if not isinstance(name, str):
-            raise ArgumentTypeError(
-                f"repr of {self.name}() returns the kernel's name, a text, not {short_repr(name)}"
-            )
-        return name
-
-
-def _own_name(name: str, specialization: object) -> str:
-    """Return the name of a kernel whose decorator gives no other."""
-    return name
 
 
 def _jitted(

@@ -1,0 +1,262 @@
+"""The definition of a kernel: its source, its parameters, and how they are specialized."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tile.errors import ArgumentTypeError
+from tile.frontend.python.source import DeviceFunction
+from tile.runtime.annotations import annotated_type
+from tile.runtime.arguments.adapt import DIRECT, adapt
+from tile.runtime.arguments.storage_view import with_storage
+from tile.runtime.binding import Binder, unknown_names
+from tile.runtime.interface import KernelInterface, KernelParam, annotation_text
+from tile.runtime.signature import spell_type
+from tile.runtime.specialize import (
+    PLAIN,
+    Constant,
+    Key,
+    Rule,
+    constant,
+    constant_key,
+    leaf_of,
+    runtime_key,
+    spell_leaf,
+)
+from tile.short_repr import short_repr
+
+RUN_ARGUMENTS = ("grid", "warmup")
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """The keyword arguments of `jit`."""
+
+    version: Any = None
+    repr: Callable[[Any], str] | None = None
+    launch_metadata: Callable[..., Any] | None = None
+    do_not_specialize: Sequence[str | int] | None = None
+    do_not_specialize_on_alignment: Sequence[str | int] | None = None
+    debug: bool | None = None
+    noinline: bool | None = None
+    runtime_constexprs: bool = False  # see `DeviceFunction`
+    launch_defaults: Callable[[], Mapping[str, Any]] = dict  # see `DeviceFunction`
+    whole_storage: bool = False  # kernels may access all of the storage of torch's tensors
+
+
+class KernelDefinition(DeviceFunction, KernelInterface):
+    """A function with a specialization rule for each parameter.
+
+    `version`, `repr` and `launch_metadata` are the arguments of `tile.jit`.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: JitOptions) -> None:
+        super().__init__(fn, noinline=bool(options.noinline))
+        if options.repr is not None and not callable(options.repr):
+            raise ArgumentTypeError(
+                f"repr of {self.name}() is a function that returns its name, not "
+                f"{short_repr(options.repr)}"
+            )
+        self.own_src = ""
+        self.runtime_constexprs = options.runtime_constexprs
+        self.launch_defaults = options.launch_defaults
+        self.whole_storage = options.whole_storage
+        self.version = options.version
+        self.repr: Callable[[Any], str] = options.repr or functools.partial(_own_name, self.name)
+        self.launch_metadata = options.launch_metadata
+        self.debug = options.debug
+        self._unspecialized = self._chosen("do_not_specialize", options)
+        self._unaligned = self._chosen("do_not_specialize_on_alignment", options)
+        if self._unspecialized or self._unaligned:
+            self._rules  # noqa: B018 - unknown names raise at the decorator
+
+    # -- parameters
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The names of the parameters, in order."""
+        return self._binder.names
+
+    @functools.cached_property
+    def params(self) -> list[KernelParam]:
+        """The parameters, in order."""
+        exempt = self._named("do_not_specialize", self._unspecialized)
+        unaligned = self._named("do_not_specialize_on_alignment", self._unaligned)
+        return [
+            KernelParam(
+                num=num,
+                name=p.name,
+                annotation=annotation_text(p.annotation),
+                annotation_type="" if rule.type is None else spell_type(rule.type),
+                is_constexpr=p.is_constexpr,
+                is_const=p.is_const,
+                default=p.default,
+                do_not_specialize=p.name in exempt,
+                do_not_specialize_on_alignment=p.name in unaligned,
+            )
+            for num, (p, (_, rule)) in enumerate(zip(self.parameters, self._rules, strict=True))
+        ]
+
+    @property
+    def constexprs(self) -> list[int]:
+        """The positions of the parameters that are compile-time constants."""
+        return [num for num, p in enumerate(self.parameters) if p.is_constexpr]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The signature of the Python function."""
+        return inspect.signature(self.fn)
+
+    @functools.cached_property
+    def _binder(self) -> Binder:
+        taken = [p.name for p in self.parameters if p.name in RUN_ARGUMENTS]
+        if taken:
+            raise ArgumentTypeError(
+                f"{self.name}() cannot be launched: the name of its parameter {taken[0]!r} is "
+                f"reserved for launches ({', '.join(RUN_ARGUMENTS)}); rename it"
+            )
+        return Binder(self.name, self.parameters)
+
+    @functools.cached_property
+    def _rules(self) -> list[tuple[bool, Rule]]:
+        """For each parameter, whether it is a constexpr, and its specialization rule."""
+        exempt = self._named("do_not_specialize", self._unspecialized)
+        unaligned = exempt | self._named("do_not_specialize_on_alignment", self._unaligned)
+        return [
+            (
+                p.is_constexpr,
+                Rule(
+                    f"argument {p.name!r} of {self.name}()",
+                    ones=p.name not in exempt,
+                    alignment=p.name not in unaligned,
+                    type=annotated_type(self, p),
+                ),
+            )
+            for p in self.parameters
+        ]
+
+    def _chosen(self, option: str, options: JitOptions) -> tuple[str | int, ...]:
+        """Return names and positions of parameters, or raise `ArgumentTypeError`."""
+        chosen: object = getattr(options, option)
+        if chosen is None:
+            return ()
+        if not isinstance(chosen, Iterable) or isinstance(chosen, str | bytes):
+            raise ArgumentTypeError(
+                f"{option} of {self.name}() is a list of names or positions of parameters, not "
+                f"{short_repr(chosen)}"
+            )
+        return tuple(chosen)
+
+    def _named(self, option: str, chosen: Sequence[str | int]) -> frozenset[str]:
+        """Return the names of parameters given by names and positions."""
+        names = self.arg_names
+        selected = [
+            names[c] if isinstance(c, int) and -len(names) <= c < len(names) else c for c in chosen
+        ]
+        unknown = [str(name) for name in selected if name not in names]
+        if unknown:
+            raise ArgumentTypeError(
+                f"{option} of {self.name}() names {unknown_names(unknown, names)}; its parameters "
+                f"are {', '.join(names)}"
+            )
+        return frozenset(map(str, selected))
+
+    # -- the source
+
+    @property
+    def module(self) -> str:
+        """The name of the module that defines the function."""
+        return self.fn.__module__
+
+    @property
+    def src(self) -> str:
+        """The text of the definition from `def` on, without decorators and indentation."""
+        if self.own_src:
+            return self.own_src
+        lines = self.source.text.splitlines(keepends=True)
+        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
+        return "".join(lines[start:])
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines of the definition in its file, decorators included."""
+        return inspect.getsourcelines(self.fn)[0]
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of `raw_src` in its file, from 1."""
+        return self.fn.__code__.co_firstlineno
+
+    # -- arguments
+
+    def _specialize(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
+        """Return the adapted arguments and their keys."""
+        adapted: list[Any] = []
+        keys: list[Key] = []
+        for index, (value, (is_constexpr, rule)) in enumerate(
+            zip(values, self._rules, strict=True)
+        ):
+            kind = type(value)
+            if is_constexpr:
+                if kind not in PLAIN:
+                    values[index] = value = constant(value, rule.label)
+                    keys.append(constant_key(value))
+                else:
+                    keys.append((kind, value))
+            else:
+                if kind not in DIRECT:
+                    value = adapt(value, rule.label)
+                    if self.whole_storage:
+                        value = with_storage(value)
+                keys.append(runtime_key(value, rule))
+            adapted.append(value)
+        return adapted, keys
+
+    def _bound(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+        """Return the arguments of a launch by name, the type and key of each, and the options."""
+        values, options = self._binder.bind(args, kwargs)
+        adapted, keys = self._specialize(values)
+        leaves = [
+            Constant(value) if is_constexpr else leaf_of(value, key)
+            for (is_constexpr, _), value, key in zip(self._rules, adapted, keys, strict=True)
+        ]
+        kinds = [(spell_leaf(leaf), key) for leaf, key in zip(leaves, keys, strict=True)]
+        return dict(zip(self.arg_names, values, strict=True)), kinds, options
+
+    def specialize(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the types that a launch with these arguments is specialized for.
+
+        They are spelled as in signatures of `tile.compile`: `"*fp32:16"`, and `"i32:1"` for 1.
+        Constants and unknown names are left out.
+        """
+        rules = {
+            p.name: rule
+            for p, (is_constexpr, rule) in zip(self.parameters, self._rules, strict=True)
+            if not is_constexpr and arguments.get(p.name) is not None
+        }
+        types = {}
+        for name, rule in rules.items():
+            value = adapt(arguments[name], rule.label)
+            key = runtime_key(value, rule)
+            types[name] = key if isinstance(key, str) else spell_leaf(leaf_of(value, key))
+        return types
+
+    def _name_for(self, leaves: dict[str, Any]) -> str:
+        constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
+        signature = {n: spell_leaf(leaf) for n, leaf in leaves.items()}
+        name = self.repr(SimpleNamespace(constants=constants, signature=signature))
+        if not isinstance(name, str):
+            raise ArgumentTypeError(
+                f"repr of {self.name}() returns the kernel's name, a text, not {short_repr(name)}"
+            )
+        return name
+
+
+def _own_name(name: str, specialization: object) -> str:
+    """Return the name of a kernel whose decorator gives no other."""
+    return name
