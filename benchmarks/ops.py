@@ -4,6 +4,7 @@
     python benchmarks/ops.py --case softmax        problems whose name contains `softmax`
     python benchmarks/ops.py --tune softmax        the fastest configuration of each problem
     python benchmarks/ops.py --markdown            tables as Markdown
+    python benchmarks/ops.py --record docs/results/ops.json     the figures that docs/ops.md shows
 
 The data is random, and every result is compared with the op's reference on the CPU (of some rows
 where that would take minutes: the first problem of each op) or with PyTorch's result. Rates count
@@ -20,12 +21,16 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import ops_cases
 import ops_image_cases
+import ops_other_cases
 from ops_cases import Problem
+from ops_records import Records, machine_of
 
 import tile
 import tile.ops
@@ -78,7 +83,8 @@ class NumPy:
         self._random = np.random.default_rng(0)
 
     def normal(self, *shape: int, dtype: str = "float16") -> Any:
-        return self._random.standard_normal(shape, np.float32).astype(dtype)
+        kind = getattr(ml_dtypes, dtype) if "float8" in dtype else dtype
+        return self._random.standard_normal(shape, np.float32).astype(kind)
 
     def integers(self, high: int, *shape: int, dtype: str = "int64") -> Any:
         return self._random.integers(0, high, shape).astype(dtype)
@@ -92,7 +98,10 @@ class Cuda:
         torch.manual_seed(0)
 
     def normal(self, *shape: int, dtype: str = "float16") -> Any:
-        return self._torch.randn(*shape, device="cuda", dtype=getattr(self._torch, dtype))
+        kind = getattr(self._torch, dtype)
+        if "float8" in dtype:
+            return self._torch.randn(*shape, device="cuda").to(kind)
+        return self._torch.randn(*shape, device="cuda", dtype=kind)
 
     def integers(self, high: int, *shape: int, dtype: str = "int64") -> Any:
         kind = getattr(self._torch, dtype)
@@ -115,7 +124,7 @@ class Bench:
         return cls(Cuda(torch), torch) if torch.cuda.is_available() else cls(NumPy(), None)
 
     def problems(self, part: str) -> Iterator[Problem]:
-        for cases in (ops_cases, ops_image_cases):
+        for cases in (ops_cases, ops_image_cases, ops_other_cases):
             for problem in cases.on_cpu() if self.torch is None else cases.on_gpu():
                 if part in problem.name:
                     yield problem
@@ -160,8 +169,8 @@ def rate(problem: Problem, time: float) -> float:
     return problem.work / time / (1e6 if problem.unit == "GB/s" else 1e9)
 
 
-def measure(bench: Bench, problem: Problem) -> tuple[list[str], bool]:
-    """Return the row of a problem, and whether its result is right."""
+def measure(bench: Bench, problem: Problem, records: Records | None) -> tuple[list[str], bool]:
+    """Return the row of a problem, and whether its result is right; record it if it is."""
     args = problem.make(bench.arrays)
     run = lambda: getattr(tile.ops, problem.op)(*args, **problem.options)  # noqa: E731
     other = bench.peer(problem, args)
@@ -172,6 +181,8 @@ def measure(bench: Bench, problem: Problem) -> tuple[list[str], bool]:
     rates = [rate(problem, milliseconds(run))]
     if other is not None:
         rates.append(rate(problem, milliseconds(other)))
+    if records is not None and right:
+        records.add(problem.op, problem.label, problem.unit, problem.work, rates)
     cells = [f"{value:.1f}" for value in rates] + [""] * (2 - len(rates))
     ratio = f"{rates[0] / rates[1]:.2f}" if len(rates) == 2 else ""
     return [problem.name, problem.unit, *cells, ratio, note if right else f"WRONG {note}"], right
@@ -208,8 +219,10 @@ def main() -> int:
     parser.add_argument("--case", default="", help="part of the names of problems")
     parser.add_argument("--tune", metavar="OP", choices=SPACES, help="measure configurations")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the figures to a file")
     options = parser.parse_args()
     bench = Bench.here()
+    records = Records(options.record, machine_of(bench.torch)) if options.record else None
     if options.tune:
         for problem in bench.problems(""):
             if problem.op == options.tune:
@@ -220,7 +233,7 @@ def main() -> int:
         print(f"| {' | '.join(HEADER)} |\n|{' --- |' * len(HEADER)}")
     for problem in bench.problems(options.case):
         try:
-            cells, right = measure(bench, problem)
+            cells, right = measure(bench, problem, records)
         except Exception as failure:  # noqa: BLE001 - the other problems are measured all the same
             text = f"{type(failure).__name__}: {str(failure).splitlines()[0][:80]}"
             cells, right = [problem.name, problem.unit, "", "", "", text], False
