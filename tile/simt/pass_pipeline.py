@@ -25,7 +25,6 @@ from tile.simt.lower import (
     xor_to_add,
 )
 from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
-from tile.simt.ops.tma import MAX_RANK
 from tile.simt.schedule import (
     expand_schedules,
     hoist_loads,
@@ -35,7 +34,7 @@ from tile.simt.schedule import (
 )
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tile_sizes import TileSizes
-from tile.simt.tma_uses import DEFAULT_RANK, TmaUses
+from tile.simt.tma_uses import TmaUses
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers", "find-blocks")
@@ -79,7 +78,6 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     if "tma" in chosen:
         chosen["tma"] = TmaUses.parse(chosen["tma"])
         chosen["pointer_blocks"] = target.has_tma and chosen["tma"].pointers
-        chosen["most_axes"] = MAX_RANK if chosen["tma"].ranks else DEFAULT_RANK
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

@@ -25,17 +25,14 @@ from tile.transforms.licm import licm
 
 
 @module_pass("find-blocks")
-def find_blocks(
-    module: Module, *, pointer_blocks: bool = False, most_axes: int = 2, simplify: bool = True
-) -> None:
+def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool = True) -> None:
     """State which loads and stores through pointers access a block of an array, as descriptors do.
 
     Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
     the transpose is loaded or stored. A warning says why a load in a loop with its dot is not
     proven. Off unless `pointer_blocks`, which the launch option `tma="pointers"` sets. Blocks of
-    more than two axes, as those of an array of matrices, are reshaped; `tma="pointers+ranks"`
-    permits them.
+    more than two axes, as those of an array of matrices, are reshaped.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -49,13 +46,13 @@ def find_blocks(
     if not pointer_blocks:
         return
     kernels = [function for function in module if function.kernel]
-    changed = [_state_blocks(function, most_axes) for function in kernels]
+    changed = [_state_blocks(function) for function in kernels]
     if any(changed) and simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
-def _state_blocks(function: Function, most_axes: int) -> bool:
+def _state_blocks(function: Function) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
@@ -63,9 +60,6 @@ def _state_blocks(function: Function, most_axes: int) -> bool:
         if op.defn in (memory.load, memory.store) and not _is_stated(op):
             try:
                 block = blocks.of(op)
-                if len(block.axes) > most_axes:
-                    text = f'it has {len(block.axes)} axes, which takes tma="pointers+ranks"'
-                    raise NoFormError(text)
                 proven.append((op, block))
             except NoFormError as reason:
                 if op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result):

@@ -37,7 +37,6 @@ from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.target import SimtTarget
-from tile.simt.tma_uses import DEFAULT_RANK
 
 MOST_TRIED = 16  # points of which one is to compile
 MOST_EDGE = 4  # rows or columns of a thread in a dot, as in the paper
@@ -143,8 +142,7 @@ def _tma_dimensions(work: Workload) -> Iterator[Dimension]:
     proven = work.pointer_blocks_in_loops()
     if proven:
         names = ", ".join(proven)
-        form = "pointers+ranks" if max(proven.values()) > DEFAULT_RANK else "pointers"
-        yield Dimension("tma", ("", form), f"pointers of {names} address blocks of arrays")
+        yield Dimension("tma", ("", "pointers"), f"pointers of {names} address blocks of arrays")
     if proven or work.loads_blocks_in_loops:
         by = "descriptors" if work.loads_blocks_in_loops else "pointers"
         producers = f"a loop loads blocks by {by}, which producer warps could do"
