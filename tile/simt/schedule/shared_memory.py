@@ -8,9 +8,9 @@ functions before their callers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from tile.ir.core import Block, Function, OpDef, Operation
+from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import control, memory
 from tile.ir.types import Shared
 from tile.simt.hopper.tma_store import BlockStores
@@ -78,18 +78,6 @@ class SharedMemory:
         self.loops = reserved
         return taken
 
-    def conversion_bytes(self, op: Operation) -> int:
-        """Return the bytes of a conversion, unless the buffer of a TMA reduction replaces it."""
-        if self.block_stores is not None and self.block_stores.replaces(op):
-            return 0
-        return align_up(conversion_bytes(op, self.target))
-
-    def reduced_bytes(self, op: Operation) -> int:
-        """Return the bytes of the buffer of an atomic operation that becomes a TMA reduction."""
-        if self.block_stores is None:
-            return 0
-        return align_up(self.block_stores.reduced_bytes(op), SWIZZLE_ALIGNMENT)
-
     def _regions(self, regions: Iterable[Block], buffer_reads: Collection[BufferRead]) -> int:
         return self._ops((op for region in regions for op in region), buffer_reads)
 
@@ -101,27 +89,37 @@ class SharedMemory:
         """
         scratch, buffers = 0, 0
         for op in ops:
-            if op.defn is local_alloc:
-                assert isinstance(op.result.type, Shared)
-                buffers += align_up(op.result.type.bytes)
-            elif op.defn is memory.atomic_rmw:
-                buffers += self.reduced_bytes(op)
-            elif op.defn is wgmma:
-                buffers += _operand_buffers(op, buffer_reads)
-            elif op not in buffer_reads:
-                scratch = max(scratch, self._operation(op, buffer_reads))
+            buffers += self._buffers(op, buffer_reads)
+            if op not in buffer_reads:
+                scratch = max(scratch, self._scratch(op, buffer_reads))
         return scratch + buffers
 
-    def _operation(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+    def _buffers(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+        """Return the bytes of the buffers that an operation has, or will have."""
+        if op.defn is local_alloc:
+            assert isinstance(op.result.type, Shared)
+            return align_up(op.result.type.bytes)
+        if op.defn is wgmma:
+            operands = ((op, index) for index in staged_operands(op))
+            return sum(operand_bytes(each) for each in operands if each not in buffer_reads)
+        if op.defn is memory.atomic_rmw and self.block_stores is not None:
+            return align_up(self.block_stores.reduced_bytes(op), SWIZZLE_ALIGNMENT)
+        return 0
+
+    def _scratch(self, op: Operation, buffer_reads: Collection[BufferRead]) -> int:
+        """Return the bytes that an operation takes while it is executed."""
         if op in self.loops:
             return self.loops[op]
         if is_sliced(op, self.target):
             return align_up(sliced_dot_bytes(op, buffer_reads, self.target))
-        if is_loaded_in_slices(op, self.target):
-            return 0
-        rule = _RULES.get(op.defn)
-        if rule is not None:
-            return rule(self, op)
+        if op.defn is convert_layout:
+            in_slices = is_loaded_in_slices(op, self.target)
+            replaced = self.block_stores is not None and self.block_stores.replaces(op)
+            return 0 if in_slices or replaced else align_up(conversion_bytes(op, self.target))
+        if op.defn is butterfly:
+            return align_up(exchange_bytes(op, self.target))
+        if op.defn is control.call:
+            return self.functions.get(op["callee"], 0)
         return self._regions(op.regions, ()) if op.regions else 0
 
 
@@ -132,24 +130,11 @@ def _used_by(loop: Operation) -> int:
     return sum(align_up(ty.bytes) for ty in used.values() if isinstance(ty, Shared))
 
 
-def _operand_buffers(op: Operation, buffer_reads: Collection[BufferRead]) -> int:
-    """Return the bytes of the buffers of a wgmma's operands that are still to be stored."""
-    operands = ((op, index) for index in staged_operands(op))
-    return sum(operand_bytes(operand) for operand in operands if operand not in buffer_reads)
-
-
 def operand_bytes(operand: OperandUse) -> int:
     """Return the bytes of the buffer of a wgmma operand."""
     dot, index = operand
     ty = dot.inputs[index].type
     return align_up(ty.element.bytes_of(math.prod(ty.shape)), SWIZZLE_ALIGNMENT)
-
-
-_RULES: dict[OpDef, Callable[[SharedMemory, Operation], int]] = {
-    convert_layout: lambda shared, op: shared.conversion_bytes(op),
-    butterfly: lambda shared, op: align_up(exchange_bytes(op, shared.target)),
-    control.call: lambda shared, op: shared.functions.get(op["callee"], 0),
-}
 
 
 def align_up(size: int, alignment: int = ALIGNMENT) -> int:

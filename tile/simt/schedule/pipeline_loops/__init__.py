@@ -7,7 +7,6 @@ channels          multi-buffers that async copies fill: how these are issued, aw
 positions         which stage of a multi-buffer belongs to an iteration
 multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
-double_buffer     double-buffered wgmma operands that an iteration computes
 wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later, off by default
 warp_specialize   TMA loads in producer warps

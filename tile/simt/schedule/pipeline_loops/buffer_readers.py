@@ -15,7 +15,7 @@ transposed or reshaped view.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tile.ir.core import OpDef, Operation, Trait, Value
@@ -123,6 +123,11 @@ def dot_operands(value: Value) -> list[Reader]:
         for each in _readers(value, _VIEWS)
         if is_multiplied(each.op, each.index) and each.op.has_trait(Trait.IN_FLIGHT)
     ]
+
+
+def operand_uses(readers: Iterable[Reader]) -> set[tuple[Operation, int]]:
+    """Return wgmmas, each with the index of the operand that it reads."""
+    return {(each.op, each.index) for each in readers}
 
 
 def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:

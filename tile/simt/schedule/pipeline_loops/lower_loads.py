@@ -6,23 +6,26 @@ and reads the buffers. Its schedule says what `expand-schedules` moves to earlie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tile.ir.core import Operation, Trait, Value, clone
 from tile.ir.ops import memory
+from tile.ir.types import Shared
+from tile.simt.hopper.wgmma_operands import stage_operands
+from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import LATENCIES, issue_stage
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
-from tile.simt.schedule.pipeline_loops.double_buffer import store_alternating
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import count_iterations
+from tile.simt.schedule.pipeline_loops.positions import Position, count_iterations
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.shared_memory import OperandUse
 
 
 def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> None:
@@ -86,7 +89,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     schedule.add(Point(), Rank.WAITS, 0, waits)
     for channel, loads in channels.items():
         channel.replace_loads(loads, position)
-    store_alternating(loop, plan.double_buffered, position)
+    _double_buffer(loop, plan.double_buffered, position)
     after = LayoutBuilder.after(loop)
     for channel in channels:
         channel.end(after)
@@ -105,6 +108,22 @@ def clone_addresses(
     top = LayoutBuilder(body, body.first, loop.loc)
     carried = [body.args[1 + at] for at in sources.carried]
     return top, sources.clone_at(top, body.args[0], carried)
+
+
+def _double_buffer(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:
+    """Store operands where they are computed, to a stage of a buffer that has two."""
+
+    def store(build: LayoutBuilder, value: Value, layout: LinearLayout) -> Value:
+        result = Shared(tuple(value.type.shape), value.type.element, layout, stages=2)
+        outside = LayoutBuilder.before(loop)
+        with outside.at(build.loc or loop.loc):
+            buffer = outside(shared.local_alloc, result=result)
+        buffer.name = value.name
+        stage = at.stage(build, buffer)
+        build.op(shared.local_store, stage, value)
+        return stage
+
+    stage_operands(operands, store)
 
 
 def _after_first_wgmma(plan: LoopPlan) -> Point:

@@ -30,11 +30,12 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     converted_layout,
     dot_operands,
     operand_buffer_layout,
+    operand_uses,
     reads_slices,
 )
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
-from tile.simt.schedule.pipeline_loops.double_buffer import double_buffered
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import double_buffered
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import (
     BufferRead,
@@ -67,9 +68,9 @@ class LoopPlan:
         return self.async_loads[0].stages
 
     @property
-    def buffered(self) -> list[Operation]:
+    def buffered(self) -> tuple[BufferedLoad, ...]:
         """The loads that go through shared memory."""
-        return [each.load for each in (*self.async_loads, *self.shared_loads)]
+        return *self.async_loads, *self.shared_loads
 
     @property
     def prefetched(self) -> list[Operation]:
@@ -80,13 +81,17 @@ class LoopPlan:
     def bytes(self) -> int:
         """The shared memory that the plan's buffers and mbarriers take, in bytes."""
         operands = 2 * sum(map(operand_bytes, self.double_buffered))
-        buffers = sum(each.bytes for each in (*self.async_loads, *self.shared_loads))
+        buffers = sum(each.bytes for each in self.buffered)
         return operands + mbarrier_bytes(self.async_loads) + buffers
 
     @property
     def buffer_reads(self) -> set[BufferRead]:
         """The conversions and operands that become reads of the plan's buffers."""
-        return {*_buffer_reads(self.buffered), *self.double_buffered}
+        reads: set[BufferRead] = {*self.double_buffered}
+        for buffered in self.buffered:
+            reads.update(each.op for each in conversions(buffered.load.result))
+            reads |= operand_uses(dot_operands(buffered.load.result))
+        return reads
 
 
 class LoopPlanner:
@@ -147,10 +152,8 @@ class LoopPlanner:
         self.rely_on_disjoint(plan)
         if not plan.async_loads:
             return plan
-        buffered = (
-            [each.load for each in loads] for loads in (plan.async_loads, plan.shared_loads)
-        )
-        larger = replace(plan, double_buffered=tuple(double_buffered(loop, *buffered)))
+        operands = double_buffered(loop, plan.async_loads, plan.shared_loads)
+        larger = replace(plan, double_buffered=operands)
         return larger if self.fits(larger) else plan
 
     def candidates(
@@ -186,7 +189,7 @@ class LoopPlanner:
         writes before the loop, or of an outer loop.
         """
         tma_loads = [each.load for each in plan.async_loads if each.tma]
-        loads = [*[each.load for each in plan.async_loads], *plan.prefetched]
+        loads = [*plan.register_loads, *[each.load for each in plan.buffered]]
         crossed = [(load, op) for load in loads for op in plan.loop.walk()]
         crossed += [(load, op) for load in tma_loads for op in _before(plan.loop, self.function)]
         writes = [(load["ptr"], op["ptr"]) for load, op in crossed if _writes(op)]
@@ -294,15 +297,6 @@ class LoopPlanner:
 
 def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
     return [load for load in loads if load is not None]
-
-
-def _buffer_reads(loads: Iterable[Operation]) -> set[BufferRead]:
-    """Return the conversions and operands that become reads of the buffers of loads."""
-    reads: set[BufferRead] = set()
-    for load in loads:
-        reads.update(each.op for each in conversions(load.result))
-        reads.update((each.op, each.index) for each in dot_operands(load.result))
-    return reads
 
 
 def _is_candidate(op: Operation) -> bool:

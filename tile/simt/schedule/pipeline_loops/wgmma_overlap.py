@@ -23,21 +23,30 @@ The pass changes a loop whose wgmmas are all in its own block in three ways:
       yield %x                                }
     }                                         %x = wgmma_wait %y {pending = 0}
 
+An operand that an iteration computes is overwritten in shared memory by the next iteration, while
+a wgmma that stays in flight still reads it. If shared memory allows, iterations alternate between
+two buffers (*double-buffered* operands).
+
 A loop may only accumulate into an accumulator that is in flight around it: if ptxas finds another
 use after a wait that leaves younger wgmmas in flight, it serializes all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
+from tile.simt.schedule.pipeline_loops.buffer_readers import (
+    dot_operands,
+    operand_uses,
+    operands_readable_from,
+)
 from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
@@ -81,14 +90,11 @@ def find_in_flight(
     async_loads: loads that become multi-buffers.
     double_buffered: operands that get two buffers.
     """
-    operands = (
-        operand
-        for load in async_loads
-        for operand in operands_readable_from(load.load.result, load.layout)
+    in_buffers = operand_uses(
+        chain(*[operands_readable_from(each.load.result, each.layout) for each in async_loads])
     )
-    in_buffers = {(operand.op, operand.index) for operand in operands}
     dots = _wgmmas(loop)
-    if all_loop_carried(loop, in_buffers | {*double_buffered}):
+    if _all_loop_carried(loop, in_buffers | {*double_buffered}):
         return InFlightWgmma(loop, dots, (), frozenset(dots))
     stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
     leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
@@ -102,7 +108,31 @@ def find_in_flight(
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 
 
-def all_loop_carried(loop: Operation, in_buffers: Collection[OperandUse]) -> bool:
+def double_buffered(
+    loop: Operation, async_loads: Iterable[BufferedLoad], shared_loads: Iterable[BufferedLoad]
+) -> tuple[OperandUse, ...]:
+    """Return the operands to double-buffer so that a loop's wgmmas can stay in flight.
+
+    There are none if that would not let them stay in flight.
+
+    shared_loads: loads that threads store to buffers of their own, which an iteration may write
+        again. wgmmas that read these do not stay in flight.
+    """
+    in_multi_buffers, in_shared_loads = (
+        operand_uses(chain(*[dot_operands(each.load.result) for each in loads]))
+        for loads in (async_loads, shared_loads)
+    )
+    computed = [
+        (dot, index)
+        for dot in _wgmmas(loop)
+        for index in staged_operands(dot)
+        if dot.inputs[index].block is dot.block
+    ]
+    computed = [use for use in computed if use not in in_multi_buffers | in_shared_loads]
+    return tuple(computed) if _all_loop_carried(loop, in_multi_buffers | {*computed}) else ()
+
+
+def _all_loop_carried(loop: Operation, in_buffers: Collection[OperandUse]) -> bool:
     """Return True if every wgmma of a loop can stay in flight into the next iteration.
 
     That is: its accumulator is only loop-carried, and its operands are in registers or in buffers
