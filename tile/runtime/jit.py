@@ -397,7 +397,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             self._drop_plans()
         if not self.cache:  # users may have cleared it
             self._drop_plans()
-        target = target_of(adapted)
+        target = self._target(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         call = _Call(target, options, adapted, key, keys, warmup)
         return self._version(call, guarded=True), call
@@ -419,6 +419,10 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             if kernel is not None:
                 self.cache[key] = kernel
         return kernel
+
+    def _target(self, adapted: list[Any]) -> Target:
+        """Return the target of a launch with these adapted arguments."""
+        return target_of(adapted)
 
     def _compile(self, call: _Call, *, guarded: bool) -> CompiledKernel | None:
         leaves = {
