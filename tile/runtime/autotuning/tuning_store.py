@@ -33,6 +33,7 @@ from tile.cache.disk_cache import read_regular_file, write_atomically
 from tile.errors import BackendError
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.autotuning.configs import Config, innermost
+from tile.runtime.target_selection import target_of
 from tile.tracebacks import warn
 from tile.version import VERSION
 
@@ -167,8 +168,7 @@ def launch_target(kernel: Any, named: Mapping[str, Any]) -> Target:
     function = innermost(kernel)
     names = [parameter.name for parameter in function.parameters if not parameter.is_constexpr]
     adapted = [adapt(named[name], f"argument {name!r}") for name in names if name in named]
-    target: Target = function._target(adapted)
-    return target
+    return target_of(adapted)
 
 
 def machine_of(target: Target) -> str:
