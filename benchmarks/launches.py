@@ -124,6 +124,7 @@ def pose() -> None:
         shared_bytes=1 << 18,
         current=nullcontext,
         has_clusters=True,
+        major=9,
     )
 
     def load(loaded: Any, code: bytes, kernel: str, shared_bytes: int, **options: Any) -> None:

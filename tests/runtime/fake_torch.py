@@ -30,6 +30,8 @@ class Tensor:
 
     layout = "torch.strided"
     is_meta = False
+    requires_grad = False
+    _version = 0
 
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array = array
@@ -77,9 +79,18 @@ def install(monkeypatch: pytest.MonkeyPatch, accelerator: str = "cuda") -> Any:
     torch.cuda = SimpleNamespace(is_initialized=lambda: True)
     torch.accelerator = SimpleNamespace(current_accelerator=lambda: Device(accelerator, 0))
     torch.streams = {}
-    torch._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda at: torch.streams.get(at, 0))
+    torch.is_grad_enabled = lambda: True
+    torch._C = SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda at: torch.streams.get(at, 0),
+        _increment_version=_increment_version,
+    )
     monkeypatch.setitem(sys.modules, "torch", torch)
     return torch
+
+
+def _increment_version(tensors: tuple[Tensor, ...]) -> None:
+    for tensor in tensors:
+        tensor._version += 1
 
 
 def aligned(size: int, dtype: Any = np.float32, shift: int = 0) -> np.ndarray:

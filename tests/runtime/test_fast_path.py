@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from typing import Any
@@ -101,6 +102,22 @@ def test_the_second_launch_is_a_repeat(noting: Noting) -> None:
         ((2, 3, 1), (*addresses(second), 99)),
         ((5, 1, 1), (*addresses(first), 7)),
     ]
+
+
+def test_repeats_tell_autograd_of_writes(noting: Noting) -> None:
+    kernel, tensors = new_launcher(), three()
+    x, y, out = tensors
+    for count in (1, 2, 3):
+        kernel[4,](*tensors, 100, BLOCK=32)
+        kernel[4,](y_ptr=y, out_ptr=out, n=100, x_ptr=x, BLOCK=32)
+        assert [tensor._version for tensor in tensors] == [0, 0, 2 * count]
+    assert len(noting.repeats) == 4
+    out.requires_grad = True
+    with pytest.raises(ArgumentValueError, match="writes 'out_ptr', which requires a gradient"):
+        kernel[4,](*tensors, 100, BLOCK=32)
+    sys.modules["torch"].is_grad_enabled = lambda: False
+    kernel[4,](*tensors, 100, BLOCK=32)
+    assert len(noting.repeats) == 5
 
 
 def test_what_selects_another_kernel_is_no_repeat(noting: Noting) -> None:

@@ -106,7 +106,7 @@ def test_an_operator_that_writes_an_argument() -> None:
     expected, version = x + y, x._version
     add_(x, y)
     torch.testing.assert_close(x, expected)
-    assert x._version == version + 1
+    assert x._version > version
     torch.library.opcheck(add_, (x, y))
     compiled = torch.compile(lambda x, y: add_(x, y) or x * 2, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x.clone(), y), (x + y) * 2)

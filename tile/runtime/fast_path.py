@@ -18,8 +18,9 @@ the function is
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, kernel, constants, choose = entry
+                repeat, kernel, constants, choose, note = entry
                 <the grid's extents x, y, z>
+                note(a0, a1, a2)
                 if repeat(x, y, z, p0, p1, p2, a3):
                     return kernel
         if a0 is not absent and ... and BLOCK is not absent:
@@ -51,6 +52,7 @@ from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.ir.types import F32, F64, Kind, Pointer, Scalar
 from tile.language.base.constexpr import constexpr
+from tile.runtime.arguments.autograd import NoteWrites
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
@@ -85,7 +87,7 @@ def ~launch(~grid, {defaults}):
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~kernel, ~constants, ~choose = ~entry
+                ~repeat, ~kernel, ~constants, ~choose, ~note = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
@@ -96,7 +98,7 @@ def ~launch(~grid, {defaults}):
                 else:
                     ~x, ~y, ~z = ~grid_extents(~grid)
                     if 0 in (~x, ~y, ~z):
-                        return ~kernel
+                        return ~kernel{note}
                 if ~repeat(~x, ~y, ~z{values}):
                     return ~kernel
         if {all_here}:
@@ -113,6 +115,10 @@ def ~launch(~grid, {defaults}):
 _CHOOSE = """
                 if ~entry is not None and ~entry[3] is not None:
                     ~entry = ~entry[3]({tensors}, {addresses})"""
+
+# With tensors, of which autograd must know those that the kernel writes.
+_NOTE = """
+                ~note({tensors})"""
 
 
 class Writer:
@@ -239,6 +245,7 @@ class Writer:
             reads="\n        ".join([*self._reads, *self._checks]) or "pass",
             key=self._key(),
             choose=self._choose(),
+            note=_NOTE.format(tensors=", ".join(self._tensors.values())) if self._tensors else "",
             guard=" and ".join([*self.kinds(), *state, *(["~current()"] if watching else [])]),
             indented_reads="\n                ".join(self._reads) or "pass",
             constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
@@ -319,12 +326,14 @@ class FastPathEntry(NamedTuple):
 
     choose: replaces the entry by another, or by None, for the tensors of a launch and their
         addresses.
+    note: tells autograd of the kernel's writes to some of the tensors of a launch.
     """
 
     repeat: FastLaunch
     kernel: CompiledKernel
     constants: dict[str, Any]
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
+    note: NoteWrites | None = None
 
 
 class OverlapEntries:
@@ -391,6 +400,8 @@ class LaunchPlan(NamedTuple):
         guarded: the kernel for tensors that do not overlap. The entry's may be another one.
         """
         pairs = guarded.disjoint_parameters
+        if entry is not None and self.tensors:
+            entry = entry._replace(note=entry.kernel.note_writes(self.tensors))
         if entry is not None and pairs:
             positions = {parameter: at for at, parameter in enumerate(self.tensors)}
             new = OverlapEntries([(positions[x], positions[y]) for x, y in pairs])

@@ -273,6 +273,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             kernel.refuse_overlap(arguments)  # of a parameter that is declared not to
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
+        kernel.tell_autograd(values)
         kernel.execute(extents, arguments, values)
         plan = None if 0 in extents else self._plan(args, kwargs)  # 0: nothing was launched
         key = None if plan is None else plan.key(*args, **kwargs)

@@ -31,6 +31,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import retuple
+from tile.runtime.arguments.autograd import NoteWrites, note_writes, tensors_in
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.arguments.jax_arrays import notes_on_read_only
 from tile.runtime.arguments.overlap import may_overlap
@@ -283,6 +284,8 @@ class CompiledKernel:
         before and after the launch. The stream is always the current one of the arrays' library.
         """
         if grid is not None:
+            values = self._with_constants(args, kwargs)
+            self.tell_autograd([values[name] for name in self.leaves])
             self._run(grid, args, kwargs)
             return
         if len(args) < LAUNCHER_ARGUMENTS:
@@ -434,6 +437,32 @@ class CompiledKernel:
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
         return supported_diagnostics(self._backend, self.artifact)
+
+    def note_writes(self, parameters: Sequence[int]) -> NoteWrites:
+        """Return a function that tells autograd of the kernel's writes to tensors.
+
+        parameters: the indices of the parameters of the tensors that the function takes.
+        """
+        names = list(self.leaves)
+        written = {
+            position: names[parameter]
+            for position, parameter in enumerate(parameters)
+            if names[parameter] in self.written
+        }
+        # Triton's programs may write what they like.
+        refuse = not getattr(self.fn, "whole_storage", False)
+        return note_writes(self.name, len(parameters), written, refuse_gradients=refuse)
+
+    def tell_autograd(self, values: Sequence[Any]) -> None:
+        """Tell autograd of the writes of a launch with these values of all parameters."""
+        pairs = [
+            (parameter, tensor)
+            for parameter, value in enumerate(values)
+            for tensor in tensors_in(value)
+        ]
+        if pairs:
+            note = self.note_writes([parameter for parameter, _ in pairs])
+            note(*(tensor for _, tensor in pairs))
 
     def execute(self, grid: Grid, arguments: Sequence[Any], values: Sequence[Any] = ()) -> None:
         """Run over the grid, on host copies of arrays that are in another device's memory.
