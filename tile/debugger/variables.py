@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.program_batch import Activation, ProgramBatch
+from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.sanitizer.poison import PoisonKind, plain_value, poison_of
 from tile.backends.interp.values import Array, RegisterValue, full
-from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Buffer, Memory
+from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Memory
 from tile.debugger.source_files import display_path
 from tile.ir.core import Value
 from tile.ir.debug_info import Variable

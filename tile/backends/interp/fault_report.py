@@ -9,8 +9,9 @@ from functools import singledispatch
 import numpy as np
 
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.values import Array
-from tile.backends.interp.virtual_memory import Buffer, DetectedFaultError, FaultError
+from tile.backends.interp.virtual_memory import DetectedFaultError, FaultError
 from tile.errors import (
     BrokenAssumptionError,
     DataRaceError,

@@ -17,9 +17,10 @@ from tile.backends.interp.atomic_updates import compare_and_swap, exchange, upda
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.fault_report import first_false
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import BufferLanes
 from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
-from tile.backends.interp.virtual_memory import BufferLanes, Memory
+from tile.backends.interp.virtual_memory import Memory
 from tile.errors import DeviceAssertionError
 from tile.ir import semantics
 from tile.ir.core import Operation

@@ -11,223 +11,33 @@ An access is an array of addresses or an `Affine`, with or without a mask. From 
 2. affine, programs at irregular offsets: a gather of whole rows;
 3. affine, with a mask that is one run along one axis: as before, on the active run;
 4. anything else: a gather by address.
-
-An affine access is represented by `Strided`, the strided elements of one array
-
-    flat[offsets + sum(steps[k] * i_k)]   for i_k below extents[k]
-
-where `offsets` has the start of each program, and varies along a tile axis only if its step is
-zero.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tile.backends.base import accessible
+from tile.backends.interp.resolved_access import (
+    Buffer,
+    BufferLanes,
+    ResolvedAccess,
+    Strided,
+    active_run,
+    restrided,
+)
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.config import config
 from tile.errors import ArgumentValueError
 from tile.ir import semantics
 from tile.ir.types import Pointer, Scalar
-
-
-def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    """Return a view of other extents, from the array's first element; writeable if the array is.
-
-    NumPy's `as_strided` does not support all 8-bit float dtypes, so it is applied to integers.
-    """
-    bits = array.view(f"u{array.itemsize}")
-    view = as_strided(bits, shape, strides, writeable=bool(array.flags.writeable))
-    return view.view(array.dtype)
-
-
-@dataclass(eq=False)
-class Buffer:
-    """An array in its window."""
-
-    name: str
-    array: Array
-    origin: int  # virtual address of the element at index 0
-    start: int = 0  # virtual address of the first byte
-    end: int = 0  # and after the last one
-    span: Array = field(default_factory=lambda: np.empty(0, np.uint8))  # bytes from start to end
-    gaps: ViewBytes | None = None  # the bytes of a view that does not cover its span
-    views: dict[np.dtype[Any], Array] = field(default_factory=dict)
-
-    @property
-    def real(self) -> int:
-        """The real address of the element at index 0."""
-        return self.array.ctypes.data
-
-    @property
-    def is_storage(self) -> bool:
-        """True if the bytes are those of the storage of a view, of which the array is a part."""
-        return hasattr(self.array, "storage_span")
-
-    def typed(self, dtype: np.dtype[Any]) -> Array:
-        """Return the bytes of the array as a flat array of `dtype`."""
-        view = self.views.get(dtype)
-        if view is None:
-            whole = len(self.span) // dtype.itemsize * dtype.itemsize
-            view = self.views[dtype] = self.span[:whole].view(dtype)
-        return view
-
-
-@dataclass
-class Strided:
-    """An access as `flat[offsets + sum(steps[k] * i_k)]` for i_k below `extents[k]`.
-
-    `part` is (axis, first, count) if the access covers only that run of one axis of its tile.
-    `buffer` is the array; None if the access has no elements.
-    """
-
-    flat: Array
-    offsets: Array
-    steps: tuple[int, ...]
-    extents: Sequence[int]
-    part: tuple[int, int, int] | None
-    buffer: Buffer | None = None
-
-    def view(self) -> Array | None:
-        """Return the elements as a view of the array; None if its programs are not equidistant."""
-        offsets = self.offsets
-        distance = 0
-        if offsets.size != 1:
-            if offsets.size != offsets.shape[0]:
-                return None
-            line = offsets.reshape(-1)
-            distance = int(line[1] - line[0])
-            if len(line) > 2 and (np.diff(line) != distance).any():
-                return None
-        size = self.flat.itemsize
-        extents = [e if step else 1 for e, step in zip(self.extents, self.steps, strict=True)]
-        return restrided(
-            self.flat[int(offsets.flat[0]) :],
-            (offsets.shape[0], *extents),
-            (distance * size, *(step * size for step in self.steps)),
-        )
-
-    def rows(self) -> tuple[Array, Array, tuple[int, ...]]:
-        """Return (windows, starts, order); the access is `windows[starts].transpose(order)`.
-
-        `windows` is a view with a window of the strided axes at every element of the array.
-        """
-        size = self.flat.itemsize
-        strided = [axis for axis, step in enumerate(self.steps) if step]
-        uniform = [axis for axis, step in enumerate(self.steps) if not step]
-        windows = restrided(
-            self.flat,
-            (len(self.flat), *(self.extents[axis] for axis in strided)),
-            (size, *(self.steps[axis] * size for axis in strided)),
-        )
-        starts = self.offsets.squeeze(tuple(axis + 1 for axis in strided))
-        order = [0] * (1 + len(self.steps))
-        for position, axis in enumerate(uniform):
-            order[axis + 1] = 1 + position
-        for position, axis in enumerate(strided):
-            order[axis + 1] = 1 + len(uniform) + position
-        return windows, starts, tuple(order)
-
-    def read(self) -> Array:
-        """Return a copy of the elements."""
-        if not self.flat.size:
-            return np.empty((1, *self.extents), self.flat.dtype)
-        view = self.view()
-        if view is not None:
-            return view.copy()
-        windows, starts, order = self.rows()
-        return windows[starts].transpose(order)
-
-    def distinct(self, value: Array) -> bool:
-        """Return True if all elements have distinct addresses, so that order does not matter."""
-        if not self.flat.size:
-            return True
-        if self.offsets.shape[0] == 1 and value.shape[0] > 1:
-            return False
-        size = [(abs(step), e) for step, e in zip(self.steps, self.extents, strict=True) if e > 1]
-        for axis, step in enumerate(self.steps):
-            if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
-                return False
-        strided = sorted(pair for pair in size if pair[0])
-        span = 1
-        for step, extent in strided:
-            if step < span:
-                return False
-            span = step * (extent - 1) + span
-        starts = self.offsets.reshape(-1)
-        if len(starts) == 1:
-            return True
-        gaps = np.diff(starts)
-        if (gaps >= span).all() or (-gaps >= span).all():
-            return True
-        return bool((np.diff(np.sort(starts)) >= span).all())
-
-    def write(self, value: Array, compare: bool) -> bool:
-        """Store the values; return True if memory changed, which is assumed unless `compare`."""
-        if not self.flat.size:
-            return False
-        if self.part is not None:
-            axis, first, count = self.part
-            if value.shape[axis + 1] != 1:
-                value = value[(slice(None),) * (axis + 1) + (slice(first, first + count),)]
-        before = self.read().tobytes() if compare else b""
-        view = self.view()
-        if view is not None and view.shape[1:] == tuple(self.extents):
-            view[...] = value
-        else:
-            windows, starts, order = self.rows()
-            extents = (self.offsets.shape[0], *self.extents)
-            full = np.broadcast_to(value, extents)
-            for axis, step in enumerate(self.steps):
-                if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last value per address
-                    full = full[(slice(None),) * (axis + 1) + (slice(-1, None),)]
-            windows[starts] = full.transpose(np.argsort(order))
-        return not compare or self.read().tobytes() != before
-
-    def padded(self, values: Array, other: Array | None, shape: tuple[int, ...]) -> Array:
-        """Return a tile with the values of the active run, and `other` (or zero) elsewhere."""
-        assert self.part is not None
-        axis, first, count = self.part
-        fill = np.zeros((1,) * (1 + len(shape)), values.dtype) if other is None else other
-        extents = np.broadcast_shapes(
-            (*values.shape[: axis + 1], 1, *values.shape[axis + 2 :]), fill.shape
-        )
-        extents = (*extents[: axis + 1], shape[axis], *extents[axis + 2 :])
-        full = np.empty(extents, values.dtype)
-        full[...] = fill
-        full[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
-        return full
-
-
-def active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Return (axis, first, count) of a mask that is one run along one axis, equal in all programs.
-
-    Returns None for any other mask, also for one that is true everywhere.
-    """
-    if mask.shape[0] != 1:
-        return None
-    varying = [axis for axis in range(len(shape)) if mask.shape[axis + 1] != 1]
-    if len(varying) > 1 or not shape:
-        return None
-    axis = varying[0] if varying else len(shape) - 1
-    line = mask.reshape(-1)
-    if not varying:
-        return (axis, 0, 0) if not line[0] else None
-    first = int(line.argmax())
-    count = int(line.sum())
-    if count and not line[first : first + count].all():
-        return None
-    return axis, first, count
-
 
 WINDOW_BITS = 46
 WINDOW = 1 << WINDOW_BITS
@@ -261,79 +71,6 @@ class FaultError(DetectedFaultError):
     count: int
     active: int
     size: int
-
-
-@dataclass(slots=True)
-class BufferLanes:
-    """The lanes of one access that fall into one array.
-
-    They access `flat[index]` where `lanes` is true (None: everywhere). The buffer is None if no
-    lane is active.
-    """
-
-    buffer: Buffer | None
-    flat: Array
-    index: Array
-    lanes: Array | None
-
-
-@dataclass(slots=True)
-class ResolvedAccess:
-    """An access that is in bounds: strided elements of one array, or addresses in one or more."""
-
-    address: RunValue
-    mask: Array | None
-    strided: Strided | None
-    groups: Sequence[BufferLanes] = ()
-
-    @property
-    def parts(self) -> Sequence[Strided | BufferLanes]:
-        """The parts of the access, each in one array."""
-        return self.groups if self.strided is None else (self.strided,)
-
-    def read(self, other: Array | None, shape: tuple[int, ...]) -> Array:
-        """Return the elements; `other`, or zero, where the mask is false."""
-        if self.strided is None:
-            return self._gather(other)
-        if self.strided.part is None:
-            return self.strided.read()
-        return self.strided.padded(self.strided.read(), other, shape)
-
-    def _gather(self, other: Array | None) -> Array:
-        group, dtype = self.groups[0], self.groups[0].flat.dtype
-        if len(self.groups) == 1:
-            values = group.flat[group.index]
-            if group.lanes is None:
-                return values
-            return np.where(group.lanes, values, np.zeros(1, dtype) if other is None else other)
-        masks = (x.shape for x in (self.mask, other) if x is not None)
-        values = np.zeros(np.broadcast_shapes(array_of(self.address).shape, *masks), dtype)
-        if other is not None:
-            values[...] = other
-        for group in self.groups:
-            lanes = np.broadcast_to(group.lanes, values.shape)  # type: ignore[arg-type]
-            values[lanes] = group.flat[np.broadcast_to(group.index, values.shape)[lanes]]
-        return values
-
-    def write(self, value: Array, shape: tuple[int, ...], compare: bool) -> bool:
-        """Store the values; return True if memory changed, which is assumed unless `compare`."""
-        if self.strided is not None:
-            return self.strided.write(value, compare)
-        arrays = (array_of(self.address), value, self.mask)
-        extents = (max(len(x) for x in arrays if x is not None), *shape)
-        values = np.broadcast_to(value, extents)
-        changed = False
-        for group in self.groups:
-            index = np.broadcast_to(group.index, extents)
-            if group.lanes is None:
-                index, chosen = index.ravel(), values.ravel()
-            else:
-                lanes = np.broadcast_to(group.lanes, extents)
-                index, chosen = index[lanes], values[lanes]
-            before = group.flat[index].tobytes() if compare else b""
-            group.flat[index] = chosen
-            changed |= not compare or group.flat[index].tobytes() != before
-        return changed
 
 
 class Memory:

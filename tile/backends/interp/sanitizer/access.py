@@ -23,10 +23,11 @@ from tile.backends.interp.fault_report import (
     view_of,
 )
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import Buffer, ResolvedAccess
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RunValue, array_of
-from tile.backends.interp.virtual_memory import Buffer, FaultError, ResolvedAccess
+from tile.backends.interp.virtual_memory import FaultError
 from tile.faults import Check, Fault, FaultAddress
 from tile.heatmap import MARGIN, ArrayHeatmap, FaultExtent, fault_extent
 from tile.ir import semantics

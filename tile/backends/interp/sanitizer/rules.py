@@ -21,6 +21,7 @@ from tile.backends.base import LaunchArgument
 from tile.backends.interp.bytecode import rule_in
 from tile.backends.interp.fault_report import report_faults
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
+from tile.backends.interp.resolved_access import Buffer, BufferLanes, ResolvedAccess, Strided
 from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.sanitizer.access import (
     Lanes,
@@ -50,7 +51,6 @@ from tile.backends.interp.values import (
     array_of,
     broadcast_rows,
 )
-from tile.backends.interp.virtual_memory import Buffer, BufferLanes, ResolvedAccess, Strided
 from tile.faults import Check, Checks, Fault
 from tile.ir.core import OpDef, Operation
 from tile.ir.ops import debug, memory

@@ -36,11 +36,12 @@ from tile.backends.host_memory import span
 from tile.backends.interp.fault_report import FaultCollector, place_of, report_faults
 from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
+from tile.backends.interp.resolved_access import Buffer, ResolvedAccess, Strided
 from tile.backends.interp.sanitizer.access import Site, fault_at, locate_first
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, ramp
-from tile.backends.interp.virtual_memory import Buffer, Memory, ResolvedAccess, Strided
+from tile.backends.interp.virtual_memory import Memory
 from tile.faults import Check, Checks, Fault, RacingAccess
 from tile.ir.core import Operation
 from tile.tracebacks import warn
