@@ -18,7 +18,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
 from tile.ir.declare import OPS
 from tile.ir.ops import arith, control, debug, memory
-from tile.ir.parser import parse_module, parse_type
+from tile.ir.parser import parse_module
 from tile.ir.printer import affine_map, print_module, print_op, print_value
 from tile.ir.types import (
     ALL,
@@ -36,6 +36,7 @@ from tile.ir.types import (
     Tile,
     Type,
 )
+from tile.ir.value_parser import parse_type
 from tile.location import Loc
 from tile.simt.ops import thread
 from tile.tools.ir_files import chunks

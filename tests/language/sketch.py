@@ -10,9 +10,9 @@ from tests.evaluate import Array, evaluate
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Module
 from tile.ir.ops import control
-from tile.ir.parser import parse_type
 from tile.ir.printer import print_function
 from tile.ir.types import Type
+from tile.ir.value_parser import parse_type
 from tile.ir.verifier import verify
 from tile.language.base.tensor import Tensor
 

@@ -7,18 +7,11 @@ the text. The parser itself knows only the three operations with custom syntax.
 
 from __future__ import annotations
 
-import enum
-import json
-import linecache
-import math
 import re
-import types
-import typing
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
-from tile.errors import ParseError, TileError, TypeRuleError
+from tile.errors import TypeRuleError
 from tile.ir import predication
 from tile.ir.builder import Builder, create
 from tile.ir.core import (
@@ -29,57 +22,20 @@ from tile.ir.core import (
     Module,
     OpDef,
     Operation,
-    Symbol,
     Value,
 )
 from tile.ir.declare import OPS
 from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
-from tile.ir.printer import affine_map
+from tile.ir.tokens import Token
 from tile.ir.types import (
-    LAYOUTS,
     SCALARS,
-    Descriptor,
-    Fragment,
-    Layout,
-    Padding,
-    Pointer,
-    Scalar,
-    Shared,
-    Tile,
     Type,
     listed,
-    require,
     without_layout,
 )
+from tile.ir.value_parser import ValueParser
 from tile.location import Loc
-
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t\r]+|//[^\n]*|;[^\n]*)
-    |(?P<newline>\n)
-    |(?P<value>%[^\W\d][\w.]*)
-    |(?P<predicate>@%[^\W\d][\w.]*)
-    |(?P<symbol>@[^\W\d][\w.]*)
-    |(?P<string>"(?:[^"\\\n]|\\.)*")
-    |(?P<layout>\#[a-z]+(?:\{[^{}]*\})?)
-    |(?P<dims>[0-9]+(?:x[0-9]+)*x(?=[a-z]))
-    |(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf\b|nan\b))
-    |(?P<word>[A-Za-z_][\w\-]*)
-    |(?P<arrow>->)
-    |(?P<punctuation>[{}()<>\[\],:=^\-])
-    """,
-    re.VERBOSE,
-)
-
-_MAX_MAP_BITS = 20  # bounds the memory that a short text can demand
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    line: int
-    column: int
 
 
 def parse_module(text: str, file: str = "<tile>") -> Module:
@@ -94,258 +50,13 @@ def parse_module(text: str, file: str = "<tile>") -> Module:
         raise nesting_error(parser.loc()) from error
 
 
-def parse_type(text: str) -> Type:
-    """Parse one type, such as `tile<8xptr<f32>>`."""
-    parser = _Parser(text, "<type>")
-    try:
-        ty = parser.type_()
-    except RecursionError as error:
-        raise nesting_error(parser.loc()) from error
-    parser.expect_end()
-    return ty
-
-
-def _tokens(text: str, file: str) -> list[_Token]:
-    tokens = []
-    position, line, start = 0, 1, 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            loc = Loc(file, line, position - start, position - start + 1)
-            raise ParseError(f"unexpected character {text[position]!r}", loc=loc)
-        kind = match.lastgroup or ""
-        if kind == "newline":
-            line, start = line + 1, match.end()
-        elif kind != "space":
-            tokens.append(_Token(kind, match.group(), line, position - start))
-        position = match.end()
-    tokens.append(_Token("end", "end of text", line, position - start))
-    return tokens
-
-
-class _Parser:
+class _Parser(ValueParser):
     def __init__(self, text: str, file: str) -> None:
-        self.file = file
-        self.text = text
-        if file.startswith("<"):  # lets error messages quote text that is in no file
-            lines = text.splitlines(keepends=True)
-            linecache.cache[file] = (len(text), None, lines, file)
-        self.tokens = _tokens(text, file)
-        self.layouts: dict[str, Layout] = {}
-        self.position = 0
+        super().__init__(text, file)
         self.values: dict[str, Value] = {}
         self.build = Builder(Block())  # at the end of the block that is being parsed
 
-    # -- tokens
-
-    @property
-    def token(self) -> _Token:
-        return self.tokens[self.position]
-
-    def loc(self, token: _Token | None = None) -> Loc:
-        token = token or self.token
-        return Loc(self.file, token.line, token.column, token.column + len(token.text))
-
-    def fail(self, message: str, token: _Token | None = None) -> NoReturn:
-        raise ParseError(message, loc=self.loc(token))
-
-    def take(self) -> _Token:
-        token = self.token
-        self.position += 1
-        return token
-
-    def at(self, text: str) -> bool:
-        return self.token.text == text and self.token.kind != "string"
-
-    def accept(self, text: str) -> bool:
-        matches = self.at(text)
-        self.position += matches
-        return matches
-
-    def expect(self, *texts: str) -> None:
-        for text in texts:
-            if not self.accept(text):
-                self.fail(f"expected `{text}`, found `{self.token.text}`")
-
-    def until(self, close: str) -> Iterator[None]:
-        """Iterate over the items of a list with commas, up to and including `close`."""
-        while not self.accept(close):
-            yield
-            if not self.at(close):
-                self.expect(",")
-
-    def expect_kind(self, kind: str, description: str) -> _Token:
-        if self.token.kind != kind:
-            self.fail(f"expected {description}, found `{self.token.text}`")
-        return self.take()
-
-    def expect_end(self) -> None:
-        if self.token.kind != "end":
-            self.fail(f"expected the end of the text, found `{self.token.text}`")
-
-    def integer(self) -> int:
-        token = self.expect_kind("number", "an integer")
-        try:
-            return int(token.text)
-        except ValueError:
-            self.fail(f"expected an integer, found `{token.text}`", token)
-
-    # -- types, attributes, locations
-
-    def type_(self) -> Type:
-        token = self.token
-        try:
-            if self.accept("tile"):
-                dims, element = self.extents()
-                layout = self.layout() if self.accept(",") else None
-                self.expect(">")
-                return Tile(dims, element, layout)
-            if self.accept("frag"):
-                dims, element = self.extents()
-                self.expect(">")
-                return Fragment(math.prod(dims), element)
-            if self.accept("shared"):
-                return self.shared()
-            if self.accept("desc"):
-                return self.descriptor()
-            return self.element()
-        except TypeRuleError as error:
-            self.fail(error.message, token)
-
-    def extents(self) -> tuple[tuple[int, ...], Scalar | Pointer]:
-        self.expect("<")
-        dims = self.expect_kind("dims", "extents such as 8x16x").text
-        return tuple(int(d) for d in dims[:-1].split("x")), self.element()
-
-    def shared(self) -> Shared:
-        dims, element = self.extents()
-        self.expect(",")
-        layout, stages = self.layout(), 1
-        if self.accept(","):
-            self.expect("stages", "=")
-            stages = self.integer()
-        self.expect(">")
-        return Shared(dims, element, layout, stages)
-
-    def descriptor(self) -> Descriptor:
-        dims, element = self.extents()
-        require(
-            isinstance(element, Scalar),
-            f"a descriptor has elements of a number type, not {element}",
-        )
-        assert isinstance(element, Scalar)
-        padding = Padding(self.member(Padding).value) if self.accept(",") else Padding.ZERO
-        self.expect(">")
-        return Descriptor(dims, element, padding)
-
-    def layout(self) -> Layout:
-        """Parse a layout, or the name of one defined at the top of the module."""
-        token = self.expect_kind("layout", "a layout, such as #a")
-        if token.text in self.layouts:
-            return self.layouts[token.text]
-        name, brace, _ = token.text[1:].partition("{")
-        if not brace:
-            self.fail(f"no layout is named {token.text} at the top of the module", token)
-        if name not in LAYOUTS:
-            self.fail(f"there are no layouts `#{name}`; there are {', '.join(LAYOUTS)}", token)
-        try:
-            return LAYOUTS[name].parse(token.text)
-        except TileError as error:
-            self.fail(error.message, token)
-
-    def layout_names(self) -> None:
-        """Parse `#name = layout`, any number of times."""
-        while self.token.kind == "layout":
-            name = self.take().text
-            self.expect("=")
-            self.layouts[name] = self.layout()
-
-    def element(self) -> Scalar | Pointer:
-        if self.accept("ptr"):
-            self.expect("<")
-            pointee = self.element()
-            self.expect(">")
-            return Pointer(pointee)
-        token = self.expect_kind("word", "a type")
-        if token.text not in SCALARS:
-            self.fail(f"unknown type `{token.text}`; scalars are {', '.join(SCALARS)}", token)
-        return SCALARS[token.text]
-
-    def types(self) -> list[Type]:
-        types = [self.type_()]
-        while self.accept(","):
-            types.append(self.type_())
-        return types
-
-    def attribute(self, annotation: Any) -> Any:
-        """Parse a value of the type that the declaration's annotation states."""
-        options = (
-            typing.get_args(annotation)
-            if isinstance(annotation, types.UnionType)
-            else (annotation,)
-        )
-        token = self.token
-        if type(None) in options and self.accept("none"):
-            return None
-        if typing.get_origin(annotation) is tuple:
-            return self.sequence(typing.get_args(annotation)[0])
-        for option in options:
-            if isinstance(option, type) and issubclass(option, enum.Enum):
-                return self.member(option)
-            if option is Symbol:
-                return Symbol(self.expect_kind("symbol", "a function, such as @f").text[1:])
-            if option is str:
-                return json.loads(self.expect_kind("string", "a string").text)
-            if option is Type:
-                return self.type_()
-            if any(option is kind.cls for kind in LAYOUTS.values()):
-                return self.layout()
-        return self.literal(options, token)
-
-    def literal(self, options: Sequence[Any], token: _Token) -> bool | int | float:
-        if bool in options and token.text in ("true", "false"):
-            return self.take().text == "true"
-        if token.kind == "number" and (int in options or float in options):
-            text = self.take().text
-            if int in options and re.fullmatch(r"-?\d+", text):
-                return int(text)
-            if float in options:
-                return float(text)
-        expected = " or ".join(option.__name__ for option in options)
-        self.fail(f"expected a value of type {expected}, found `{token.text}`", token)
-
-    def member(self, kind: type[enum.Enum]) -> enum.Enum:
-        token = self.take()
-        text = json.loads(token.text) if token.kind == "string" else token.text
-        for member in kind:
-            if member.value == text:
-                return member
-        self.fail(f"expected one of {', '.join(str(m.value) for m in kind)}, found `{text}`", token)
-
-    def sequence(self, annotation: Any) -> tuple[Any, ...]:
-        if annotation is int and (self.at("linear") or self.tokens[self.position + 1].text == "^"):
-            return self.affine_map()
-        self.expect("(")
-        values = []
-        for _ in self.until(")"):
-            values.append(self.attribute(annotation))
-        return tuple(values)
-
-    def affine_map(self) -> tuple[int, ...]:
-        """Parse `offset ^ linear[images]`, or without an offset; the printer explains it."""
-        offset = 0
-        if not self.at("linear"):
-            offset = self.integer()
-            self.expect("^")
-        start = self.token
-        self.expect("linear", "[")
-        images = [self.integer()]
-        while self.accept(","):
-            images.append(self.integer())
-        self.expect("]")
-        if len(images) > _MAX_MAP_BITS:
-            self.fail(f"`linear` takes at most {_MAX_MAP_BITS} images, not {len(images)}", start)
-        return affine_map(offset, images)
+    # -- attributes
 
     def attributes(self, defn: OpDef) -> dict[str, Any]:
         """Parse `{name = value, ...}`, or nothing."""
@@ -385,34 +96,6 @@ class _Parser:
         op.schedule = schedule
         return op
 
-    def location(self, start: _Token) -> Loc | None:
-        """Parse an explicit `loc(...)`, or return the position of `start` in the text."""
-        if not self.accept("loc"):
-            return self.loc(start)
-        self.expect("(")
-        if self.accept("unknown"):
-            self.expect(")")
-            return None
-        chain = [self.position_in_file()]
-        while self.accept("at"):
-            chain.append(self.position_in_file())
-        self.expect(")")
-        loc = chain.pop()
-        while chain:
-            loc = replace(chain.pop(), caller=loc)
-        return loc
-
-    def position_in_file(self) -> Loc:
-        file = json.loads(self.expect_kind("string", "a file name").text)
-        self.expect(":")
-        line = self.integer()
-        self.expect(":")
-        column, end = self.integer(), 0
-        if self.token.kind == "number" and self.token.text.startswith("-"):
-            end = -self.integer()
-        function = json.loads(self.take().text) if self.token.kind == "string" else ""
-        return Loc(file, line, column, end, function)
-
     # -- values
 
     def use(self) -> Value | None:
@@ -424,24 +107,24 @@ class _Parser:
             self.fail(f"{token.text} is not defined here", token)
         return self.values[token.text]
 
-    def uses(self, name: _Token) -> list[Value | None]:
+    def uses(self, name: Token) -> list[Value | None]:
         """Parse the operands after an operation's name.
 
         A value on a later line is the result of the next operation.
         """
-        operands: list[Value | _Token | None] = []
+        operands: list[Value | Token | None] = []
         kinds = ("value", "number")
         if self.token.line == name.line and (self.token.kind in kinds or self.at("_")):
             operands.append(self.operand())
             while self.accept(","):
                 operands.append(self.operand())
         like = next((operand for operand in operands if isinstance(operand, Value)), None)
-        return [self.constant(x, like) if isinstance(x, _Token) else x for x in operands]
+        return [self.constant(x, like) if isinstance(x, Token) else x for x in operands]
 
-    def operand(self) -> Value | _Token | None:
+    def operand(self) -> Value | Token | None:
         return self.take() if self.token.kind == "number" else self.use()
 
-    def constant(self, number: _Token, like: Value | None) -> Value:
+    def constant(self, number: Token, like: Value | None) -> Value:
         """Emit a number among the operands as a constant of the type of the others."""
         if like is None:
             self.fail("a number takes the type of another operand, and there is none", number)
@@ -461,7 +144,7 @@ class _Parser:
             self.fail(f"{name} is not defined here", token)
         return self.values[name]
 
-    def vector_type(self, name: _Token) -> list[Type]:
+    def vector_type(self, name: Token) -> list[Type]:
         """Parse a type in front of the operands, as in `mul i32<8, 8> %x, 2`; [] without one."""
         is_type = self.token.kind == "word" and self.token.text in SCALARS
         if not is_type or self.token.line != name.line:
@@ -473,7 +156,7 @@ class _Parser:
                 extents.append(self.integer())
         return [predication.vector_type(element, extents)]
 
-    def predicated_ssa(self, name: _Token, results: Sequence[_Token]) -> None:
+    def predicated_ssa(self, name: Token, results: Sequence[Token]) -> None:
         """Parse the rest of `icmpp`, `fcmpp` or `psi`."""
         try:
             if name.text == predication.PSI:
@@ -513,7 +196,7 @@ class _Parser:
             self.fail("a value is needed here", token)
         return value
 
-    def define(self, token: _Token, value: Value) -> None:
+    def define(self, token: Token, value: Value) -> None:
         if token.text in self.values:
             self.fail(f"{token.text} is defined twice", token)
         self.values[token.text] = value
@@ -540,7 +223,7 @@ class _Parser:
                 self.declaration(function, token)
         return module
 
-    def declaration(self, function: Function, start: _Token) -> None:
+    def declaration(self, function: Function, start: Token) -> None:
         """Check that a function without a body can be declared."""
         if self.token.kind != "end" and self.token.text not in ("func", "kernel"):
             self.fail(f"expected the body of {function} in braces, found `{self.token.text}`")
@@ -559,7 +242,7 @@ class _Parser:
         name = self.expect_kind("symbol", "a function's name, such as @f").text[1:]
         self.values = {}
         self.expect("(")
-        names: list[_Token] = []
+        names: list[Token] = []
         arg_types: list[Type] = []
         arguments: list[Argument] = []
         for _ in self.until(")"):
@@ -625,7 +308,7 @@ class _Parser:
     def operation(self) -> Operation | None:
         """Parse an operation; None if it was predicated SSA, which is in the block already."""
         predicate = self.predicate()
-        results: list[_Token] = []
+        results: list[Token] = []
         if self.token.kind == "value":
             results.append(self.take())
             while self.accept(","):
@@ -665,7 +348,7 @@ class _Parser:
         return self.types() if self.accept(":") else []
 
     def plain(
-        self, defn: OpDef, name: _Token, predicate: Value | None
+        self, defn: OpDef, name: Token, predicate: Value | None
     ) -> tuple[Operation, list[Type]]:
         in_front = self.vector_type(name)
         operands = self.uses(name)
@@ -695,9 +378,9 @@ class _Parser:
         names, arg_types = self.region_arguments()
         return self.region(names, arg_types)
 
-    def region_arguments(self) -> tuple[list[_Token], list[Type]]:
+    def region_arguments(self) -> tuple[list[Token], list[Type]]:
         """Parse `(%argument: type, ...)` of a region."""
-        names: list[_Token] = []
+        names: list[Token] = []
         arg_types: list[Type] = []
         self.expect("(")
         for _ in self.until(")"):
@@ -706,8 +389,8 @@ class _Parser:
             arg_types.append(self.type_())
         return names, arg_types
 
-    def carried(self) -> tuple[list[_Token], list[Value]]:
-        names: list[_Token] = []
+    def carried(self) -> tuple[list[Token], list[Value]]:
+        names: list[Token] = []
         inits: list[Value] = []
         if self.accept("iter"):
             self.expect("(")
@@ -717,7 +400,7 @@ class _Parser:
                 inits.append(self.required())
         return names, inits
 
-    def region(self, names: Sequence[_Token], arg_types: Sequence[Type]) -> Block:
+    def region(self, names: Sequence[Token], arg_types: Sequence[Type]) -> Block:
         block = Block(arg_types)
         outer = dict(self.values)
         for token, value in zip(names, block.args, strict=True):
@@ -726,7 +409,7 @@ class _Parser:
         self.values = outer
         return block
 
-    def for_(self, name: _Token) -> tuple[Operation, list[Type]]:
+    def for_(self, name: Token) -> tuple[Operation, list[Type]]:
         index = self.expect_kind("value", "the count, such as %i")
         self.expect("=")
         lower = self.required()
@@ -742,7 +425,7 @@ class _Parser:
         op = self.create(control.for_, [lower, upper, step, *inits], attributes, [body], loc)
         return op, stated
 
-    def while_(self, name: _Token) -> tuple[Operation, list[Type]]:
+    def while_(self, name: Token) -> tuple[Operation, list[Type]]:
         names, inits = self.carried()
         stated = self.stated()
         arg_types = [v.type for v in inits]
@@ -753,7 +436,7 @@ class _Parser:
         loc = self.location(name)
         return self.create(control.while_, inits, attributes, [test, body], loc), stated
 
-    def if_(self, name: _Token) -> tuple[Operation, list[Type]]:
+    def if_(self, name: Token) -> tuple[Operation, list[Type]]:
         condition = self.required()
         stated = self.stated()
         then = self.region((), ())

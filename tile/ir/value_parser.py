@@ -1,0 +1,244 @@
+"""Parser of the parts of IR text that name no operation: types, attribute values, locations."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tile.errors import TileError, TypeRuleError
+from tile.ir.core import Symbol
+from tile.ir.nesting import nesting_error
+from tile.ir.printer import affine_map
+from tile.ir.tokens import Token, TokenReader
+from tile.ir.types import (
+    LAYOUTS,
+    SCALARS,
+    Descriptor,
+    Fragment,
+    Layout,
+    Padding,
+    Pointer,
+    Scalar,
+    Shared,
+    Tile,
+    Type,
+    require,
+)
+from tile.location import Loc
+
+_MAX_MAP_BITS = 20  # bounds the memory that a short text can demand
+
+
+def parse_type(text: str) -> Type:
+    """Parse one type, such as `tile<8xptr<f32>>`."""
+    parser = ValueParser(text, "<type>")
+    try:
+        ty = parser.type_()
+    except RecursionError as error:
+        raise nesting_error(parser.loc()) from error
+    parser.expect_end()
+    return ty
+
+
+class ValueParser(TokenReader):
+    """A reader of types, attribute values and locations; `layouts` are those with a name."""
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text, file)
+        self.layouts: dict[str, Layout] = {}
+
+    # -- types
+
+    def type_(self) -> Type:
+        token = self.token
+        try:
+            if self.accept("tile"):
+                dims, element = self.extents()
+                layout = self.layout() if self.accept(",") else None
+                self.expect(">")
+                return Tile(dims, element, layout)
+            if self.accept("frag"):
+                dims, element = self.extents()
+                self.expect(">")
+                return Fragment(math.prod(dims), element)
+            if self.accept("shared"):
+                return self.shared()
+            if self.accept("desc"):
+                return self.descriptor()
+            return self.element()
+        except TypeRuleError as error:
+            self.fail(error.message, token)
+
+    def extents(self) -> tuple[tuple[int, ...], Scalar | Pointer]:
+        self.expect("<")
+        dims = self.expect_kind("dims", "extents such as 8x16x").text
+        return tuple(int(d) for d in dims[:-1].split("x")), self.element()
+
+    def shared(self) -> Shared:
+        dims, element = self.extents()
+        self.expect(",")
+        layout, stages = self.layout(), 1
+        if self.accept(","):
+            self.expect("stages", "=")
+            stages = self.integer()
+        self.expect(">")
+        return Shared(dims, element, layout, stages)
+
+    def descriptor(self) -> Descriptor:
+        dims, element = self.extents()
+        require(
+            isinstance(element, Scalar),
+            f"a descriptor has elements of a number type, not {element}",
+        )
+        assert isinstance(element, Scalar)
+        padding = Padding(self.member(Padding).value) if self.accept(",") else Padding.ZERO
+        self.expect(">")
+        return Descriptor(dims, element, padding)
+
+    def layout(self) -> Layout:
+        """Parse a layout, or the name of one defined at the top of the module."""
+        token = self.expect_kind("layout", "a layout, such as #a")
+        if token.text in self.layouts:
+            return self.layouts[token.text]
+        name, brace, _ = token.text[1:].partition("{")
+        if not brace:
+            self.fail(f"no layout is named {token.text} at the top of the module", token)
+        if name not in LAYOUTS:
+            self.fail(f"there are no layouts `#{name}`; there are {', '.join(LAYOUTS)}", token)
+        try:
+            return LAYOUTS[name].parse(token.text)
+        except TileError as error:
+            self.fail(error.message, token)
+
+    def layout_names(self) -> None:
+        """Parse `#name = layout`, any number of times."""
+        while self.token.kind == "layout":
+            name = self.take().text
+            self.expect("=")
+            self.layouts[name] = self.layout()
+
+    def element(self) -> Scalar | Pointer:
+        if self.accept("ptr"):
+            self.expect("<")
+            pointee = self.element()
+            self.expect(">")
+            return Pointer(pointee)
+        token = self.expect_kind("word", "a type")
+        if token.text not in SCALARS:
+            self.fail(f"unknown type `{token.text}`; scalars are {', '.join(SCALARS)}", token)
+        return SCALARS[token.text]
+
+    def types(self) -> list[Type]:
+        types = [self.type_()]
+        while self.accept(","):
+            types.append(self.type_())
+        return types
+
+    # -- attribute values
+
+    def attribute(self, annotation: Any) -> Any:
+        """Parse a value of the type that the declaration's annotation states."""
+        options = (
+            typing.get_args(annotation)
+            if isinstance(annotation, types.UnionType)
+            else (annotation,)
+        )
+        token = self.token
+        if type(None) in options and self.accept("none"):
+            return None
+        if typing.get_origin(annotation) is tuple:
+            return self.sequence(typing.get_args(annotation)[0])
+        for option in options:
+            if isinstance(option, type) and issubclass(option, enum.Enum):
+                return self.member(option)
+            if option is Symbol:
+                return Symbol(self.expect_kind("symbol", "a function, such as @f").text[1:])
+            if option is str:
+                return json.loads(self.expect_kind("string", "a string").text)
+            if option is Type:
+                return self.type_()
+            if any(option is kind.cls for kind in LAYOUTS.values()):
+                return self.layout()
+        return self.literal(options, token)
+
+    def literal(self, options: Sequence[Any], token: Token) -> bool | int | float:
+        if bool in options and token.text in ("true", "false"):
+            return self.take().text == "true"
+        if token.kind == "number" and (int in options or float in options):
+            text = self.take().text
+            if int in options and re.fullmatch(r"-?\d+", text):
+                return int(text)
+            if float in options:
+                return float(text)
+        expected = " or ".join(option.__name__ for option in options)
+        self.fail(f"expected a value of type {expected}, found `{token.text}`", token)
+
+    def member(self, kind: type[enum.Enum]) -> enum.Enum:
+        token = self.take()
+        text = json.loads(token.text) if token.kind == "string" else token.text
+        for member in kind:
+            if member.value == text:
+                return member
+        self.fail(f"expected one of {', '.join(str(m.value) for m in kind)}, found `{text}`", token)
+
+    def sequence(self, annotation: Any) -> tuple[Any, ...]:
+        if annotation is int and (self.at("linear") or self.tokens[self.position + 1].text == "^"):
+            return self.affine_map()
+        self.expect("(")
+        values = []
+        for _ in self.until(")"):
+            values.append(self.attribute(annotation))
+        return tuple(values)
+
+    def affine_map(self) -> tuple[int, ...]:
+        """Parse `offset ^ linear[images]`, or without an offset; the printer explains it."""
+        offset = 0
+        if not self.at("linear"):
+            offset = self.integer()
+            self.expect("^")
+        start = self.token
+        self.expect("linear", "[")
+        images = [self.integer()]
+        while self.accept(","):
+            images.append(self.integer())
+        self.expect("]")
+        if len(images) > _MAX_MAP_BITS:
+            self.fail(f"`linear` takes at most {_MAX_MAP_BITS} images, not {len(images)}", start)
+        return affine_map(offset, images)
+
+    # -- locations
+
+    def location(self, start: Token) -> Loc | None:
+        """Parse an explicit `loc(...)`, or return the position of `start` in the text."""
+        if not self.accept("loc"):
+            return self.loc(start)
+        self.expect("(")
+        if self.accept("unknown"):
+            self.expect(")")
+            return None
+        chain = [self.position_in_file()]
+        while self.accept("at"):
+            chain.append(self.position_in_file())
+        self.expect(")")
+        loc = chain.pop()
+        while chain:
+            loc = replace(chain.pop(), caller=loc)
+        return loc
+
+    def position_in_file(self) -> Loc:
+        file = json.loads(self.expect_kind("string", "a file name").text)
+        self.expect(":")
+        line = self.integer()
+        self.expect(":")
+        column, end = self.integer(), 0
+        if self.token.kind == "number" and self.token.text.startswith("-"):
+            end = -self.integer()
+        function = json.loads(self.take().text) if self.token.kind == "string" else ""
+        return Loc(file, line, column, end, function)
