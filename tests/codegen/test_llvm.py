@@ -14,12 +14,17 @@ from llvmlite import binding as llvm
 
 import tile
 import tile.language as tl
-from tests.codegen.llvm_host import HostDevice, emitted
+from tests.codegen.llvm_host import TARGET, HostDevice, emitted
 from tests.conformance.test_pure import CASES, Case, check_all
+from tile.codegen.llvm.function_builder import FunctionBuilder
+from tile.codegen.llvm.functions import function_text
+from tile.codegen.llvm.module import ModuleText
 from tile.errors import UnsupportedError
 from tile.ir.ops.arith import Rounding
 from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, FP8
+from tile.simt.pass_pipeline import lower
+from tile.transforms.pass_pipeline import optimize
 
 DEVICE = HostDevice()
 # Conversions of f16 from and to f32 alone are instructions; a JIT has no library for others.
@@ -107,3 +112,17 @@ def test_no_ptx_in_the_text() -> None:
     module = emitted(parse_module(text)).text()
     assert "asm" not in module
     assert "nvvm" not in module
+
+
+def test_an_operation_without_a_rule_is_refused_at_its_line() -> None:
+    text = "kernel @k(%x: ptr<i32>) {\n  %v = load %x : i32\n  store %x, %v\n  return\n}"
+    module = parse_module(text, "lacking.tile")
+    optimize(module)
+    lower(module, TARGET, num_warps=1)
+    function = module.kernel
+    source = ModuleText("host", "", "", threads=1, enable_fp_fusion=False)
+    source.name_function(function)
+    builder = FunctionBuilder(source, function, {})
+    with pytest.raises(UnsupportedError, match="the host backend has no code for `load`") as caught:
+        function_text(builder, "")
+    assert caught.value.loc is not None and caught.value.loc.line == 2

@@ -367,3 +367,25 @@ def test_it_looks_like_its_function() -> None:
     assert add.__name__ == add.fn.__name__ == "add"
     kernel = tile.jit(version=3, launch_metadata=len)(add.fn)
     assert (kernel.version, kernel.launch_metadata) == (3, len)
+
+
+class Incomparable:
+    """A constant that is hashable, and whose comparisons raise."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@tile.jit
+def ignores(out_ptr, value: tl.constexpr):
+    tl.store(out_ptr, 1)
+
+
+def test_constants_whose_comparison_raises() -> None:
+    out = np.zeros(1, np.int32)
+    ignores[1,](out, Incomparable())
+    with pytest.raises(ArgumentTypeError, match=r"of ignores\(\) cannot be used: not comparable"):
+        ignores[1,](out, Incomparable())

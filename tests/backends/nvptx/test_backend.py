@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.backends.nvptx.assembling import assemble
-from tile.backends.nvptx import driver
+from tile.backends.nvptx import compiler, driver
 from tile.backends.nvptx.architectures import native
 from tile.backends.nvptx.launch import LoadedKernel
 from tile.backends.nvptx.target import architecture
@@ -103,3 +103,11 @@ def test_arrays_in_different_memories(
     assert isinstance(kernel, LoadedKernel)
     with pytest.raises(ArgumentValueError, match=r"`x` on cuda:0, `y` on (the host|cuda:1)"):
         kernel.launch((1, 1, 1), [on_device("cuda:0"), *others, np.int32(4)])
+
+
+def test_code_that_llvm_refuses_is_a_fault_of_the_backend() -> None:
+    with pytest.raises(
+        BackendError, match="LLVM refuses the code that the nvptx backend made"
+    ) as e:
+        compiler._parse("define void @f() { ret i32 }")
+    assert e.value.notes

@@ -11,6 +11,7 @@ import pytest
 from cuda.bindings import driver as real
 
 import tile
+import tile.language as tl
 from tests.backends.nvptx.fake_driver import FakeDriver, new_kernel
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.base import Target
@@ -23,6 +24,12 @@ from tile.runtime.autotuning.worker import compile_one
 
 F = real.CUfunction_attribute
 R = real.CUresult
+
+
+@tile.jit
+def total(x_ptr, y_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(y_ptr, tl.sum(tl.load(x_ptr + i, mask=i < 64, other=0.0)))
 
 
 @pytest.fixture
@@ -403,3 +410,13 @@ def test_a_worker_of_a_tuner_assembles(two: FakeDriver, tmp_path: Path) -> None:
         assert (len(two.assembled), two.loaded, two.launches) == (1, [], [])
         load_anew()
         assert (len(two.assembled), len(two.loaded), len(two.launches)) == (1, 1, 1)
+
+
+def test_more_shared_memory_than_a_device_has(
+    two: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver.device(0), "shared_bytes", 8)
+    message = "`total` takes .* bytes of shared memory, and device 0 has 8 for a program"
+    with pytest.raises(OutOfResourcesError, match=message) as caught:
+        total[1,](*tensors(0, 0), B=1024)
+    assert caught.value.limit == 8 and caught.value.name == "shared memory"
