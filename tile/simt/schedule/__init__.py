@@ -2,7 +2,7 @@
 
 pipeline_loops       loads as async operations, with a schedule
 expand_schedules     software pipelining of any schedule
-async_ops            how async operations are issued, awaited and released
+async_ops            latencies of async operations, and what waits for them
 deferred_ops         operations that run an iteration later
 deferred_waits       waits that do
 shifted_copies       copies of operations for other iterations

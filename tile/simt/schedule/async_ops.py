@@ -1,4 +1,4 @@
-"""Async operations: how they are issued, awaited and released, and issued for no iteration.
+"""Async operations: when they are issued, what waits for them, and how they do nothing.
 
 A schedule (`expand-schedules`) names no kind of operation. It asks here which operation waits for
 which, and what keeps an operation from having effects in an iteration that does not exist.
@@ -23,63 +23,43 @@ class AsyncKind:
     """A kind of operations that complete some time after they are issued.
 
     issue: begins one.
+    latency: by how many iterations it is issued before its result is read, at most.
     completes: what waits count, in the order in which it is issued: commits of groups, or `issue`.
-    wait: waits for them.
-    counted: True if the wait names how many younger ones may stay in flight (`pending`); else it
-        waits for an mbarrier.
-    release: lets the buffer that one reads or writes be used again; None if that is a barrier.
+    wait: waits for them; None if threads wait where they read the result.
     """
 
-    name: str
     issue: OpDef
-    completes: OpDef
-    wait: OpDef
-    counted: bool
-    release: OpDef | None = None
+    latency: int
+    completes: OpDef | None = None
+    wait: OpDef | None = None
 
 
+_ALL_STAGES = 1 << 16  # as many iterations as a buffer has stages for
+_ONE = 1  # registers hold a tile for each iteration
 KINDS = (
+    AsyncKind(memory.load, _ONE),
     AsyncKind(
-        "cp.async",
         shared.local_cp_async,
+        _ALL_STAGES,
         shared.cp_async_commit_group,
         shared.cp_async_wait_group,
-        counted=True,
     ),
-    AsyncKind(
-        "TMA load",
-        tma.tma_load,
-        tma.mbarrier_arrive_expect_tx,
-        tma.mbarrier_wait,
-        counted=False,
-        release=tma.mbarrier_arrive,
-    ),
-    AsyncKind(
-        "TMA load in im2col mode",
-        tma.tma_load_im2col,
-        tma.mbarrier_arrive_expect_tx,
-        tma.mbarrier_wait,
-        counted=False,
-        release=tma.mbarrier_arrive,
-    ),
-    AsyncKind("TMA store", tma.tma_store, tma.tma_store, tma.tma_store_wait, counted=True),
-    AsyncKind("wgmma", wgmma.wgmma, wgmma.wgmma, wgmma.wgmma_wait, counted=True),
+    AsyncKind(tma.tma_load, _ALL_STAGES, tma.mbarrier_arrive_expect_tx, tma.mbarrier_wait),
+    AsyncKind(tma.tma_load_im2col, _ALL_STAGES, tma.mbarrier_arrive_expect_tx, tma.mbarrier_wait),
+    AsyncKind(tma.tma_store, _ONE, tma.tma_store, tma.tma_store_wait),
+    AsyncKind(wgmma.wgmma, _ONE, wgmma.wgmma, wgmma.wgmma_wait),
 )
-
-_MOST = 1 << 16
-# Iterations by which operations are issued before their results are read. A load to registers takes
-# more of them for each; copies take as many iterations as their buffers have stages for.
-LATENCIES: Mapping[OpDef, int] = MappingProxyType(
+LATENCIES: Mapping[OpDef, int] = MappingProxyType({kind.issue: kind.latency for kind in KINDS})
+# Waits that name how many younger operations may stay in flight (`pending`), and what they count.
+COUNTED_WAITS: Mapping[OpDef, OpDef] = MappingProxyType(
     {
-        memory.load: 1,
-        shared.local_cp_async: _MOST,
-        tma.tma_load: _MOST,
-        tma.tma_load_im2col: _MOST,
+        kind.wait: kind.completes
+        for kind in KINDS
+        if kind.wait is not None
+        and kind.completes is not None
+        and "pending" in kind.wait.attributes
     }
 )
-
-# Kinds whose waits count what was issued before them, in program order.
-COUNTED_WAITS = {kind.wait: kind for kind in KINDS if kind.counted}
 # Waits that block until somebody arrives, which nobody does for an iteration that does not exist.
 _BLOCKING = frozenset({tma.mbarrier_wait, tma.mbarrier_wait_parity})
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT

@@ -183,9 +183,9 @@ class _Expansion:
             if op in self.numbers:
                 self.issues.in_loop[op] = Issue(op, self.numbers[op], 0)
         for op in self.body:
-            kind = COUNTED_WAITS.get(op.defn)
-            if kind is not None and not op.results:
-                op.attributes["pending"] = self.issues.pending(op, kind.completes, self.body)
+            completes = COUNTED_WAITS.get(op.defn)
+            if completes is not None and not op.results:
+                op.attributes["pending"] = self.issues.pending(op, completes, self.body)
 
     def _count_values(self, completed: Mapping[Operation, Value]) -> None:
         """Set how many younger operations waits leave in flight that wait for a value.
@@ -195,10 +195,10 @@ class _Expansion:
         blocks = [self.body] if self.loop.block is self.block else [self.body, self.loop.block]
         for block in blocks:
             for op in block or ():
-                kind = COUNTED_WAITS.get(op.defn)
-                if kind is not None and op.results:
+                completes = COUNTED_WAITS.get(op.defn)
+                if completes is not None and op.results:
                     value = completed.get(op, op.inputs[0])
-                    op.attributes["pending"] = count_issued_since(op, value, kind.completes)
+                    op.attributes["pending"] = count_issued_since(op, value, completes)
 
 
 class _Ahead:

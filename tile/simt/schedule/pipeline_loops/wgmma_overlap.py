@@ -42,6 +42,7 @@ from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.schedule.async_ops import LATENCIES
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
     operand_uses,
@@ -197,7 +198,7 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
         _wait(loop_dots.loop.results[index], after)
     if not waits:
         return None
-    schedule.add(point, Rank.DEFERRED_WAITS, 1, waits)
+    schedule.add(point, Rank.DEFERRED_WAITS, LATENCIES[wgmma.wgmma], waits)
     return point
 
 
