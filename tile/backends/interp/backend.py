@@ -25,6 +25,7 @@ from tile.backends.base import (
 from tile.backends.interp.bytecode import Code
 from tile.backends.interp.descriptor_rules import RULES as DESCRIPTOR_RULES
 from tile.backends.interp.launch import Launch
+from tile.backends.interp.repeated import RULES as REPEATED_RULES
 from tile.backends.interp.rules import RULES as BASE_RULES
 from tile.backends.interp.translate import translate
 from tile.backends.interp.tuning import TUNING
@@ -51,6 +52,8 @@ else:
     survey = lazy_import("tile.backends.interp.survey", "survey")
 
 RULES = {**BASE_RULES, **DESCRIPTOR_RULES}
+UNCHECKED = {**RULES, **REPEATED_RULES}
+"""The rules of runs that nobody watches."""
 
 # The architecture of kernels that a debugger follows from their beginning, as in `interp:steps`.
 STEPS = "steps"
@@ -100,7 +103,7 @@ class InterpreterBackend:
         if threads:
             stages["thread"], code = _threads().compile(module, target, options)
         else:
-            code = translate(module, RULES)
+            code = translate(module, UNCHECKED)
         return Artifact(
             kernel=module.kernel.name,
             target=target,
@@ -139,7 +142,7 @@ class InterpreterBackend:
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
-        code = artifact.code or translate(artifact.module, RULES)  # not pickled
+        code = artifact.code or translate(artifact.module, UNCHECKED)  # not pickled
         return InterpretedKernel(code, artifact.options.checks)
 
 

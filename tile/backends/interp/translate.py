@@ -36,6 +36,7 @@ from tile.backends.interp.values import (
     Array,
     CheckedValue,
     RegisterValue,
+    Repeated,
     RunValue,
     array_of,
     counting,
@@ -202,13 +203,19 @@ def pure(op: Operation) -> Run:
     return partial(_run_full, semantics, _shapes(op))
 
 
-def _run_compact(semantics: Run, batch: ProgramBatch, *values: RunValue) -> Any:
-    return semantics(*[v.array() if type(v) is Affine else v for v in values])
+def _run_compact(semantics: Run, batch: ProgramBatch, *values: RegisterValue) -> Any:
+    for value in values:
+        if type(value) is Repeated:
+            return value.mapped(semantics, *values)
+    return semantics(*map(array_of, values))
 
 
 def _run_affine(
-    semantics: Run, affine: Run, op: Operation, batch: ProgramBatch, *values: RunValue
+    semantics: Run, affine: Run, op: Operation, batch: ProgramBatch, *values: RegisterValue
 ) -> Any:
+    for value in values:
+        if type(value) is Repeated:
+            return value.mapped(semantics, *values)
     for value in values:
         if type(value) is Affine:
             result = affine(op, *values)

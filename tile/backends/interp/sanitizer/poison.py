@@ -13,6 +13,7 @@ from tile.backends.interp.values import (
     Array,
     CheckedValue,
     RegisterValue,
+    Repeated,
     Rows,
     RunValue,
     array_of,
@@ -113,7 +114,7 @@ def _take(where: Array, rows: Rows) -> Array:
 
 
 def _as_plain(value: RegisterValue) -> RunValue:
-    assert not isinstance(value, CheckedValue)
+    assert not isinstance(value, CheckedValue | Repeated)
     return value
 
 
