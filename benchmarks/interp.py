@@ -7,8 +7,9 @@
     python benchmarks/interp.py --checks         the cost of checks, each alone and all together
     python benchmarks/interp.py --markdown       the table as Markdown; --json: all numbers
 
-Every result is compared with NumPy's in float64 in the run that is timed. Bounds are always
-checked. The exit status is 1 if a result is wrong, a grid takes 2 GiB, or all checks together take
+Times are CPU seconds of all threads, since both interpreters compute on one core, and other work
+on a machine delays short launches more than long ones. Every result is compared with NumPy's in
+float64 in the run that is timed. Bounds are always checked. The exit status is 1 if a result is wrong, a grid takes 2 GiB, or all checks together take
 more than `MOST_CHECKED` times as long as none.
 """
 
@@ -45,7 +46,7 @@ REPEAT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Measurement:
-    """One case: seconds of a launch, None if not measured."""
+    """One case: CPU seconds of a launch, None if not measured."""
 
     case: str
     first_s: float
@@ -68,10 +69,10 @@ class Measurement:
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Return the seconds of one call."""
-    start = time.perf_counter()
+    """Return the CPU seconds of one call, to which other processes add little."""
+    start = time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def median_seconds(function: Callable[[], object]) -> float:

@@ -32,7 +32,7 @@ def rule_in(rules: dict[OpDef, R]) -> Callable[..., Callable[[R], R]]:
 
 # The function of an instruction: from the batch and operands to one result, several, or None.
 Run = Callable[..., Any]
-ABSENT = -1  # the register of an operand that is absent
+ABSENT = -1  # the register of an operand that is absent: the last one, which is never written
 
 
 @dataclass(eq=False)
@@ -46,6 +46,10 @@ class Instruction:
     run: Run | None = None
     regions: tuple[BlockCode, ...] = ()
     exits: ExitSlice | None = None  # of a `while`: the slice that decides its end
+    result: int | None = field(init=False)  # the only one of `results`
+
+    def __post_init__(self) -> None:
+        self.result = self.results[0] if len(self.results) == 1 else None
 
 
 @dataclass(eq=False)

@@ -74,15 +74,14 @@ class Executor:
                     outcome = self.control[instruction.op.defn](batch, frame, instruction)
                     break
                 values = [
-                    registers[r] if r >= 0 and registers[r] is not None else activation.read(r)
+                    value if (value := registers[r]) is not None else activation.read(r)
                     for r in instruction.operands
                 ]
                 result = run(batch, *values)
-                results = instruction.results
-                if len(results) == 1:
-                    registers[results[0]] = result
-                elif results:
-                    for register, value in zip(results, result, strict=True):
+                if instruction.result is not None:
+                    registers[instruction.result] = result
+                elif instruction.results:
+                    for register, value in zip(instruction.results, result, strict=True):
                         registers[register] = value
                 for register in instruction.frees:
                     registers[register] = None

@@ -63,7 +63,7 @@ class Activation:
         self, function: FunctionCode, parent: Activation | None = None, rows: Rows | None = None
     ) -> None:
         self.function = function
-        self.registers: list[RegisterValue | None] = [None] * function.registers
+        self.registers: list[RegisterValue | None] = [None] * (function.registers + 1)
         self.parent = parent
         self.rows = rows  # rows of the parent that are the programs of this activation
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tile.analysis.exit_slice import exit_slice
 from tile.backends.interp.bytecode import (
     ABSENT,
@@ -205,24 +207,31 @@ def pure(op: Operation) -> Run:
 
 def _run_compact(semantics: Run, batch: ProgramBatch, *values: RegisterValue) -> Any:
     for value in values:
-        if type(value) is Repeated:
-            return value.mapped(semantics, *values)
-    return semantics(*map(array_of, values))
+        if type(value) is not np.ndarray:
+            return _run_lazy(semantics, values)
+    return semantics(*values)
 
 
 def _run_affine(
     semantics: Run, affine: Run, op: Operation, batch: ProgramBatch, *values: RegisterValue
 ) -> Any:
+    kinds = set(map(type, values))
+    if Affine in kinds and Repeated not in kinds:
+        result = affine(op, *values)
+        if result is not None:
+            return result
+    return _run_lazy(semantics, values) if kinds != _ARRAYS else semantics(*values)
+
+
+_ARRAYS = frozenset({np.ndarray})
+
+
+def _run_lazy(semantics: Run, values: Sequence[RegisterValue]) -> Any:
+    """Run semantics on values of which some are no arrays."""
     for value in values:
         if type(value) is Repeated:
             return value.mapped(semantics, *values)
-    for value in values:
-        if type(value) is Affine:
-            result = affine(op, *values)
-            if result is not None:
-                return result
-            return semantics(*map(array_of, values))
-    return semantics(*values)
+    return semantics(*map(array_of, values))
 
 
 def _run_full(

@@ -381,7 +381,7 @@ def addptr(op: Operation, ptr: RunValue, offset: RunValue) -> RunValue | None:
     base_p, steps_p = _parts(ptr, result.rank)
     base_o, steps_o = _parts(offset, result.rank)
     stride = op["stride"]
-    steps = tuple(p + o * stride for p, o in zip(steps_p, steps_o, strict=True))
+    steps = tuple([p + o * stride for p, o in zip(steps_p, steps_o, strict=True)])
     if not all(map(_fits, steps)):
         return None
     return Affine(base_p + base_o * stride, steps, result.shape, ADDRESS).folded()
