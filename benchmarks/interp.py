@@ -9,8 +9,9 @@
 
 Times are CPU seconds of all threads, since both interpreters compute on one core, and other work
 on a machine delays short launches more than long ones. Every result is compared with NumPy's in
-float64 in the run that is timed. Bounds are always checked. The exit status is 1 if a result is wrong, a grid takes 2 GiB, or all checks together take
-more than `MOST_CHECKED` times as long as none.
+float64 in the run that is timed. Bounds are always checked. The exit status is 1 if a result is
+wrong, a grid takes 2 GiB, or all checks together take more than `MOST_CHECKED` times as long as
+none.
 """
 
 from __future__ import annotations

@@ -312,6 +312,42 @@ def test_atomic_accesses_through_pointers(device: Device) -> None:
     np.testing.assert_array_equal(y, np.where(np.arange(32) % 2, doubled, x[::2] + 1))
 
 
+@tile.jit
+def repeated_reductions(x_ptr, y_ptr):
+    i = tl.arange(0, 32)
+    tl.inline_asm_elementwise(
+        """{
+            .reg .pred odd;
+            .reg .b32 bit, number;
+            and.b32 bit, $2, 1;
+            setp.ne.u32 odd, bit, 0;
+            @odd red.global.or.b32 [$1], $2;
+            red.relaxed.gpu.global.and.b32 [$1+4], $2;
+            red.release.sys.global.max.s32 [$1+8], $2;
+            red.cta.global.min.u32 [$1+12], $2;
+            mov.b32 $0, 0;
+        }""",
+        "=r,l,r",
+        [x_ptr + i % 2 * 4, tl.load(y_ptr + i)],
+        tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+def test_reductions_that_may_be_repeated(device: Device) -> None:
+    """However many threads hold an element, memory is the same."""
+    y = np.random.default_rng(0).integers(-(1 << 31), 1 << 31, 32).astype(np.int32)
+    x = np.array([0, -1, -7, -1] * 2, np.int32)
+    device.run(module_of(repeated_reductions, Pointer(I32), Pointer(I32)), (1, 1, 1), [x, y])
+    expected = []
+    for own in (y[::2], y[1::2]):
+        odd = own[own % 2 == 1]
+        expected += [np.bitwise_or.reduce(odd, initial=0), np.bitwise_and.reduce(own)]
+        expected += [max(own.max(), -7), own.view(np.uint32).min().view(np.int32)]
+    np.testing.assert_array_equal(x, expected)
+
+
 def test_accesses_through_pointers(device: Device) -> None:
     """Loads extend to the register; a guard is a mask."""
     x, y = np.arange(-16, 48, dtype=np.int8), np.zeros(32, np.int32)

@@ -118,6 +118,9 @@ def text(x, ASM: tl.constexpr):
     [
         ("atom.global.add.u32 $0, [$2], 1;", "once in each thread that holds an element"),
         ("red.global.add.u32 [$2], 1;", "use the functions `tl.atomic_*`"),
+        ("red.global.min.max.u32 [$2], 1;", "use the functions `tl.atomic_*`"),
+        ("red.global.max.f32 [$2], 1.0;", "only GPUs of NVIDIA execute this instruction; for"),
+        ("red.shared.or.b32 [$2], 1;", "use the functions `tl.atomic_*`"),
         ("shfl.sync.bfly.b32 $0, $1, 1, 31, -1;", "it takes registers of other threads"),
         ("vote.sync.ballot.b32 $0, 1, -1;", "use `tl.gather`, `tl.reduce` or"),
         ("exit;", "leaves the text for a whole thread"),

@@ -14,7 +14,7 @@ from tile.transforms.expand_inline_asm.branches import Branches
 from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
 from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
 from tile.transforms.expand_inline_asm.lookup import lop3
-from tile.transforms.expand_inline_asm.memory import load, store
+from tile.transforms.expand_inline_asm.memory import ONCE_A_THREAD, load, reduce, store
 from tile.transforms.expand_inline_asm.minifloats import MINIFLOATS, decode, encode
 from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
@@ -40,17 +40,13 @@ from tile.transforms.expand_inline_asm.syntax import (
     Statement,
 )
 
-_ONCE_A_THREAD = (
-    "it is executed once in each thread that holds an element, and how many threads do depends on "
-    "the layout; use the functions `tl.atomic_*`"
-)
 _OTHER_THREADS = (
     "it takes registers of other threads, and which elements those hold depends on the layout; use "
     "`tl.gather`, `tl.reduce` or `tl.associative_scan`"
 )
 # Instructions that have no meaning for an element, and why.
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("atom", "red", "multimem"), _ONCE_A_THREAD),
+    **dict.fromkeys(("atom", "multimem"), ONCE_A_THREAD),
     **dict.fromkeys(
         ("shfl", "vote", "match", "redux", "activemask", "elect", "movmatrix"), _OTHER_THREADS
     ),
@@ -96,7 +92,7 @@ def _execute_one(registers: RegisterFile, opcode: Opcode, instruction: Instructi
     if opcode.base in REFUSED:
         raise unsupported(instruction, f": {REFUSED[opcode.base]}")
     addresses = any(isinstance(operand, Address) for operand in instruction.operands)
-    if addresses and opcode.base not in ("ld", "st"):
+    if addresses and opcode.base not in ("ld", "st", "red"):
         raise unsupported(instruction)
     CUSTOM.get(opcode.base, _by_rule)(registers, opcode, instruction)
 
@@ -318,4 +314,5 @@ CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
     "barrier": _barrier,
     "ld": load,
     "st": store,
+    "red": reduce,
 }

@@ -1,4 +1,4 @@
-"""Accesses of global memory by `ld` and `st` (PTX ISA 8.5, 9.7.9.8 and 9.7.9.11)."""
+"""Accesses of global memory by `ld`, `st` and `red` (PTX ISA 8.5, 9.7.9 and 9.7.13)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tile.transforms.expand_inline_asm.syntax import Address, Group, Instruction
 _HINTS = frozenset(["global", "weak", "volatile", "ca", "cg", "cs", "lu", "cv", "wb", "wt"])
 _ORDERS = frozenset([Order.RELAXED.value, Order.ACQUIRE.value, Order.RELEASE.value])
 _SCOPES = frozenset([scope.value for scope in Scope])
+_REDUCE_ORDERS = _ORDERS - {Order.ACQUIRE.value}
 _ATOMIC = {
     "ld": _SCOPES | _ORDERS - {Order.RELEASE.value},
     "st": _SCOPES | _ORDERS - {Order.ACQUIRE.value},
@@ -59,6 +60,39 @@ def store(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> 
         pointer.build.op(memory.atomic_rmw, *operands, kind=RMWKind.STORE, **ordering)
     else:
         pointer.build.op(memory.store, pointer.value, value, mask)
+
+
+# Reductions by which memory is the same however often a thread, or several, executes them.
+_REPEATABLE = {kind.value: kind for kind in (RMWKind.AND, RMWKind.OR, RMWKind.MIN, RMWKind.MAX)}
+ONCE_A_THREAD = (
+    "it is executed once in each thread that holds an element, and how many threads do depends on "
+    "the layout; use the functions `tl.atomic_*`"
+)
+
+
+def reduce(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+    """Combine an element in memory with a value where the guard holds."""
+    kinds = [name for name in opcode.modifiers if name in _REPEATABLE]
+    others = frozenset(opcode.modifiers).difference(kinds, _SCOPES, _REDUCE_ORDERS, ["global"])
+    if others or len(kinds) != 1:
+        raise unsupported(instruction, f": {ONCE_A_THREAD}")
+    types = ("b32", "b64") if kinds[0] in ("and", "or") else ("u32", "s32", "u64", "s64")
+    if not opcode.has("global") or len(opcode.names) != 1 or opcode.names[0] not in types:
+        raise unsupported(instruction)
+    address, source = operands_of(instruction, 2)
+    element = opcode.types[0].element
+    pointer = _pointer(registers, address, element, instruction)
+    if isinstance(source, Group | Address):
+        raise unsupported(instruction)
+    value = registers.read(source, element, instruction).value
+    guard = guard_of(registers, instruction)
+    pointer.build.op(
+        memory.atomic_rmw,
+        *(pointer.value, value, None if guard is None else guard.value),
+        kind=_REPEATABLE[kinds[0]],
+        order=Order(opcode.one_of(_REDUCE_ORDERS, Order.RELAXED.value)),
+        scope=Scope(opcode.one_of(_SCOPES, Scope.DEVICE.value)),
+    )
 
 
 def _ordering(opcode: Opcode, order: Order) -> dict[str, Any]:
