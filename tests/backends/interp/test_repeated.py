@@ -175,7 +175,7 @@ def test_matmuls_load_shared_tiles_once(monkeypatch: pytest.MonkeyPatch) -> None
     st.sampled_from([1, 2, 4]),
     st.sampled_from([6, 8, 12]),
 )
-def test_boxes_of_a_matrix_are_distinct(
+def test_blocks_of_a_matrix_are_distinct(
     cells: list[tuple[int, int]], rows: int, columns: int, pitch: int
 ) -> None:
     """A store is strided only if no two elements have one address."""
