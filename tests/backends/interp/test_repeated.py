@@ -14,8 +14,9 @@ import tile
 import tile.language as tl
 from tile.backends.interp import repeated
 from tile.backends.interp.repeated import read_repeated, repetition
+from tile.backends.interp.resolved_access import Strided
 from tile.backends.interp.values import Affine, Array, Repeated, take
-from tile.backends.interp.virtual_memory import Memory, Strided
+from tile.backends.interp.virtual_memory import Memory
 from tile.ir.types import I32
 
 

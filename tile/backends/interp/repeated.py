@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import ResolvedAccess, Strided
 from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import Array, Repeated, RunValue, array_of, full
-from tile.backends.interp.virtual_memory import Memory, ResolvedAccess, Strided
+from tile.backends.interp.virtual_memory import Memory
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops import dot, memory
