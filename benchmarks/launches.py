@@ -113,7 +113,7 @@ def microseconds(
 
 def pose() -> None:
     """Let torch's tensors of the host pass as a device's, and replace the driver."""
-    from tile.backends.nvptx import driver
+    from tile.backends.nvptx import driver, loaded_module
     from tile.runtime.arguments import adapt, torch_tensors
 
     os.environ["TILE_BACKEND"] = "nvptx:sm_90a"
@@ -143,7 +143,7 @@ def pose() -> None:
     driver.device = lambda ordinal: device
     driver.version = lambda: 13000
     driver.direct = dict.fromkeys(("cuLaunchKernelEx", "cuTensorMapReplaceAddress"), nothing).get
-    driver.Loaded.__init__ = load
+    loaded_module.Loaded.__init__ = load
     driver.tensor_map = encode
     torch._C._cuda_getCurrentRawStream = lambda ordinal: 0
 

@@ -16,7 +16,7 @@ from cuda.bindings import driver as real
 
 import tile
 import tile.language as tl
-from tile.backends.nvptx import driver, ptxas
+from tile.backends.nvptx import driver, loaded_module, ptxas
 
 OK = real.CUresult.CUDA_SUCCESS
 _A = real.CUdevice_attribute
@@ -57,7 +57,7 @@ class FakeDriver:
         self._handles = itertools.count(1000)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-        for module in (driver, driver):
+        for module in (driver, loaded_module):
             monkeypatch.setattr(module, "cuda", self)
         monkeypatch.setattr(ptxas, "find", lambda: "ptxas")
         monkeypatch.setattr(ptxas, "assemble", self.assemble)

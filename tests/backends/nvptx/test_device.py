@@ -20,7 +20,7 @@ import tile
 import tile.language as tl
 from tests.processes import all_running
 from tests.simt.kernels import KERNELS, Kernel
-from tile.backends.nvptx import compiler, driver, ptxas
+from tile.backends.nvptx import compiler, driver, loaded_module, ptxas
 from tile.config import config
 from tile.errors import (
     ArgumentValueError,
@@ -247,9 +247,9 @@ def test_cubins_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ptx_that_the_driver_refuses() -> None:
     with driver.current_device().current():
-        text = driver.image(".version 8.4\n.target sm_75\n.address_size 64\nnonsense\n")
+        text = loaded_module.image(".version 8.4\n.target sm_75\n.address_size 64\nnonsense\n")
         with pytest.raises(ExecutionError, match="loading `wrong` failed") as caught:
-            driver.Loaded(text, "wrong", 0)
+            loaded_module.Loaded(text, "wrong", 0)
     assert any("nonsense" in note or "ptxas" in note for note in caught.value.notes)
     scaled_add()
 

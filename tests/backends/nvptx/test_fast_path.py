@@ -15,7 +15,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
-from tile.backends.nvptx import driver, launch
+from tile.backends.nvptx import driver, launch, loaded_module
 from tile.errors import ExecutionError
 from tile.testing import do_bench
 
@@ -66,9 +66,9 @@ class Posing:
             loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared_bytes, FUNCTION
             loaded._start, loaded._last = self.ordinarily, ()
 
-        monkeypatch.setattr(driver.Loaded, "__init__", load)
-        monkeypatch.setattr(driver.Loaded, "clusters", lambda *given: 5)
-        monkeypatch.setattr(driver.Loaded, "_config", lambda loaded, *given: given)
+        monkeypatch.setattr(loaded_module.Loaded, "__init__", load)
+        monkeypatch.setattr(loaded_module.Loaded, "clusters", lambda *given: 5)
+        monkeypatch.setattr(loaded_module.Loaded, "_config", lambda loaded, *given: given)
         monkeypatch.setattr(driver.cuda, "cuLaunchKernelEx", self.clustered)
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
 

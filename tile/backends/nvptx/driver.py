@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -94,7 +93,6 @@ def error(status: Any, doing: str) -> TileError:
 
 SUCCESS = cuda.CUresult.CUDA_SUCCESS
 OLDEST = 12_040  # the first with PTX 8.4, the oldest version that the backend emits
-_LOG_BYTES = 1 << 14
 _Attribute = cuda.CUdevice_attribute
 
 
@@ -307,168 +305,6 @@ def direct(name: str) -> Any:
         return getattr(ctypes.CDLL(library), name, None)
     except OSError:
         return None
-
-
-# -- modules
-
-
-class Loaded:
-    """A function of a module that is loaded on the current device."""
-
-    def __init__(
-        self, code: bytes, kernel: str, shared_bytes: int, *, cooperative: bool = False
-    ) -> None:
-        """Load a cubin or an `image` of PTX.
-
-        The programs of a `cooperative` kernel all run at once, or its launch fails.
-        """
-        self._cooperative = cooperative
-        self._start = cuda.cuLaunchCooperativeKernel if cooperative else cuda.cuLaunchKernel
-        self._last = () if cooperative else (0,)  # `extra`, which only a plain launch takes
-        self.module = _load(code, kernel)
-        self.function = check(
-            cuda.cuModuleGetFunction(self.module, kernel.encode()), f"finding `{kernel}`"
-        )
-        self.kernel = kernel
-        self.shared_bytes = shared_bytes
-        if shared_bytes:
-            attribute = cuda.CUfunction_attribute
-            check(
-                cuda.cuFuncSetAttribute(
-                    self.function,
-                    attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    shared_bytes,
-                ),
-                f"giving `{kernel}` {shared_bytes} bytes of shared memory",
-            )
-
-    def global_address(self, name: str) -> int:
-        """Return the address of a global variable of the module."""
-        address, _ = check(cuda.cuModuleGetGlobal(self.module, name.encode()), f"finding `{name}`")
-        return int(address)
-
-    def allow_clusters_of(self, size: int) -> None:
-        """Allow clusters of more programs than every device with clusters supports."""
-        attribute = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        check(
-            cuda.cuFuncSetAttribute(self.function, attribute, 1),
-            f"allowing clusters of {size} programs of `{self.kernel}`",
-        )
-
-    def launch(
-        self,
-        grid: tuple[int, int, int],
-        threads: int,
-        stream: int,
-        parameters: int,
-        cluster: int = 1,
-    ) -> None:
-        """Launch the kernel; `parameters` is the address of an array of addresses of values.
-
-        Every `cluster` consecutive programs along the first axis, whose extent is a multiple of
-        that, form a cluster.
-        """
-        if cluster > 1:
-            config = self._config(grid, threads, stream, cluster)
-            (status,) = cuda.cuLaunchKernelEx(config, self.function, parameters, 0)
-        else:
-            extents = (*grid, threads, 1, 1)
-            (status,) = self._start(
-                self.function, *extents, self.shared_bytes, stream, parameters, *self._last
-            )
-        if status != SUCCESS:
-            raise self.launch_error(status, grid, threads, cluster)
-
-    def _config(self, grid: tuple[int, int, int], threads: int, stream: int, cluster: int) -> Any:
-        """Return the configuration of a launch in clusters."""
-        config = cuda.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
-        config.sharedMemBytes, config.hStream = self.shared_bytes, stream
-        extents, cooperative = cuda.CUlaunchAttributeValue(), cuda.CUlaunchAttributeValue()
-        extents.clusterDim.x, extents.clusterDim.y, extents.clusterDim.z = cluster, 1, 1
-        cooperative.cooperative = 1
-        attributes = [_attribute("CLUSTER_DIMENSION", extents)]
-        if self._cooperative:
-            attributes.append(_attribute("COOPERATIVE", cooperative))
-        config.attrs, config.numAttrs = attributes, len(attributes)
-        return config
-
-    def launch_error(
-        self, status: Any, grid: tuple[int, int, int], threads: int, cluster: int
-    ) -> TileError:
-        """Return the error for a launch that returned this status."""
-        if status == cuda.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE:
-            resident = self.programs(threads) * current_device().multiprocessors
-            if cluster > 1:
-                resident = self.clusters(threads, cluster) * cluster
-            return OutOfResourcesError(
-                f"`{self.kernel}` is launched cooperatively, so all its programs must run at once; "
-                f"a grid of {grid} has {math.prod(grid)}, and the device runs {resident}"
-            )
-        return error(
-            status, f"launching `{self.kernel}` on a grid of {grid} with {threads} threads"
-        )
-
-    def attribute(self, name: str) -> int:
-        """Return an attribute of the function, such as `NUM_REGS` or `LOCAL_SIZE_BYTES`."""
-        attribute = getattr(cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        return int(check(cuda.cuFuncGetAttribute(attribute, self.function), f"asking for {name}"))
-
-    def programs(self, threads: int) -> int:
-        """Return the most programs of that many threads that a multiprocessor runs at once."""
-        returned = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            self.function, threads, self.shared_bytes
-        )
-        return int(check(returned, "asking how many programs run at once"))
-
-    def clusters(self, threads: int, size: int) -> int:
-        """Return the most clusters of `size` programs that the device runs at once; may be 0."""
-        config = self._config((size, 1, 1), threads, 0, size)
-        returned = cuda.cuOccupancyMaxActiveClusters(self.function, config)
-        return int(check(returned, "asking how many clusters run at once"))
-
-
-def _attribute(name: str, value: Any) -> Any:
-    """Return a launch attribute."""
-    attribute = cuda.CUlaunchAttribute()
-    attribute.id = getattr(cuda.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-    attribute.value = value
-    return attribute
-
-
-def image(ptx: str) -> bytes:
-    """Return PTX in the form that `Loaded` takes."""
-    return ptx.encode() + b"\0"
-
-
-def _load(code: bytes, kernel: str) -> Any:
-    """Load a module from a cubin, or from PTX, which is compiled now."""
-    log = _Log()
-    return log.check(cuda.cuModuleLoadDataEx(code, *log.options), f"loading `{kernel}`")
-
-
-class _Log:
-    """The error log of the driver's compiler, with source locations."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray(_LOG_BYTES)
-        option = cuda.CUjit_option
-        options: dict[Any, Any] = {
-            option.CU_JIT_ERROR_LOG_BUFFER: self._buffer,
-            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: _LOG_BYTES,
-            option.CU_JIT_GENERATE_LINE_INFO: 1,
-        }
-        self.options = (len(options), list(options), list(options.values()))
-
-    def check(self, returned: Any, doing: str) -> Any:
-        """Check a call as `check` does, and add the log to the notes of its error."""
-        try:
-            return check(returned, doing)
-        except TileError as raised:
-            log = bytes(self._buffer).partition(b"\0")[0].decode(errors="replace")
-            raised.notes.extend(log.splitlines()[:8])
-            raise
 
 
 # -- tensor maps

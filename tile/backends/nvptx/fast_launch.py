@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 from tile.backends.base import FastLaunch
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.driver import Device
+from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED, warn
 
@@ -181,7 +182,7 @@ class _BlockLayout:
 
 
 def build_fast_launch(
-    loaded: driver.Loaded,
+    loaded: Loaded,
     threads: int,
     stream: Callable[[], int],
     parameters: Sequence[Parameter],

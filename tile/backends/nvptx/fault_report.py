@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED, LaunchMetadata
+from tile.backends.nvptx.loaded_module import Loaded
 from tile.errors import DeviceAssertionError
 
 # i32s: the assertion's number from 1, or 0 for none; the program along x, y, z; the thread
@@ -26,7 +27,7 @@ Fields: TypeAlias = "ctypes.Array[ctypes.c_int32]"
 class FaultRecord:
     """The record of one kernel on one device, which must be current when the record is created."""
 
-    def __init__(self, loaded: driver.Loaded, metadata: LaunchMetadata) -> None:
+    def __init__(self, loaded: Loaded, metadata: LaunchMetadata) -> None:
         self._metadata = metadata
         self._reported = loaded.global_address(REPORTED)
         host, device = driver.shared_with_host(4 * _FIELDS)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tile.backends.base import KernelInfo
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
+from tile.backends.nvptx.loaded_module import Loaded
 
 
 def kernel_info(
-    loaded: driver.Loaded, device: driver.Device, metadata: LaunchMetadata, cluster: int
+    loaded: Loaded, device: driver.Device, metadata: LaunchMetadata, cluster: int
 ) -> KernelInfo:
     """Query the driver; the device is the current one. `cluster` programs form a cluster."""
     programs = loaded.programs(metadata.threads)

@@ -22,6 +22,7 @@ from tile.backends.nvptx.fast_launch import (
 )
 from tile.backends.nvptx.host_staging import current_streams, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
+from tile.backends.nvptx.loaded_module import Loaded, image
 from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
 from tile.tracebacks import warn
@@ -46,7 +47,7 @@ _BLACKWELL = 10  # the least major compute capability
 class _DeviceKernel:
     """The kernel on one device."""
 
-    loaded: driver.Loaded
+    loaded: Loaded
     faults: FaultRecord | None
     maps: tuple[MapEncoder, ...]
     clusters: Clusters
@@ -193,11 +194,11 @@ class LoadedKernel:
         kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, clusters)
         return kernel
 
-    def _load_code(self, device: driver.Device) -> driver.Loaded:
+    def _load_code(self, device: driver.Device) -> Loaded:
         """Load a cubin if there is one that the driver takes, else PTX; the device is current."""
         kernel = self.metadata.kernel
         load = functools.partial(
-            driver.Loaded,
+            Loaded,
             kernel=kernel,
             shared_bytes=self.metadata.shared_bytes,
             cooperative=self._cooperative,
@@ -208,12 +209,12 @@ class LoadedKernel:
                 return load(cubin)
             except (BackendError, ExecutionError):
                 pass  # a driver that is older than ptxas may reject its cubins
-        return load(driver.image(self.ptx))
+        return load(image(self.ptx))
 
     def _cubin(self, device: driver.Device) -> bytes | None:
         return ptxas.cubin(self.ptx, self.metadata.kernel, device.architecture, driver.version())
 
-    def _clusters(self, loaded: driver.Loaded, device: driver.Device) -> Clusters:
+    def _clusters(self, loaded: Loaded, device: driver.Device) -> Clusters:
         """Return the clusters of launches on a device. Raises `OutOfResourcesError` if none fit."""
         clusters = Clusters.on(device, self.name, self._cluster)
         if clusters.size > PORTABLE_CLUSTER:
