@@ -114,7 +114,7 @@ def blocks(size: int, count: int, each: int, n: int) -> Iterator[Problem]:
 
 
 def scaled(size: int) -> Iterator[Problem]:
-    """Yield the matmul of float8 numbers scaled by blocks, beside PyTorch's of float16."""
+    """Yield the matmul of float8 numbers scaled by blocks, and of float16 by PyTorch."""
     steps = -(-size // 128)
 
     def make(a: Arrays) -> Args:

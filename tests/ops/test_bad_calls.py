@@ -8,7 +8,9 @@ shape, of which results have the shapes of the reference's: results without elem
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 import tile
 from tests.ops.cases import FIRST, Case, assert_close, function_of, reference_of, several
 from tests.runtime.fake_cuda import CudaArray
-from tile.errors import ArgumentError
+from tile.errors import ArgumentError, DeviceAssertionError
 
 Array = np.ndarray[Any, Any]
 Arguments = dict[str, Any]
@@ -196,6 +198,52 @@ def test_integers_beyond_their_range(case: Case) -> None:
                 changed = array.copy()
                 changed.flat[array.size // 2] = wrong
                 refused(case, {**arguments, name: changed})
+
+
+# What an index out of range, in device memory, has as its result there.
+UNCHECKED = {
+    "shift_conv": "a channel shifted out of the image is 0",
+    "shift_conv_dgrad": "a channel shifted out of the image is 0",
+    "shift_conv_wgrad": "a channel shifted out of the image is 0",
+    "max_pool2d_backward": "a maximum at no pixel has no gradient",
+    "adaptive_max_pool2d_backward": "a maximum at no pixel has no gradient",
+    "linear_cross_entropy_backward": "a class that does not exist has no gradient",
+}
+
+
+@each_op(
+    [
+        case
+        for case in FIRST
+        if case.op not in UNCHECKED
+        and any(a.dtype.kind == "i" for a in arrays_of(arguments_of(case)).values())
+        and not any(a.dtype == np.int8 for a in arrays_of(arguments_of(case)).values())
+    ]
+)
+def test_indices_in_device_memory(case: Case, device: type[CudaArray]) -> None:
+    """They are not read before the launch: the kernel stops at one that is out of range."""
+    arguments = arguments_of(case)
+    for name, array in arrays_of(arguments).items():
+        if array.dtype.kind == "i":
+            for wrong in (-(2**30), 2**30):
+                changed = array.copy()
+                changed.flat[array.size // 2] = wrong
+                arrays = {
+                    n: device(np.ascontiguousarray(a)) for n, a in arrays_of(arguments).items()
+                }
+                arrays[name] = device(changed)
+                with pytest.raises(DeviceAssertionError), tile.backend("interp"):
+                    function_of(case.op)(**{**arguments, **arrays})
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> type[CudaArray]:
+    """The class of arrays in device memory, of a library that makes more by `empty`."""
+    library = ModuleType("cupyish")
+    kind = type("ndarray", (CudaArray,), {"__module__": "cupyish"})
+    library.empty = lambda shape, dtype: kind(np.empty(shape, dtype))
+    monkeypatch.setitem(sys.modules, "cupyish", library)
+    return kind
 
 
 def results_of(case: Case) -> Any:

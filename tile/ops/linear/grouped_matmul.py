@@ -32,6 +32,7 @@ def grouped_matmul_kernel(
     b_ptr,
     ends_ptr,
     out_ptr,
+    rows,
     N,
     K,
     groups,
@@ -54,6 +55,7 @@ def grouped_matmul_kernel(
     while (left >= 0) & (group < groups):
         start = end
         end = tl.load(ends_ptr + group)
+        tl.device_assert((end >= start) & (end <= rows), "ends are rows of a")
         left -= tl.cdiv(end - start, BLOCK_M)
         group += 1
     if left >= 0:
@@ -113,7 +115,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
         grid = (tile.cdiv(rows, config["BLOCK_M"]) + groups, tile.cdiv(n, config["BLOCK_N"]))
         launch(grouped_matmul_kernel, grid)(
-            *(a, b, ends, result.value, n, k, groups, *left.strides, *right.strides, stride),
+            *(a, b, ends, result.value, rows, n, k, groups, *left.strides, *right.strides, stride),
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(left.dtype).name),
             **config,

@@ -47,7 +47,7 @@ def grouped_matmul_wgrad_kernel(
     group = tl.program_id(1)
     start = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
     end = tl.load(ends_ptr + group)
-    tl.device_assert((start >= 0) & (end <= rows), "ends are rows of a")
+    tl.device_assert((start >= 0) & (end >= start) & (end <= rows), "ends are rows of a")
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     a_columns = a_ptr + row.to(tl.int64)[:, None] * a_inner

@@ -69,6 +69,7 @@ def cross_entropy_backward_kernel(
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
     used = target != IGNORED
+    tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = widen(tl.load(x_ptr + row * x_stride + column, mask=column < classes, other=0.0))
     right = widen(tl.load(x_ptr + row * x_stride + target, mask=used, other=0.0))

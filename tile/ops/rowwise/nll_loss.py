@@ -67,8 +67,10 @@ def nll_loss_backward_kernel(
 ):
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row)
+    used = target != IGNORED
+    tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    share = -tl.load(dloss_ptr + row) * weight_of(weight_ptr, target, target != IGNORED)
+    share = -tl.load(dloss_ptr + row) * weight_of(weight_ptr, target, used)
     dx = tl.where(column == target, share, 0.0)
     tl.store(dx_ptr + row * stride + column, dx, mask=column < classes)
 

@@ -72,6 +72,7 @@ def cummax_backward_kernel(
         inside = column >= 0
         dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
         index = tl.load(index_ptr + column, mask=inside, other=-1)
+        tl.device_assert((index >= 0) & (index < length), "indices are positions", mask=inside)
         following = tl.load(index_ptr + column + 1, mask=inside & (column + 1 < length), other=-2)
         t, behind = recurrence(dy, tl.where(following == index, 1.0, 0.0).to(dy.dtype), behind)
         dx = tl.where(index == column, t, 0.0).to(dx_ptr.dtype.element_ty)

@@ -38,6 +38,7 @@ def embedding_bag_kernel(
     scales_ptr,
     y_ptr,
     stride,
+    count,
     rows,
     length,
     MODE: tl.constexpr,
@@ -47,6 +48,7 @@ def embedding_bag_kernel(
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < length
     start, end = tl.load(starts_ptr + bag), tl.load(starts_ptr + bag + 1)
+    tl.device_assert((start >= 0) & (start <= end) & (end <= count), "starts are indices")
     nothing = -float("inf") if MODE == "max" else 0.0
     total = widen(tl.full((BLOCK,), nothing, weight_ptr.dtype.element_ty))
     for i in range(start, end):
@@ -73,6 +75,7 @@ def embedding_bag_backward_kernel(
     starts_ptr,
     scales_ptr,
     sums_ptr,
+    count,
     rows,
     length,
     MODE: tl.constexpr,
@@ -82,6 +85,7 @@ def embedding_bag_backward_kernel(
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < length
     start, end = tl.load(starts_ptr + bag), tl.load(starts_ptr + bag + 1)
+    tl.device_assert((start >= 0) & (start <= end) & (end <= count), "starts are indices")
     dy = widen(tl.load(dy_ptr + bag * length + column, mask=inside, other=0.0))
     if MODE == "mean":
         dy = dy / tl.maximum(end - start, 1)
@@ -133,8 +137,8 @@ def embedding_bag(
     if result.size:
         block = min(BLOCK, tile.next_power_of_2(rows.length))
         launch(embedding_bag_kernel, (count, tile.cdiv(rows.length, block)))(
-            *(weight, indices, starts, scales, result.value, rows.stride, rows.count),
-            rows.length,
+            *(weight, indices, starts, scales, result.value),
+            *(rows.stride, _index_count(call), rows.count, rows.length),
             MODE=mode,
             BLOCK=block,
         )
@@ -176,13 +180,19 @@ def embedding_bag_backward(
     if bags:
         block = min(BLOCK, tile.next_power_of_2(length))
         launch(embedding_bag_backward_kernel, (bags, tile.cdiv(length, block)))(
-            *(dy, indices, starts, scales, sums.value, count, length), MODE=mode, BLOCK=block
+            *(dy, indices, starts, scales, sums.value, _index_count(call), count, length),
+            MODE=mode,
+            BLOCK=block,
         )
     if sums is not result:
         launch(convert_kernel, grid)(
             sums.value, result.value, result.size, CLEAR=False, BLOCK=CONVERTED
         )
     return result.value
+
+
+def _index_count(call: Call) -> int:
+    return next(operand.size for operand in call.operands if operand.name == "indices")
 
 
 def _bags(

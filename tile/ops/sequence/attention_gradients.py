@@ -44,13 +44,25 @@ def rows_of(base, first, count, row_stride, size, BLOCK: tl.constexpr, HEAD: tl.
 
 
 @tile.jit
-def sequence(batch, q_starts_ptr, k_starts_ptr, queries, keys):
-    """Return the first rows of queries and keys of a sequence, and how many there are."""
+def sequence(batch, q_starts_ptr, k_starts_ptr, queries, keys, tokens):
+    """Return the first rows of queries and keys of a sequence, and how many there are.
+
+    queries, keys: at least as many as in any sequence. tokens: of all queries.
+    """
     q_row, k_row = tl.cast(0, tl.int64), tl.cast(0, tl.int64)
     if q_starts_ptr is not None:
         q_first, k_first = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
-        queries = tl.load(q_starts_ptr + batch + 1) - q_first
-        keys = tl.load(k_starts_ptr + batch + 1) - k_first
+        own = tl.load(q_starts_ptr + batch + 1) - q_first
+        own_keys = tl.load(k_starts_ptr + batch + 1) - k_first
+        tl.device_assert(
+            (q_first >= 0) & (own >= 0) & (own <= queries) & (q_first + own <= tokens),
+            "q_starts are tokens, and longest is not less than any sequence",
+        )
+        tl.device_assert(
+            (k_first >= 0) & (own_keys >= 0) & (own_keys <= keys),
+            "k_starts are tokens, and longest_keys is not less than any sequence",
+        )
+        queries, keys = own, own_keys
         q_row, k_row = q_first.to(tl.int64), k_first.to(tl.int64)
     return q_row, k_row, queries, keys
 
@@ -119,7 +131,9 @@ def gradient_kv_kernel(
 ):
     batch = (tl.program_id(1) // key_heads).to(tl.int64)
     key_head = (tl.program_id(1) % key_heads).to(tl.int64)
-    q_row, k_row, queries, keys = sequence(batch, q_starts_ptr, k_starts_ptr, queries, keys)
+    q_row, k_row, queries, keys = sequence(
+        batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
+    )
     if q_starts_ptr is not None and tl.program_id(0) * BLOCK_N >= keys:
         return
     first = tl.program_id(0) * BLOCK_N
@@ -198,7 +212,9 @@ def gradient_q_kernel(
     HEAD: tl.constexpr,
 ):
     batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    q_row, k_row, queries, keys = sequence(batch, q_starts_ptr, k_starts_ptr, queries, keys)
+    q_row, k_row, queries, keys = sequence(
+        batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
+    )
     first = tl.program_id(0) * BLOCK_M
     if q_starts_ptr is not None and first >= queries:
         return

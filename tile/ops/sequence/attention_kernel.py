@@ -194,8 +194,15 @@ def attention_kernel(
     q_row = tl.cast(0, tl.int64)
     if q_starts_ptr is not None:
         q_row, k_row = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
+        longest = queries
         queries = tl.load(q_starts_ptr + batch + 1) - q_row
-        keys = tl.load(k_starts_ptr + batch + 1) - k_row
+        k_end = tl.load(k_starts_ptr + batch + 1)
+        tl.device_assert(
+            (q_row >= 0) & (queries <= longest) & (q_row + queries <= log_strides[1]),
+            "q_starts are tokens, and longest is not less than any sequence",
+        )
+        tl.device_assert((k_row >= 0) & (k_row <= k_end) & (k_end <= keys), "k_starts are tokens")
+        keys = k_end - k_row
         if tl.program_id(0) * BLOCK_M >= queries:
             return
         q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)

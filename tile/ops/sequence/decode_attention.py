@@ -48,6 +48,7 @@ def decode_kernel(
     page_size,
     key_heads,
     group,
+    keys,
     span,
     size,
     SCALE: tl.constexpr,
@@ -77,7 +78,9 @@ def decode_kernel(
     highest = tl.full((BLOCK_G,), -float("inf"), dtype=sums)
     weights = tl.zeros((BLOCK_G,), dtype=sums)
     total = tl.zeros((BLOCK_G, HEAD), dtype=sums)
-    end = min(tl.load(lengths_ptr + batch), (part + 1) * span)
+    length = tl.load(lengths_ptr + batch)
+    tl.device_assert((length >= 1) & (length <= keys), "lengths are numbers of keys")
+    end = min(length, (part + 1) * span)
     for start in range(part * span, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
         inside = (key < end)[:, None] & (feature < size)
@@ -186,7 +189,7 @@ def decode_attention(
     launch(decode_kernel, (batches * key_heads, parts))(
         *(q, k, v, lengths, table, values.value, highest.value, weights.value),
         *(key.strides[:3], value.strides[:3], table_row, page_size),
-        *(key_heads, heads // key_heads, span, size),
+        *(key_heads, heads // key_heads, keys, span, size),
         SCALE=scale * LOG2_E,
         BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
         BLOCK_N=BLOCK_N,

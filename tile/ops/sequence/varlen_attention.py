@@ -140,7 +140,7 @@ def varlen_attention(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(_strides(operand) for operand in (source, key, key, result)),
             *((0, tokens), (0, 0, 0, 0)),
-            *(0, heads, key.shape[1], heads // key.shape[1], longest, 0, window),
+            *(0, heads, key.shape[1], heads // key.shape[1], longest, key.shape[0], window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),

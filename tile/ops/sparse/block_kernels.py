@@ -25,6 +25,8 @@ def sddmm_kernel(
     rows_ptr,
     columns_ptr,
     values_ptr,
+    row_blocks,
+    column_blocks,
     K,
     a_strides,
     b_strides,
@@ -34,8 +36,11 @@ def sddmm_kernel(
 ):
     block = tl.program_id(0).to(tl.int64)
     within = tl.arange(0, SIZE)
-    row = tl.load(rows_ptr + block).to(tl.int64) * SIZE + within[:, None]
-    column = tl.load(columns_ptr + block).to(tl.int64) * SIZE + within[None, :]
+    down, right = tl.load(rows_ptr + block), tl.load(columns_ptr + block)
+    tl.device_assert((down >= 0) & (down < row_blocks), "rows are blocks of a")
+    tl.device_assert((right >= 0) & (right < column_blocks), "columns are blocks of b")
+    row = down.to(tl.int64) * SIZE + within[:, None]
+    column = right.to(tl.int64) * SIZE + within[None, :]
     total = tl.zeros((SIZE, SIZE), dtype=SUMS)
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
@@ -56,6 +61,8 @@ def spmm_kernel(
     columns_ptr,
     b_ptr,
     out_ptr,
+    blocks,
+    column_blocks,
     N,
     b_strides,
     out_strides,
@@ -68,7 +75,15 @@ def spmm_kernel(
     within = tl.arange(0, SIZE)
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     total = tl.zeros((SIZE, BLOCK_N), dtype=SUMS)
-    for block in range(tl.load(starts_ptr + row), tl.load(starts_ptr + row + 1)):
+    start, end = tl.load(starts_ptr + row), tl.load(starts_ptr + row + 1)
+    tl.device_assert((start >= 0) & (start <= end) & (end <= blocks), "starts are blocks")
+    # In the loop, assertions would keep loads from being asynchronous. Ordered blocks are checked.
+    if (order_ptr is None) and tl.program_id(1) == 0:
+        for first in range(start, end, SIZE):
+            inside = first + within < end
+            across = tl.load(columns_ptr + first + within, mask=inside, other=0)
+            tl.device_assert((across >= 0) & (across < column_blocks), "columns are blocks of b")
+    for block in range(start, end):
         if order_ptr is not None:
             block = tl.load(order_ptr + block)
         base = values_ptr + tl.cast(block, tl.int64) * SIZE * SIZE
@@ -85,13 +100,19 @@ def spmm_kernel(
 
 
 def launch_sddmm(
-    a: Any, b: Any, rows: Any, columns: Any, values: Operand, k: int, *strides: tuple[int, ...]
+    a: Any,
+    b: Any,
+    rows: Any,
+    columns: Any,
+    values: Operand,
+    sizes: tuple[int, int, int],
+    *strides: tuple[int, ...],
 ) -> None:
-    """Write the blocks `values` of a @ b; strides are those of a and b, of k inner elements."""
-    count, size, _ = values.shape
+    """Write the blocks `values` of a @ b, of sizes M, N and K; strides are those of a and b."""
+    (count, size, _), (m, n, k) = values.shape, sizes
     if values.size:
         launch(sddmm_kernel, (count,))(
-            *(a, b, rows, columns, values.value, k, *strides),
+            *(a, b, rows, columns, values.value, m // size, n // size, k, *strides),
             SUMS=getattr(tl, accumulator(values.dtype).name),
             SIZE=size,
             BLOCK_K=BLOCK_K,
@@ -103,20 +124,21 @@ def launch_spmm(
     indices: tuple[Any, Any, Any],
     b: Any,
     out: Operand,
+    k: int,
     n: int,
     *strides: tuple[int, ...],
     transposed: bool = False,
 ) -> None:
-    """Write `out`, of which n elements are a row: a block-sparse matrix times b.
+    """Write `out`: a block-sparse matrix times b, which has k x n elements.
 
     indices: `starts`, where the blocks of each row begin in the `order`, or in the values if that
     is None, and the column of each block. strides: of b and of out. transposed: the transposes of
     the blocks are multiplied.
     """
-    size = values.shape[1]
+    count, size, _ = values.shape
     if out.size:
         launch(spmm_kernel, (out.size // n // size, tile.cdiv(n, BLOCK_N)))(
-            *(values.value, *indices, b, out.value, n, *strides),
+            *(values.value, *indices, b, out.value, count, k // size, n, *strides),
             SUMS=getattr(tl, accumulator(values.dtype).name),
             TRANSPOSED=transposed,
             SIZE=size,

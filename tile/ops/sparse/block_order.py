@@ -34,13 +34,14 @@ def ranks_kernel(values_ptr, order_ptr, count, BLOCK: tl.constexpr):
 
 
 @tile.jit
-def counts_kernel(values_ptr, counts_ptr, values, counts, first, less, BLOCK: tl.constexpr):
-    """Store for each i how many values are less than first + i, less `less`."""
+def counts_kernel(values_ptr, counts_ptr, values, counts, first, less, most, BLOCK: tl.constexpr):
+    """Store for each i how many values, of 0 to `most`, are less than first + i, less `less`."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.int32)
     for start in range(0, values, BLOCK):
         at = (start + tl.arange(0, BLOCK))[None, :]
         value = tl.load(values_ptr + at, mask=at < values, other=0)
+        tl.device_assert((value >= 0) & (value <= most), "rows, columns or starts are blocks")
         below = (value < (first + i)[:, None]) & (at < values)
         total += tl.sum(below.to(tl.int32), axis=1)
     tl.store(counts_ptr + i, total - less, mask=i < counts)
@@ -52,7 +53,7 @@ def order_of(call: Call, rows: Any, blocks: int, count: int) -> tuple[Any, Any]:
     if blocks:
         launch(ranks_kernel, (tile.cdiv(blocks, BLOCK),))(rows, order.value, blocks, BLOCK=BLOCK)
     launch(counts_kernel, (tile.cdiv(count + 1, BLOCK),))(
-        rows, starts.value, blocks, count + 1, 0, 0, BLOCK=BLOCK
+        rows, starts.value, blocks, count + 1, 0, 0, count - 1, BLOCK=BLOCK
     )
     return starts.value, order.value
 
@@ -62,6 +63,6 @@ def rows_of(call: Call, starts: Any, rows: int, blocks: int) -> Any:
     result = call.new((blocks,), I32)
     if blocks:
         launch(counts_kernel, (tile.cdiv(blocks, BLOCK),))(
-            starts, result.value, rows + 1, blocks, 1, 1, BLOCK=BLOCK
+            starts, result.value, rows + 1, blocks, 1, 1, blocks, BLOCK=BLOCK
         )
     return result.value

@@ -54,11 +54,13 @@ def sddmm_backward(
     gradient.contiguous()
     da, db = (call.new(operand.shape, left.dtype) for operand in (left, right))
     (m, k), n = left.shape, right.shape[1]
-    starts, order = order_of(call, rows, count, m // size)
-    launch_spmm(gradient, (starts, order, columns), b, da, k, right.strides[::-1], (k, 1))
-    starts, order = order_of(call, columns, count, n // size)
-    indices = (starts, order, rows)
-    launch_spmm(gradient, indices, a, db, k, left.strides, (1, n), transposed=True)
+    # Kernels that order blocks check them: both come before the matmuls.
+    by_row = order_of(call, rows, count, m // size)
+    by_column = order_of(call, columns, count, n // size)
+    indices = (*by_row, columns)
+    launch_spmm(gradient, indices, b, da, n, k, right.strides[::-1], (k, 1))
+    indices = (*by_column, rows)
+    launch_spmm(gradient, indices, a, db, m, k, left.strides, (1, n), transposed=True)
     return da.value, db.value
 
 
@@ -79,8 +81,8 @@ def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None
     call = Call("sddmm")
     left, right, count = _operands(call, a, b, rows, columns, size)
     result = call.output("out", out, (count, size, size), left.dtype).contiguous()
-    k = left.shape[1]
-    launch_sddmm(a, b, rows, columns, result, k, left.strides, right.strides)
+    sizes = (left.shape[0], right.shape[1], left.shape[1])
+    launch_sddmm(a, b, rows, columns, result, sizes, left.strides, right.strides)
     return result.value
 
 

@@ -62,10 +62,14 @@ def spmm_backward(dout: Any, values: Any, starts: Any, columns: Any, b: Any) -> 
     shape = (rows * size, n)
     gradient = call.array("dout", dout, dtypes=(blocks.dtype,), rank=2, shape=shape)
     dvalues, db = call.new(blocks.shape, blocks.dtype), call.new((k, n), blocks.dtype)
+    # Kernels that order blocks check them: they come before the matmuls.
     row = rows_of(call, starts, rows, count)
-    launch_sddmm(dout, b, row, columns, dvalues, n, gradient.strides, dense.strides[::-1])
     indices = (*order_of(call, columns, count, k // size), row)
-    launch_spmm(blocks, indices, dout, db, n, gradient.strides, (n, 1), transposed=True)
+    sizes = (rows * size, k, n)
+    launch_sddmm(dout, b, row, columns, dvalues, sizes, gradient.strides, dense.strides[::-1])
+    launch_spmm(
+        *(blocks, indices, dout, db, rows * size, n, gradient.strides, (n, 1)), transposed=True
+    )
     return dvalues.value, db.value
 
 
@@ -87,9 +91,9 @@ def spmm(values: Any, starts: Any, columns: Any, b: Any, *, out: Any = None) -> 
     """
     call = Call("spmm")
     blocks, dense, rows = _operands(call, values, starts, columns, b)
-    n = dense.shape[1]
+    k, n = dense.shape
     result = call.output("out", out, (rows * blocks.shape[1], n), blocks.dtype).contiguous()
-    launch_spmm(blocks, (starts, None, columns), b, result, n, dense.strides, (n, 1))
+    launch_spmm(blocks, (starts, None, columns), b, result, k, n, dense.strides, (n, 1))
     return result.value
 
 
