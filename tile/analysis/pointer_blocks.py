@@ -24,7 +24,6 @@ from tile.analysis.axis_rules import divisor
 from tile.analysis.dead_elements import reason_for_use
 from tile.analysis.index_bounds import Bounds, index_bounds
 from tile.analysis.index_forms import (
-    AxisIndex,
     IndexForms,
     NoFormError,
     Remainder,
@@ -40,6 +39,7 @@ from tile.ir.types import I32, I64, Descriptor, Pointer, Scalar, Tile
 
 UNBOUNDED = Polynomial.constant(I32.min_value)  # 2^31 as an unsigned number
 _RANK = 2
+_FAR = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -297,19 +297,29 @@ class PointerBlocks:
         return atom.divisor
 
     def starts(self, op: Operation, start: Polynomial) -> Iterator[tuple[Value, int]]:
-        """Yield integers before an access, to which the least is a start, and how many follow it.
+        """Yield integers before an access of which the least is a start, and how many follow it.
 
-        They are the start itself, and its sums with the indices of a tile.
+        They are the start itself, its sums with the indices of a tile, and multiples of it, which
+        count as if all numbers up to twice the start followed it.
         """
         blocks = {op.block, *[parent.block for parent in op.ancestors()]}
         for value, form in list(self.forms.computed()):
-            if not form.wraps and value.block in blocks:
-                rest = form.polynomial - start
-                if not rest.terms:
-                    yield value, 0
-                for axis in self.forms.axes_of(rest):
-                    if rest == self.forms.atom(AxisIndex(axis)):
-                        yield value, value.type.shape[axis] - 1
+            if form.wraps or value.block not in blocks:
+                continue
+            uniform, steps = self.split_indices(form.polynomial)
+            if any(step.number is None or step.number < 1 for step in steps.values()):
+                continue
+            if uniform == start:
+                yield value, max([value.type.shape[axis] - 1 for axis in steps], default=0)
+            elif _is_multiple(uniform, start):
+                yield value, _FAR
+
+    def split_indices(self, number: Polynomial) -> tuple[Polynomial, dict[int, Polynomial]]:
+        """Return the part of a polynomial without indices, and by what each index is multiplied."""
+        try:
+            return self.forms.by_axis(number)
+        except NoFormError:
+            return number, {}
 
     def is_positive(self, start: Polynomial, starts: Sequence[tuple[Value, int]]) -> bool:
         """Return True if a start is not negative."""
@@ -327,6 +337,15 @@ class PointerBlocks:
 
 def _number(coefficients: dict[int, Polynomial], axis: int) -> int | None:
     return coefficients[axis].number if axis in coefficients else None
+
+
+def _is_multiple(number: Polynomial, other: Polynomial) -> bool:
+    """Return True if a number is another one, which is not zero, times a constant above 1."""
+    if not other.terms:
+        return False
+    monomial, coefficient = other.terms[0]
+    multiple = dict(number.terms).get(monomial, 0) // coefficient
+    return multiple > 1 and number == other * Polynomial.constant(multiple)
 
 
 def _name(value: Value) -> str:
