@@ -3,7 +3,7 @@
     t[j] = g[j] + c[j] * t[j + 1]        t[length] = 0
 
 An element is the map from t[j + 1] to t[j]. The composition of two maps is such a map, so a scan of
-pairs (g, c) computes a block, and the pair of the whole block moves t on to the next one.
+pairs (g, c) computes a block, from whose last element the next block goes on.
 """
 
 from __future__ import annotations
@@ -27,5 +27,7 @@ def recurrence(g, c, behind):
     behind: t of the element behind the block.
     """
     sums, scales = tl.associative_scan((g, c), 0, composed)
-    whole_sum, whole_scale = tl.reduce((g, c), 0, composed)
-    return sums + scales * behind, whole_sum + whole_scale * behind
+    t = sums + scales * behind
+    # Not `tl.reduce`, whose order is not defined: maps do not commute.
+    last = tl.arange(0, t.shape[0]) == t.shape[0] - 1
+    return t, tl.sum(tl.where(last, t, 0.0), axis=0)
