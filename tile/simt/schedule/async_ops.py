@@ -60,6 +60,8 @@ COUNTED_WAITS: Mapping[OpDef, OpDef] = MappingProxyType(
         and "pending" in kind.wait.attributes
     }
 )
+# Operations after a loop that end what it began.
+ENDS = frozenset({*COUNTED_WAITS, tma.mbarrier_inval})
 # Waits that block until somebody arrives, which nobody does for an iteration that does not exist.
 _BLOCKING = frozenset({tma.mbarrier_wait, tma.mbarrier_wait_parity})
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT

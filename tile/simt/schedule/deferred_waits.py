@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from tile.ir.core import Operation, Value
 from tile.ir.ops import control
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.async_ops import COUNTED_WAITS
+from tile.simt.schedule.async_ops import COUNTED_WAITS, ENDS
 
 
 def expand_deferred_waits(
@@ -83,12 +83,18 @@ def _wait_before(anchor: Operation, wait: Operation, value: Value) -> Operation:
 
 
 def _complete_after(loop: Operation, index: int, wait: Operation) -> None:
-    """Wait after the loop for what its last iteration leaves in flight, if nobody does."""
-    result = loop.results[index]
-    if any(user.defn is not wait.defn for user in result.users):
-        assert loop.next is not None
-        build = LayoutBuilder.before(loop.next)
-        uses = list(result.uses)
-        completed = build(wait.defn, result, pending=0)
-        for user, position in uses:
-            user.set_operand(position, completed)
+    """Wait after the loop for what its last iteration leaves in flight, if nobody does.
+
+    Operations that end other async operations of the loop come first.
+    """
+    result, following = loop.results[index], loop.next
+    if all(user.defn is wait.defn for user in result.users):
+        return
+    while following is not None and following.defn in ENDS:
+        following = following.next
+    assert following is not None
+    uses = list(result.uses)
+    completed = LayoutBuilder.before(following)(wait.defn, result, pending=0)
+    completed.name = result.name
+    for user, position in uses:
+        user.set_operand(position, completed)

@@ -37,11 +37,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation
 from tile.ir.ops import control
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.ops import wgmma
-from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import LATENCIES
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
@@ -191,11 +190,7 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
     for dot in loop_dots.dots:
         if dot in loop_dots.stable and dot not in loop_carried:
             _wait_at_use(dot)
-    after = LayoutBuilder.after(loop_dots.loop)
     waits = [next(dot.result.users) for dot in loop_carried]
-    for wait in waits:
-        ((_, index),) = wait.result.uses
-        _wait(loop_dots.loop.results[index], after)
     if not waits:
         return None
     schedule.add(point, Rank.DEFERRED_WAITS, LATENCIES[wgmma.wgmma], waits)
@@ -223,12 +218,3 @@ def _wait_at_use(dot: Operation) -> None:
     if use is not None:
         wait.move_before(use)
         wait.loc = use.loc
-
-
-def _wait(value: Value, build: LayoutBuilder) -> None:
-    """Wait for a wgmma, and make all users of `value` use the completed value."""
-    uses = list(value.uses)
-    completed = build(wgmma.wgmma_wait, value, pending=0)
-    completed.name = value.name
-    for user, index in uses:
-        user.set_operand(index, completed)
