@@ -82,6 +82,8 @@ class Affine:
     def folded(self) -> Affine:
         """Return the same value, with steps 0 along axes on which the base varies."""
         steps, base = list(self.steps), self.base
+        if base.size == base.shape[0]:
+            return self
         for axis, step in enumerate(steps):
             if step and base.shape[axis + 1] != 1:
                 base = base + ramp(self.shape, axis, step)
@@ -293,13 +295,23 @@ def _make_affine(
 
     Bases and steps are int64; values that need more bits, as large u64 do, give None.
     """
+    integers = _integers(op)
+    if integers is None:
+        return None
+    least, greatest, dtype, shape = integers
+    if low < least or high > greatest or high - low > _MOST or not all(map(_fits, steps)):
+        return None
+    return Affine(base, steps, shape, dtype, low, high).folded()
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _integers(op: Operation) -> tuple[int, int, np.dtype[Any], tuple[int, ...]] | None:
+    """Return the bounds, dtype and shape of an operation's integers; None for other results."""
     element = _integer(op)
-    if element is None or low < element.min_value or high > element.max_value:
+    if element is None or not element.is_int():
         return None
-    if high > _MOST or high - low > _MOST or not all(map(_fits, steps)):
-        return None
-    dtype = semantics.numpy_dtype(element)
-    return Affine(base, steps, op.results[0].type.shape, dtype, low, high).folded()
+    most = min(element.max_value, _MOST)
+    return element.min_value, most, semantics.numpy_dtype(element), op.results[0].type.shape
 
 
 @rule(arith.add, arith.sub)

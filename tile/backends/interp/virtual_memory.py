@@ -274,13 +274,13 @@ class Memory:
             return None
         offsets = base - buffer.start
         if size > 1:
-            if (offsets & (size - 1)).any():
+            if int(np.bitwise_or.reduce(offsets, axis=None)) & (size - 1):
                 return None
             offsets //= size
         return Strided(
             buffer.typed(dtype),
             offsets,
-            tuple(step // size for step in steps),
+            tuple([step // size for step in steps]),
             extents,
             part,
             buffer,
