@@ -10,6 +10,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tile.errors import UnsupportedError
 
 
 @tile.jit
@@ -262,6 +263,46 @@ def test_kernels_for_a_gpu_have_a_cubin_for_the_static_launcher(triton, tmp_path
         "n": "i32",
         "BLOCK": "constexpr",
     }
+
+
+@tile.jit
+def negate(source, target, N: tl.constexpr):
+    target.store([tl.program_id(0) * N, 0], -source.load([tl.program_id(0) * N, 0]))
+
+
+CLUSTERED = {"num_ctas": 2}
+COOPERATIVE = {"launch_cooperative_grid": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (CLUSTERED, "its programs form clusters"),
+        (COOPERATIVE, "its grid is cooperative"),
+        ({}, "ptxas, which assembles it, is not found, or the cache for it is disabled"),
+    ],
+)
+def test_a_kernel_without_a_cubin_says_why(triton, monkeypatch, options, reason) -> None:
+    pytest.importorskip("llvmlite")
+    monkeypatch.setenv("TILE_CACHE", "0")
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    kernel = triton.compile(source(triton), target=target, options=options)
+    message = "add has no cubin for launches from C\\+\\+, as by AOTInductor, .*: " + reason
+    for one in (kernel, pickle.loads(pickle.dumps(kernel.asm))):
+        stages = getattr(one, "asm", one)
+        with pytest.raises(UnsupportedError, match=message):
+            stages["cubin"]
+        assert "cubin" not in stages and stages.get("cubin") is None
+
+
+def test_a_kernel_with_tensor_maps_has_no_cubin(triton) -> None:
+    pytest.importorskip("llvmlite")
+    block = "tensordesc<fp16[32, 64]>"
+    signature = {"source": block, "target": block, "N": "constexpr"}
+    sourced = triton.compiler.ASTSource(negate, signature, {"N": 32})
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    with pytest.raises(UnsupportedError, match="it has arguments of types tensordesc<fp16"):
+        triton.compile(sourced, target=target).asm["cubin"]
 
 
 @tile.jit(debug=True)

@@ -12,6 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import tile
 import tile.language as tl
 from tests.torch.kernels import add, scale
+from tile.errors import DeviceAssertionError
 
 
 def blocks(n, block=32):
@@ -179,6 +180,43 @@ def test_a_launch_outside_of_graphs_runs_as_it_is() -> None:
     x, y = torch.randn(2, 100)
     got = torch.compile(function, backend="aot_eager")(x, y)
     torch.testing.assert_close(got, (x.sin() + y) * 2)
+
+
+def test_a_grid_of_a_number_in_a_tensor() -> None:
+    """PyTorch reads the number in the graph, if it is asked to."""
+
+    def function(x, y, count):
+        out = torch.zeros_like(x)
+        add[count.item(),](x, y, out, x.numel(), BLOCK=32)
+        return out
+
+    x, y = torch.randn(2, 64)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        whole = compiled(function)
+        torch.testing.assert_close(whole(x, y, torch.tensor(2)), x + y)
+        half = whole(x, y, torch.tensor(1))
+    torch.testing.assert_close(half, torch.cat(((x + y)[:32], torch.zeros(32))))
+
+
+@tile.jit(debug=True)
+def pick(x_ptr, index_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + i)
+    tl.device_assert(index < n, "index out of range")
+    tl.store(out_ptr + i, tl.load(x_ptr + index))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_false_assertion_raises(backend) -> None:
+    def function(x, index):
+        out = torch.empty(4)
+        pick[1,](x, index, out, 10, BLOCK=4)
+        return out * 2
+
+    function, x = compiled(function, backend), torch.randn(10)
+    torch.testing.assert_close(function(x, torch.tensor([0, 3, 9, 9])), x[[0, 3, 9, 9]] * 2)
+    with pytest.raises(DeviceAssertionError, match="index out of range"):
+        function(x, torch.tensor([0, 3, 99, 9]))
 
 
 # -- refused

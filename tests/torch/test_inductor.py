@@ -1,6 +1,5 @@
 """`tile.torch.inductor`, each time in a process of its own."""
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -63,6 +62,27 @@ def test_a_training_step_runs_on_tile_under_all_checks(tmp_path) -> None:
     assert done.stdout.endswith(" launches\n"), done.stderr
 
 
+INDEX = """
+import torch
+import tile.torch
+
+tile.torch.inductor()
+import torch._inductor.config as config
+
+config.compile_threads = 1
+picked = torch.compile(lambda x, index: x[index] * 2, fullgraph=True)
+print(picked(torch.ones(10), torch.tensor([0, 9])).tolist())
+picked(torch.ones(10), torch.tensor([0, 99]))
+"""
+
+
+def test_an_index_out_of_range_raises(tmp_path) -> None:
+    done = run(tmp_path, INDEX)
+    assert done.stdout == "[2.0, 2.0]\n"
+    assert "DeviceAssertionError: device_assert failed in `triton_poi_" in done.stderr
+    assert "index out of bounds" in done.stderr
+
+
 LOADED = """
 import sys
 import types
@@ -85,6 +105,22 @@ def version(name):
 metadata.version = version
 import tile.torch
 """
+
+
+OLD = """
+import torch
+import tile
+import torch._dynamo
+"""
+
+
+def test_programs_with_an_older_pytorch_are_warned(tmp_path) -> None:
+    """Launches in compiled functions need a later one; all else works."""
+    pretend = MISSING.format("return '2.4.0+cpu'").removesuffix("import tile.torch\n")
+    done = run(tmp_path, f"{pretend}{OLD}")
+    assert done.returncode == 0, done.stderr
+    assert "RuntimeWarning: tile.torch.dynamo does not work with this" in done.stderr
+    assert "needs PyTorch 2.11 or later, and 2.4.0+cpu is installed" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -127,16 +163,7 @@ torch.testing.assert_close(compiled(x), model(x))
 print("equal")
 """
 
-CPP_WRAPPER = pytest.mark.skipif(
-    not hasattr(
-        importlib.import_module("torch._inductor.codegen.cpp_wrapper_cpu"),
-        "DeferredCpuTritonCallWrapper",
-    ),
-    reason="this version of PyTorch calls no Triton kernel for a CPU from C++",
-)
 
-
-@CPP_WRAPPER
 @pytest.mark.parametrize("ahead_of_time", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_cpp_needs_machine_code(tmp_path, ahead_of_time) -> None:
     path = str(tmp_path / "model.pt2")

@@ -31,19 +31,22 @@ PASSED = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 6
 
 
 def add_cubin(kernel: CompiledKernel) -> None:
-    """Store the cubin of a kernel that can be launched statically; else do nothing.
-
-    There is none without ptxas, either.
-    """
-    if not launches_statically(kernel):
-        return
-    key = kernel.hash  # of the other stages
+    """Store the cubin of a kernel that can be launched statically; else the reason why not."""
+    reason = obstacle(kernel)
     ptx = kernel.asm["ptx"]
     assert isinstance(ptx, str)
-    code = assembled(ptx, kernel.name, kernel.target.arch, ANY_DRIVER)
-    if code is not None:
-        kernel.asm[CUBIN] = code
-        get_cache_manager(key).put(code, f"{kernel.name}.{CUBIN}")
+    if not reason:
+        key = kernel.hash  # of the other stages
+        code = assembled(ptx, kernel.name, kernel.target.arch, ANY_DRIVER)
+        if code is not None:
+            kernel.asm[CUBIN] = code
+            get_cache_manager(key).put(code, f"{kernel.name}.{CUBIN}")
+            return
+        reason = "ptxas, which assembles it, is not found, or the cache for it is disabled"
+    kernel.asm.absent[CUBIN] = (
+        f"{kernel.name} has no cubin for launches from C++, as by AOTInductor, cpp_wrapper or "
+        f"TorchInductor's static launcher: {reason}"
+    )
 
 
 def fail_at_assertions(kernel: CompiledKernel) -> None:
@@ -57,20 +60,25 @@ def fail_at_assertions(kernel: CompiledKernel) -> None:
     kernel.artifact = replace(artifact, launch_metadata=metadata)
 
 
-def launches_statically(kernel: CompiledKernel) -> bool:
-    """Return True if a launch takes the kernel's runtime arguments and nothing else."""
+def obstacle(kernel: CompiledKernel) -> str:
+    """Return why a launch takes more than the kernel's runtime arguments; else an empty string."""
     launch = kernel.artifact.launch_metadata
     options = kernel.options
     runtime = [kind for name, kind in kernel.src.signature.items() if name not in kernel.constants]
-    return (
-        launch["kernel"] == getattr(kernel.fn, "__name__", None)
-        and launch["threads"] == WARP_SIZE * options.num_warps
-        and not launch["maps"]
-        and options.num_ctas == 1
-        and not options.launch_cooperative_grid
-        and not kernel.disjoint_parameters
-        and all(
-            isinstance(kind, str) and (kind.startswith(POINTER) or kind in PASSED)
-            for kind in runtime
-        )
-    )
+    others = [
+        str(kind)
+        for kind in runtime
+        if not (isinstance(kind, str) and (kind.startswith(POINTER) or kind in PASSED))
+    ]
+    reasons = {
+        f"its function in the cubin is named {launch['kernel']}": launch["kernel"]
+        != getattr(kernel.fn, "__name__", None),
+        f"it has {launch['threads']} threads, as its partitions need": launch["threads"]
+        != WARP_SIZE * options.num_warps,
+        "it takes tensor maps, which tile makes at each launch": bool(launch["maps"]),
+        "its programs form clusters": options.num_ctas != 1,
+        "its grid is cooperative": options.launch_cooperative_grid,
+        "it has a second version for arrays that overlap": bool(kernel.disjoint_parameters),
+        f"it has arguments of types {', '.join(dict.fromkeys(others))}": bool(others),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")

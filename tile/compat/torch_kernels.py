@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from tile._import_hooks import followed_spec
 from tile.errors import TileError, UnsupportedError
@@ -26,7 +26,7 @@ from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.autotuning.configs import innermost
 
 MODULE = "torch._higher_order_ops.triton_kernel_wrap"
-CPP = "torch._inductor.codegen.cpp_wrapper_cpu"
+GRAPH = "torch._inductor.graph"
 EXTENT = 16  # stands for an integer that is not known yet
 
 
@@ -64,8 +64,16 @@ def mutated_tensors(
     return answer[1]
 
 
-def no_machine_code(original: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
-    """Refuse a call of a kernel for a CPU from C++."""
+def wrapper_codegen(
+    original: Callable[..., Any], device: str, cpp_wrapper: bool = False, *args: Any, **kwargs: Any
+) -> Any:
+    """Return what PyTorch's function does: the class that writes the calls of a graph's kernels.
+
+    Refuse calls from C++ if the kernels are for a CPU.
+    """
+    config = importlib.import_module("torch._inductor.config")
+    if not (cpp_wrapper and device == "cpu" and config.cpu_backend == "triton"):
+        return original(device, cpp_wrapper, *args, **kwargs)
     raise UnsupportedError(
         "AOTInductor and cpp_wrapper call kernels from C++, as machine code, and tile runs kernels "
         "for a CPU on its interpreter, which makes none",
@@ -82,7 +90,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "identify_accessed_tensors": accessed_tensors,
         "identify_mutated_tensors": mutated_tensors,
     },
-    CPP: {"DeferredCpuTritonCallWrapper": no_machine_code},
+    GRAPH: {"get_wrapper_codegen_for_device": wrapper_codegen},
 }
 """By module, the names that are replaced, where it has them."""
 

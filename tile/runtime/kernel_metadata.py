@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from tile.errors import UnsupportedError
 from tile.frontend.python.source import DeviceFunction
 
 TRITON_STAGES = {"ttir": "tile", "ttgir": "thread", "llir": "llvm"}
@@ -14,9 +15,18 @@ TRITON_STAGES = {"ttir": "tile", "ttgir": "thread", "llir": "llvm"}
 
 
 class Stages(dict[str, str | bytes]):
-    """The texts of a kernel by stage; `TRITON_STAGES` can be looked up as well."""
+    """The texts of a kernel by stage; `TRITON_STAGES` can be looked up as well.
+
+    absent: why there are no others, by stage: a lookup of these raises `UnsupportedError`.
+    """
+
+    def __init__(self, texts: Mapping[str, str | bytes]) -> None:
+        super().__init__(texts)
+        self.absent: dict[str, str] = {}
 
     def __missing__(self, name: str) -> str | bytes:
+        if name in self.absent:
+            raise UnsupportedError(self.absent[name])
         return self[TRITON_STAGES[name]]
 
     def __contains__(self, name: object) -> bool:
@@ -26,7 +36,7 @@ class Stages(dict[str, str | bytes]):
         """Return the text of a stage, or `default` if there is none."""
         try:
             return self[name]
-        except KeyError:
+        except (KeyError, UnsupportedError):
             return default
 
 

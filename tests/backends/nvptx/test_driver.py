@@ -97,8 +97,11 @@ def test_which_device_runs_what() -> None:
 def test_arrays_on_different_devices(two: FakeDriver) -> None:
     with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:0, `y_ptr` on cuda:1"):
         new_kernel()[1,](*tensors(0, 1), 60, B=64)
-    with pytest.raises(ArgumentValueError, match="`x_ptr` on cuda:1, `y_ptr` on the host"):
+    with pytest.raises(
+        ArgumentValueError, match="`x_ptr` on cuda:1, `y_ptr` on the host"
+    ) as raised:
         new_kernel()[1,](*tensors(1), np.zeros(64, np.float32), 60, B=64)
+    assert raised.value.notes == ['copy all of them to one, as x.to("cuda:1") does in PyTorch']
     assert two.launches == []
 
 

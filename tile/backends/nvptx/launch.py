@@ -41,6 +41,7 @@ else:
 
 _PARAMETER_BYTES = 8  # no type needs more
 _BLACKWELL = 10  # the least major compute capability
+_HOST = "the host"  # among the names of memories
 
 
 @dataclass(frozen=True)
@@ -157,15 +158,17 @@ class LoadedKernel:
         ordinal = -1
         for name, value in zip(self._parameters, arguments, strict=True):
             if isinstance(value, np.ndarray):
-                memories.setdefault("the host", name)
+                memories.setdefault(_HOST, name)
             elif not isinstance(value, np.generic):
                 kind, _, number = value.device.partition(":")
                 ordinal = int(number) if number else driver.ordinal_of(value.address)
                 memories.setdefault(f"{kind}:{ordinal}", name)
         if len(memories) > 1:
             arrays = ", ".join(f"`{name}` on {memory}" for memory, name in memories.items())
+            one = next(memory for memory in memories if memory != _HOST)
             raise ArgumentValueError(
-                f"the arrays of a launch of `{self.name}` lie in different memories: {arrays}"
+                f"the arrays of a launch of `{self.name}` lie in different memories: {arrays}",
+                notes=[f'copy all of them to one, as x.to("{one}") does in PyTorch'],
             )
         return driver.device(ordinal) if ordinal >= 0 else driver.current_device()
 
