@@ -67,6 +67,20 @@ def test_strides_that_descriptors_cannot_have(forms: list[bool]) -> None:
     np.testing.assert_allclose(result, attention_reference(q, k, v), atol=4e-3)
 
 
+def test_addresses_that_descriptors_cannot_have(forms: list[bool]) -> None:
+    """A plan of earlier calls is not for them."""
+    q, k, v = (heads(1, 1, 40, 64, seed=n) for n in range(3))
+    buffer = np.zeros(k.size + 16, np.float16)
+    odd = next(n for n in range(8) if buffer[n:].ctypes.data % 16 == 8)
+    shifted = buffer[odd : odd + k.size].reshape(k.shape)
+    shifted[...] = k
+    with tile.backend("interp:wgmma"):
+        for keys in (k, shifted, k):
+            result = tile.ops.attention(q, keys, v)
+            np.testing.assert_allclose(result, attention_reference(q, k, v), atol=4e-3)
+    assert forms == [True, False, True]
+
+
 def test_machines_without_tma(forms: list[bool]) -> None:
     q, k, v = (heads(1, 1, 40, 64, seed=n) for n in range(3))
     for target in ("interp", "interp:mma"):

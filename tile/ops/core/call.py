@@ -23,7 +23,7 @@ import numpy as np
 from tile import backends
 from tile.backends.base import ThreadLowering
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ops.core.call_plans import recorder
+from tile.ops.core.call_plans import ALIGNMENT, recorder
 from tile.ops.core.new_arrays import DType, Shape, new_array
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
@@ -276,9 +276,25 @@ class Call:
         """The name of the backend that runs the kernels of this call."""
         return target_text(self._adapted).partition(":")[0]
 
-    @property
-    def has_tma(self) -> bool:
-        """True if kernels of this call can copy blocks of arrays by TMA."""
+    def describes(self, *operands: Operand) -> bool:
+        """Return True if kernels can copy blocks of these arrays by TMA, through descriptors.
+
+        Addresses and rows are multiples of 16 bytes then. A plan of this call is for such arrays.
+        """
+        for operand in operands:
+            address = _address(self._adapted[self.operands.index(operand)])
+            distances = [stride * operand.dtype.itemsize for stride in operand.strides[:-1]]
+            if any(number % ALIGNMENT for number in (address, *distances)):
+                return False
+        if not self._has_tma():
+            return False
+        recording = recorder()
+        if recording is not None:
+            for operand in operands:
+                recording.add_aligned(operand.value)
+        return True
+
+    def _has_tma(self) -> bool:
         target = target_of(self._adapted)
         backend = backends.get(target.backend)
         if not (target.arch and isinstance(backend, ThreadLowering)):  # the interpreter of tiles

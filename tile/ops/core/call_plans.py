@@ -36,6 +36,7 @@ from tile.tracebacks import trim
 NO_PLAN: Any = object()  # unlike None, which stands for calls that cannot have one
 # Exceptions of reading arguments; the op itself says what is wrong with them.
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
+ALIGNMENT = 16  # bytes, of arrays that descriptors describe
 MOST_PLANS = 1024  # of an op; more signatures, as of sequences of many lengths, start anew
 
 P = ParamSpec("P")
@@ -101,12 +102,14 @@ class Launch(NamedTuple):
 class CallPlan(NamedTuple):
     """A call of an op on other arrays. Positions are those of arguments, then of new arrays.
 
-    result: a position, or a tuple of positions.
+    result: a position, or a tuple of positions. aligned: of arrays whose addresses are multiples of
+    `ALIGNMENT`, which launches rely on.
     """
 
     new: tuple[NewArray, ...]
     launches: tuple[Launch, ...]
     apart: tuple[Apart, ...]
+    aligned: tuple[int, ...]
     result: Any
 
     def run(self, arguments: Sequence[Any]) -> Any:
@@ -125,7 +128,12 @@ class CallPlan(NamedTuple):
         return values[result] if type(result) is int else tuple([values[at] for at in result])
 
     def allows(self, values: Sequence[Any]) -> bool:
-        """Return True unless an array to write may overlap another one."""
+        """Return True if the addresses are as the launches need them.
+
+        An array to write must not overlap another one.
+        """
+        if any(_address(values[position]) % ALIGNMENT for position in self.aligned):
+            return False
         for output, other, same, output_bytes, other_bytes in self.apart:
             distance = _address(values[other]) - _address(values[output])
             if -other_bytes < distance < output_bytes and not (same and distance == 0):
@@ -142,6 +150,7 @@ class Recorder:
     new: list[NewArray] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     apart: list[Apart] = field(default_factory=list)
+    aligned: list[int] = field(default_factory=list)
     complete: bool = True
 
     def refuse(self) -> None:
@@ -157,6 +166,9 @@ class Recorder:
         if min(spans) < 0:
             self.refuse()
         self.apart.append(Apart(self.position(output), self.position(other), same, *spans))
+
+    def add_aligned(self, value: Any) -> None:
+        self.aligned.append(self.position(value))
 
     def add_launch(
         self, kernel: Any, grid: Any, arguments: tuple[Any, ...], options: dict[str, Any]
@@ -193,7 +205,8 @@ class Recorder:
             return None
         if not self.complete:
             return None
-        return CallPlan(tuple(self.new), tuple(self.launches), tuple(self.apart), positions)
+        apart, aligned = tuple(self.apart), tuple(self.aligned)
+        return CallPlan(tuple(self.new), tuple(self.launches), apart, aligned, positions)
 
 
 _RECORDER: Scoped[Recorder | None] = Scoped("tile_ops_recorder", None)
@@ -245,7 +258,8 @@ def planned(**varying: Accept) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if _RECORDER() is not None or active_observer() is not None:
                     return function(*args, **kwargs)
                 if plan is not NO_PLAN:
-                    if plan is None or (plan.apart and not plan.allows(values)):
+                    checked = plan is not None and (plan.apart or plan.aligned)
+                    if plan is None or (checked and not plan.allows(values)):
                         return function(*args, **kwargs)
                     return plan.run(values)  # type: ignore[no-any-return]
                 arrays = [id(value) for value in values if is_array(value)]

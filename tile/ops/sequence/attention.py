@@ -18,7 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import F32, Call, Operand, accumulator
+from tile.ops.core.call import F32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.sequence.attention_arguments import (
@@ -92,7 +92,7 @@ def attention(
     logs = call.new((batches, heads, queries), sums) if log_sums else None
     if result.size:
         width = source.dtype.itemsize
-        described = all(map(_has_rows, (key, value))) and call.has_tma
+        described = call.describes(key, value)
         if described:
             config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal))
         else:
@@ -111,11 +111,6 @@ def attention(
             **config,
         )
     return (result.value, logs.value) if logs else result.value
-
-
-def _has_rows(operand: Operand) -> bool:
-    """Return True if descriptors can describe an array: its rows are apart by 16 bytes each."""
-    return all(stride * operand.dtype.itemsize % 16 == 0 for stride in operand.strides[:-1])
 
 
 def attention_reference(

@@ -37,8 +37,20 @@ BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 0): {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
-            (128, 2, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
+            (64, 2, 0): {
+                "BLOCK_M": 128,
+                "BLOCK_N": 128,
+                "num_warps": 8,
+                "num_stages": 2,
+                "maxnreg": 128,
+            },
+            (128, 2, 1): {
+                "BLOCK_M": 128,
+                "BLOCK_N": 64,
+                "num_warps": 8,
+                "num_stages": 2,
+                "maxnreg": 128,
+            },
             (256, 2, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
             (ANY, ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
         }
@@ -93,6 +105,8 @@ def attend(
     k_source, v_source: pointers to the first key and value of the head, or descriptors of all.
     SEES_NONE: a query may see no key of the first blocks.
     """
+    # Then scaling takes part in one fused multiply-add for each score.
+    SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
     feature = tl.arange(0, HEAD)[None, :]
     if not DESCRIPTORS:
         # Offsets in a block are 32-bit and the same in all iterations; a scalar moves the block.
@@ -106,7 +120,9 @@ def attend(
             k = k_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
         else:
             k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
-        scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype) * SCALE
+        scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype)
+        if not SCALE_LATER:
+            scores *= SCALE
         if bias_rows is not None:
             at = bias_rows + key[None, :].to(tl.int64) * bias_column
             bias = tl.load(at, mask=(key < keys)[None, :], other=0.0)
@@ -116,12 +132,18 @@ def attend(
         if MASKED:
             seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL)
             scores = tl.where(seen, scores, -float("inf"))
-        higher = tl.maximum(highest, tl.max(scores, axis=1))
+        if SCALE_LATER:  # the scale is positive, so the maximum of the scores is scaled
+            higher = tl.maximum(highest, tl.max(scores, axis=1) * SCALE)
+        else:
+            higher = tl.maximum(highest, tl.max(scores, axis=1))
         origin = higher
         if SEES_NONE:  # -inf - -inf would be NaN
             origin = tl.where(higher == -float("inf"), 0.0, higher)
         shrink = tl.exp2(highest - origin)
-        powers = tl.exp2(scores - origin[:, None])
+        if SCALE_LATER:
+            powers = tl.exp2(scores * SCALE - origin[:, None])
+        else:
+            powers = tl.exp2(scores - origin[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
         if DESCRIPTORS:
             v = v_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
