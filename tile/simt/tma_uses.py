@@ -1,7 +1,7 @@
 """Uses of TMA that a launch asks for by its option `tma`, as in `tma="stores+reduce"`.
 
-No kernel has them by default: on an H200 they gained nothing, or are not yet measured
-(docs/notes/hopper.md).
+No kernel has them by default: on Hopper all but `pointers` gained nothing (docs/notes/hopper.md,
+docs/notes/descriptor-loads.md).
 
     pointers  loads and stores through pointers that are proven to access a block of an array are
               done as those through a descriptor (`find-blocks`)
