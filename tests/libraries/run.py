@@ -99,7 +99,7 @@ LIBRARIES: Mapping[str, Library] = {
         ("sqlalchemy", "pyyaml", "packaging", "expecttest"),
         ("tests.libraries.op_db", "flag_gems"),
         (),
-        at_least=370,
+        at_least=410,
         # It calls compiled kernels without their constants from 3.7 on, where Triton takes all.
         version="3.6.0",
         # See flag_gems_on_cpu.py.
