@@ -80,31 +80,32 @@ class DeferredOps:
         anchors: the operations of the body in front of which deferred operations go.
         """
         loop, trip_count = self.loop, TripCount(self.loop)
-        outer_uses = [list(value.uses) for value in loop.results]
-        inits = loop.inputs[3:]
-        before = LayoutBuilder.before(loop)
+        inits, before = loop.inputs[3:], LayoutBuilder.before(loop)
         exists = trip_count.exists(before, trip_count.lower, 0)
         start = self._second_index(before, trip_count)
-        following = loop.next
-        assert following is not None
-        outer = LayoutBuilder.before(following)
-        block = Block()
+        after = LayoutBuilder.after(loop)
         loop.unlink()
-        build = LayoutBuilder(block, None, loop.loc)
+        block = Block()
+        build = after if exists is None else LayoutBuilder(block, None, loop.loc)
+        outer_uses = [list(value.uses) for value in loop.results]
         first = self._first_iteration(build, trip_count.lower, inits)
         carried = [
             init if position in self.own else first.get(value, value)
             for position, (init, value) in enumerate(zip(inits, self.body.yielded, strict=True))
         ]
-        block.insert(loop, None)
+        build.block.insert(loop, build.anchor)
         loop.set_operands([start, *loop.inputs[1:3], *carried])
         args = add_loop_carried(
             loop, [first[value] for value in self.crossing], lambda args: self.crossing
         )
         values = self._last_iteration(build)
         self._in_loop(dict(zip(self.crossing, args, strict=True)), anchors)
-        build.op(control.yield_, *values)
-        self._replace(outer, block, exists, inits, outer_uses)
+        if exists is not None:
+            build.op(control.yield_, *values)
+            values = self._branch(after, exists, block, inits)
+        for uses, value in zip(outer_uses, values, strict=True):
+            for user, index in uses:
+                user.set_operand(index, value)
 
     def _first_iteration(
         self, build: LayoutBuilder, lower: Value, inits: Sequence[Value]
@@ -113,7 +114,7 @@ class DeferredOps:
         mapping = dict(zip(self.body.args, [lower, *inits], strict=True))
         for op in self.body:
             if op not in self.ops and not op.defn.terminator:
-                build.block.insert(clone(op, mapping), None)
+                build.block.insert(clone(op, mapping), build.anchor)
         return mapping
 
     def _second_index(self, build: LayoutBuilder, trip_count: TripCount) -> Value:
@@ -145,32 +146,13 @@ class DeferredOps:
                 value.replace_by(mapping[value])
             op.erase()
 
-    def _replace(
-        self,
-        outer: LayoutBuilder,
-        block: Block,
-        exists: Value | None,
-        inits: Sequence[Value],
-        outer_uses: Sequence[Sequence[tuple[Operation, int]]],
-    ) -> None:
-        """Put the new block where the loop was, under the condition that there is an iteration."""
-        assert block.last is not None
-        values = block.yielded
-        if exists is None:
-            end = block.last
-            for op in list(block):
-                if op is not end:
-                    op.unlink()
-                    outer.block.insert(op, outer.anchor)
-            end.erase()
-        else:
-            otherwise = Block()
-            LayoutBuilder(otherwise, None, self.loop.loc).op(control.yield_, *inits)
-            branch = create(control.if_, [exists], {}, [block, otherwise], self.loop.loc)
-            for result, value in zip(branch.results, values, strict=True):
-                result.type, result.name = value.type, value.name
-            outer.block.insert(branch, outer.anchor)
-            values = branch.results
-        for uses, value in zip(outer_uses, values, strict=True):
-            for user, index in uses:
-                user.set_operand(index, value)
+    def _branch(
+        self, build: LayoutBuilder, exists: Value, block: Block, inits: Sequence[Value]
+    ) -> list[Value]:
+        """Run a block if there is an iteration; return what it or else the inits are."""
+        otherwise = Block()
+        LayoutBuilder(otherwise, None, self.loop.loc).op(control.yield_, *inits)
+        branch = create(control.if_, [exists], {}, [block, otherwise], self.loop.loc)
+        for result, value in zip(branch.results, block.yielded, strict=True):
+            result.type, result.name = value.type, value.name
+        return build.block.insert(branch, build.anchor).results
