@@ -277,13 +277,18 @@ class Call:
         return target_text(self._adapted).partition(":")[0]
 
     def describes(self, *operands: Operand) -> bool:
-        """Return True if kernels can copy blocks of these arrays by TMA, through descriptors.
+        """Return True if kernels can copy blocks of these arrays by TMA.
 
-        Addresses and rows are multiples of 16 bytes then. A plan of this call is for such arrays.
+        One axis of each is contiguous then, the other strides and the addresses are multiples of 16
+        bytes. A plan of this call is for such arrays.
         """
         for operand in operands:
             address = _address(self._adapted[self.operands.index(operand)])
-            distances = [stride * operand.dtype.itemsize for stride in operand.strides[:-1]]
+            strides = list(operand.strides)
+            if 1 not in strides:
+                return False
+            strides.remove(1)
+            distances = [stride * operand.dtype.itemsize for stride in strides]
             if any(number % ALIGNMENT for number in (address, *distances)):
                 return False
         if not self._has_tma():

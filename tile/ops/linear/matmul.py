@@ -58,6 +58,7 @@ def matmul_kernel(
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
+    SPLIT: tl.constexpr,
     EVEN: tl.constexpr,
     WIDE: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -80,7 +81,9 @@ def matmul_kernel(
     b_tile = b_ptr + batch * b_batch + split * span * b_inner
     a_tile += a_rows * a_row + inner[None, :] * a_inner
     b_tile += inner[:, None] * b_inner + b_columns * b_column
-    end = min(K - tl.program_id(2) * span, span)
+    end = K
+    if SPLIT:
+        end = min(K - tl.program_id(2) * span, span)
     total = multiply_tiles(
         *(a_tile, b_tile, inner, end, a_inner, b_inner),
         *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
@@ -156,6 +159,7 @@ def matmul(
     function = None if activation is None else ACTIVATIONS[activation].function
     wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
     if stream and k:
+        config = {name: value for name, value in config.items() if name != "tma"}
         stream_matmul(
             *(call, (a, b, bias), result, (batches, m, n, k)),
             *((_matrix(left), _matrix(right), _matrix(result)), sums, config, function),
@@ -167,6 +171,11 @@ def matmul(
     steps = tile.cdiv(k, config["BLOCK_K"])
     splits = splits_of(call, splits, tiles * batches, steps, LEAST_STEPS)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
+    even = k == splits * span
+    # What `find-blocks` proves; for other loads it would warn.
+    blocks = (even or splits == 1) and not wide_offsets
+    if "tma" in config and not (blocks and call.describes(left, right)):
+        config = {name: value for name, value in config.items() if name != "tma"}
     parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
@@ -176,7 +185,8 @@ def matmul(
         ACTIVATION=None if splits > 1 else function,
         PRECISION=precision,
         SUMS=getattr(tl, sums.name),
-        EVEN=k == splits * span,
+        SPLIT=splits > 1,
+        EVEN=even,
         WIDE=wide_offsets,
         **config,
     )
