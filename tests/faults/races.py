@@ -41,6 +41,20 @@ def overlapping_stores(bug):
 
 
 @tile.jit
+def sums_of_windows(x_ptr, o_ptr, B: tl.constexpr):
+    """Reads two blocks by one load, of which the program writes the first."""
+    i = tl.program_id(0) * B + tl.arange(0, 2 * B)
+    total = tl.sum(tl.load(x_ptr + i), 0)
+    tl.store(o_ptr + tl.program_id(0) * B + tl.arange(0, B), total)  # fault
+
+
+@planted("race", "windows of one load that overlap", place=("o_ptr", (8,)), other=(0, 0, 0))
+def overlapping_windows(bug):
+    x = zeros(40)
+    sums_of_windows[(4,)](x, x if bug else zeros(40), B=8)
+
+
+@tile.jit
 def everybody(o_ptr, BUG: tl.constexpr):
     if BUG:
         tl.store(o_ptr, 1)  # fault

@@ -20,6 +20,8 @@ from numpy.lib.stride_tricks import as_strided
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.view_bytes import ViewBytes
 
+SHORTEST_RUN = 8  # of elements that are compared as one by `Strided.is_disjoint`
+
 
 def restrided(array: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
     """Return a view of other extents, from the array's first element; writeable if the array is.
@@ -131,6 +133,32 @@ class Strided:
         windows, starts, order = self.rows()
         return windows[starts].transpose(order)
 
+    def is_disjoint(self) -> bool:
+        """Return True if no two programs access an element; False if that takes long to tell.
+
+        The ranges of the programs do not overlap, or those of their runs along the innermost axis.
+        An axis whose step is longer than all programs reach along the others changes nothing.
+        """
+        if len(self.offsets) == 1:
+            return True
+        axes = [axis for axis, step in enumerate(self.steps) if step and self.extents[axis] > 1]
+        axes.sort(key=lambda axis: abs(self.steps[axis]))
+        reach = [abs(self.steps[axis]) * (self.extents[axis] - 1) for axis in axes]
+        between = int(self.offsets.max()) - int(self.offsets.min())
+        while axes and between + sum(reach[:-1]) < abs(self.steps[axes[-1]]):
+            axes.pop()
+            reach.pop()
+        if _are_apart(self.offsets, sum(reach)):
+            return True
+        if len(axes) < 2 or self.extents[axes[0]] < SHORTEST_RUN:
+            return False
+        starts = self.offsets
+        for axis in axes[1:]:
+            shape = [1] * starts.ndim
+            shape[axis + 1] = -1
+            starts = starts + (np.arange(self.extents[axis]) * self.steps[axis]).reshape(shape)
+        return _are_apart(starts, reach[0])
+
     def distinct(self, value: Array) -> bool:
         """Return True if all elements have distinct addresses, so that order does not matter."""
         if not self.flat.size:
@@ -211,6 +239,11 @@ def _in_lattice(starts: Array, strided: Sequence[tuple[int, int]]) -> bool:
             return False
         period = step
     return len(np.unique(starts)) == len(starts)
+
+
+def _are_apart(starts: Array, reach: int) -> bool:
+    """Return True if ranges from these starts to `reach` after them do not overlap."""
+    return bool((np.diff(np.sort(starts, axis=None)) > reach).all())
 
 
 def active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -193,6 +193,56 @@ def many_readers(x_ptr, flag_ptr, o_ptr, n, skipped, B: tl.constexpr):
         tl.store(x_ptr + i, i)
 
 
+@tile.jit
+def overlapping_windows(x_ptr, step, B: tl.constexpr):
+    """Each program reads its block and the next one, by one load, and writes its block."""
+    i = tl.program_id(0) * step + tl.arange(0, 2 * B)
+    total = tl.sum(tl.load(x_ptr + i), 0)
+    tl.store(x_ptr + tl.program_id(0) * step + tl.arange(0, B), total)
+
+
+@tile.jit
+def interleaved(x_ptr, n, B: tl.constexpr):
+    """Each program reads and writes elements that lie between those of others."""
+    i = tl.program_id(0) + tl.arange(0, B) * n
+    tl.store(x_ptr + i, tl.load(x_ptr + i) + 1)
+
+
+@tile.jit
+def doubling(x_ptr, B: tl.constexpr):
+    """Program p reads elements p + i and writes elements p + 2 * i."""
+    i, pid = tl.arange(0, B), tl.program_id(0)
+    x = tl.load(x_ptr + pid + i)
+    tl.store(x_ptr + pid + i * 2, x)
+
+
+def racing_elements(kernel, *args, **constants) -> dict[frozenset[int], set[int]]:
+    """Return the elements of races by the lines of both accesses."""
+    with tile.sanitize("race", collect=True) as report:
+        kernel[(9,)](*args, **constants)
+    races: dict[frozenset[int], set[int]] = {}
+    for fault in report.faults:
+        assert fault.loc is not None and fault.other is not None and fault.place is not None
+        lines = frozenset({fault.loc.line, fault.other.loc.line})
+        races.setdefault(lines, set()).add(fault.place.element)
+    return races
+
+
+@pytest.mark.parametrize("chunk", [1, 300, 1 << 20])
+def test_elements_that_programs_read_by_one_load_are_all_recorded(chunk: int) -> None:
+    first = overlapping_windows.starting_line_number
+    with config.scope(chunk_bytes=chunk):
+        races = racing_elements(overlapping_windows, np.zeros(40, np.float32), 4, B=4)
+        assert races == {frozenset({first + 4, first + 5}): set(range(4, 36))}
+        assert racing_elements(interleaved, np.zeros(36, np.float32), 9, B=4) == {}
+        races = racing_elements(doubling, np.zeros(32, np.float32), B=8)
+    first = doubling.starting_line_number
+    assert races == {
+        frozenset({first + 4, first + 5}): set(range(1, 16)),
+        frozenset({first + 5}): set(range(2, 21)),
+    }
+
+
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 @pytest.mark.parametrize("skipped", range(-1, 7))
 def test_all_of_many_readers_are_recorded(skipped: int, chunk: int) -> None:

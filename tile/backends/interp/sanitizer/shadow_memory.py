@@ -140,9 +140,10 @@ class RegionAccess:
     record: Array
 
     def record_quickly(self, *, writes: bool) -> bool:
-        """Record the access if no other program has accessed the elements; else return False.
+        """Record the access if no other program accesses the elements; else return False.
 
-        The program's own reads stay when it writes: they happen before the write.
+        The program's own reads stay when it writes: they happen before the write. If programs of
+        the batch share elements, a part of their records is lost, and `elements` adds them.
         """
         if not isinstance(self.part, Strided):
             return False
@@ -150,8 +151,9 @@ class RegionAccess:
         if not (own and self._untouched_by_others(self.part)):
             return False
         records = self.region.writers() if writes else self.region.other(0)
-        replace(self.part, flat=records).write(self.record, False)
-        return True
+        recorded = replace(self.part, flat=records)
+        recorded.write(self.record, False)
+        return recorded.is_disjoint() or bool((recorded.read() == self.record).all())
 
     def _untouched_by_others(self, part: Strided) -> bool:
         """Return True if no other program has records of the accessed elements."""
@@ -412,8 +414,8 @@ class ShadowMemory:
     def report(self, elements: ElementAccess, wrong: Array, previous: Array) -> None:
         """Report one race for each element of memory and pair of operations.
 
-        The number of programs that race at an element depends on their order. That some do, and
-        with which two operations, does not.
+        The number of programs that race at an element depends on their order. That some do, does
+        not, nor with which two operations if no more than two access it.
         """
         launch, site = elements.batch.launch, elements.access.site
         if launch.report is None:
