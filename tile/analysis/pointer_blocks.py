@@ -105,7 +105,10 @@ class PointerBlocks:
         *before, rows = self.axes(op, outer, row, bounds, wraps.get(outer), stride)
         one = Polynomial.constant(1)
         *others, columns = self.axes(op, inner, column, bounds, wraps.get(inner), one)
-        return PointerBlock(base, (*before, *others, rows, columns), inner == -2)
+        axes = (*before, *others, rows, columns)
+        if len(axes) > Descriptor.MAX_RANK:
+            raise NoFormError(f"it has {len(axes)} axes, and a block at most {Descriptor.MAX_RANK}")
+        return PointerBlock(base, axes, inner == -2)
 
     def find(self, op: Operation) -> PointerBlock | None:
         """Return the block that a load or store addresses; None if it is not proven to be one."""
