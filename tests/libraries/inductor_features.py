@@ -10,6 +10,7 @@ was wrong. A false assertion ends the work of a process on a GPU, so that check 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import sys
 import tempfile
@@ -224,7 +225,8 @@ def ahead_of_time(device: str) -> None:
         exported = torch.export.export(model, (x,))
         path = str(Path(folder) / "model.pt2")
         package = torch._inductor.aoti_compile_and_package(exported, package_path=path)
-        same(torch._inductor.aoti_load_package(package)(x), model(x))
+        loaded = torch._inductor.aoti_load_package(package)
+        same(loaded(x), model(x))
 
 
 def device_assertion(device: str) -> str:
@@ -292,6 +294,7 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
+    faulthandler.enable()
     start, bad = time.monotonic(), 0
     for name in options.only:
         began = time.monotonic()

@@ -7,7 +7,8 @@
 On a CPU the kernels run on the interpreter, those of flex attention with TorchInductor's
 configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of them for sm_90a, and
 assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, `full` for a GPU.
-`--measure` prints the time of a call, and `--gemm TRITON` takes templates in place of cuBLAS.
+`--measure` prints the time of a call, `--profile` those of a GPU's kernels in it, and
+`--gemm TRITON` takes templates in place of cuBLAS.
 `--compare N` measures each model N times on `tile` and on Triton, alternately, each in a process
 of its own, and prints the ratios of the medians and their geometric mean.
 """
@@ -40,6 +41,7 @@ Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 MEASURED = "milliseconds of a call:"
+CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,9 @@ def inductor(options: argparse.Namespace) -> Iterator[None]:
     settings: dict[str, Any] = {"force_disable_caches": True}
     if on_cpu:
         settings["cpu_backend"] = "triton"
-    if on_cpu or not options.measure:  # in this process, where `Compilations` notes them
+    if on_cpu or not (
+        options.measure or options.profile
+    ):  # in this process, where `Compilations` notes them
         settings["compile_threads"] = 1
     if options.gemm:
         settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": options.gemm}
@@ -344,6 +348,24 @@ def measured(name: str, options: argparse.Namespace) -> float:
         return (time.perf_counter() - start) * 1e3
 
 
+def profiled(name: str, options: argparse.Namespace) -> list[str]:
+    """Return the GPU's kernels in a call of a compiled model, those with the most time first."""
+    case = made(name, options)
+    with inductor(options):
+        compiled = torch.compile(case.step, fullgraph=True)
+        ran(compiled, case)
+        kinds = [torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=kinds) as profile:
+            for _ in range(CALLS):
+                ran(compiled, case)
+            torch.cuda.synchronize()
+    kernels = sorted(profile.key_averages(), key=lambda one: -one.self_device_time_total)
+    total = sum(one.self_device_time_total for one in kernels) / CALLS
+    rows = [(one.self_device_time_total / CALLS, one.count // CALLS, one.key) for one in kernels]
+    most = [f"{time:9.1f} us in {count:3} of {key[:80]}" for time, count, key in rows[:KERNELS]]
+    return [f"{name}: {total:.1f} us in kernels", *most]
+
+
 def compare(names: list[str], options: argparse.Namespace) -> None:
     """Measure models on `tile` and on Triton alternately, and print the ratios."""
     module = ["-m", "tests.libraries.models", "--measure", "--device", options.device]
@@ -379,6 +401,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
     parser.add_argument("--measure", action="store_true", help="print the time of a call")
+    parser.add_argument("--profile", action="store_true", help="print the times of kernels")
     parser.add_argument("--compare", type=int, default=0, help="processes of each compiler")
     return parser.parse_args()
 
@@ -399,6 +422,9 @@ def run(options: argparse.Namespace) -> int:
     """Check or measure models, and return the exit status."""
     start, bad = time.monotonic(), 0
     for name in options.only:
+        if options.profile:
+            print("\n".join(profiled(name, options)), flush=True)
+            continue
         if options.measure:
             print(MEASURED, measured(name, options), flush=True)
             continue
@@ -408,7 +434,9 @@ def run(options: argparse.Namespace) -> int:
             reason = op_db.summary(error)
         bad += bool(reason)
         print(f"{name}: {reason or 'right'}", flush=True)
-    if not options.measure:  # the form of pytest's last line, which the steps of CI sum up
+    if not (
+        options.measure or options.profile
+    ):  # the form of pytest's last line, which the steps of CI sum up
         seconds = time.monotonic() - start
         print(f"{len(options.only) - bad} passed, {bad} failed in {seconds:.2f}s")
     return int(bad > 0)
