@@ -269,3 +269,18 @@ def test_activations_in_place_and_with_channels_last() -> None:
     torch.testing.assert_close(ours, expected)
     assert [t.stride() for t in ours] == [t.stride() for t in expected]
     assert not replaced.left and replaced.computed["aten::relu_"] == 1
+
+
+def test_dropout_is_of_the_programs_seed() -> None:
+    x = torch.randn(20, 50, requires_grad=True)
+    with tile.ops.use("cpu") as replaced:
+        torch.manual_seed(3)
+        y, mask = torch.native_dropout(x, 0.25, True)
+        torch.manual_seed(3)
+        again, _ = torch.native_dropout(x, 0.25, True)
+        other, _ = torch.native_dropout(x, 0.25, True)
+    assert torch.equal(y, again) and not torch.equal(y, other)
+    torch.testing.assert_close(y, x * mask / 0.75)
+    assert 0.7 < mask.float().mean() < 0.8
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], mask / 0.75)
+    assert replaced.computed["aten::native_dropout"] == 3

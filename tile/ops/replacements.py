@@ -30,6 +30,7 @@ from tile.ops.aten import (
     matmuls,
     norms,
     pooling,
+    random,
     row_norms,
     rows,
 )
@@ -52,6 +53,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **matmuls.OPERATORS,
     **norms.OPERATORS,
     **pooling.OPERATORS,
+    **random.OPERATORS,
     **row_norms.OPERATORS,
     **rows.OPERATORS,
 }
