@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,30 @@ def test_other_loads_stay(fault: str) -> None:
     assert count(module, "load", "shared_cp_async")
     plain = lowered(kernel, WGMMA, 4, 2)
     np.testing.assert_array_equal(run(module, kernel), run(plain, kernel))
+
+
+@tile.jit
+def accumulated(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Sums of matmuls of one tile and those before it: rows after the last one count for the next."""
+    columns = tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for row in range(0, M, BM):
+        rows, inner = row + tl.arange(0, BM), tl.arange(0, BK)
+        for k in range(0, K, BK):
+            in_a, in_b = inner[None, :] < K - k, inner[:, None] < K - k
+            a = tl.load(a_ptr + (rows % M)[:, None] * K + (k + inner)[None, :], mask=in_a, other=0)
+            b = tl.load(b_ptr + (k + inner)[:, None] * N + columns[None, :], mask=in_b, other=0)
+            total = tl.dot(a, b, total)
+        in_c = (rows < M)[:, None] & (columns < N)[None, :]
+        tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=in_c)
+
+
+def test_rows_that_another_iteration_uses() -> None:
+    kernel = case(accumulated, 168, 64, 64)
+    kernel = replace(kernel, grid=(1, 1, 1))
+    with pytest.warns(RuntimeWarning, match="as another iteration has them, too"):
+        module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
+    np.testing.assert_array_equal(run(module, kernel), run(lowered(kernel, WGMMA, 4, 2), kernel))
 
 
 SOURCE = Path(__file__).read_text().splitlines()
