@@ -8,7 +8,7 @@
 `inductor` runs each operator of torch's `op_db` through `torch.compile`, whose kernels are compiled
 by `tile`; `--ptx` compiles each of them for sm_90a too. `flag_gems` replaces torch's operators with
 those of that library. The operators come in an order that is always the same, each with the first
-sample of its inputs in float32. An operator that starts no kernel does not count, nor does one of
+sample of its inputs, in float32 or by `--dtype` in bfloat16. An operator that starts no kernel does not count, nor does one of
 random results. Prints what was not right, and the counts; fails if there was any. After an error
 that ends the work of a process on a GPU, the operators that are left are not tried.
 """
@@ -40,7 +40,9 @@ from tests.libraries import flag_gems_on_cpu
 from tests.libraries.autotuners import limit_configs
 
 HOPPER = GPUTarget("cuda", 90, 32)
-RTOL, ATOL = 1e-4, 1e-5  # sums of floats come in another order
+# Relative and absolute: sums of floats come in another order, and compiled kernels round once where
+# eager ones round after each operation.
+TOLERANCES = {"float32": (1e-4, 1e-5), "bfloat16": (3e-2, 3e-2)}
 # Uninitialized results, for which any value is right.
 UNINITIALIZED = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -137,9 +139,9 @@ class Result:
     ptx: Counter[str] = field(default_factory=Counter)
 
 
-def first_sample(op: Any, device: str) -> tuple[Function, tuple[Any, ...]] | None:
+def first_sample(op: Any, device: str, dtype: str) -> tuple[Function, tuple[Any, ...]] | None:
     """Return an operator as a function of its tensors, and the tensors; None if it takes none."""
-    sample = next(iter(op.sample_inputs(device, torch.float32, requires_grad=False)), None)
+    sample = next(iter(op.sample_inputs(device, getattr(torch, dtype), requires_grad=False)), None)
     if sample is None:
         return None
     arguments = (sample.input, *sample.args)
@@ -156,27 +158,32 @@ def tensors(value: Any) -> list[Any]:
     return tree_flatten(value)[0]
 
 
-def compare(actual: Any, expected: Any) -> str:
+def compare(actual: Any, expected: Any, dtype: str) -> str:
     """Return how results differ by more than the rounding of sums, or an empty string."""
+    rtol, atol = TOLERANCES[dtype]
     try:
         torch.testing.assert_close(
-            tensors(actual), tensors(expected), rtol=RTOL, atol=ATOL, equal_nan=True
+            tensors(actual), tensors(expected), rtol=rtol, atol=atol, equal_nan=True
         )
     except AssertionError as error:
         return " ".join(str(error).split())[:200]
     return ""
 
 
-def judge(op: Any, way: str, device: str, ptx: bool) -> Result:
+def judge(op: Any, way: str, device: str, dtype: str, ptx: bool) -> Result:
     """Run an operator's first sample both ways."""
     torch.manual_seed(0)
     try:
         other_numbers = way == "flag_gems" and op.name in SEEDED
-        if other_numbers or op.name in UNINITIALIZED or (drawn := first_sample(op, device)) is None:
+        if (
+            other_numbers
+            or op.name in UNINITIALIZED
+            or (drawn := first_sample(op, device, dtype)) is None
+        ):
             return Result(Outcome.LEFT_OUT)
         function, arguments = drawn
         expected = function(*copied(arguments))
-        deterministic = not compare(function(*copied(arguments)), expected)
+        deterministic = not compare(function(*copied(arguments)), expected, dtype)
     except Exception:  # noqa: BLE001 - torch itself refuses some on this machine
         return Result(Outcome.LEFT_OUT)
     if not deterministic:
@@ -191,7 +198,7 @@ def judge(op: Any, way: str, device: str, ptx: bool) -> Result:
         return Result(Outcome.ERROR, summary(error))
     if not (kernels.sources or kernels.launches):
         return Result(Outcome.NO_KERNEL)
-    if difference := compare(actual, expected):
+    if difference := compare(actual, expected, dtype):
         return Result(Outcome.WRONG, difference)
     return compiled_for_hopper(kernels) if ptx else Result(Outcome.RIGHT)
 
@@ -229,9 +236,9 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
 
 
-def operators(seed: int, part: str) -> list[Any]:
-    """Return the operators that take float32, or a part such as 2/14, in an order by the seed."""
-    chosen = [op for op in op_db if torch.float32 in op.dtypes]
+def operators(seed: int, part: str, dtype: str) -> list[Any]:
+    """Return the operators that take a type, or a part such as 2/14, in an order by the seed."""
+    chosen = [op for op in op_db if getattr(torch, dtype) in op.dtypes]
     random.Random(seed).shuffle(chosen)
     number, count = map(int, part.split("/"))
     return chosen[number - 1 :: count]
@@ -242,7 +249,7 @@ def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
     outcomes: Counter[Outcome] = Counter()
     ptx: Counter[str] = Counter()
     end = time.monotonic() + 60 * options.minutes
-    chosen = operators(options.seed, options.part)
+    chosen = operators(options.seed, options.part, options.dtype)
     for index, op in enumerate(chosen):
         if options.only and not {op.name, op.formatted_name} & set(options.only):
             continue
@@ -250,7 +257,7 @@ def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
         if counted == options.ops or time.monotonic() > end:
             break
         limit_configs(options.configs)
-        result = judge(op, options.way, options.device, options.ptx)
+        result = judge(op, options.way, options.device, options.dtype, options.ptx)
         outcomes[result.outcome] += 1
         ptx += result.ptx
         tell(op, result, options)
@@ -280,6 +287,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("way", choices=sorted({way for way, device in WAYS}))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the tensors")
+    parser.add_argument("--dtype", choices=TOLERANCES, default="float32")
     parser.add_argument("--part", default="1/1", help="the operators of a process, such as 2/14")
     parser.add_argument("--configs", type=int, default=0, help="of each autotuner; 0 for all")
     parser.add_argument("--outcomes", type=Path, help="append a line of JSON for each operator")
