@@ -55,6 +55,21 @@ def overlapping_windows(bug):
 
 
 @tile.jit
+def zeroed_sums(o_ptr, B: tl.constexpr, BUG: tl.constexpr):
+    """Each program clears a part of the sums, to all of which all programs then add."""
+    i = tl.arange(0, B)
+    if BUG:
+        tl.store(o_ptr + tl.program_id(0) * B + i, 0)
+    for block in range(4):
+        tl.atomic_add(o_ptr + block * B + i, 1)  # fault
+
+
+@planted("race", "sums that programs clear themselves", place=("o_ptr", (0,)), other=(0, 0, 0))
+def cleared_sums(bug):
+    zeroed_sums[(4,)](zeros(32), B=8, BUG=bug)
+
+
+@tile.jit
 def everybody(o_ptr, BUG: tl.constexpr):
     if BUG:
         tl.store(o_ptr, 1)  # fault

@@ -1,7 +1,8 @@
 """Shadow memory: the last accesses to each element, for the detection of races between programs.
 
 Each element of an array that the kernel may write has up to three records of eight bytes: one of
-the last write, and two of other accesses, by two programs, which do not happen before that write.
+the last write, and two of other accesses, by two programs, which do not happen before that write,
+or are plain writes of the program that then wrote atomically.
 A record is
 
     (program + 1) << 32 | is atomic << 31 | has extra readers << 30 | number of the access
@@ -373,9 +374,11 @@ class ShadowMemory:
         accesses = (np.where(f & ATOMIC, 0, f) for f in (r[cells] for r in region.record_arrays))
         self.check_races(elements, accesses)
         self.check_extra_readers(elements)
-        by_others = _by_other(previous, record) & (previous & ATOMIC != 0)
-        if by_others.any():
-            self.add_access(batch, region, cells[by_others], previous[by_others])
+        # Atomics of others stay, and the program's own plain write, with which theirs race.
+        is_atomic = previous & ATOMIC != 0
+        stays = (previous != 0) & (_by_other(previous, record) == is_atomic)
+        if stays.any():
+            self.add_access(batch, region, cells[stays], previous[stays])
         last[cells] = record
         displaced = last[cells] >> PROGRAM_SHIFT != record >> PROGRAM_SHIFT
         if displaced.any():
