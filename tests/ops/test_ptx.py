@@ -55,3 +55,38 @@ def test_weights_of_4_bits_are_converted_two_at_a_time(
     assert f"fma.rn.{kind}x2" in text and "cvt.rn.f32.s32" not in text
     # Only scales are converted one at a time.
     assert text[: text.rindex("bra")].count(f"cvt.rn.{kind}.f32") <= 16
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float16)
+
+
+MATMULS: dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]] = {
+    "rows": (zeros(512, 512), zeros(512, 512), {}),
+    "a by columns": (zeros(512, 512).T, zeros(512, 512), {}),
+    "b by columns": (zeros(512, 512), zeros(512, 512).T, {}),
+    "no multiples of tiles": (zeros(100, 304), zeros(304, 200), {}),
+    "batches": (zeros(4, 256, 512), zeros(4, 512, 256), {}),
+    "one b for all batches": (zeros(4, 256, 512), zeros(512, 256), {}),
+    "parts of arrays": (zeros(512, 1024)[:, 512:], zeros(512, 1024)[:, :512], {}),
+    "even splits": (zeros(256, 6144), zeros(6144, 256), {"splits": 4}),
+    "gelu": (zeros(512, 512), zeros(512, 512), {"bias": zeros(512), "activation": "gelu"}),
+}
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_operands_of_matmuls_are_loaded_by_tma(name: str, compiled: dict[str, str]) -> None:
+    """No warning says that a load is not proven to be that of a block."""
+    a, b, options = MATMULS[name]
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(a, b, **options)
+    text = compiled["matmul_kernel"]
+    assert "cp.async.bulk.tensor" in text and "cp.async.cg" not in text
+
+
+@pytest.mark.parametrize("width", [8, 300])
+def test_other_operands_of_matmuls(width: int, compiled: dict[str, str]) -> None:
+    """Narrow tiles, and rows that do not begin at multiples of 16 bytes."""
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(zeros(512, 512), zeros(512, width))
+    assert "cp.async.bulk.tensor" not in compiled["matmul_kernel"]

@@ -14,6 +14,7 @@ from tile.analysis.index_forms import IndexForms, NoFormError, Wrap, moved_axes
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, memory
+from tile.ir.types import Scalar, Tile
 
 
 class _UsedError(Exception):
@@ -49,7 +50,7 @@ def _dependent(
         return [(user.result, target(axis))]
     if user.has_trait(Trait.DOT):
         return [(user.result, _axis_of_dot(index, axis))]
-    if user.defn.elementwise and is_pure(user) and not user.has_trait(Trait.DIVISION):
+    if user.defn.elementwise and is_pure(user) and not _may_fault(user):
         return [(result, axis) for result in user.results]
     if user.defn is control.for_ and index >= _BOUNDS:
         position = index - _BOUNDS
@@ -60,6 +61,15 @@ def _dependent(
         _check_store(forms, user, axis, wrap)
         return []
     raise _UsedError
+
+
+def _may_fault(op: Operation) -> bool:
+    """Return True for a division of integers, which is undefined for a divisor of 0."""
+    ty = op.result.type
+    element = ty.element if isinstance(ty, Tile) else ty
+    return op.has_trait(Trait.DIVISION) and not (
+        isinstance(element, Scalar) and element.is_floating()
+    )
 
 
 _BOUNDS = 3  # the first operands of a `for`: its bounds and step

@@ -34,29 +34,33 @@ SHORT = Table(
             (ANY, 16, ANY): tiles(64, 16, 128),
             (2048, 32, ANY): tiles(16, 32, 128),
             (ANY, 32, ANY): tiles(64, 32, 128),
-            (2048, 64, ANY): tiles(64, 32, 128),
-            (ANY, 128, ANY): tiles(64, 64, 128),
+            (ANY, 128, ANY): tiles(64, 64, 64, stages=4),
             (16, ANY, ANY): tiles(16, 128, 64, stages=4),
             (64, ANY, ANY): tiles(64, 128, 64, stages=4),
-            (128, ANY, ANY): tiles(64, 128, 128),
+            (128, ANY, ANY): tiles(64, 64, 128),
             (512, 512, 1024): tiles(64, 64, 128),
-            (512, 512, ANY): tiles(128, 128, 64, warps=8, stages=4),
+            (512, 512, ANY): tiles(128, 128, 64, stages=4),
             (2048, 256, ANY): tiles(64, 64, 128),
-            (2048, 512, ANY): tiles(64, 128, 128),
-            (1024, 1024, ANY): tiles(64, 128, 128),
-            (256, ANY, ANY): tiles(128, 128, 64, warps=8),
-            (2048, 1024, ANY): tiles(128, 128, 64, warps=8, stages=4),
+            (2048, 512, ANY): tiles(64, 128, 64, stages=4),
+            (1024, 1024, ANY): tiles(64, 128, 64, stages=4),
+            (256, ANY, ANY): tiles(128, 128, 64, stages=4),
+            (2048, 1024, ANY): tiles(128, 128, 64, stages=4),
             (1536, 1536, ANY): tiles(64, 128, 64),
+            (1792, 1792, ANY): tiles(128, 128, 64),
             (2048, 2048, ANY): tiles(128, 256, 64, warps=8),
-            (3072, 3072, ANY): tiles(128, 128, 64, warps=8),
+            (2048, ANY, ANY): tiles(256, 128, 64, warps=8, stages=4),
+            (3072, 3072, ANY): tiles(64, 256, 64, stages=4),
+            (ANY, ANY, 64): tiles(128, 128, 32, stages=4),
             (ANY, ANY, 512): tiles(128, 128, 64),
-            (ANY, ANY, ANY): tiles(128, 256, 64, warps=8),
+            (ANY, ANY, ANY): tiles(128, 256, 64, warps=8, stages=4),
         }
     },
 )
-# Iterations of the inner axis that are worth a program of their own: with fewer, adding up the
-# parts takes longer than what they save. Of 4 to 16, measured with the tiles above.
-LEAST_STEPS = 12
+# TMA copies the operands of tiles with so many rows and columns, and of elements of so many bytes.
+TMA_EDGE, TMA_BYTES = 64, 2
+# Elements of the inner axis that are worth a program of their own: with fewer, adding up the parts
+# takes longer than what they save. Of 512 to 2048, with the tiles above.
+LEAST_INNER = 1300
 # Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
 WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
 # H200, tf32, 2026-11-21 (docs/results/gpu.md).

@@ -26,7 +26,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import LEAST_STEPS, tiles_of
+from tile.ops.linear.configurations import LEAST_INNER, TMA_BYTES, TMA_EDGE, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
@@ -159,7 +159,6 @@ def matmul(
     function = None if activation is None else ACTIVATIONS[activation].function
     wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
     if stream and k:
-        config = {name: value for name, value in config.items() if name != "tma"}
         stream_matmul(
             *(call, (a, b, bias), result, (batches, m, n, k)),
             *((_matrix(left), _matrix(right), _matrix(result)), sums, config, function),
@@ -169,13 +168,15 @@ def matmul(
         return result.value
     tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
     steps = tile.cdiv(k, config["BLOCK_K"])
-    splits = splits_of(call, splits, tiles * batches, steps, LEAST_STEPS)
+    least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
+    splits = splits_of(call, splits, tiles * batches, steps, least)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     even = k == splits * span
-    # What `find-blocks` proves; for other loads it would warn.
-    blocks = (even or splits == 1) and not wide_offsets
-    if "tma" in config and not (blocks and call.describes(left, right)):
-        config = {name: value for name, value in config.items() if name != "tma"}
+    # Operands whose blocks `find-blocks` proves; of others it would warn.
+    blocks = (even or splits == 1) and not wide_offsets and left.dtype.itemsize == TMA_BYTES
+    edge = min(config["BLOCK_M"], config["BLOCK_N"])
+    if blocks and edge >= TMA_EDGE and call.describes(left, right):
+        config = {**config, "tma": "pointers"}
     parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
