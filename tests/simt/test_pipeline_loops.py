@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tile
+import tile.language as tl
 from tests.evaluate import evaluate
 from tests.simt.kernels import KERNELS
 from tests.simt.pipeline_loops.copying import SharedMemory, run
@@ -247,6 +249,28 @@ def test_memory_is_left_for_the_loop_itself() -> None:
     expand_schedules(module)
     allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
     assert [op.result.type.stages for op in allocs] == [3, 3]
+
+
+@tile.jit
+def product(a_ptr, b_ptr, c_ptr, K, N, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    total = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for k in range(0, K, SIZE):
+        a = tl.load(a_ptr + at[:, None] * K + (k + at)[None, :])
+        b = tl.load(b_ptr + (k + at)[:, None] * N + at[None, :])
+        total = tl.dot(a, b, total, input_precision="ieee")
+    tl.store(c_ptr + at[:, None] * N + at[None, :], total)
+
+
+@pytest.mark.parametrize(("size", "stages"), [(163_840, 2), (163_839, 1)])
+def test_memory_is_left_for_slices_of_the_other_operand(size: int, stages: int) -> None:
+    """A thread has registers to load one of two tiles of 64 KiB early; 32 KiB are for the other."""
+    types = {"a_ptr": "*fp32:16", "b_ptr": "*fp32:16", "c_ptr": "*fp32:16", "K": "i32:16"}
+    kernel = tile.compile(product, types | {"N": "i32:16"}, {"SIZE": 128}, {}, "interp")
+    module = kernel.artifact.module.clone()
+    lower(module, replace(WGMMA, shared_bytes=size), num_warps=8, num_stages=3)
+    allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
+    assert max(op.result.type.stages for op in allocs) == stages
 
 
 # What a loop does next to its dot: another loop, in which it multiplies again.
