@@ -823,8 +823,9 @@ def selection() -> Iterator[Case]:
         for op in ("cumsum", "cumprod", "cummax", "cummin"):
             yield Case(op, kind.__name__, integers, ("float32",))
     for op in ("cummax", "cummin"):
-        make = lambda r: ((some_equal(70, False)(r)[0][0],), {})  # noqa: E731
-        yield Case(op, "equal elements, NaN", make, ulps=0)
+        for length in (70, 2500):
+            make = lambda r, n=length: ((some_equal(n, False)(r)[0][0],), {})  # noqa: E731
+            yield Case(op, f"equal elements, NaN, {length}", make, ulps=0, everywhere=length > 70)
     make = lambda r: ((np.array([-np.inf, -np.inf, 2, np.inf, 1], r.dtype),), {})  # noqa: E731
     yield Case("logcumsumexp", "infinite", make)
     for size, bins in ((5000, 37), (300, 2000), (0, 3)):

@@ -23,7 +23,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.selection.cumsum import widen_sum
-from tile.ops.selection.recurrence import BLOCK, recurrence
+from tile.ops.selection.recurrence import BLOCK, last_of, recurrence
 
 
 @tile.jit
@@ -55,8 +55,8 @@ def cummax_kernel(
         y, index = COMBINE(before, position, own, at)
         tl.store(y_ptr + row * length + column, y.to(y_ptr.dtype.element_ty), mask=inside)
         tl.store(index_ptr + row * length + column, index.to(tl.int64), mask=inside)
-        last, last_at = tl.reduce((x, column), 0, COMBINE)
-        before, position = COMBINE(before, position, last, last_at)
+        position = last_of(index)
+        before = widen_sum(tl.load(x_ptr + position, mask=position < length, other=0))
 
 
 @tile.jit

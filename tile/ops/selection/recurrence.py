@@ -28,6 +28,11 @@ def recurrence(g, c, behind):
     """
     sums, scales = tl.associative_scan((g, c), 0, composed)
     t = sums + scales * behind
-    # Not `tl.reduce`, whose order is not defined: maps do not commute.
-    last = tl.arange(0, t.shape[0]) == t.shape[0] - 1
-    return t, tl.sum(tl.where(last, t, 0.0), axis=0)
+    return t, last_of(t)
+
+
+@tile.jit
+def last_of(x):
+    """Return the last element; `tl.reduce` of pairs would not keep their order."""
+    lane = tl.arange(0, x.shape[0])
+    return tl.sum(tl.where(lane == x.shape[0] - 1, x, 0), axis=0)
