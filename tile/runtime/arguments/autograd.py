@@ -45,7 +45,7 @@ def note_writes(
         a gradient.
 
     It is called for each launch, and is generated:
-    `lambda t0, t1: (t1.requires_grad and check(1), count((t1,)))`.
+    `lambda t0, t1: t1.requires_grad and check(1) or count((t1,))`.
     """
     if not written:
         return _nothing
@@ -73,7 +73,7 @@ def _code(count: int, positions: tuple[int, ...], refuse_gradients: bool) -> Cod
     checks = [f"t{at}.requires_grad and check({at})" for at in positions if refuse_gradients]
     changed = "".join(f"t{at}, " for at in positions)
     tensors = ", ".join(f"t{at}" for at in range(count))
-    text = f"lambda {tensors}: ({', '.join([*checks, f'count(({changed}))'])})"
+    text = f"lambda {tensors}: {' or '.join([*checks, f'count(({changed}))'])}"
     return compile(text, GENERATED, "eval")
 
 
