@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,10 +39,23 @@ def three(x_ptr, a0, a1, a2, b0, b1, b2, c0, c1, c2, KINDS: tl.constexpr, OWN: t
     access(x_ptr, c0, c1, c2, KINDS[2], OWN)
 
 
+@tile.jit
+def two_phases(
+    x_ptr, count_ptr, n, a0, a1, a2, b0, b1, b2, c0, c1, c2, KINDS: tl.constexpr, OWN: tl.constexpr
+):
+    """All programs wait for each other between the first two accesses and the third."""
+    access(x_ptr, a0, a1, a2, KINDS[0], OWN)
+    access(x_ptr, b0, b1, b2, KINDS[1], OWN)
+    tl.atomic_add(count_ptr, 1)
+    while tl.atomic_add(count_ptr, 0) < n:
+        pass
+    access(x_ptr, c0, c1, c2, KINDS[2], OWN)
+
+
 def racing(kinds: list[int], steps: list[int]) -> set[int]:
     """Return the elements at which two accesses race: of two programs, not both loads or atomics."""
     accesses: dict[int, set[tuple[int, int]]] = {}
-    for pid, number in itertools.product(range(PROGRAMS), range(3)):
+    for pid, number in itertools.product(range(PROGRAMS), range(len(kinds))):
         p_step, i_step, j_step = steps[3 * number : 3 * number + 3]
         for i, j in itertools.product(range(ROWS), range(COLUMNS)):
             element = pid * p_step + i * i_step + j * j_step
@@ -54,9 +68,8 @@ def racing(kinds: list[int], steps: list[int]) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("chunk", [1, 1000, 1 << 20])
-@pytest.mark.parametrize("seed", range(40))
-def test_random_accesses(seed: int, chunk: int) -> None:
+def drawn(seed: int) -> tuple[list[int], list[int]]:
+    """Return the kinds of three accesses, and their steps."""
     draw = random.Random(seed)
     kinds = [draw.choice((LOAD, LOAD, STORE, STORE, ATOMIC)) for _ in range(3)]
     steps = [
@@ -68,13 +81,34 @@ def test_random_accesses(seed: int, chunk: int) -> None:
             draw.choice((0, 1, 1, 1, 2, 4)),
         )
     ]
+    return kinds, steps
+
+
+def found(report: Any) -> set[int]:
+    """Return the elements of races between programs, not of different values at one address."""
+    return {
+        fault.place.element
+        for fault in report.faults
+        if fault.place is not None and fault.other is not None
+        if fault.other.program != fault.program
+    }
+
+
+@pytest.mark.parametrize("chunk", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("seed", range(40))
+def test_random_accesses(seed: int, chunk: int) -> None:
+    kinds, steps = drawn(seed)
     x = np.zeros(SIZE, np.int32)
     with config.scope(chunk_bytes=chunk), tile.sanitize("race", collect=True) as report:
         three[(PROGRAMS,)](x, *steps, KINDS=tuple(kinds), OWN=OWN)
-    found = {
-        (fault.place.argument, fault.place.element)
-        for fault in report.faults
-        if fault.place is not None and fault.other is not None
-        if fault.other.program != fault.program  # not different values at one address
-    }
-    assert found == {("x_ptr", element) for element in racing(kinds, steps)}
+    assert found(report) == racing(kinds, steps)
+
+
+@pytest.mark.parametrize("chunk", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_random_accesses_around_a_barrier(seed: int, chunk: int) -> None:
+    kinds, steps = drawn(seed)
+    x, count = np.zeros(SIZE, np.int32), np.zeros(1, np.int32)
+    with config.scope(chunk_bytes=chunk), tile.sanitize("race", collect=True) as report:
+        two_phases[(PROGRAMS,)](x, count, PROGRAMS, *steps, KINDS=tuple(kinds), OWN=OWN)
+    assert found(report) == racing(kinds[:2], steps[:6]) | racing(kinds[2:], steps[6:])
