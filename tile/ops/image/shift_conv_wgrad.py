@@ -60,8 +60,8 @@ def shift_conv_wgrad_kernel(
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for start in range(split * span, end, BLOCK_K):
         pixel = start + tl.arange(0, BLOCK_K)
-        dy_tile = dy_ptr + pixel.to(tl.int64)[None, :] * filters + row
-        dy = tl.load(dy_tile, mask=(row < filters) & (pixel < end)[None, :], other=0.0)
+        at = pixel.to(tl.int64)[None, :] * filters + row
+        dy = tl.load(dy_ptr + at, mask=(row < filters) & (pixel < end)[None, :], other=0.0)
         h, w = (pixel // width % height)[:, None], (pixel % width)[:, None]
         inside = (h + down >= 0) & (h + down < height) & (w + right >= 0) & (w + right < width)
         inside = inside & (pixel < end)[:, None] & (channel < channels)

@@ -50,17 +50,19 @@ def grouped_matmul_wgrad_kernel(
     tl.device_assert((start >= 0) & (end >= start) & (end <= rows), "ends are rows of a")
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    a_columns = a_ptr + row.to(tl.int64)[:, None] * a_inner
-    dout_columns = dout_ptr + column.to(tl.int64)[None, :] * dout_column
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a_ptr + tl.cast(start, tl.int64) * a_row + row.to(tl.int64)[:, None] * a_inner
+    a_tile += inner[None, :] * a_row
+    dout_tile = dout_ptr + tl.cast(start, tl.int64) * dout_row + inner[:, None] * dout_row
+    dout_tile += column.to(tl.int64)[None, :] * dout_column
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for first in range(start, end, BLOCK_K):
-        inner = first + tl.arange(0, BLOCK_K)
-        at, inside = inner.to(tl.int64), inner < end
-        a_tile = a_columns + at[None, :] * a_row
+        inside = inner < end - first
         a = tl.load(a_tile, mask=(row < K)[:, None] & inside[None, :], other=0.0)
-        dout_tile = dout_columns + at[:, None] * dout_row
         dout = tl.load(dout_tile, mask=inside[:, None] & (column < N)[None, :], other=0.0)
         total = tl.dot(a, dout, total, input_precision=PRECISION, out_dtype=SUMS)
+        a_tile += BLOCK_K * a_row
+        dout_tile += BLOCK_K * dout_row
     out = db_ptr + tl.cast(group, tl.int64) * K * N
     store_tile(total, out, row, column, K, N, N, 1)
 
