@@ -146,6 +146,14 @@ def test_instructions_are_as_close_as_the_language_promises() -> None:
         assert instruction.ulp <= defn.ulp
 
 
+def test_functions_of_libdevice_select_coefficients() -> None:
+    """Where its text branches, but once in `erf`, whose last step takes an exponential."""
+    ptx = check(around([Use(OPS["erf"], (fragment(F32),))]), "sm_90a")
+    elements = ptx.count("ex2.approx")
+    assert elements and ptx.count("\tbra") + ptx.count(" bra") <= elements
+    assert "__nvvm_reflect" not in ptx
+
+
 def test_what_the_chip_only_approximates_is_done_by_libdevice() -> None:
     names = ("exp", "log", "log2", "sin", "cos", "tanh", "erf")
     ptx = check(around([Use(OPS[name], (fragment(F32),)) for name in names]), "sm_90a")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyopencl")
 from tile.backends.opencl.pocl_linker import SYMTAB, LinkError, link, main
 
 llvm = pytest.importorskip("llvmlite.binding")

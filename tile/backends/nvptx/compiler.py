@@ -69,11 +69,34 @@ def _extract(names: frozenset[str]) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, builder)
+    module = llvm.parse_assembly(_without_ftz(str(module)))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sccp_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
     for function in module.functions:
         if function.name in names:
             function.linkage = llvm.Linkage.linkonce_odr
     bitcode: bytes = module.as_bitcode()
     return bitcode
+
+
+_FTZ = re.compile(r'@(\S+) = .*c"__CUDA_FTZ\\00"')
+_QUERY = re.compile(r"(%\S+) = call i32 @__nvvm_reflect\(ptr(?: \w+)* @([^\s)]+)\)(?: #\d+)?")
+
+
+def _without_ftz(text: str) -> str:
+    """Answer libdevice's queries if subnormal numbers are flushed to zero: they never are.
+
+    libdevice is distributed without optimizations. With the answers LLVM can select coefficients
+    where it would branch: an `erf` takes a fifth fewer instructions, and compiles faster.
+    """
+    names = set(_FTZ.findall(text))
+
+    def answer(query: re.Match[str]) -> str:
+        return f"{query[1]} = add i32 0, 0" if query[2] in names else query[0]
+
+    return _QUERY.sub(answer, text)
 
 
 _LOCK = threading.Lock()
