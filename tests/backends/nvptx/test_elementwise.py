@@ -147,7 +147,7 @@ def test_instructions_are_as_close_as_the_language_promises() -> None:
 
 
 def test_functions_of_libdevice_select_coefficients() -> None:
-    """Where its text branches, but once in `erf`, whose last step takes an exponential."""
+    """No branch for each coefficient: one in `erf`, whose last step takes an exponential."""
     ptx = check(around([Use(OPS["erf"], (fragment(F32),))]), "sm_90a")
     elements = ptx.count("ex2.approx")
     assert elements and ptx.count("\tbra") + ptx.count(" bra") <= elements
