@@ -22,7 +22,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.selection.cumsum import widen_sum
-from tile.ops.selection.recurrence import BLOCK, recurrence
+from tile.ops.selection.recurrence import BLOCK, gradient_of_scan, recurrence
 
 
 @tile.jit
@@ -89,20 +89,7 @@ def cumprod(x: Any, *, out: Any = None) -> Any:
 @planned()
 def cumprod_backward(dy: Any, x: Any, y: Any) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    call = Call("cumprod_backward")
-    source = call.array("x", x)
-    others = [
-        call.array(name, array, dtypes=(source.dtype,), shape=source.shape)
-        for name, array in (("dy", dy), ("y", y))
-    ]
-    rows, dy_rows, y_rows = (operand.rows() for operand in (source, *others))
-    result = call.new(source.shape, source.dtype)
-    if result.size:
-        launch(cumprod_backward_kernel, (rows.count,))(
-            *(dy, x, y, result.value, dy_rows.stride, rows.stride, y_rows.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value
+    return gradient_of_scan(Call("cumprod_backward"), cumprod_backward_kernel, dy, x, y)
 
 
 def cumprod_reference(x: Array) -> Array:
