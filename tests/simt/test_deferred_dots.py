@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 from tests.simt.kernels import KERNELS
 from tests.simt.synchronization import FAULTS, lowered, without_each
+from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.errors import ExecutionError, WgmmaInFlightError
 from tile.ir.core import Module
 from tile.ir.ops import control
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import shared, tma, wgmma
 from tile.simt.target import WGMMA
 
 DEFERRING = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True))
@@ -67,3 +70,36 @@ def test_two_stages_are_too_few() -> None:
     module = lowered(KERNELS["attention"], DEFERRING, 4, 2)
     assert waits(module) == [0, 0]
     assert not any(op.defn is control.if_ for op in module.walk())
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_results_with_a_producer_are_the_same(stages: int) -> None:
+    """Values are waited for and released an iteration later, too: two stages are enough."""
+    kernel, results = KERNELS["attention_blocks"], []
+    for target, expected in ((WGMMA, [0, 0]), (DEFERRING, [0, 1, 0, 0])):
+        module = lowered(kernel, target, 4, stages, warp_specialize=True)
+        assert waits(module) == expected
+        arguments = kernel.arguments()
+        run_threads(module, target, 4, kernel.grid, arguments)
+        results.append(arguments[3])
+    assert np.array_equal(*results)
+
+
+def test_each_operation_between_the_partitions_is_needed() -> None:
+    """But the release of the last values, which the producer does not fill again."""
+    kernel = KERNELS["attention_blocks"]
+    module = lowered(kernel, DEFERRING, 4, 2, warp_specialize=True)
+    faults: dict[object, tuple[type[ExecutionError], ...]]
+    faults = {**PRODUCER_FAULTS, wgmma.wgmma_wait: (WgmmaInFlightError,)}
+    kinds = [op.defn for op in module.walk() if op.defn in faults]
+    # Of keys and of values in the loop, and in the iteration that is peeled into two parts.
+    assert kinds.count(tma.mbarrier_arrive) == 4
+    last = len(kinds) - 1 - kinds[::-1].index(tma.mbarrier_arrive)
+    for index, kind in enumerate(kinds):
+        broken = module.clone()
+        removed = [op for op in broken.walk() if op.defn in faults][index]
+        for value in removed.results:
+            value.replace_by(removed.inputs[0])
+        removed.erase()
+        with nullcontext() if index == last else pytest.raises(faults[kind]):
+            run_threads(broken, DEFERRING, 4, kernel.grid, kernel.arguments())

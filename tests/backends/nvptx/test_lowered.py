@@ -29,15 +29,19 @@ def check(said: str) -> None:
     assert "C75" not in said
 
 
-@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
-def test_dots_deferred_by_an_iteration_are_not_serialized(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "producer"),
+    [("attention", False), ("attention_blocks", False), ("attention_blocks", True)],
+)
+def test_dots_deferred_by_an_iteration_are_not_serialized(name: str, producer: bool) -> None:
     target = lowering_target(architecture("sm_90a"))
     target = replace(target, tuning=replace(target.tuning, deferred_dots=True))
     kernel = replace(KERNELS[name], constants={"N": 64, "D": 128})
     module = kernel.compile("interp").artifact.module.clone()
-    lower(module, target, num_warps=4, num_stages=3)
+    lower(module, target, num_warps=4, num_stages=3, warp_specialize=producer)
     ptx = to_ptx(emit_module(module, architecture("sm_90a"), Options()), architecture("sm_90a"))
     assert ptx.count("wgmma.wait_group") == 4
+    assert ptx.count("setmaxnreg") == 2 * producer
     check(assemble(ptx, "sm_90a"))
 
 

@@ -126,10 +126,10 @@ class TmaChannel(Channel):
         """Wait for the loads of an iteration."""
         return at.wait(build, self.full)
 
-    def release(self, build: LayoutBuilder, at: Position) -> None:
+    def release(self, build: LayoutBuilder, at: Position) -> Operation:
         """Let the producer fill the stage of an iteration again."""
         assert self.empty is not None
-        build.op(tma.mbarrier_arrive, self.empty, at.number)
+        return build.op(tma.mbarrier_arrive, self.empty, at.number)
 
     def end(self, build: LayoutBuilder) -> None:
         """Invalidate the mbarriers.

@@ -14,6 +14,7 @@ while threads compute the softmax of the next iteration:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.ir.core import Block, Operation, Value
@@ -27,21 +28,31 @@ _WIDENING = frozenset({shape.expand_dims, shape.broadcast, shape.splat})
 
 @dataclass(frozen=True)
 class DeferredDot:
-    """A dot to defer, the operations on its accumulator in front of it, and its wait."""
+    """A dot to defer, the operations on its accumulator in front of it, and its wait.
+
+    first: the operation of the next iteration after which the dot is issued.
+    """
 
     accumulate: tuple[Operation, ...]
     dot: Operation
     wait: Operation
+    first: Operation
 
-    def schedule(self, schedule: LoopSchedule, first: Operation) -> None:
-        """Issue the dot in the next iteration after `first`, and wait for it at the end."""
-        (body,) = schedule.loop.regions
-        ops = (*self.accumulate, self.dot)
-        schedule.add(Point(first, after=True), Rank.DEFERRED_DOTS, 1, ops)
-        schedule.add(Point(body.last), Rank.REST, 1, [self.wait])
+    def schedule(self, schedule: LoopSchedule) -> None:
+        """Issue the dot in the next iteration, and wait for it at the end."""
+        self.begins(schedule, (*self.accumulate, self.dot))
+        self.ends(schedule, [self.wait])
+
+    def begins(self, schedule: LoopSchedule, ops: Sequence[Operation]) -> None:
+        """Schedule operations with the dot."""
+        schedule.add(Point(self.first, after=True), Rank.DEFERRED_DOTS, 1, ops)
+
+    def ends(self, schedule: LoopSchedule, ops: Sequence[Operation]) -> None:
+        """Schedule operations with its wait."""
+        schedule.add(Point(schedule.loop.regions[0].last), Rank.REST, 1, ops)
 
 
-def find_deferred_dot(dot: Operation) -> DeferredDot | None:
+def find_deferred_dot(dot: Operation, first: Operation) -> DeferredDot | None:
     """Return how a dot of a loop can be deferred: if nothing else uses what it accumulates to.
 
     Its operands are in registers or in buffers that keep them for the whole iteration.
@@ -55,7 +66,7 @@ def find_deferred_dot(dot: Operation) -> DeferredDot | None:
     if accumulate is None:
         return None
     ops = {*accumulate, *_widening({*accumulate, dot})}
-    return DeferredDot(tuple(op for op in body if op in ops), dot, wait)
+    return DeferredDot(tuple(op for op in body if op in ops), dot, wait, first)
 
 
 def _accumulation(carried: Value, dot: Operation) -> list[Operation] | None:

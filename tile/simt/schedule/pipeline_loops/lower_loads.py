@@ -70,7 +70,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     point = completed or _after_first_wgmma(plan)
     if in_flight is not None and in_flight.deferred is not None and stages > 2:
         free = 2  # the dot of the iteration before still reads a stage
-        in_flight.deferred.schedule(schedule, in_flight.leading[-1])
+        in_flight.deferred.schedule(schedule)
     build = LayoutBuilder.before(loop)
     tma = tuple(load for load in plan.async_loads if load.tma)
     cp_async = tuple(load for load in plan.async_loads if not load.tma)

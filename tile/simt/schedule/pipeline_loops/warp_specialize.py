@@ -281,10 +281,12 @@ def _lower(
     """Make a loop issue loads to its channels, and read these; return what issues loads."""
     loop = each.loop
     (body,) = loop.regions
-    completed, leading = None, tuple[Operation, ...]()
+    completed, leading, deferred = None, tuple[Operation, ...](), None
     if each.in_flight is not None:
-        leading = each.in_flight.leading[1:]
+        leading, deferred = each.in_flight.leading[1:], each.in_flight.deferred
         completed = schedule_in_flight(each.in_flight, schedule)
+    if deferred is not None:
+        deferred.schedule(schedule)
     top, addresses = clone_addresses(loop, each.plan.async_loads)
     issued: list[Operation] = []
     for group, channel in zip(each.groups.values(), channels, strict=True):
@@ -297,8 +299,12 @@ def _lower(
         if in_order[0] in leading:
             assert completed is not None
             schedule.add(completed, Rank.LEADING, 0, [wait])
-        release = _release_point(body, in_order, group, completed)
-        channel.release(LayoutBuilder.after(release), position)
+        point = _release_point(body, in_order, group, completed)
+        release = channel.release(LayoutBuilder.after(point), position)
+        if deferred is not None and deferred.dot in in_order:
+            if in_order == [deferred.dot]:
+                deferred.begins(schedule, [wait])
+            deferred.ends(schedule, [release])
     loop.attributes["num_stages"] = 1
     return issued
 

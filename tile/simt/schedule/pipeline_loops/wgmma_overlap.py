@@ -102,7 +102,7 @@ def find_in_flight(
         return None
     deferred = None
     if resources.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
-        deferred = find_deferred_dot(dots[-1])
+        deferred = find_deferred_dot(dots[-1], leading[-1])
     if deferred is None and not resources.overlap_is_free(loop, dots):
         return None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
