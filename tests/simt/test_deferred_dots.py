@@ -12,10 +12,11 @@ from tests.simt.kernels import KERNELS
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.errors import ExecutionError, WgmmaInFlightError
-from tile.ir.core import Module
-from tile.ir.ops import control
-from tile.simt.ops import shared, tma, wgmma
+from tile.errors import DeadlockError, ExecutionError, WgmmaInFlightError
+from tile.ir.builder import create
+from tile.ir.core import Module, Operation
+from tile.ir.ops import control, memory
+from tile.simt.ops import order, shared, tma, wgmma
 from tile.simt.target import WGMMA
 
 DEFERRING = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True))
@@ -103,3 +104,45 @@ def test_each_operation_between_the_partitions_is_needed() -> None:
         removed.erase()
         with nullcontext() if index == last else pytest.raises(faults[kind]):
             run_threads(broken, DEFERRING, 4, kernel.grid, kernel.arguments())
+
+
+ORDERED = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True, ordered_warpgroups=True))
+TWO_WARPGROUPS = replace(KERNELS["attention_blocks"], constants={"N": 128, "D": 16})
+
+
+def test_ordered_warpgroups_have_the_same_results() -> None:
+    results = []
+    for target in (DEFERRING, ORDERED):
+        arguments = TWO_WARPGROUPS.arguments()
+        module = lowered(TWO_WARPGROUPS, target, 8, 2, warp_specialize=True)
+        run_threads(module, target, 8, TWO_WARPGROUPS.grid, arguments)
+        results.append(arguments[3])
+    assert np.array_equal(*results)
+
+
+def order_ops(module: Module) -> list[Operation]:
+    return [op for op in module.walk() if op.defn in (order.order_wait, order.order_arrive)]
+
+
+def test_each_wait_and_arrive_of_warpgroups_is_needed() -> None:
+    module = lowered(TWO_WARPGROUPS, ORDERED, 8, 2, warp_specialize=True)
+    # Of the first warpgroup, the iteration that is peeled, those in the loop, and the last one.
+    assert [(op.name, op["only"]) for op in order_ops(module)] == [
+        ("order_arrive", 1),
+        *[("order_wait", order.ALL), ("order_arrive", order.ALL)] * 2,
+        ("order_wait", 0),
+    ]
+    for index in range(len(order_ops(module))):
+        broken = module.clone()
+        order_ops(broken)[index].erase()
+        with pytest.raises(DeadlockError):
+            run_threads(broken, ORDERED, 8, TWO_WARPGROUPS.grid, TWO_WARPGROUPS.arguments())
+
+
+@pytest.mark.parametrize("index", [2, 4])
+def test_a_barrier_that_not_all_warpgroups_reach(index: int) -> None:
+    """Those that wait cannot pass it; passes put none there."""
+    module = lowered(TWO_WARPGROUPS, ORDERED, 8, 2, warp_specialize=True)
+    create(memory.barrier).move_before(order_ops(module)[index])
+    with pytest.raises(DeadlockError, match="a barrier is between order_wait and order_arrive"):
+        run_threads(module, ORDERED, 8, TWO_WARPGROUPS.grid, TWO_WARPGROUPS.arguments())

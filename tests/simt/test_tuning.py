@@ -56,6 +56,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
     "deferred_dots": (False, None),
+    "ordered_warpgroups": (False, None),
 }
 
 INTERP: dict[str, tuple[float, str | None]] = {

@@ -122,6 +122,8 @@ class TuningConstants:
     # A dot whose operand is computed from another dot of its iteration is issued an iteration
     # later, so that it runs while threads compute that operand for the next dot.
     deferred_dots: bool = constant(False)
+    # Warpgroups of a program with a producer issue such dots one after the other.
+    ordered_warpgroups: bool = constant(False)
 
 
 TUNING = TuningConstants()

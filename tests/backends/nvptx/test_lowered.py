@@ -30,18 +30,27 @@ def check(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "producer"),
-    [("attention", False), ("attention_blocks", False), ("attention_blocks", True)],
+    ("name", "rows", "producer"),
+    [
+        ("attention", 64, False),
+        ("attention_blocks", 64, False),
+        ("attention_blocks", 64, True),
+        ("attention_blocks", 128, True),
+    ],
 )
-def test_dots_deferred_by_an_iteration_are_not_serialized(name: str, producer: bool) -> None:
-    target = lowering_target(architecture("sm_90a"))
-    target = replace(target, tuning=replace(target.tuning, deferred_dots=True))
-    kernel = replace(KERNELS[name], constants={"N": 64, "D": 128})
+def test_dots_deferred_by_an_iteration_are_not_serialized(
+    name: str, rows: int, producer: bool
+) -> None:
+    target, ordered = lowering_target(architecture("sm_90a")), rows > 64
+    tuning = replace(target.tuning, deferred_dots=True, ordered_warpgroups=ordered)
+    kernel = replace(KERNELS[name], constants={"N": rows, "D": 128})
     module = kernel.compile("interp").artifact.module.clone()
-    lower(module, target, num_warps=4, num_stages=3, warp_specialize=producer)
-    ptx = to_ptx(emit_module(module, architecture("sm_90a"), Options()), architecture("sm_90a"))
+    options = Options(num_warps=rows // 16, num_stages=2 + (not producer))
+    lower(module, replace(target, tuning=tuning), **options.lowering, warp_specialize=producer)
+    ptx = to_ptx(emit_module(module, architecture("sm_90a"), options), architecture("sm_90a"))
     assert ptx.count("wgmma.wait_group") == 4
     assert ptx.count("setmaxnreg") == 2 * producer
+    assert ptx.count("barrier.cta.sync") == ptx.count("barrier.cta.arrive") == 3 * ordered
     check(assemble(ptx, "sm_90a"))
 
 

@@ -30,6 +30,7 @@ from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.tma_writes import TmaWrites
 from tile.backends.interp.simulator.verify import check_accumulators, check_supported
+from tile.backends.interp.simulator.warpgroup_order import WarpgroupOrder
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, Rows
@@ -128,6 +129,7 @@ class Chunk:
         self.stores = InFlightStores(self.memory, len(programs))
         self.tma_writes = TmaWrites(len(programs))
         self.mbarriers = Mbarriers(self.memory, len(programs))
+        self.order = WarpgroupOrder(len(programs), code.num_warps)
         # The record up to which a producer partition has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.
         self.acquired: Array | None = None
@@ -159,7 +161,9 @@ class ThreadExecutor(Executor):
     def return_(self, batch: ProgramBatch, frame: Frame, instruction: Instruction) -> StepResult:
         if len(batch.frames) == 1:
             chunk = chunk_of(batch)
-            chunk.stores.end(chunk.thread_map(batch.rows).programs)
+            programs = chunk.thread_map(batch.rows).programs
+            chunk.stores.end(programs)
+            chunk.order.end(programs)
         return super().return_(batch, frame, instruction)
 
 

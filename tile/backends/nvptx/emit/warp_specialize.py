@@ -1,17 +1,22 @@
-"""Warp specialization: the producer's code, and the registers of each partition's threads.
+"""Warp specialization: the producer's code, the registers of each partition's threads, and order.
 
 The warps behind those of the program branch to the producer's code; its first warp runs it, and all
 exit at its end. `setmaxnreg` moves registers from them to the program (PTX ISA, "setmaxnreg").
+
+Warpgroups of the program are ordered by named barriers, one for each to wait on.
 """
 
 from __future__ import annotations
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.target import WARP
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import OpDef, Operation
 from tile.simt import ops
+from tile.simt.ops.order import ALL
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
 
 def warp_specialize(builder: FunctionBuilder, op: Operation) -> None:
@@ -44,4 +49,36 @@ def _set_registers(builder: FunctionBuilder, change: str, count: int) -> None:
     builder.call(name, "void", ("i32", str(count)))
 
 
-RULES: dict[OpDef, Rule] = {ops.warp_specialize.warp_specialize: warp_specialize}
+_WARPGROUP = WARPGROUP_WARPS * WARP
+_FIRST_BARRIER = 2  # after those of all warps, and of the program's
+
+
+def order_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait on the barrier of this warpgroup."""
+    _order(builder, op, "sync", warp_index(builder, _WARPGROUP))
+
+
+def order_arrive(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive on the barrier of the next warpgroup."""
+    last = builder.module.threads // _WARPGROUP - 1
+    group = warp_index(builder, _WARPGROUP)
+    is_last = builder.new(f"icmp eq i32 {group}, {last}")
+    following = builder.new(f"add i32 {group}, 1")
+    _order(builder, op, "arrive", builder.new(f"select i1 {is_last}, i32 0, i32 {following}"))
+
+
+def _order(builder: FunctionBuilder, op: Operation, verb: str, group: str) -> None:
+    only = op["only"]
+    guard = "true"
+    if only != ALL:
+        guard = builder.new(f"icmp eq i32 {warp_index(builder, _WARPGROUP)}, {only}")
+    number = builder.new(f"add i32 {group}, {_FIRST_BARRIER}")
+    text = f"barrier.cta.{verb}.aligned $0, {2 * _WARPGROUP};"
+    assemble(builder, text, [], [("i32", number)], guard=guard, memory=True, convergent=True)
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.warp_specialize.warp_specialize: warp_specialize,
+    ops.order.order_wait: order_wait,
+    ops.order.order_arrive: order_arrive,
+}

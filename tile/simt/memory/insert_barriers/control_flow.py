@@ -22,6 +22,7 @@ from tile.simt.memory.insert_barriers.memory_effects import (
     renaming,
     stage_of,
 )
+from tile.simt.ops.order import ALL
 
 
 class Role(enum.Enum):
@@ -162,6 +163,18 @@ class _Builder:
         role = _ROLES.get(op.defn, Role.THREADS)
         return MemoryOp(op, accesses, memory_access_of(op, self.alias), role)
 
+    def order_wait(self, op: Operation) -> Node | None:
+        """Return a check, here, of all accesses until warpgroups arrive.
+
+        A barrier between them would never be passed: other warpgroups are still waiting.
+        """
+        accesses: list[Access] = []
+        following = op.next if op["only"] == ALL else None
+        while following is not None and following.defn is not ops.order.order_arrive:
+            accesses += accesses_of(following)
+            following = following.next
+        return MemoryOp(op, tuple(accesses), None, Role.FIRST_THREAD) if accesses else None
+
     def wgmma_wait(self, op: Operation) -> Node:
         self.structure.max_pending_wgmmas = max(self.structure.max_pending_wgmmas, op["pending"])
         return WgmmaWait(op["pending"])
@@ -250,6 +263,7 @@ _NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
     ops.shared.cp_async_commit_group: lambda self, op: CopyCommit(),
     ops.shared.cp_async_wait_group: _Builder.wait,
     ops.wgmma.wgmma_wait: _Builder.wgmma_wait,
+    ops.order.order_wait: _Builder.order_wait,
     control.call: _Builder.call,
     control.if_: _Builder.branch,
     control.for_: _Builder.for_,

@@ -28,7 +28,7 @@ whose addresses need a tile, or something that only the program can compute, sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -40,9 +40,9 @@ from tile.ir.types import Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import order, shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.ops.warp_specialize import warp_specialize
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS, warp_specialize
 from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -164,12 +164,16 @@ def specialize(
     issued: list[Operation] = []
 
     def visit(loop: Operation, at: dict[TmaChannel, Position]) -> dict[TmaChannel, Position]:
-        issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop]))
+        lowered = _lower(by_loop[loop], channels[loop], at, schedules[loop], ordered=ordered)
+        issued.extend(lowered)
         end = LayoutBuilder(loop.regions[0], loop.regions[0].last, loop.loc)
         return {channel: at[channel].next(end, stages) for channel in channels[loop]}
 
+    groups = warps // WARPGROUP_WARPS
+    ordered = resources.target.tuning.ordered_warpgroups and groups > 1
     thread_positions(function.body, channels, start, visit)
-    LayoutBuilder.after(ready).op(
+    after = LayoutBuilder.after(ready)
+    after.op(
         warp_specialize,
         regions=(_slice_off(function, ready, issued),),
         num_warps=PRODUCER_WARPS,
@@ -179,8 +183,11 @@ def specialize(
         ),
     )
     for channel in start:
-        users = {op.within(function.body) for op in channel.full.users}
-        channel.end(LayoutBuilder.after([op for op in function.body if op in users][-1]))
+        channel.end(_after_last(function.body, channel.full.users))
+    waits = [op for op in function.walk() if op.defn is order.order_wait]
+    if waits:
+        after.op(order.order_arrive, only=groups - 1)
+        _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
     return plans
 
@@ -277,8 +284,13 @@ def _lower(
     channels: Sequence[TmaChannel],
     at: dict[TmaChannel, Position],
     schedule: LoopSchedule,
+    *,
+    ordered: bool,
 ) -> list[Operation]:
-    """Make a loop issue loads to its channels, and read these; return what issues loads."""
+    """Make a loop issue loads to its channels, and read these; return what issues loads.
+
+    ordered: True if warpgroups issue their dots one after the other.
+    """
     loop = each.loop
     (body,) = loop.regions
     completed, leading, deferred = None, tuple[Operation, ...](), None
@@ -287,6 +299,10 @@ def _lower(
         completed = schedule_in_flight(each.in_flight, schedule)
     if deferred is not None:
         deferred.schedule(schedule)
+        if ordered:
+            assert each.in_flight is not None
+            LayoutBuilder.before(each.in_flight.leading[0]).op(order.order_wait)
+            LayoutBuilder.after(deferred.first).op(order.order_arrive)
     top, addresses = clone_addresses(loop, each.plan.async_loads)
     issued: list[Operation] = []
     for group, channel in zip(each.groups.values(), channels, strict=True):
@@ -326,6 +342,12 @@ def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]
     for op in issued:
         op.erase()
     return block
+
+
+def _after_last(block: Block, ops: Iterable[Operation]) -> LayoutBuilder:
+    """Return a builder after the last operation of a block that has one of `ops`."""
+    within = {op.within(block) for op in ops}
+    return LayoutBuilder.after([op for op in block if op in within][-1])
 
 
 def _readers(stage: Value) -> Iterator[Operation]:

@@ -119,10 +119,29 @@ def element(op: Operation) -> Run:
 def barrier(op: Operation) -> Run:
     def run(batch: ProgramBatch) -> None:
         require_whole_programs(batch, op)
+        chunk_of(batch).order.barrier(op, thread_map_of(batch).programs)
         chunk_of(batch).memory.barrier(op, thread_map_of(batch))
         launch = launch_of(batch)
         if launch.races is not None:
             launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
+
+    return run
+
+
+@rule(ops.order.order_wait)
+def order_wait(op: Operation) -> Run:
+    def run(batch: ProgramBatch) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).order.wait(op, thread_map_of(batch).programs)
+
+    return run
+
+
+@rule(ops.order.order_arrive)
+def order_arrive(op: Operation) -> Run:
+    def run(batch: ProgramBatch) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).order.arrive(op, thread_map_of(batch).programs)
 
     return run
 
