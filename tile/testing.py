@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tile.backends.base import Timer
+from tile.backends.capabilities import Timer
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.pickling import PickledByName
 from tile.runtime.autotuning.do_bench import HostTimer, do_bench

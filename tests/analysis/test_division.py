@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.test_soundness import wrong
 from tile.analysis.axis_info import axis_info
-from tile.analysis.axis_rules import AxisInfo
+from tile.analysis.axis_lattice import AxisInfo
 from tile.ir import semantics
 from tile.ir.builder import Builder
 from tile.ir.core import Function, OpDef, Value

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
 from tile.analysis.axis_info import axis_info
-from tile.analysis.axis_rules import AxisInfo
+from tile.analysis.axis_lattice import AxisInfo
 from tile.analysis.ranges import ranges
 from tile.analysis.uniformity import Variation, uniformity
 from tile.ir.core import Function, Operation, Value

@@ -23,23 +23,11 @@ from tests.evaluate import region
 from tile.ir import semantics
 from tile.ir.builder import Builder
 from tile.ir.core import Block, OpDef, Symbol, Value
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops import arith, control, indexing, reduce, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.parser import parse_module
-from tile.ir.types import (
-    ALL,
-    F32,
-    FLOATS,
-    I1,
-    I32,
-    I64,
-    INTEGERS,
-    U32,
-    Scalar,
-    Tile,
-    Type,
-    numpy_dtype,
-)
+from tile.ir.types import ALL, F32, FLOATS, I1, I32, I64, INTEGERS, U32, Scalar, Tile, Type
 
 PROGRAMS = 3
 BATCH = 8  # operations in a kernel

@@ -11,7 +11,8 @@ import tile
 import tile.language as tl
 from tests.conformance.running import Device, assert_close
 from tile.ir import semantics
-from tile.ir.types import BF16, EMULATED_FP8, F8E4M3, F16, F32, F64, I32, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import BF16, EMULATED_FP8, F8E4M3, F16, F32, F64, I32, Scalar
 
 Array = np.ndarray[Any, Any]
 

@@ -13,8 +13,9 @@ from tests.conformance.values import placeholder
 from tile.ir import semantics
 from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import ALL, Scalar, Tile, numpy_dtype
+from tile.ir.types import ALL, Scalar, Tile
 
 NARROW = [ty for ty in ALL if ty.bits in (8, 16)]
 UNARY = [

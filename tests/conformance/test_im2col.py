@@ -8,7 +8,8 @@ import pytest
 import tile.language as tl
 from tests.conformance.running import Array, Device
 from tests.frontend.building import module_of
-from tile.ir.types import BF16, F16, F32, I32, Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import BF16, F16, F32, I32, Pointer, Scalar
 
 IMAGES, HEIGHT, WIDTH, CHANNELS = 2, 5, 4, 16
 PADDING, STRIDE = 1, 2

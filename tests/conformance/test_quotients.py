@@ -11,7 +11,8 @@ import tile
 import tile.language as tl
 from tests.conformance.running import Device
 from tests.conformance.values import random_array
-from tile.ir.types import I32, INTEGERS, SIGNED, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import I32, INTEGERS, SIGNED, Scalar
 from tile.runtime.signature import ALIASES
 
 SIZE, GUARD = 128, 77

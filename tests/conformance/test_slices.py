@@ -10,7 +10,8 @@ import pytest
 import tile.language as tl
 from tests.conformance.running import Array, Device
 from tests.frontend.building import module_of
-from tile.ir.types import BF16, F32, F64, I8, I32, I64, Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import BF16, F32, F64, I8, I32, I64, Pointer, Scalar
 
 ROWS, COLUMNS = 16, 32
 

@@ -8,7 +8,8 @@ import pytest
 import tile.language as tl
 from tests.conformance.running import Device
 from tests.frontend.building import module_of
-from tile.ir.types import BF16, F16, F32, I1, I8, I32, U8, U64, Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import BF16, F16, F32, I1, I8, I32, U8, U64, Pointer, Scalar
 
 GRID = tl.constexpr(np.arange(15, dtype=np.int8).reshape(3, 5))
 

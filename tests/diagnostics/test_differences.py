@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile.diagnostics.differential import differences
-from tile.ir.types import F8E4M3B15, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import F8E4M3B15
 
 FLOATS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 

@@ -17,8 +17,8 @@ from tile.backends.base import Options, Target
 from tile.errors import OutOfResourcesError, UnsupportedError
 from tile.ir.builder import Builder
 from tile.ir.core import Module
+from tile.ir.descriptor_type import addresses_memory
 from tile.ir.ops import arith
-from tile.ir.types import addresses_memory
 
 SIZES: dict[str, Sizes] = {"small": SMALL, "large": LARGE}
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)

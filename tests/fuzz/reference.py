@@ -18,7 +18,8 @@ import numpy as np
 
 from tile.ir import semantics
 from tile.ir.core import Block, Function, Module, Operation, Value
-from tile.ir.types import Descriptor, Padding, Pointer, Type
+from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.types import Pointer, Type
 
 WINDOW = 1 << 40
 Env = dict[Value, Any]

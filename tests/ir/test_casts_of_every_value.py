@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tile.ir import semantics
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import ALL, BF16, F16, F32, FP8, Scalar, numpy_dtype
+from tile.ir.types import ALL, BF16, F16, F32, FP8, Scalar
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NARROW = [ty for ty in ALL if ty.bits in (8, 16)]

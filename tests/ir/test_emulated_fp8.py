@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tile.ir import semantics
-from tile.ir.types import EMULATED_FP8, F16, F32, F64, I1, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import EMULATED_FP8, F16, F32, F64, I1, Scalar
 
 
 class Format(NamedTuple):

@@ -12,10 +12,11 @@ import pytest
 
 from tests.ulp import ulp_distance
 from tile.ir import semantics
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.semantics.libdevice import SYMBOLS, Symbol, functions
 from tile.ir.semantics.libdevice.rounding import MODES
 from tile.ir.semantics.libdevice.table import BITS, CONVERSIONS, EXACT, ROUNDED
-from tile.ir.types import F32, F64, Scalar, numpy_dtype
+from tile.ir.types import F32, F64, Scalar
 
 Array = np.ndarray[Any, Any]
 

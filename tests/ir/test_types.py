@@ -6,20 +6,9 @@ import numpy as np
 import pytest
 
 from tile.errors import TypeRuleError
-from tile.ir.types import (
-    ALL,
-    F32,
-    FP8,
-    I1,
-    NARROW_FLOATS,
-    Descriptor,
-    Kind,
-    Pointer,
-    Scalar,
-    Shared,
-    Type,
-    numpy_dtype,
-)
+from tile.ir.descriptor_type import Descriptor
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import ALL, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Shared, Type
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
 from tile.simt.layouts.bank_conflicts import wavefronts
 from tile.simt.layouts.blocked import blocked

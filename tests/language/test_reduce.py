@@ -13,7 +13,8 @@ import tile.language as tl
 from tests.language.sketch import Sketch
 from tile.errors import CompilationError, TileError
 from tile.ir import semantics
-from tile.ir.types import ALL, DTYPES, SCALARS
+from tile.ir.numpy_dtypes import DTYPES
+from tile.ir.types import ALL, SCALARS
 from tile.language.base.builtin import MEMBERS
 from tile.language.base.compile_options import default_dot_input_precision
 

@@ -253,7 +253,7 @@ WARM: dict[str, set[str]] = {
         *("python", "python.aggregates", "python.fingerprint", "python.source"),
         "python.constexpr_function",
     },
-    "tile.ir": {"dtype_members", "types"},
+    "tile.ir": {"descriptor_type", "dtype_members", "numpy_dtypes", "types"},
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
         *("launch_metadata", "loaded_module", "ptxas", "tensor_maps", "toolkit"),

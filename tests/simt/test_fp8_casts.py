@@ -7,21 +7,10 @@ import pytest
 
 from tests.evaluate import Array, evaluate
 from tile.ir import semantics
+from tile.ir.numpy_dtypes import numpy_dtype, scalar_of
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
-from tile.ir.types import (
-    ALL,
-    EMULATED_FP8,
-    F8E4M3FNUZ,
-    F32,
-    F64,
-    FLOATS,
-    I1,
-    INTEGERS,
-    Scalar,
-    numpy_dtype,
-    scalar_of,
-)
+from tile.ir.types import ALL, EMULATED_FP8, F8E4M3FNUZ, F32, F64, FLOATS, I1, INTEGERS, Scalar
 from tile.simt.lower.legalize import legalize
 
 

@@ -11,9 +11,10 @@ import pytest
 from tests.evaluate import evaluate
 from tile.ir import semantics
 from tile.ir.declare import OPS
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.parser import parse_module
-from tile.ir.types import BF16, F16, Scalar, numpy_dtype
+from tile.ir.types import BF16, F16, Scalar
 from tile.simt.lower.legalize import EXPANSIONS, legalize
 from tile.simt.target import GENERIC, EmittedOps
 

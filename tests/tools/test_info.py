@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from tile import backends
-from tile.backends.base import Surveyable
+from tile.backends.capabilities import Surveyable
 from tile.errors import BackendError
 from tile.tools import info
 from tile.tools.cli import main

@@ -23,9 +23,10 @@ from functools import reduce
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Effect, Function, Module, Operation, Value
+from tile.ir.descriptor_type import addresses_memory
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.inline_asm import inline_asm
-from tile.ir.types import Pointer, Shared, Type, addresses_memory
+from tile.ir.types import Pointer, Shared, Type
 
 
 @dataclass(frozen=True, slots=True)

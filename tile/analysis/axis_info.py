@@ -44,7 +44,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tile.analysis.axis_rules import AxisInfo, divisor, rule_of, uniform, unknown
+from tile.analysis.axis_lattice import AxisInfo, divisor, uniform, unknown
+from tile.analysis.axis_rules import rule_of
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, OpDef, Operation, Value

@@ -1,15 +1,23 @@
-"""The lattice of `axis_info`, and the transfer rule of each operation.
+"""The transfer rule of `axis_info` for each operation.
 
-`AxisInfo` is an element of the lattice. `RULES` is the table of transfer rules by operation: shape
-operations, which rename axes, arithmetic, and hints.
+`RULES` is the table of rules by operation: shape operations, which rename axes, arithmetic, and
+hints.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from tile.analysis.axis_lattice import (
+    MAX_DIVISIBILITY,
+    AxisInfo,
+    divisor,
+    extents,
+    least,
+    uniform,
+    unknown,
+)
 from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
 from tile.ir.core import OpDef, Operation
@@ -17,98 +25,6 @@ from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Pointer, Scalar, Type
-
-# The divisibility of zero, and the greatest that is tracked.
-MAX_DIVISIBILITY = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class AxisInfo:
-    """Facts along each axis; see the module `axis_info`. All numbers are powers of two."""
-
-    divisible: tuple[int, ...]
-    contiguous: tuple[int, ...]
-    constant: tuple[int, ...]
-    value: bool | int | float | None = None
-
-    @property
-    def rank(self) -> int:
-        return len(self.divisible)
-
-    def at(self, axis: int, run: int) -> int:
-        """Return the divisibility of the first element of every aligned run of `run` elements."""
-        whole = self.divisible[axis]
-        return whole if run >= self.contiguous[axis] else min(whole, run)
-
-    @property
-    def everywhere(self) -> int:
-        """A power of two that divides every element."""
-        return max(self.at(axis, 1) for axis in range(self.rank))
-
-    def vector(self, axis: int, itemsize: int) -> int:
-        """Return the number of contiguous, aligned elements of `itemsize` bytes at a pointer."""
-        return min(self.contiguous[axis], max(1, self.divisible[axis] // itemsize))
-
-    def join(self, other: AxisInfo) -> AxisInfo:
-        """Return the facts that hold for both values."""
-        contiguous = least(self.contiguous, other.contiguous)
-        divisible = tuple(
-            min(self.at(axis, run), other.at(axis, run)) for axis, run in enumerate(contiguous)
-        )
-        same = self.value is not None and same_number(self.value, other.value)
-        constant = least(self.constant, other.constant)
-        return AxisInfo(divisible, contiguous, constant, self.value if same else None)
-
-    def __str__(self) -> str:
-        facts = [
-            f"{name} {_spell(numbers)}"
-            for name, numbers in (
-                ("divisible", self.divisible),
-                ("contiguous", self.contiguous),
-                ("constant", self.constant),
-            )
-            if any(number > 1 for number in numbers)
-        ]
-        if self.value is not None:
-            facts.append(f"value {str(self.value).lower()}")
-        return ", ".join(facts) or "unknown"
-
-
-def _spell(numbers: Sequence[int]) -> str:
-    texts = ["2**30" if number == MAX_DIVISIBILITY else str(number) for number in numbers]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def same_number(x: bool | int | float | None, y: bool | int | float | None) -> bool:
-    """Return True if two constants are the same; -0.0 differs from 0.0, and a NaN equals itself."""
-    return type(x) is type(y) and repr(x) == repr(y)
-
-
-def divisor(number: int) -> int:
-    """Return the greatest power of two that divides a number, at most `MAX_DIVISIBILITY`."""
-    return min(number & -number, MAX_DIVISIBILITY) if number else MAX_DIVISIBILITY
-
-
-def least(x: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(min, x, y))
-
-
-def extents(ty: Type) -> tuple[int, ...]:
-    """Return the extents of a tile, or (1,) for a scalar."""
-    return ty.shape or (1,)
-
-
-def unknown(ty: Type) -> AxisInfo:
-    """Return the info that states nothing about values of a type."""
-    ones = (1,) * max(1, ty.rank)
-    return AxisInfo(ones, ones, ones)
-
-
-def uniform(ty: Type, divisible: int, value: bool | int | float | None) -> AxisInfo:
-    """Return the info of a tile whose elements are all equal."""
-    shape = extents(ty)
-    return AxisInfo((divisible,) * len(shape), (1,) * len(shape), shape, value)
-
 
 # Divisibility, contiguity and constancy along one axis.
 Axis = tuple[int, int, int]
@@ -540,10 +456,6 @@ def _with_hint(
 def _load(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     """Return the constancy of addresses and masks; a volatile load may observe other writes."""
     return unknown(op.result.type) if op["volatile"] else _elementwise(op, facts, ranges)
-
-
-def _poison(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
-    return unknown(op.result.type)
 
 
 RULES: dict[OpDef, Rule] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Descriptor, Scalar, Type
+from tile.ir.types import Scalar, Type
 
 
 @dataclass(frozen=True, slots=True)

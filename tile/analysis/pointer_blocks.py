@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tile.analysis.axis_info import axis_info
-from tile.analysis.axis_rules import divisor
+from tile.analysis.axis_lattice import divisor
 from tile.analysis.dead_elements import reason_for_use
 from tile.analysis.index_bounds import Bounds, index_bounds
 from tile.analysis.index_forms import (
@@ -33,9 +33,10 @@ from tile.analysis.interval import Interval
 from tile.analysis.polynomial import Polynomial
 from tile.analysis.ranges import ranges
 from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import is_zero
 from tile.ir.ops import memory
-from tile.ir.types import I32, I64, Descriptor, Pointer, Scalar, Tile
+from tile.ir.types import I32, I64, Pointer, Scalar, Tile
 
 UNBOUNDED = Polynomial.constant(I32.min_value)  # 2^31 as an unsigned number
 _RANK = 2

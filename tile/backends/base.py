@@ -6,26 +6,24 @@ launch reports a failed assertion of the kernel by the assertion's number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from tile.faults import NONE, Checks, format_checks, parse_checks
-from tile.ir.types import Pointer, Precision, Scalar, is_power_of_two
+from tile.ir.types import Precision, is_power_of_two
 from tile.location import Loc
 from tile.short_repr import short_repr
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it
     from tile.ir.core import Module
-    from tile.ir.debug_info import DebugSteps
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
-    from tile.simt.target import SimtTarget
     from tile.simt.tile_sizes import parse_tile_sizes
     from tile.simt.tma_uses import parse_tma_uses
 else:
@@ -278,209 +276,6 @@ class Executable(Protocol):
         Arrays, also those on the backend's own devices, are accessed in place, or as if in place.
         A scalar is a NumPy scalar of the parameter's type.
         """
-
-
-class KernelInfo(NamedTuple):
-    """Resource usage of a kernel loaded on a device; None where the device does not report it.
-
-    - `device`: the device's name.
-    - `threads`: threads of one program; `max_threads`: the limit with as many registers a thread.
-    - `registers`: 32-bit registers of one thread.
-    - `local_bytes`: local memory of one thread: its stack and spilled registers.
-    - `shared_bytes`: shared memory of one program.
-    - `cluster`: programs of one cluster (`num_ctas`, or 1 if the device has no clusters);
-      `clusters`: clusters that the device runs at once.
-    - `programs`: programs that one multiprocessor runs at once; `occupancy`: their threads divided
-      by the most threads that it can run, from 0 to 1.
-    - `binary_version`: the instruction set's version, such as `9.0`.
-    """
-
-    device: str
-    threads: int | None = None
-    max_threads: int | None = None
-    registers: int | None = None
-    local_bytes: int | None = None
-    shared_bytes: int | None = None
-    cluster: int | None = None
-    clusters: int | None = None
-    programs: int | None = None
-    occupancy: float | None = None
-    binary_version: str | None = None
-
-
-@runtime_checkable
-class Informative(Protocol):
-    """A loaded kernel that reports its resource usage on a device."""
-
-    def info(self) -> KernelInfo:
-        """Return its resource usage on the current device; loads it there if necessary."""
-
-
-class Timer(Protocol):
-    """Measures the duration of calls between `start` and `stop`.
-
-    A device with asynchronous launches records an event at each, and may flush its caches in
-    `start` before recording.
-    """
-
-    def start(self) -> None:
-        """Record the start of a call."""
-
-    def stop(self) -> None:
-        """Record its end."""
-
-    def elapsed(self) -> list[float]:
-        """Wait for completion; return ms of each start-stop pair since the last `elapsed`."""
-
-
-@runtime_checkable
-class Timed(Protocol):
-    """A loaded kernel, or a backend, whose launches may be asynchronous."""
-
-    def timer(self) -> Timer:
-        """Return a timer for calls that launch where this kernel was launched last.
-
-        That of a backend is for its current device.
-        """
-
-
-@runtime_checkable
-class Assembling(Protocol):
-    """A loaded kernel with a step of compilation that is left to its first launch on a device."""
-
-    def assemble(self) -> None:
-        """Do that step for the current device, if its result can be cached on disk."""
-
-
-class ExportedParameter(NamedTuple):
-    """A parameter of an exported kernel: its name, type, and a divisor of its values.
-
-    `spelling` is the type as written in signatures. If `noalias`, the kernel accesses the memory
-    through no other pointer, unless it writes none of it.
-    """
-
-    name: str
-    type: Scalar | Pointer
-    divisible: int
-    spelling: str
-    noalias: bool = False
-
-
-@runtime_checkable
-class Exportable(Protocol):
-    """A backend whose kernels can be exported to programs without Python."""
-
-    def export(
-        self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
-    ) -> Mapping[str, str | bytes]:
-        """Return files besides the stages' own, by suffix; `name` prefixes functions in them."""
-
-
-FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
-
-
-@runtime_checkable
-class FastLaunchable(Protocol):
-    """A loaded kernel with a fast path for launches like a previous one."""
-
-    def bind(
-        self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
-    ) -> FastLaunch | None:
-        """Return a function that repeats the last launch, done with these arguments; None if none.
-
-        The function takes the grid's three extents and one value for each argument, except those
-        in `fixed`, whose values stay the same: for an array, the address of another one of the same
-        library, dtype and device; for a scalar, a Python number. None stands for a number that the
-        kernel does not take. The function launches and returns True; or it does nothing and returns
-        False if an ordinary launch is needed, which also raises the errors of an invalid launch.
-        Any thread may call it.
-        """
-
-
-@runtime_checkable
-class Steppable(Protocol):
-    """A backend whose kernels a debugger can follow."""
-
-    def steps(self, target: Target) -> DebugSteps:
-        """Return which of the kernels for a target have steps."""
-
-
-@dataclass(frozen=True)
-class Diagnostics:
-    """The diagnostics that launches of a kernel support; by default none.
-
-    - `checks`: supported checks; `collects`: True if a report can collect their faults.
-    - `traces`: True if `tile.trace` records their accesses.
-    - `settings`: settings of the interpreter that they respect, as attributes of `config`.
-    """
-
-    checks: Checks = NONE
-    collects: bool = False
-    traces: bool = False
-    settings: frozenset[str] = frozenset()
-
-
-@runtime_checkable
-class Diagnosing(Protocol):
-    """A backend whose launches support diagnostics."""
-
-    def diagnostics(self, artifact: Artifact) -> Diagnostics:
-        """Return the diagnostics that launches of a compiled kernel support."""
-
-
-@runtime_checkable
-class Debuggable(Protocol):
-    """A loaded kernel that stops at its breakpoints if `open_debugger` is set."""
-
-    open_debugger: Any  # creates a debugger if none follows the launch
-
-
-class Requirement(NamedTuple):
-    """A requirement of a backend: the parts that are present, or how to install it."""
-
-    part: str
-    lines: tuple[str, ...] = ()  # one line per item
-    missing: str = ""
-
-
-@runtime_checkable
-class AliasSpecialized(Protocol):
-    """A backend that makes better code of launches whose arrays do not overlap.
-
-    Its artifacts say which of the assumptions they rely on (`Artifact.noalias`).
-    """
-
-    specializes_noalias: bool
-
-
-@runtime_checkable
-class ThreadLowering(Protocol):
-    """A backend that lowers tiles to threads, so that the SIMT simulator can run its kernels."""
-
-    def lowering_target(self, target: Target) -> SimtTarget:
-        """Return the description by which passes lower kernels for a target.
-
-        Raises `BackendError` for an unknown architecture or device.
-        """
-
-
-@runtime_checkable
-class DeviceNamed(Protocol):
-    """A backend that names the device of a target, as results of measurements depend on it."""
-
-    def device_names(self, target: Target) -> list[str]:
-        """Return the names and versions of the device and its driver.
-
-        Raises `BackendError` if there is no device.
-        """
-
-
-@runtime_checkable
-class Surveyable(Protocol):
-    """A backend that reports which of its requirements this machine has."""
-
-    def survey(self) -> Sequence[Requirement]:
-        """Return its requirements and its devices; missing ones raise nothing."""
 
 
 class Backend(Protocol):

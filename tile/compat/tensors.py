@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentTypeError
-from tile.ir.types import Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import Scalar
 from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.short_repr import short_repr

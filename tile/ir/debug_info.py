@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from tile.ir.types import Descriptor, Type
+from tile.ir.descriptor_type import Descriptor
+from tile.ir.types import Type
 
 T = TypeVar("T")
 

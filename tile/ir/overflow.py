@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tile.ir.core import OpDef, Operation
+from tile.ir.numpy_dtypes import Array
 from tile.ir.ops import arith, math
-from tile.ir.types import Array, Scalar
+from tile.ir.types import Scalar
 
 # The greatest width whose exact results fit in 64 bits.
 NARROW_BITS = 32

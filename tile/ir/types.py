@@ -6,10 +6,7 @@ type rule can therefore treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
 
-A tensor descriptor is an array in global memory together with its bounds, accessed in blocks of one
-shape.
-
-    desc<64x64xf16>   desc<1x32xf32, nan>
+`descriptor_type` has the type of tensor descriptors.
 
 From the LAID_OUT level on, tiles have layouts and there are buffers in shared memory. At the THREAD
 level, fragments replace tiles: a fragment is the part of a tile that one thread holds.
@@ -21,7 +18,7 @@ declares it with its parser:
 
     declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
 
-The mapping between NumPy's dtypes and scalar types is here, too.
+`numpy_dtypes` maps scalar types to NumPy's dtypes.
 """
 
 from __future__ import annotations
@@ -30,16 +27,10 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-import ml_dtypes
-import numpy as np
-
-from tile.errors import ArgumentTypeError, TypeRuleError
+from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 def require(condition: bool, message: str) -> None:
@@ -488,90 +479,7 @@ class Precision(enum.StrEnum):
     BF16X6 = "bf16x6"
 
 
-class Padding(enum.StrEnum):
-    """The value that loads through a descriptor return for elements outside the array."""
-
-    ZERO = "zero"
-    NAN = "nan"
-
-
-@dataclass(frozen=True, slots=True)
-class Descriptor(Type):
-    """A tensor descriptor: an array in global memory with extents and strides known at run time.
-
-    It is accessed in blocks, tiles of shape `dims`. Elements of a block outside the array are read
-    as `padding` and never written. The elements along the last axis are contiguous in memory; the
-    array's address and all other strides are multiples of `ALIGNMENT` bytes.
-    """
-
-    ALIGNMENT: ClassVar[int] = 16
-    MAX_RANK: ClassVar[int] = 5
-
-    dims: tuple[int, ...]
-    of: Scalar
-    padding: Padding = Padding.ZERO
-
-    def __post_init__(self) -> None:
-        dims, of = list(self.dims), self.of
-        most = self.MAX_RANK
-        require(1 <= len(dims) <= most, f"a descriptor has 1 to {most} axes, not {len(dims)}")
-        require(not of.is_bool(), f"a descriptor has elements of a number type, not {of}")
-        for extent in dims:
-            check_extent(extent, "the extents of a descriptor's block are")
-        numel, inner = math.prod(dims), of.bytes_of(dims[-1])
-        require(
-            numel <= MAX_NUMEL,
-            f"a block of shape {dims} has {numel} elements; the most is {MAX_NUMEL}",
-        )
-        require(
-            inner >= self.ALIGNMENT,
-            f"a block of shape {dims} has {inner} bytes of {of} along its last axis; the least is "
-            f"{self.ALIGNMENT}, {self.ALIGNMENT * 8 // of.storage_bits} elements",
-        )
-        require(
-            self.padding is Padding.ZERO or of.is_floating(),
-            f"elements of {of} outside the array cannot be NaN; a padding of zero fits any type",
-        )
-
-    def __str__(self) -> str:
-        padding = "" if self.padding is Padding.ZERO else f", {self.padding.value}"
-        return f"desc<{'x'.join(map(str, self.dims))}x{self.of}{padding}>"
-
-    __repr__ = __str__
-
-    @property
-    def element(self) -> Scalar | Pointer:
-        raise TypeRuleError(
-            f"{self} is a descriptor, which arithmetic does not accept; load([...]) and "
-            "store([...], value) read and write its array"
-        )
-
-    @property
-    def block_type(self) -> Tile:
-        """The type of the block that one access reads or writes."""
-        return Tile(self.dims, self.of)
-
-    @property
-    def component_types(self) -> tuple[Scalar | Pointer, ...]:
-        """The types of its components: base, extents, and all strides but the last, which is 1.
-
-        Extents and strides are in elements.
-        """
-        rank = len(self.dims)
-        return (Pointer(self.of), *[I32] * rank, *[I64] * (rank - 1))
-
-    @property
-    def stride_multiple(self) -> int:
-        """The number of elements that divides every stride but the last."""
-        return self.ALIGNMENT * 8 // self.of.storage_bits
-
-
 MAX_NUMEL = 1 << 20
-
-
-def addresses_memory(ty: Type) -> bool:
-    """Return True if values of a type address memory: pointers, tiles of them, descriptors."""
-    return isinstance(ty, Descriptor) or isinstance(ty.element, Pointer)
 
 
 def is_power_of_two(n: int) -> bool:
@@ -669,50 +577,3 @@ def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None
 def is_layout(value: object) -> bool:
     """Return True if the value is a layout of a declared kind."""
     return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))
-
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Dtype: TypeAlias = np.dtype[Any]
-
-DTYPES: dict[str, Dtype] = {
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-    "u8": np.dtype(np.uint8),
-    "u16": np.dtype(np.uint16),
-    "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64),
-    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    # NumPy and ml_dtypes lack this format. The dtype names it and holds its bits; NumPy computes
-    # nothing on it, so that no number is taken for another.
-    "f8e4m3b15": np.dtype([("f8e4m3b15", "V1")]),
-    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-}
-SCALAR_OF_DTYPE: dict[Dtype, Scalar] = {DTYPES[name]: ty for name, ty in SCALARS.items()}
-ADDRESS = np.dtype(np.int64)
-
-
-def numpy_dtype(ty: Scalar | Pointer) -> Dtype:
-    """Return the dtype of arrays that hold `ty`; pointers are 64-bit addresses."""
-    return ADDRESS if isinstance(ty, Pointer) else DTYPES[ty.ir_name]
-
-
-def scalar_of(dtype: npt.DTypeLike) -> Scalar:
-    """Return the IR type of an array's elements. Raises `ArgumentTypeError` if there is none."""
-    dtype = np.dtype(dtype)
-    scalar = SCALAR_OF_DTYPE.get(dtype)
-    if scalar is not None:
-        return scalar
-    notes = ["the array's byte order is not this machine's"] if not dtype.isnative else []
-    raise ArgumentTypeError(
-        f"dtype {dtype} has no type here; supported are {', '.join(map(str, SCALAR_OF_DTYPE))}",
-        notes=notes,
-    )

@@ -14,16 +14,15 @@ from typing import Any
 
 from tile.errors import TileError, TypeRuleError
 from tile.ir.core import Symbol
+from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.nesting import nesting_error
 from tile.ir.printer import affine_map
 from tile.ir.tokens import Token, TokenReader
 from tile.ir.types import (
     LAYOUTS,
     SCALARS,
-    Descriptor,
     Fragment,
     Layout,
-    Padding,
     Pointer,
     Scalar,
     Shared,

@@ -7,19 +7,11 @@ from typing import NoReturn
 
 from tile.errors import TileError, TypeRuleError, VerificationError
 from tile.ir.core import Argument, Block, Function, Level, Module, Operation, Value
+from tile.ir.descriptor_type import Descriptor, addresses_memory
 from tile.ir.linker import refuse_unresolved
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
-from tile.ir.types import (
-    Descriptor,
-    Fragment,
-    Shared,
-    Tile,
-    Type,
-    addresses_memory,
-    listed,
-    without_layout,
-)
+from tile.ir.types import Fragment, Shared, Tile, Type, listed, without_layout
 from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises

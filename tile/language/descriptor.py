@@ -15,11 +15,12 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.ops import arith
 from tile.ir.ops import descriptor as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
-from tile.ir.types import I1, I32, I64, Descriptor, Padding, Pointer, Scalar, Tile
+from tile.ir.types import I1, I32, I64, Pointer, Scalar, Tile
 from tile.language.base.builtin import Builtin, builtin, descriptor_member
 from tile.language.base.promotion import (
     Operand,

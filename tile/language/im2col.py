@@ -24,8 +24,9 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import arith, descriptor, memory, shape
-from tile.ir.types import I32, I64, U32, Descriptor, Pointer, Scalar, Tile, with_element
+from tile.ir.types import I32, I64, U32, Pointer, Scalar, Tile, with_element
 from tile.language.base.builtin import builtin
 from tile.language.base.promotion import Operand, describe
 from tile.language.base.static_args import compile_time_shape, constant_value

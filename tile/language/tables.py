@@ -21,20 +21,11 @@ import numpy as np
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype
 from tile.ir.ops import arith, indexing
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.indexing import TABLE_ENTRIES
-from tile.ir.types import (
-    I1,
-    I32,
-    I64,
-    SCALAR_OF_DTYPE,
-    SCALARS,
-    Scalar,
-    Type,
-    numpy_dtype,
-    with_element,
-)
+from tile.ir.types import I1, I32, I64, SCALARS, Scalar, Type, with_element
 from tile.language.base.promotion import (
     as_number,
     broadcast_together,

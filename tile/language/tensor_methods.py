@@ -6,8 +6,8 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import descriptor as ops
-from tile.ir.types import Descriptor
 from tile.language import (
     atomic_access,
     block_pointer,

@@ -19,7 +19,8 @@ import numpy as np
 
 from tile.errors import ArgumentError, ArgumentTypeError
 from tile.frontend.python.source import REQUIRED, DeviceFunction, Parameter
-from tile.ir.types import ALIASES, F32, I1, SCALAR_OF_DTYPE, Pointer, Scalar
+from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE
+from tile.ir.types import ALIASES, F32, I1, Pointer, Scalar
 from tile.runtime.signature import SYNONYMS, parse_type
 
 CONST = "const "

@@ -17,7 +17,8 @@ import numpy as np
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import REQUIRED, Parameter, spell_parameters
-from tile.ir.types import F32, Kind, Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import F32, Kind, Pointer, Scalar
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from tile import backends
 from tile._lazy import lazy_import
-from tile.backends.base import AliasSpecialized, Options, Target
+from tile.backends.base import Options, Target
+from tile.backends.capabilities import AliasSpecialized
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
-from tile.ir.types import Padding, Scalar
+from tile.ir.descriptor_type import Padding
+from tile.ir.types import Scalar
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime import kernel_cache
 from tile.runtime.annotations import annotated_type

@@ -47,7 +47,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tile.backends.base import FastLaunch, footprint
+from tile.backends.base import footprint
+from tile.backends.capabilities import FastLaunch
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.ir.types import F32, F64, Kind, Pointer, Scalar

@@ -12,19 +12,14 @@ import numpy as np
 
 from tile import backends
 from tile._lazy import lazy_import
-from tile.backends.base import (
-    Artifact,
-    Backend,
+from tile.backends.base import Artifact, Backend, Executable, Grid, Options, Target
+from tile.backends.capabilities import (
     Debuggable,
     Diagnostics,
-    Executable,
     FastLaunch,
     FastLaunchable,
-    Grid,
     Informative,
     KernelInfo,
-    Options,
-    Target,
 )
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction

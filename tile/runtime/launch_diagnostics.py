@@ -11,14 +11,8 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tile.backends.base import (
-    Artifact,
-    Backend,
-    Diagnosing,
-    Diagnostics,
-    Target,
-    unsupported_checks_error,
-)
+from tile.backends.base import Artifact, Backend, Target, unsupported_checks_error
+from tile.backends.capabilities import Diagnosing, Diagnostics
 from tile.config import Config, Origin, config
 from tile.errors import ExecutionError, UnsupportedError
 from tile.faults import ALWAYS, NONE, Checks, LaunchKey, format_checks

@@ -18,19 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.types import (
-    F32,
-    I1,
-    I32,
-    I64,
-    SCALAR_OF_DTYPE,
-    U64,
-    Kind,
-    Padding,
-    Pointer,
-    Scalar,
-    numpy_dtype,
-)
+from tile.ir.descriptor_type import Padding
+from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype
+from tile.ir.types import F32, I1, I32, I64, U64, Kind, Pointer, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, retuple

@@ -33,7 +33,8 @@ from tile.backends.base import Target
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import Parameter
 from tile.ir import semantics
-from tile.ir.types import ALIASES, Padding, Scalar
+from tile.ir.descriptor_type import Padding
+from tile.ir.types import ALIASES, Scalar
 from tile.runtime.arguments.tensor_descriptor import ALIGNMENT, TensorDescriptor, signature_parts
 from tile.runtime.grid import cdiv
 from tile.runtime.jit import JITFunction

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tile import backends
-from tile.backends.base import Exportable, ExportedParameter
+from tile.backends.capabilities import Exportable, ExportedParameter
 from tile.errors import ArgumentValueError
 from tile.runtime.compile import compile as compile_ahead
 from tile.runtime.compile import jitted

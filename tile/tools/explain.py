@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from tile import backends
-from tile.backends.base import Grid, Options, ThreadLowering
+from tile.backends.base import Grid, Options
+from tile.backends.capabilities import ThreadLowering
 from tile.backends.interp.simulator.counters import Counters, LineCounts, line_of, registers
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.config import config

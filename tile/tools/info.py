@@ -14,7 +14,7 @@ import platform
 from collections.abc import Iterator
 
 from tile import backends
-from tile.backends.base import Requirement, Surveyable
+from tile.backends.capabilities import Requirement, Surveyable
 from tile.config import config
 from tile.errors import BackendError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tile.analysis.alias import Alias, module_aliases
 from tile.errors import VerificationError
 from tile.ir.core import Module
+from tile.ir.descriptor_type import addresses_memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_op
-from tile.ir.types import addresses_memory
 
 
 @module_pass("infer-readonly", before=None)

@@ -20,7 +20,8 @@ from tests.fuzz.random_kernels import Drawn, Verdict
 from tile.backends.opencl import devices
 from tile.backends.opencl.emit.registers import of_thread
 from tile.errors import BackendError
-from tile.ir.types import BF16, F16, F32, F64, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import BF16, F16, F32, F64, Scalar
 
 CPU = Path("/proc/cpuinfo")  # Intel's runtime is for Linux
 NOT_OF_MAX = """

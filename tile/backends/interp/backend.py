@@ -14,14 +14,13 @@ from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import (
     Artifact,
     DeviceMemory,
-    Diagnostics,
     Executable,
     Grid,
     LaunchArgument,
     Options,
-    Requirement,
     Target,
 )
+from tile.backends.capabilities import Diagnostics, Requirement
 from tile.backends.interp.bytecode import Code
 from tile.backends.interp.descriptor_rules import RULES as DESCRIPTOR_RULES
 from tile.backends.interp.launch import Launch

@@ -17,8 +17,8 @@ from tile.backends.interp.values import ADDRESS, Affine, Array, RunValue, array_
 from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.core import Operation
+from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.ops import descriptor
-from tile.ir.types import Descriptor, Padding
 
 RULES: Rules = {}
 rule = rule_in(RULES)

@@ -24,7 +24,7 @@ from tile.errors import (
 from tile.faults import Check, Fault, FaultAddress, FaultLog
 from tile.heatmap import ArrayView
 from tile.ir.core import Effect, Operation
-from tile.ir.types import Descriptor
+from tile.ir.descriptor_type import Descriptor
 
 ERRORS: dict[Check, type[ExecutionError]] = {
     Check.BOUNDS: OutOfBoundsError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from tile.backends.base import Requirement
+from tile.backends.capabilities import Requirement
 from tile.simt.target import TARGETS
 
 

@@ -47,9 +47,10 @@ from tile.backends.interp.values import (
 from tile.errors import UnsupportedError
 from tile.ir import semantics
 from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import accesses_global
 from tile.ir.ops import control, shape
-from tile.ir.types import Descriptor, Shared, Type
+from tile.ir.types import Shared, Type
 
 Shape = tuple[int, ...]
 

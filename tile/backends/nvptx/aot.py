@@ -10,7 +10,8 @@ from pathlib import Path
 
 import jinja2
 
-from tile.backends.base import Artifact, ExportedParameter
+from tile.backends.base import Artifact
+from tile.backends.capabilities import ExportedParameter
 from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, has_clusters
 from tile.backends.nvptx.launch_metadata import LaunchMetadata

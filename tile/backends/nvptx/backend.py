@@ -13,15 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
-from tile.backends.base import (
-    Artifact,
-    DeviceMemory,
-    ExportedParameter,
-    Options,
-    Requirement,
-    Target,
-    Timer,
-)
+from tile.backends.base import Artifact, DeviceMemory, Options, Target
+from tile.backends.capabilities import ExportedParameter, Requirement, Timer
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.errors import BackendError
 

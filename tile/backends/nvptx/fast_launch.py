@@ -39,7 +39,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tile.backends.base import FastLaunch
+from tile.backends.capabilities import FastLaunch
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.loaded_module import Loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile.backends.base import KernelInfo
+from tile.backends.capabilities import KernelInfo
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.backends.nvptx.loaded_module import Loaded

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile._lazy import lazy_import
-from tile.backends.base import Artifact, FastLaunch, Grid, KernelInfo, LaunchArgument, Timer
+from tile.backends.base import Artifact, Grid, LaunchArgument
+from tile.backends.capabilities import FastLaunch, KernelInfo, Timer
 from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, runs
 from tile.backends.nvptx.fast_launch import (

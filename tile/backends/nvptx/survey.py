@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
-from tile.backends.base import Requirement
+from tile.backends.capabilities import Requirement
 from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.toolkit import find_libdevice
 from tile.errors import TileError

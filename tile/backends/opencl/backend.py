@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
-from tile.backends.base import Artifact, DeviceMemory, Options, Requirement, Target
+from tile.backends.base import Artifact, DeviceMemory, Options, Target
+from tile.backends.capabilities import Requirement
 from tile.backends.opencl import devices
 from tile.backends.opencl.launch import LoadedKernel
 from tile.backends.opencl.launch_metadata import LaunchMetadata

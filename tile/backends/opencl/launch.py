@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from tile.backends.base import Grid, KernelInfo, LaunchArgument, Timer
+from tile.backends.base import Grid, LaunchArgument
+from tile.backends.capabilities import KernelInfo, Timer
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import Device
 from tile.backends.opencl.host_staging import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from tile.backends.base import Requirement
+from tile.backends.capabilities import Requirement
 from tile.backends.opencl import devices
 from tile.backends.opencl.devices import INTEL_OPENCL, OCLGRIND, POCL
 from tile.backends.opencl.target import Capabilities

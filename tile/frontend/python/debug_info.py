@@ -13,9 +13,10 @@ from tile.frontend.python.lowering_context import Binding, Conflict, Entry, Lowe
 from tile.frontend.python.value_trees import describe, item_names
 from tile.ir.core import Block, Operation, Value
 from tile.ir.debug_info import RESULT, Variable, distribute_values
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, debug_step
-from tile.ir.types import Descriptor, Scalar
+from tile.ir.types import Scalar
 from tile.language.base.dtypes import spelled
 from tile.language.base.tensor import Tensor
 from tile.location import Loc

@@ -33,8 +33,9 @@ from tile.frontend.python.lowering_context import (
 from tile.frontend.python.overloads import SUBSCRIPT, binary_method, call_method, unary_method
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import MismatchError, Phis, describe, leaves, resolve, same
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import arith
-from tile.ir.types import I1, I64, Descriptor, Pointer
+from tile.ir.types import I1, I64, Pointer
 from tile.language import operators, python_builtins
 from tile.language.base.static_args import compile_time_bool, constant_value, failed, static_truth
 from tile.language.base.tensor import Tensor

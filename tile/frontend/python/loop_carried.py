@@ -38,8 +38,8 @@ from tile.frontend.python.value_trees import (
     strong,
 )
 from tile.ir.core import Block, Operation, Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops.debug import debug_step
-from tile.ir.types import Descriptor
 from tile.language.base.dtypes import spelled
 from tile.language.base.tensor import Tensor
 

@@ -19,8 +19,9 @@ from typing import Any, TypeGuard
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import arith
-from tile.ir.types import Descriptor, Kind, Scalar, Type
+from tile.ir.types import Kind, Scalar, Type
 from tile.language.base import promotion
 from tile.language.base.promotion import Number
 from tile.language.base.static_args import constant_value

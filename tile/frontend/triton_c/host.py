@@ -31,7 +31,8 @@ from tile.frontend.triton_c.nodes import (
 )
 from tile.frontend.triton_c.parser import Text
 from tile.frontend.triton_c.unit import Unit
-from tile.ir.types import Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import Scalar
 from tile.language.operators import COMPARISONS, constant_binary
 from tile.location import Loc
 from tile.short_repr import short_repr

@@ -13,8 +13,9 @@ import numpy as np
 
 from tile.ir.core import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.declare import op
+from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
-from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar, Tile, Type, require
+from tile.ir.types import I32, I64, Pointer, Scalar, Tile, Type, require
 
 # Atomic operations on blocks return nothing, so an exchange would be a store.
 REDUCE_KINDS = tuple(kind for kind in RMWKind if not kind.exchanges)

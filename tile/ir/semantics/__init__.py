@@ -10,6 +10,7 @@ A function returns exactly the dtype of its operation's result type and never wr
 operands; its result may share memory with them. The caller holds `quiet()` around the calls.
 """
 
+from tile.ir.numpy_dtypes import Array, Dtype, numpy_dtype, scalar_of
 from tile.ir.semantics.arith import (
     absolute,
     add,
@@ -47,7 +48,6 @@ from tile.ir.semantics.shape import (
     split,
     table,
 )
-from tile.ir.types import Array, Dtype, numpy_dtype, scalar_of
 
 __all__ = [
     "Array",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array, Dtype
 from tile.ir.semantics.cast import MANY, same, through_f32, widen
 from tile.ir.semantics.dtype_tables import (
     ALL_FP8,
@@ -26,7 +27,6 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     each,
 )
-from tile.ir.types import Array, Dtype
 
 WIDE = (F32, F64)
 SIGN_BIT = np.uint16(0x8000)

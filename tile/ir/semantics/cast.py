@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import DTYPES, Array, Dtype, numpy_dtype, scalar_of
 from tile.ir.semantics.dtype_tables import (
     ALL_FP8,
     BF16,
@@ -45,19 +46,7 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     quiet,
 )
-from tile.ir.types import (
-    DTYPES,
-    I64,
-    SCALARS,
-    U64,
-    Array,
-    Dtype,
-    Pointer,
-    Scalar,
-    numpy_dtype,
-    require,
-    scalar_of,
-)
+from tile.ir.types import I64, SCALARS, U64, Pointer, Scalar, require
 from tile.short_repr import short_repr
 
 _LARGEST = dict(zip(ALL_FP8, (448.0, 57344.0, 1.75, 240.0, 57344.0), strict=True))

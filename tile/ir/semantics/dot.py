@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array
 from tile.ir.semantics.cast import narrow, widen
 from tile.ir.semantics.dtype_tables import (
     BF16,
@@ -27,7 +28,6 @@ from tile.ir.semantics.dtype_tables import (
     Unary,
     each,
 )
-from tile.ir.types import Array
 
 INT8 = (SIGNED[0], UNSIGNED[0])
 ROWS = 64  # rows of a matmul that keep BLAS busy

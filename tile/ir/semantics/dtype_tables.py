@@ -9,7 +9,7 @@ import numpy as np
 
 from tile.errors import TypeRuleError
 from tile.ir import types
-from tile.ir.types import DTYPES, SCALAR_OF_DTYPE, Array, Dtype
+from tile.ir.numpy_dtypes import DTYPES, SCALAR_OF_DTYPE, Array, Dtype
 
 Unary: TypeAlias = Callable[[Array], Array]
 Binary: TypeAlias = Callable[[Array, Array], Array]

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array, Dtype
 from tile.ir.semantics.cast import narrow, widen
 from tile.ir.semantics.dtype_tables import (
     BOOL,
@@ -34,7 +35,6 @@ from tile.ir.semantics.dtype_tables import (
     Choices,
     each,
 )
-from tile.ir.types import Array, Dtype
 
 NUMBER_WINS = (np.fmin, np.fmax)
 

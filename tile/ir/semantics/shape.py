@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tile.ir.types import Array, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import Array, numpy_dtype
+from tile.ir.types import Scalar
 
 
 def reshape(x: Array, shape: Sequence[int]) -> Array:

@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from tile import backends
-from tile.backends.base import ThreadLowering
+from tile.backends.capabilities import ThreadLowering
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.call_plans import ALIGNMENT, recorder
 from tile.ops.core.new_arrays import DType, Shape, new_array

@@ -18,7 +18,8 @@ import numpy as np
 
 from tile.errors import ArgumentTypeError, TileError
 from tile.frontend.python.source import DeviceFunction
-from tile.ir.types import Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.types import Pointer, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.array_interface import CUDA, HOST, read_interface
 from tile.runtime.arguments.device_arrays import (

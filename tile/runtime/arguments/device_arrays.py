@@ -17,7 +17,8 @@ import numpy as np
 
 from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.types import SCALAR_OF_DTYPE, Pointer, Scalar, numpy_dtype
+from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype
+from tile.ir.types import Pointer, Scalar
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DType = np.dtype[Any]

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
-from tile.ir.types import I32, I64, Descriptor, Padding, Pointer, Scalar
+from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.types import I32, I64, Pointer, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tile import backends
-from tile.backends.base import Timed, Timer
+from tile.backends.capabilities import Timed, Timer
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.callbacks import recorded_launches
 from tile.runtime.target_selection import BACKEND_OF_DEVICE

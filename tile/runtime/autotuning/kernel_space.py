@@ -18,7 +18,8 @@ import numpy as np
 
 from tile import backends
 from tile.analysis.workload import Workload, workload
-from tile.backends.base import MOST_WARPS, Target, ThreadLowering
+from tile.backends.base import MOST_WARPS, Target
+from tile.backends.capabilities import ThreadLowering
 from tile.config import config as settings
 from tile.errors import BackendError, TileError
 from tile.ir.types import Scalar

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from tile import backends
-from tile.backends.base import DeviceNamed, Target
+from tile.backends.base import Target
+from tile.backends.capabilities import DeviceNamed
 from tile.cache import cache_folder
 from tile.cache.disk_cache import read_regular_file, write_atomically
 from tile.errors import BackendError

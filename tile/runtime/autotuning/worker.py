@@ -11,7 +11,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tile.backends.base import Assembling, Grid
+from tile.backends.base import Grid
+from tile.backends.capabilities import Assembling
 from tile.config import config as settings
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tile.analysis import axis_rules, ranges
-from tile.analysis.axis_rules import AxisInfo
+from tile.analysis.axis_lattice import AxisInfo
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges
 from tile.ir.core import LAID_OUT, Operation

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tile.ir.core import Operation, Value
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import constant_of, iterations
 from tile.ir.ops import arith, control, shape
 from tile.ir.rewriter import Rewriter
-from tile.ir.types import Descriptor, Tile
+from tile.ir.types import Tile
 from tile.transforms.canonicalize.arith import is_number
 from tile.transforms.canonicalize.patterns import CANONICAL, constant
 from tile.transforms.region_utils import first_carried, splice, without_results

@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tile.backends.interp.sanitizer import launch as launches
-from tile.backends.interp.sanitizer import shadow_memory
+from tile.backends.interp.sanitizer import race_records
 from tile.backends.interp.sanitizer.shadow_memory import ShadowMemory
 from tile.backends.interp.tuning import TUNING
 from tile.config import config
@@ -255,7 +255,7 @@ def test_all_of_many_readers_are_recorded(skipped: int, chunk: int) -> None:
 
 
 def test_warns_of_readers_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shadow_memory, "TUNING", replace(TUNING, extra_readers=8))
+    monkeypatch.setattr(race_records, "TUNING", replace(TUNING, extra_readers=8))
     n, block = 7, 4
     x, flags = np.zeros(block, np.int32), np.zeros(n, np.int32)
     with tile.sanitize("race"), pytest.warns(RuntimeWarning, match="`many_readers`.*may be missed"):

@@ -8,7 +8,7 @@
   `region_poison.py`: the same for regions of reductions and scans.
 - `access.py`: checks of every access: bounds, and operands that poison must not reach.
 - `happens_before.py`: the happens-before relation; `shadow_memory.py`: the last accesses to each
-  element, for races, and the state of a launch with checks.
+  element, for races (`race_records.py`), and the state of a launch with checks.
 - `rules.py`: loads, stores, atomics, assertions and assumptions.
 - `launch.py`: the translation, the executor, which checks conditions, and the launch.
 """

@@ -14,6 +14,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array
 from tile.ir.semantics.libdevice.gamma import lgamma
 from tile.ir.semantics.libdevice.piecewise import (
     EULER,
@@ -23,7 +24,6 @@ from tile.ir.semantics.libdevice.piecewise import (
     pi,
     piecewise,
 )
-from tile.ir.types import Array
 
 FAR = 25.0  # beyond, 25 terms of the asymptotic expansion are below 1e-17
 NEAR = 0.5  # below, Y is computed by its logarithm

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array
 from tile.ir.semantics.dtype_tables import F32, F64
 from tile.ir.semantics.libdevice.rounding import reciprocal
 from tile.ir.semantics.math import fma, two_sum
-from tile.ir.types import Array
 
 Function = Callable[..., Array]
 INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1

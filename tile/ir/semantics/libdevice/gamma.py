@@ -14,9 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array
 from tile.ir.semantics.libdevice.elementary import sinpi
 from tile.ir.semantics.libdevice.piecewise import PRECISION, Piecewise, pi, piecewise
-from tile.ir.types import Array
 
 FIRST, LAST, STEP = 0.75, 10.0, 0.25  # centers of the polynomials
 DEGREE = 22

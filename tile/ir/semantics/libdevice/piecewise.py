@@ -15,7 +15,7 @@ from decimal import Decimal, getcontext, localcontext
 
 import numpy as np
 
-from tile.ir.types import Array
+from tile.ir.numpy_dtypes import Array
 
 # The coefficients around a center up to a degree, the lowest power first.
 Series = Callable[[Decimal, int], Sequence[Decimal]]

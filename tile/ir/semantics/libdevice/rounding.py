@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array, Dtype
 from tile.ir.semantics.dtype_tables import F32, F64
 from tile.ir.semantics.math import add_to_odd, fma, two_sum
-from tile.ir.types import Array, Dtype
 
 MODES = ("rn", "rz", "rd", "ru")
 Function = Callable[..., Array]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.numpy_dtypes import Array
 from tile.ir.semantics.arith import mulhi
 from tile.ir.semantics.dtype_tables import F32, F64
 from tile.ir.semantics.libdevice import (
@@ -26,7 +27,7 @@ from tile.ir.semantics.libdevice import (
 )
 from tile.ir.semantics.libdevice.elementary import classify, in_f64
 from tile.ir.semantics.math import erf_f64, fma
-from tile.ir.types import SCALARS, Array, Scalar
+from tile.ir.types import SCALARS, Scalar
 
 Function = Callable[..., Array]
 Interval = tuple[float, float]

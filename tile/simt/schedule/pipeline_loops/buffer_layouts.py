@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from tile.analysis.axis_rules import AxisInfo
+from tile.analysis.axis_lattice import AxisInfo
 from tile.simt.layouts.axes import vector_width
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import (
