@@ -400,7 +400,7 @@ class LaunchPlan(NamedTuple):
 
         guarded: the kernel for tensors that do not overlap. The entry's may be another one.
         """
-        pairs = guarded.disjoint_parameters
+        pairs = guarded.parameters.disjoint
         if entry is not None and self.tensors:
             entry = entry._replace(note=entry.kernel.note_writes(self.tensors))
         if entry is not None and pairs:

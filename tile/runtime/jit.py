@@ -264,13 +264,13 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         if callable(grid):
             grid = grid(self._meta(values, options))
         extents = normalize_grid(grid)
-        arguments = kernel.prepare(call.adapted)
+        arguments = kernel.parameters.pack(call.adapted)
         guarded = kernel
-        if guarded.overlap(arguments) is not None:
+        if guarded.parameters.overlap(arguments) is not None:
             kernel = self._version(call, guarded=False)
             if kernel is None:
                 return kernel
-            kernel.refuse_overlap(arguments)  # of a parameter that is declared not to
+            kernel.parameters.refuse_overlap(arguments)  # of a parameter that is declared not to
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         kernel.tell_autograd(values)

@@ -28,20 +28,12 @@ from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.autograd import NoteWrites, note_writes, tensors_in
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
-from tile.runtime.arguments.jax_arrays import notes_on_read_only
-from tile.runtime.arguments.overlap import may_overlap
 from tile.runtime.arguments.storage_view import with_storage
-from tile.runtime.binding import (
-    OPTION_DEFAULTS,
-    assignments,
-    fit,
-    launch_arguments_of,
-    quoted,
-    writeable,
-)
+from tile.runtime.binding import OPTION_DEFAULTS, assignments, fit, quoted
 from tile.runtime.callbacks import HookChain, launch_started
 from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict, Stages
+from tile.runtime.kernel_parameters import KernelParameters
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
 from tile.runtime.signature import ParameterType
@@ -89,7 +81,7 @@ class CompiledKernel:
       the frontend) on.
     - `name`, `target`, `options`; `constants` by parameter; `signature`: each parameter's type.
     - `written`: names of the parameters through which it writes memory.
-    - `leaves`: the specialization of each parameter.
+    - `leaves`: the specialization of each parameter; `parameters`: their launch arguments.
 
     - `src`: the function, signature and constants. `hash`: identifies the compiled code.
     - `n_regs`, `n_spills`, `n_max_threads`: of `info`, 32-bit registers and threads.
@@ -121,34 +113,7 @@ class CompiledKernel:
         self.launches: Launches | None = None  # of kernels that a jitted function has compiled
         self._latest: Callable[..., object] | None = None
         self.leaves = dict(leaves)
-        every = [
-            argument
-            for i, (n, leaf) in enumerate(leaves.items())
-            for argument in launch_arguments_of(i, n, leaf)
-        ]
-        self._plan = [(argument.parameter, argument.pack) for argument in every]
-        written = [
-            (i, argument)
-            for i, (argument, inner) in enumerate(zip(every, artifact.parameters, strict=True))
-            if inner in artifact.written
-        ]
-        self._written = [(i, argument.label) for i, argument in written]
-        self._promised = [
-            (i, j)
-            for i, inner in enumerate(artifact.parameters)
-            if inner in artifact.noalias
-            for j, _ in written
-            if i != j
-        ]
-        at = {inner: i for i, inner in enumerate(artifact.parameters)}
-        assumed = [
-            (at[one], at[other]) if other in artifact.written else (at[other], at[one])
-            for one, other in sorted(artifact.disjoint)
-        ]
-        self._disjoint = list(dict.fromkeys([*self._promised, *assumed]))
-        self._labels = [argument.label for argument in every]
-        parameters = list(leaves)
-        self.written = frozenset(parameters[argument.parameter] for _, argument in written)
+        self.parameters = KernelParameters(name, artifact, leaves)
 
     @property
     def _backend(self) -> Backend:
@@ -309,7 +274,7 @@ class CompiledKernel:
         arguments = self._checked(values)
         meta = {**{n: getattr(self.options, n) for n in OPTION_DEFAULTS}, **values}
         extents = normalize_grid(grid(meta) if callable(grid) else grid)
-        kernel = self if self.overlap(arguments) is None else self._for_overlap
+        kernel = self if self.parameters.overlap(arguments) is None else self._for_overlap
         kernel.execute(extents, arguments, [values[name] for name in self.leaves])
         if self.launches is not None and 0 not in extents:
             self.launches.remember(args, kwargs, arguments, meta, kernel)
@@ -338,12 +303,10 @@ class CompiledKernel:
 
     def _checked(self, values: Mapping[str, Any]) -> list[Any]:
         leaves = self.leaves.items()
-        arguments = self.prepare(
+        arguments = self.parameters.pack(
             [fit(values[n], leaf, f"argument {n!r} of {self.name}()") for n, leaf in leaves]
         )
-        labels = self._overlapping(self._promised, arguments)
-        if labels is not None:
-            raise self._overlap_error(labels)
+        self.parameters.refuse_overlap(arguments, promised=True)
         if getattr(self.fn, "whole_storage", False):
             return [with_storage(argument) for argument in arguments]
         return arguments
@@ -380,54 +343,13 @@ class CompiledKernel:
 
     # -- launching with arguments that the kernel was specialized for
 
-    def prepare(self, values: Sequence[Any]) -> list[Any]:
-        """Return the launch arguments of all runtime parameters, from adapted values of all.
-
-        Raises `ArgumentValueError` if the kernel writes an array that is read-only.
-        """
-        arguments = [pack(values[parameter]) for parameter, pack in self._plan]
-        for index, label in self._written:
-            if not writeable(arguments[index]):
-                raise ArgumentValueError(
-                    f"argument {label!r} of {self.name}() is read-only, and the kernel writes to "
-                    "it",
-                    notes=notes_on_read_only(),
-                )
-        return arguments
+    @property
+    def written(self) -> frozenset[str]:
+        return self.parameters.written_names
 
     @property
     def disjoint_parameters(self) -> list[tuple[int, int]]:
-        """The indices of parameters whose arrays must not overlap, in pairs."""
-        return [(self._plan[one][0], self._plan[written][0]) for one, written in self._disjoint]
-
-    def overlap(self, arguments: Sequence[Any]) -> tuple[str, str] | None:
-        """Return the labels of two launch arguments that must not overlap and may, if there are.
-
-        The kernel relies on the first one's memory not being written; it writes the second one's.
-        """
-        return self._overlapping(self._disjoint, arguments)
-
-    def _overlapping(
-        self, pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
-    ) -> tuple[str, str] | None:
-        for one, written in pairs:
-            if may_overlap(arguments[one], arguments[written]):
-                return self._labels[one], self._labels[written]
-        return None
-
-    def refuse_overlap(self, arguments: Sequence[Any]) -> None:
-        """Raise `ArgumentValueError` for launch arguments that must not overlap and may."""
-        labels = self.overlap(arguments)
-        if labels is not None:
-            raise self._overlap_error(labels)
-
-    def _overlap_error(self, labels: tuple[str, str]) -> ArgumentValueError:
-        one, written = labels
-        return ArgumentValueError(
-            f"argument {one!r} of {self.name}() is noalias (in C, restrict), and its memory "
-            f"overlaps that of {written!r}, which the kernel writes",
-            notes=["pass arrays that do not overlap, or drop the promise"],
-        )
+        return self.parameters.disjoint
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
@@ -481,7 +403,7 @@ class CompiledKernel:
             return
         hosts = dict(zip(map(id, on_device), host_copies(on_device), strict=True))
         self._launch(grid, [hosts.get(id(a), a) for a in arguments])
-        for index, _ in self._written:
+        for index, _ in self.parameters.written:
             array = arguments[index]
             if id(array) in hosts:
                 array.put(hosts[id(array)])
@@ -491,7 +413,7 @@ class CompiledKernel:
         self.executable.launch(grid, arguments)
         observer = active_observer()
         if observer is not None:
-            written = {label: arguments[index] for index, label in self._written}
+            written = {label: arguments[index] for index, label in self.parameters.written}
             observer.launch_done(self, grid, dict(reachable_arrays(written)))
 
     def _foreign_device_arrays(self, arguments: Sequence[Any]) -> list[DeviceArray]:
@@ -510,9 +432,7 @@ class CompiledKernel:
         executable = self.executable
         if not isinstance(executable, FastLaunchable) or self._foreign_device_arrays(arguments):
             return None
-        by_parameter: dict[int, list[Any]] = {}
-        for (at, _), argument in zip(self._plan, arguments, strict=True):
-            by_parameter.setdefault(at, []).append(argument)
+        by_parameter = self.parameters.grouped(arguments)
         leaves = list(self.leaves.values())
         every: list[Any] = []
         fixed: set[int] = set()

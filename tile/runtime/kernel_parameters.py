@@ -1,0 +1,112 @@
+"""The parameters of a compiled kernel: its launch arguments, and arrays that must not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tile.backends.base import Artifact
+from tile.errors import ArgumentValueError
+from tile.runtime.arguments.jax_arrays import notes_on_read_only
+from tile.runtime.arguments.overlap import may_overlap
+from tile.runtime.binding import launch_arguments_of, writeable
+from tile.runtime.specialize import Leaf
+
+
+class KernelParameters:
+    """The parameters of a compiled kernel, by the arguments of a launch.
+
+    A parameter has any number of launch arguments: none if it is a constant, one for an array, and
+    several for a tuple or a descriptor.
+
+    - `written`: the index and label of the launch arguments that the kernel writes.
+    - `written_names`: the names of their parameters.
+    - `disjoint`: the indices of parameters whose arrays must not overlap, in pairs.
+    """
+
+    def __init__(self, name: str, artifact: Artifact, leaves: Mapping[str, Leaf]) -> None:
+        """Read them from an artifact that was compiled for `leaves`; `name` is the kernel's."""
+        self._kernel = name
+        every = [
+            argument
+            for i, (n, leaf) in enumerate(leaves.items())
+            for argument in launch_arguments_of(i, n, leaf)
+        ]
+        self._plan = [(argument.parameter, argument.pack) for argument in every]
+        self._labels = [argument.label for argument in every]
+        written = [
+            (i, argument)
+            for i, (argument, inner) in enumerate(zip(every, artifact.parameters, strict=True))
+            if inner in artifact.written
+        ]
+        self.written = [(i, argument.label) for i, argument in written]
+        names = list(leaves)
+        self.written_names = frozenset(names[argument.parameter] for _, argument in written)
+        self._promised = [
+            (i, j)
+            for i, inner in enumerate(artifact.parameters)
+            if inner in artifact.noalias
+            for j, _ in written
+            if i != j
+        ]
+        at = {inner: i for i, inner in enumerate(artifact.parameters)}
+        assumed = [
+            (at[one], at[other]) if other in artifact.written else (at[other], at[one])
+            for one, other in sorted(artifact.disjoint)
+        ]
+        self._disjoint = list(dict.fromkeys([*self._promised, *assumed]))
+
+    @property
+    def disjoint(self) -> list[tuple[int, int]]:
+        return [(self._plan[one][0], self._plan[written][0]) for one, written in self._disjoint]
+
+    def pack(self, values: Sequence[Any]) -> list[Any]:
+        """Return the launch arguments of all runtime parameters, from adapted values of all.
+
+        Raises `ArgumentValueError` if the kernel writes an array that is read-only.
+        """
+        arguments = [pack(values[parameter]) for parameter, pack in self._plan]
+        for index, label in self.written:
+            if not writeable(arguments[index]):
+                raise ArgumentValueError(
+                    f"argument {label!r} of {self._kernel}() is read-only, and the kernel writes "
+                    "to it",
+                    notes=notes_on_read_only(),
+                )
+        return arguments
+
+    def grouped(self, arguments: Sequence[Any]) -> dict[int, list[Any]]:
+        """Return the launch arguments by the index of their parameter."""
+        groups: dict[int, list[Any]] = {}
+        for (parameter, _), argument in zip(self._plan, arguments, strict=True):
+            groups.setdefault(parameter, []).append(argument)
+        return groups
+
+    def overlap(self, arguments: Sequence[Any]) -> tuple[str, str] | None:
+        """Return the labels of two launch arguments that must not overlap and may, if there are.
+
+        The kernel relies on the first one's memory not being written; it writes the second one's.
+        """
+        return self._overlapping(self._disjoint, arguments)
+
+    def refuse_overlap(self, arguments: Sequence[Any], *, promised: bool = False) -> None:
+        """Raise `ArgumentValueError` for launch arguments that must not overlap and may.
+
+        promised: check only those of parameters that are declared not to overlap.
+        """
+        labels = self._overlapping(self._promised if promised else self._disjoint, arguments)
+        if labels is not None:
+            one, written = labels
+            raise ArgumentValueError(
+                f"argument {one!r} of {self._kernel}() is noalias (in C, restrict), and its memory "
+                f"overlaps that of {written!r}, which the kernel writes",
+                notes=["pass arrays that do not overlap, or drop the promise"],
+            )
+
+    def _overlapping(
+        self, pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
+    ) -> tuple[str, str] | None:
+        for one, written in pairs:
+            if may_overlap(arguments[one], arguments[written]):
+                return self._labels[one], self._labels[written]
+        return None
