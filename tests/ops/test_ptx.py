@@ -90,3 +90,13 @@ def test_other_operands_of_matmuls(width: int, compiled: dict[str, str]) -> None
     with tile.backend("nvptx:sm_90a"):
         tile.ops.matmul(zeros(512, 512), zeros(512, width))
     assert "cp.async.bulk.tensor" not in compiled["matmul_kernel"]
+
+
+def test_wgmmas_after_an_assertion_are_not_serialized(compiled: dict[str, str]) -> None:
+    """Ptxas serializes those of a kernel that may call a function of the driver."""
+    a, b = zeros(512, 256), zeros(2, 256, 256)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.grouped_matmul(a, b, np.array([256, 512], np.int32))
+    text = compiled["grouped_matmul_kernel"]
+    assert "wgmma.mma_async" in text and "tile_fault_record" in text and "trap;" in text
+    assert "C7510" not in assemble(text, "sm_90a")

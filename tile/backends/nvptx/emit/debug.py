@@ -2,7 +2,8 @@
 
 A false assertion is reported to the host through a record that the launcher passes (`FaultRecord`),
 and its thread exits. The driver's `__assertfail` would be simpler, but it destroys the CUDA context
-of the whole process. It is called where no launcher has passed a record.
+of the whole process. It is called where no launcher has passed a record. A kernel with wgmmas traps
+there, without a message: ptxas serializes the wgmmas of a kernel that may call `__assertfail`.
 """
 
 from __future__ import annotations
@@ -141,9 +142,15 @@ FAIL = "@__assertfail"  # a function of the driver: message, file, line, functio
 # there the driver prints the assertion and the launch fails, as by `assert` in CUDA C++.
 # The record's i32s: the number of the assertion from 1, the program along x, y and z, the thread.
 _TEXT = Path(__file__).with_name("report.ll").read_text(encoding="utf-8").rstrip()
-_REPORT = Template(_TEXT).substitute(
-    record=RECORD, reported=REPORTED, report=REPORT, assertion=ASSERTION, fail=FAIL
-)
+_FAILURE = f"call void {FAIL}(ptr %message, ptr %file, i32 %line, ptr %function, i64 1)"
+_TRAP = "call void @llvm.trap()"
+
+
+def _report(failure: str) -> str:
+    """Return the function that reports an assertion. `failure`: what it does without a record."""
+    return Template(_TEXT).substitute(
+        record=RECORD, reported=REPORTED, report=REPORT, assertion=ASSERTION, failure=failure
+    )
 
 
 def device_assert(builder: FunctionBuilder, op: Operation) -> None:
@@ -161,8 +168,12 @@ def device_assert(builder: FunctionBuilder, op: Operation) -> None:
     for axis in "xyz":
         name = f"@llvm.nvvm.read.ptx.sreg.ctaid.{axis}"
         builder.module.declare(name, f"declare i32 {name}()")
-    builder.module.declare(FAIL, f"declare void {FAIL}(ptr, ptr, i32, ptr, i64) noreturn")
-    builder.module.declare(REPORT, _REPORT)
+    if any(each.defn is ops.wgmma.wgmma for each in builder.function.walk()):
+        builder.module.declare("@llvm.trap", "declare void @llvm.trap()")
+        builder.module.declare(REPORT, _report(_TRAP))
+    else:
+        builder.module.declare(FAIL, f"declare void {FAIL}(ptr, ptr, i32, ptr, i64) noreturn")
+        builder.module.declare(REPORT, _report(_FAILURE))
     constant = _constant(builder.module, len(assertions), assertions[-1])
     report = f"call void {REPORT}(ptr addrspace(1) {constant})"
     when(builder, any_failed, lambda: builder.do(report))

@@ -13,7 +13,7 @@ foreign:
   %message = load ptr, ptr addrspace(1) %at_message
   %file = load ptr, ptr addrspace(1) %at_file
   %function = load ptr, ptr addrspace(1) %at_function
-  call void $fail(ptr %message, ptr %file, i32 %line, ptr %function, i64 1)
+  $failure
   unreachable
 claim:
   %old = atomicrmw xchg ptr addrspace(1) @$reported, i32 1 monotonic
