@@ -200,10 +200,14 @@ class LoopPlanner:
                 rely_on_disjoint(aliases, self.function, alias.assumed(read, written))
 
     def unaliased(self, scope: Operation | Function, loads: Sequence[Operation]) -> list[Operation]:
-        """Return the loads that no write or ordering operation in a loop or function affects."""
+        """Return the loads that no write or ordering operation in a loop or function affects.
+
+        Assertions order loads of their own loop: what follows may rely on them.
+        """
         writers: list[Operation] = []
+        in_loop = isinstance(scope, Operation)
         for op in scope.walk():
-            if _orders_loads(op):
+            if _orders_memory(op) or (in_loop and op.defn is debug.device_assert):
                 return []
             if Effect.WRITE in op.defn.effect:
                 writers.append(op)
@@ -309,13 +313,11 @@ def _is_candidate(op: Operation) -> bool:
     )
 
 
-def _orders_loads(op: Operation) -> bool:
-    """Return True if loads after an operation must not be done before it."""
+def _orders_memory(op: Operation) -> bool:
+    """Return True if loads after an operation may have to observe what others wrote."""
     if Effect.SYNC in op.defn.effect or op.attributes.get("volatile"):
         return True
-    if op.has_trait(Trait.ATOMIC):
-        return bool(op["order"].acquires)
-    return op.defn is debug.device_assert
+    return op.has_trait(Trait.ATOMIC) and bool(op["order"].acquires)
 
 
 def _writes(op: Operation) -> bool:
