@@ -36,7 +36,7 @@ from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits, check_splits, splits_of
+from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 
 # By filters, the window's elements and pixels, whose axis is split. H200, float16, 3 x 3 of 64 to
 # 512 channels, 2026-11-23.
@@ -238,7 +238,7 @@ def _by_matmul(
         **config,
     )
     if parts is not result:
-        add_splits(parts, result)
+        add_contiguous_splits(parts, result)
 
 
 def _depthwise(
@@ -260,7 +260,7 @@ def _depthwise(
         BLOCK=block,
     )
     if parts is not result:
-        add_splits(parts, result)
+        add_contiguous_splits(parts, result)
 
 
 def conv2d_wgrad_reference(

@@ -22,7 +22,7 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits, check_splits, splits_of
+from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 
 
 @tile.jit
@@ -118,7 +118,7 @@ def shift_conv_wgrad(
             **config,
         )
         if parts is not result:
-            add_splits(parts, result)
+            add_contiguous_splits(parts, result)
     return result.value
 
 

@@ -27,7 +27,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits, splits_of
+from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
 
 @tile.jit
@@ -179,7 +179,7 @@ def bilinear_backward(
             **config,
         )
         if parts is not dweight:
-            add_splits(parts, dweight)
+            add_contiguous_splits(parts, dweight)
     return dx1.value, dx2.value, dweight.value
 
 

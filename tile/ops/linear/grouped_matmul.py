@@ -21,7 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.configurations import by_tma, tiles_of
 from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
 from tile.tracebacks import public_function
 
@@ -51,31 +51,38 @@ def grouped_matmul_kernel(
 ):
     # Tiles of rows that are left until this program's one.
     left = tl.program_id(0)
-    group, start, end = 0, 0, 0
-    while (left >= 0) & (group < groups):
+    group, start, end = -1, 0, 0
+    while (left >= 0) & (group + 1 < groups):
+        group += 1
         start = end
         end = tl.load(ends_ptr + group)
         tl.device_assert((end >= start) & (end <= rows), "ends are rows of a")
         left -= tl.cdiv(end - start, BLOCK_M)
-        group += 1
     if left >= 0:
         return
     first = start + (left + tl.cdiv(end - start, BLOCK_M)) * BLOCK_M
-    row = first.to(tl.int64) + tl.arange(0, BLOCK_M)[:, None]
-    column = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    tl.assume(first >= 0)
+    tl.assume(group >= 0)
+    row = first + tl.arange(0, BLOCK_M)[:, None]
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inner = tl.arange(0, BLOCK_K)
-    a_tile = a_ptr + row * a_row + inner[None, :] * a_inner
-    b_tile = b_ptr + tl.cast(group - 1, tl.int64) * b_group
-    b_tile += inner[:, None] * b_inner + column * b_column
+    a_tile = a_ptr + row.to(tl.int64) * a_row + inner[None, :] * a_inner
+    b_tile = b_ptr + tl.cast(group, tl.int64) * b_group
+    b_tile += inner[:, None] * b_inner + column.to(tl.int64) * b_column
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for k in range(0, K, BLOCK_K):
-        a = tl.load(a_tile, mask=(row < end) & (inner[None, :] < K - k), other=0.0)
+        # Rows of the next group give results that are not stored.
+        a = tl.load(a_tile, mask=(row < rows) & (inner[None, :] < K - k), other=0.0)
         b = tl.load(b_tile, mask=(inner[:, None] < K - k) & (column < N), other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
         a_tile += BLOCK_K * a_inner
         b_tile += BLOCK_K * b_inner
     inside = (row < end) & (column < N)
-    tl.store(out_ptr + row * out_row + column, total.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(
+        out_ptr + row.to(tl.int64) * out_row + column,
+        total.to(out_ptr.dtype.element_ty),
+        mask=inside,
+    )
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -113,6 +120,7 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     stride = result.rows().stride
     if result.size:
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
+        config = by_tma(call, config, left, right)
         grid = (tile.cdiv(rows, config["BLOCK_M"]) + groups, tile.cdiv(n, config["BLOCK_N"]))
         launch(grouped_matmul_kernel, grid)(
             *(a, b, ends, result.value, rows, n, k, groups, *left.strides, *right.strides, stride),

@@ -29,7 +29,7 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
+from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 
 U8 = np.dtype(np.uint8)
 FLOATS = (F16, BF16, F32)
@@ -257,12 +257,7 @@ def int4_matmul(
             **config,
         )
         if splits > 1:
-            block = min(1024, tile.next_power_of_2(n))
-            launch(add_splits_kernel, (m, tile.cdiv(n, block)))(
-                *(parts.value, None, result.value, m, n, 1, splits, 0, n, 1),
-                ACTIVATION=None,
-                BLOCK=block,
-            )
+            add_contiguous_splits(parts, result)
     return result.value
 
 

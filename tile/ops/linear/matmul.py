@@ -26,9 +26,9 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import LEAST_INNER, TMA_BYTES, TMA_EDGE, tiles_of
+from tile.ops.linear.configurations import LEAST_INNER, by_tma, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
-from tile.ops.linear.splits import add_splits_kernel, check_splits, splits_of
+from tile.ops.linear.splits import add_splits, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
 from tile.ops.pointwise.activation import activation_gradient
 
@@ -172,12 +172,9 @@ def matmul(
     splits = splits_of(call, splits, tiles * batches, steps, least)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     even = k == splits * span
-    # Operands whose blocks `find-blocks` proves; of others it would warn.
-    blocks = (even or splits == 1) and not wide_offsets and left.dtype.itemsize == TMA_BYTES
-    edge = min(config["BLOCK_M"], config["BLOCK_N"])
-    if blocks and edge >= TMA_EDGE and call.describes(left, right):
-        config = {**config, "tma": "pointers"}
-    parts = call.new((splits, batches, m, n), sums) if splits > 1 else result
+    if (even or splits == 1) and not wide_offsets:  # blocks are proven; of others it would warn
+        config = by_tma(call, config, left, right)
+    parts = call.new((splits, batches * m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
         *(*_matrix(left), *_matrix(right), batches * m * n),
@@ -192,12 +189,7 @@ def matmul(
         **config,
     )
     if splits > 1:
-        block = min(1024, tile.next_power_of_2(n))
-        launch(add_splits_kernel, (batches * m, tile.cdiv(n, block)))(
-            *(parts.value, bias, result.value, m, n, batches, splits, *_matrix(result)),
-            ACTIVATION=function,
-            BLOCK=block,
-        )
+        add_splits(parts, result.value, _matrix(result), batches, bias, function)
     return result.value
 
 

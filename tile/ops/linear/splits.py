@@ -7,11 +7,15 @@ they would not be with atomic additions; bias and activation follow there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.call_plans import launch
 from tile.ops.linear.configurations import PROGRAMS
+
+UNROLL = tl.constexpr(4)
 
 
 @tile.jit
@@ -33,7 +37,8 @@ def add_splits_kernel(
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     batch = row // M
     total = tl.zeros((BLOCK,), dtype=parts_ptr.dtype.element_ty)
-    for split in range(splits):
+    # Loads of several parts are in flight at a time.
+    for split in tl.range(splits, loop_unroll_factor=UNROLL):
         part = parts_ptr + (split * batches * M + row) * N + column
         total += tl.load(part, mask=column < N, other=0.0)
     if bias_ptr is not None:
@@ -61,12 +66,27 @@ def splits_of(call: Call, splits: int | None, tiles: int, steps: int, least: int
     return max(1, min(splits, steps))
 
 
-def add_splits(parts: Operand, out: Operand) -> None:
-    """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
+def add_splits(
+    parts: Operand,
+    out: Any,
+    strides: tuple[int, int, int],
+    batches: int = 1,
+    bias: Any = None,
+    function: Any = None,
+) -> None:
+    """Write function(sums of `parts` + bias) to `out`; parts are splits x rows x columns.
+
+    strides: of `out`, of a batch, row and column. batches: they divide the rows.
+    """
     splits, rows, columns = parts.shape
     block = min(1024, tile.next_power_of_2(columns))
     launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
-        *(parts.value, None, out.value, rows, columns, 1, splits, 0, columns, 1),
-        ACTIVATION=None,
+        *(parts.value, bias, out, rows // batches, columns, batches, splits, *strides),
+        ACTIVATION=function,
         BLOCK=block,
     )
+
+
+def add_contiguous_splits(parts: Operand, out: Operand) -> None:
+    """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
+    add_splits(parts, out.value, (0, parts.shape[2], 1))

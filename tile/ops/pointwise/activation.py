@@ -23,8 +23,11 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import ANY, Table
 
-BLOCK = 1024  # elements of a program
+# By elements.
+CONFIGURATION = {"BLOCK": 1024, "num_warps": 4}
+TABLE = Table({(ANY,): CONFIGURATION}, {})
 
 
 @tile.jit
@@ -60,8 +63,9 @@ def activate(x: Any, function: str = "relu", *, out: Any = None) -> Any:
     call.choice("function", function, tuple(ACTIVATIONS))
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",)).contiguous()
     if result.size:
-        launch(activation_kernel, (tile.cdiv(result.size, BLOCK),))(
-            *(x, result.value, result.size), FUNCTION=ACTIVATIONS[function].function, BLOCK=BLOCK
+        config = TABLE.select(call.backend, result.size)
+        launch(activation_kernel, (tile.cdiv(result.size, config["BLOCK"]),))(
+            *(x, result.value, result.size), FUNCTION=ACTIVATIONS[function].function, **config
         )
     return result.value
 
@@ -87,8 +91,9 @@ def activate_backward(
     result = call.output("out", out, gradient.shape, gradient.dtype, in_place=("dy",))
     result.contiguous()
     if result.size:
-        launch(activation_backward_kernel, (tile.cdiv(result.size, BLOCK),))(
-            *(dy, x, result.value, result.size), SLOPE=slope, BLOCK=BLOCK
+        config = TABLE.select(call.backend, result.size)
+        launch(activation_backward_kernel, (tile.cdiv(result.size, config["BLOCK"]),))(
+            *(dy, x, result.value, result.size), SLOPE=slope, **config
         )
     return result.value
 
