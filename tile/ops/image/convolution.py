@@ -26,14 +26,17 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.depthwise import depthwise
+from tile.ops.image.im2col_convolution import corners, im2col_conv2d_kernel, takes_im2col
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
-from tile.ops.linear.configurations import PORTABLE, tiles
+from tile.ops.linear.configurations import LEAST_INNER, PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
+from tile.ops.linear.splits import add_splits, splits_of
 
 # By pixels, filters and the inner axis. Few pixels take small tiles, so that there are as many
 # programs as multiprocessors, and a short inner axis takes a short iteration. H200, float16, 3 x 3
 # of 64 to 512 channels, forward and backward, 2026-11-23; the first three are not measured.
+# IM2COL: pixels are copied by TMA (im2col_convolution.py), where it can.
 TABLE = Table(
     PORTABLE,
     {
@@ -49,8 +52,8 @@ TABLE = Table(
         }
     },
 )
-# The same for float32, not measured: its tiles take twice the shared memory.
-WIDE = Table(
+# The same for float32 by tf32, and by fused multiply-adds; not measured.
+ROUNDED = Table(
     PORTABLE,
     {
         "nvptx": {
@@ -62,12 +65,15 @@ WIDE = Table(
         }
     },
 )
+WIDE = ROUNDED
 WIDEST = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
 
 
-def table_of(dtype: DType) -> Table:
+def table_of(dtype: DType, precision: str) -> Table:
     """Return the table of configurations for a type of elements."""
-    return WIDEST if dtype == F64 else WIDE if dtype == F32 else TABLE
+    if dtype == F32:
+        return WIDE if precision == "ieee" else ROUNDED
+    return WIDEST if dtype == F64 else TABLE
 
 
 @tile.jit
@@ -87,11 +93,14 @@ def conv2d_kernel(
     first,
     step,
     apart,
+    out_split,
+    span,
     S: tl.constexpr,
     CHANNELS: tl.constexpr,
     INNER: tl.constexpr,
     DENSE: tl.constexpr,
     GROUPED: tl.constexpr,
+    SPLIT: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
@@ -123,7 +132,12 @@ def conv2d_kernel(
     if DENSE:  # the inner axis is contiguous
         weights += inner[:, None]
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    for k in range(0, INNER, BLOCK_K):
+    start, end = 0, INNER
+    if SPLIT:
+        start = tl.program_id(2) * span
+        end = min(INNER, start + span)
+        out_ptr += tl.program_id(2).to(tl.int64) * out_split
+    for k in range(start, end, BLOCK_K):
         if CHANNELS % BLOCK_K == 0:  # a scalar position in the window
             position = k // CHANNELS
             channel = k % CHANNELS + inner
@@ -192,20 +206,52 @@ def convolve(
         depthwise(x, filters, bias, out, windows, groups.filter_step, function)
         return
     pixels, inner = batches * p * q, r * s * channels
-    config = table_of(dtype).select(call.backend, pixels, count, inner)
+    config = dict(table_of(dtype, precision).select(call.backend, pixels, count, inner))
+    by_im2col = config.pop("IM2COL", False)
     tiles_ = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-    steps = (channels * x.strides[3], groups.filter_step, count * out.strides[3])
-    launch(conv2d_kernel, (tiles_, groups.count))(
-        *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start), steps),
-        *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
-        *(windows.first, windows.step, windows.apart),
-        S=max(1, s),
-        CHANNELS=max(1, channels),
-        INNER=inner,
-        DENSE=filters.strides[1:] == (s * channels, channels, 1),
-        GROUPED=groups.count > 1,
-        ACTIVATION=function,
-        PRECISION=precision,
-        SUMS=getattr(tl, accumulator(dtype).name),
+    sums, result = accumulator(dtype), out
+    columns = count * groups.count
+    steps = tile.cdiv(inner, config["BLOCK_K"])
+    # The pixels of an image must be rows one stride apart to add parts up.
+    rows = out.start == 0 and out.strides[1] == q * out.strides[2]
+    least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
+    splits = splits_of(call, None if rows else 1, tiles_ * groups.count, steps, least)
+    parts = call.new((splits, pixels, columns), sums) if splits > 1 else None
+    if parts is not None:
+        out = Image(parts.value, out.shape, (p * q * columns, q * columns, columns, 1))
+    common: dict[str, Any] = {
+        "S": max(1, s),
+        "CHANNELS": max(1, channels),
+        "INNER": inner,
+        "SPLIT": splits > 1,
+        "ACTIVATION": function if parts is None else None,
+        "PRECISION": precision,
         **config,
-    )
+    }
+    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
+    if by_im2col and groups.count == 1 and takes_im2col(call, x, filters, out, windows, config):
+        lower, upper = corners(windows, x, out)
+        launch(im2col_conv2d_kernel, (tiles_, splits))(
+            *(x.value, filters.value, bias if parts is None else None, out.value, batches),
+            *(*x.shape[1:3], p, q, count, x.strides, out.strides, pixels * columns, span),
+            LOWER=lower,
+            UPPER=upper,
+            STEPS=(1, *windows.step, 1),
+            APART=windows.apart,
+            **common,
+        )
+    else:
+        group_steps = (channels * x.strides[3], groups.filter_step, count * out.strides[3])
+        launch(conv2d_kernel, (tiles_, groups.count, splits))(
+            *(x.value, filters.value, bias if parts is None else None, out.value),
+            *((x.start, filters.start, out.start), group_steps),
+            *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
+            *(windows.first, windows.step, windows.apart, pixels * columns, span),
+            DENSE=filters.strides[1:] == (s * channels, channels, 1),
+            GROUPED=groups.count > 1,
+            SUMS=getattr(tl, sums.name),
+            **common,
+        )
+    if parts is not None:
+        strides = result.strides[0], result.strides[2], result.strides[3]
+        add_splits(parts, result.value, strides, batches, bias, function)

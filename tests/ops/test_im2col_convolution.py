@@ -1,0 +1,93 @@
+"""Convolutions whose pixels TMA copies, and such whose inner axis programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tile.ops.core.tables import ANY, Table
+from tile.ops.image import convolution
+from tile.ops.image.conv2d import conv2d_reference
+from tile.ops.linear.configurations import tiles
+from tile.runtime.jit import JITFunction
+
+TILES = {**tiles(64, 32, 32), "IM2COL": True}
+# height, width, channels; filters, R, S; stride, padding, dilation
+GEOMETRIES: dict[str, tuple[Any, ...]] = {
+    "3x3": (7, 9, 32, 40, 3, 3, 1, 1, 1),
+    "stride": (7, 9, 64, 40, 3, 3, 2, 1, 1),
+    "dilation": (9, 8, 32, 24, 2, 3, 1, (1, 0), 2),
+    "1x1": (7, 7, 32, 24, 1, 1, 2, 0, 1),
+}
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of kernels that run, with tiles of `TILES`."""
+    names: list[str] = []
+    select = JITFunction.__getitem__
+
+    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        names.append(kernel.__name__)
+        return select(kernel, grid)
+
+    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    table = Table({(ANY, ANY, ANY): TILES}, {})
+    monkeypatch.setattr(convolution, "TABLE", table)
+    monkeypatch.setattr(convolution, "ROUNDED", table)
+    plans: dict[Any, Any] = getattr(tile.ops.conv2d, "plans")  # noqa: B009
+    plans.clear()
+    yield names
+    plans.clear()
+
+
+def integers(*shape: int, dtype: str = "float16", seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 5])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+def test_results(
+    backend: str, geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
+    monkeypatch.setattr(convolution, "splits_of", lambda *_: splits)
+    x, filters, bias = integers(2, h, w, c), integers(f, r, s, c, seed=1), integers(f, seed=2)
+    arguments = x, filters, bias, "relu", stride, padding, dilation
+    with tile.backend(backend):
+        result = tile.ops.conv2d(*arguments)
+    name = "im2col_conv2d_kernel" if backend == "interp:wgmma" else "conv2d_kernel"
+    assert launched == [name, "add_splits_kernel"][: 1 + (splits > 1)]
+    np.testing.assert_array_equal(result, conv2d_reference(*arguments))
+
+
+def test_tf32(launched: list[str]) -> None:
+    x, filters = integers(1, 7, 7, 32, dtype="float32"), integers(16, 3, 3, 32, dtype="float32")
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d(x, filters, padding=1, precision="tf32")
+    assert launched == ["im2col_conv2d_kernel"]
+    np.testing.assert_array_equal(result, conv2d_reference(x, filters, padding=1))
+
+
+PADDED = integers(1, 7, 7, 36)
+OTHERS: dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]] = {
+    "channels that iterations do not divide": (integers(1, 7, 7, 40), integers(16, 3, 3, 40), {}),
+    "strides of no 16 bytes": (PADDED[..., :32], integers(16, 3, 3, 32), {}),
+    "groups": (integers(1, 7, 7, 64), integers(16, 3, 3, 32), {"groups": 2}),
+    "wide windows": (integers(1, 4, 300, 32), integers(16, 1, 2, 32), {"dilation": (1, 256)}),
+}
+
+
+@pytest.mark.parametrize("why", OTHERS)
+def test_pixels_that_tma_cannot_copy(why: str, launched: list[str]) -> None:
+    x, filters, options = OTHERS[why]
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d(x, filters, **options)
+    assert launched == ["conv2d_kernel"]
+    np.testing.assert_array_equal(result, conv2d_reference(x, filters, **options))

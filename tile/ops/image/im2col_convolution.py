@@ -1,0 +1,121 @@
+"""Convolution through an im2col descriptor, whose pixels TMA copies: a form of convolution.py.
+
+An iteration takes some channels at one position (r, s) of the window: a block of pixels, moved by r
+and s, and a block of the filters, along their contiguous inner axis. TMA computes the addresses and
+puts zeros where a pixel is in the padding, so that no thread does arithmetic on indices.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call
+from tile.ops.core.tables import Configuration
+from tile.ops.image.images import Image
+from tile.ops.image.windows import Windows
+from tile.ops.linear.matmul_tiles import tile_position
+
+# What a descriptor of two spatial axes can hold.
+MOST_STEP, LEAST_CORNER, MOST_CORNER, MOST_MOVE = 8, -128, 127, 255
+
+
+@tile.jit
+def im2col_conv2d_kernel(
+    x_ptr,
+    filters_ptr,
+    bias_ptr,
+    out_ptr,
+    batches,
+    height,
+    width,
+    out_height,
+    out_width,
+    filters,
+    x_strides,
+    out_strides,
+    out_split,
+    span,
+    LOWER: tl.constexpr,
+    UPPER: tl.constexpr,
+    STEPS: tl.constexpr,
+    APART: tl.constexpr,
+    S: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INNER: tl.constexpr,
+    SPLIT: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    pixels = batches * out_height * out_width
+    tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
+    x = tl.make_im2col_descriptor(
+        x_ptr,
+        [batches, height, width, CHANNELS],
+        [x_strides[0], x_strides[1], x_strides[2], 1],
+        [BLOCK_M, BLOCK_K],
+        LOWER,
+        UPPER,
+        STEPS,
+    )
+    weights = tl.make_tensor_descriptor(
+        filters_ptr, [filters, INNER], [INNER, 1], [BLOCK_N, BLOCK_K]
+    )
+    start, end = 0, INNER
+    if SPLIT:
+        start = tl.program_id(1) * span
+        end = min(INNER, start + span)
+        out_ptr += tl.program_id(1).to(tl.int64) * out_split
+    first_pixel, first_filter = tile_row * BLOCK_M, tile_column * BLOCK_N
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(start, end, BLOCK_K):
+        position = k // CHANNELS
+        move = [position // S * APART[0], position % S * APART[1]]
+        a = x.load([first_pixel, k % CHANNELS], move)
+        b = weights.load([first_filter, k])
+        total = tl.dot(a, b.T, total, input_precision=PRECISION)
+    pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
+    column = first_filter + tl.arange(0, BLOCK_N)[None, :]
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    n = (pixel // (out_height * out_width)).to(tl.int64)
+    p, q = pixel // out_width % out_height, pixel % out_width
+    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2] + column * out_strides[3]
+    inside = (pixel < pixels) & (column < filters)
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def corners(windows: Windows, image: Image, out: Image) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the corners of the pixels under the first element of windows, for a descriptor."""
+    last = [
+        windows.first[axis] + (out.shape[1 + axis] - 1) * windows.step[axis] + 1 for axis in (0, 1)
+    ]
+    upper = last[0] - image.shape[1], last[1] - image.shape[2]
+    return windows.first, upper
+
+
+def takes_im2col(
+    call: Call, image: Image, filters: Image, out: Image, windows: Windows, config: Configuration
+) -> bool:
+    """Return True if TMA can copy the pixels and filters of a convolution of one group."""
+    (_, r, s, channels), block = filters.shape, config["BLOCK_K"]
+    dense = filters.strides == (r * s * channels, s * channels, channels, 1)
+    if not dense or image.strides[3] != 1 or channels % block or image.start or filters.start:
+        return False
+    values = image.value, filters.value
+    operands = [each for each in call.operands if any(each.value is value for value in values)]
+    moves = [(n - 1) * apart for n, apart in zip((r, s), windows.apart, strict=True)]
+    ends = [*corners(windows, image, out)[0], *corners(windows, image, out)[1]]
+    return (
+        min(windows.apart) > 0
+        and max(moves) <= MOST_MOVE
+        and max(windows.step) <= MOST_STEP
+        and min(ends) >= LEAST_CORNER
+        and max(ends) <= MOST_CORNER
+        and call.describes(*operands)
+    )
