@@ -146,3 +146,11 @@ def test_a_barrier_that_not_all_warpgroups_reach(index: int) -> None:
     create(memory.barrier).move_before(order_ops(module)[index])
     with pytest.raises(DeadlockError, match="a barrier is between order_wait and order_arrive"):
         run_threads(module, ORDERED, 8, TWO_WARPGROUPS.grid, TWO_WARPGROUPS.arguments())
+
+
+def test_registers_are_those_of_co_resident_programs() -> None:
+    """Loads and their pointers take none, once TMA fills buffers in their place."""
+    kernel = replace(KERNELS["attention_blocks"], constants={"N": 64, "D": 64})
+    module = lowered(kernel, WGMMA, 4, 2, warp_specialize=True)
+    (partition,) = [op for op in module.walk() if op.name == "warp_specialize"]
+    assert partition["registers"] == (24, 232)  # two programs of 128 + 128 threads: 65536

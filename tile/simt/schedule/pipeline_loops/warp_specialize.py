@@ -56,9 +56,14 @@ from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     schedule_in_flight,
 )
 from tile.simt.schedule.register_pressure import pressure
-from tile.simt.schedule.resources import PRODUCER_REGISTERS, PRODUCER_WARPS, Resources
+from tile.simt.schedule.resources import (
+    MOST_PROGRAM_REGISTERS,
+    PRODUCER_REGISTERS,
+    PRODUCER_WARPS,
+    Resources,
+)
 from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
-from tile.transforms.dce import dependences, retain
+from tile.transforms.dce import dependences, remove_dead, retain
 
 MBARRIER_BYTES = 8
 
@@ -147,8 +152,6 @@ def specialize(
             plans[0].loop,
         )
     _check_scalar(function, plans)
-    live = liveness(function)
-    tiles = max(pressure(each.loop, live, resources.target) for each in loops)
     top = function.body.first
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
@@ -173,14 +176,11 @@ def specialize(
     ordered = resources.target.tuning.ordered_warpgroups and groups > 1
     thread_positions(function.body, channels, start, visit)
     after = LayoutBuilder.after(ready)
-    after.op(
+    partition = after.op(
         warp_specialize,
         regions=(_slice_off(function, ready, issued),),
         num_warps=PRODUCER_WARPS,
-        registers=(
-            PRODUCER_REGISTERS,
-            resources.consumer_registers(warps, tiles, stages * stage + other),
-        ),
+        registers=(PRODUCER_REGISTERS, MOST_PROGRAM_REGISTERS),
     )
     for channel in start:
         channel.end(_after_last(function.body, channel.full.users))
@@ -189,6 +189,11 @@ def specialize(
         after.op(order.order_arrive, only=groups - 1)
         _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
+    remove_dead(function)  # loads and their pointers, which take no registers any more
+    live = liveness(function)
+    tiles = max(pressure(each.loop, live, resources.target) for each in loops)
+    registers = resources.consumer_registers(warps, tiles, stages * stage + other)
+    partition.attributes["registers"] = PRODUCER_REGISTERS, registers
     return plans
 
 
