@@ -2,15 +2,15 @@
 
     tile triton -m tests.libraries.models --ptx
     tile triton -m tests.libraries.models --device cuda --size full --measure
-    python -m tests.libraries.models --device cuda --size full --compare 5
+    python -m tests.libraries.models --device cuda --size full --compare 5 --layers 4
 
 On a CPU the kernels run on the interpreter, those of flex attention with TorchInductor's
 configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of them for sm_90a, and
 assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, `full` for a GPU.
-`--measure` prints the time of a call, `--profile` those of a GPU's kernels in it, and
-`--gemm TRITON` takes templates in place of cuBLAS.
-`--compare N` measures each model N times on `tile` and on Triton, alternately, each in a process
-of its own, and prints the ratios of the medians and their geometric mean.
+`--measure` prints the times of a call and of the GPU's kernels in it, by PyTorch's clocks on both
+compilers; `--profile` lists these kernels, and `--gemm TRITON` takes templates in place of cuBLAS.
+`--compare N` compiles each model in a process on `tile` and in one on Triton, measures N times in
+each alternately, and prints the ratios of the medians and their geometric means.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import math
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,7 +41,8 @@ from tile.backends.nvptx import ptxas
 Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-MEASURED = "milliseconds of a call:"
+MEASURED = "milliseconds of a call, and of its kernels:"
+BATCHES, BATCH_SECONDS = 7, 0.05  # of calls that are timed together
 CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
 
 
@@ -266,7 +268,8 @@ def made(name: str, options: argparse.Namespace) -> Case:
     torch.set_default_dtype(getattr(torch, options.dtype))
     try:
         with torch.device(options.device):
-            return CASES[name](SIZES[options.size])
+            size = SIZES[options.size]
+            return CASES[name](replace(size, layers=options.layers or size.layers))
     finally:
         torch.set_default_dtype(before)
 
@@ -335,17 +338,51 @@ def assembled(kernels: op_db.Compilations) -> str:
     return ""
 
 
-def measured(name: str, options: argparse.Namespace) -> float:
-    """Return the milliseconds of a call of a compiled model."""
+def measured(name: str, options: argparse.Namespace) -> Iterator[tuple[float, float]]:
+    """Compile a model; then return times of a call and of its kernels, as often as asked."""
     case = made(name, options)
     with inductor(options):
         compiled = torch.compile(case.step, fullgraph=True)
-        ran(compiled, case)
-        if options.device == "cuda":
-            return float(triton.testing.do_bench(lambda: ran(compiled, case), return_mode="median"))
-        start = time.perf_counter()
-        ran(compiled, case)
-        return (time.perf_counter() - start) * 1e3
+
+        def call() -> None:
+            ran(compiled, case)
+
+        call()
+        on_gpu = options.device == "cuda"
+        while True:
+            yield (call_time(call), kernel_time(call)) if on_gpu else (batch_time(call, 1), 0.0)
+
+
+def batch_time(call: Callable[[], object], calls: int) -> float:
+    """Return the milliseconds of a call, the mean of a batch that ends when the GPU is done."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3 / calls
+
+
+def call_time(call: Callable[[], object]) -> float:
+    """Return the milliseconds of a call, the median of batches."""
+    torch.cuda.synchronize()
+    calls = max(1, int(BATCH_SECONDS * 1e3 / batch_time(call, 3)))
+    return statistics.median(batch_time(call, calls) for _ in range(BATCHES))
+
+
+def kernel_time(call: Callable[[], object]) -> float:
+    """Return the milliseconds of a call's kernels on the GPU."""
+    return sum(one.self_device_time_total for one in profile_of(call)) / CALLS / 1e3
+
+
+def profile_of(call: Callable[[], object]) -> Any:
+    """Return the GPU's kernels in some calls, by their names."""
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        for _ in range(CALLS):
+            call()
+        torch.cuda.synchronize()
+    return profile.key_averages()
 
 
 def profiled(name: str, options: argparse.Namespace) -> list[str]:
@@ -354,41 +391,110 @@ def profiled(name: str, options: argparse.Namespace) -> list[str]:
     with inductor(options):
         compiled = torch.compile(case.step, fullgraph=True)
         ran(compiled, case)
-        kinds = [torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=kinds) as profile:
-            for _ in range(CALLS):
-                ran(compiled, case)
-            torch.cuda.synchronize()
-    kernels = sorted(profile.key_averages(), key=lambda one: -one.self_device_time_total)
+        averages = profile_of(lambda: ran(compiled, case))
+    kernels = sorted(averages, key=lambda one: -one.self_device_time_total)
     total = sum(one.self_device_time_total for one in kernels) / CALLS
     rows = [(one.self_device_time_total / CALLS, one.count // CALLS, one.key) for one in kernels]
     most = [f"{time:9.1f} us in {count:3} of {key[:80]}" for time, count, key in rows[:KERNELS]]
     return [f"{name}: {total:.1f} us in kernels", *most]
 
 
+def serve(name: str, options: argparse.Namespace) -> None:
+    """Print times of a model: once, or for each line of the input."""
+    times = measured(name, options)
+    if not options.serve:
+        print(MEASURED, *next(times), flush=True)
+        return
+    next(times)  # compiles
+    print("compiled", flush=True)
+    for _ in sys.stdin:
+        print(MEASURED, *next(times), flush=True)
+
+
+class Server:
+    """A process that has compiled a model, and measures it on request."""
+
+    def __init__(self, prefix: list[str], name: str, options: argparse.Namespace) -> None:
+        command = [sys.executable, *prefix, "-m", "tests.libraries.models", "--measure", "--serve"]
+        for option in ("device", "size", "dtype", "gemm", "layers"):
+            command += [f"--{option}", str(getattr(options, option))]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [*command, "--only", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+
+    def answer(self, start: str) -> str:
+        """Return the rest of the next line that starts so."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(start):
+                return line.removeprefix(start)
+        self.errors.seek(0)
+        raise RuntimeError(self.errors.read()[-300:])
+
+    def measure(self) -> tuple[float, float]:
+        """Return the times of a call and of its kernels."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        call, kernels = map(float, self.answer(MEASURED).split())
+        return call, kernels
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+
+WAYS = {"tile": ["-m", "tile", "triton"], "Triton": []}
+
+
+def compared(name: str, options: argparse.Namespace) -> list[list[float]]:
+    """Return the medians of a model on `tile` and on Triton: of a call, and of its kernels."""
+    servers: list[Server] = []
+    times: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    try:
+        for prefix in WAYS.values():
+            servers.append(Server(prefix, name, options))
+            if options.gemm:  # one at a time, since it tunes
+                servers[-1].answer("compiled")
+        for server in servers if not options.gemm else ():
+            server.answer("compiled")
+        for _ in range(options.compare):
+            for way, server in zip(WAYS, servers, strict=True):
+                times[way].append(server.measure())
+    finally:
+        for server in servers:
+            server.stop()
+    return [[statistics.median(column) for column in zip(*times[way], strict=True)] for way in WAYS]
+
+
 def compare(names: list[str], options: argparse.Namespace) -> None:
     """Measure models on `tile` and on Triton alternately, and print the ratios."""
-    module = ["-m", "tests.libraries.models", "--measure", "--device", options.device]
-    module += ["--size", options.size, "--dtype", options.dtype, "--gemm", options.gemm, "--only"]
-    ways = {"tile": ["-m", "tile", "triton"], "triton": []}
-    ratios = []
+    ratios: list[list[float]] = []
     for name in names:
-        times: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(options.compare):
-            for way, prefix in ways.items():
-                command = [sys.executable, *prefix, *module, name]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                line = done.stdout.partition(MEASURED)[2]
-                if done.returncode or not line:
-                    print(f"{name} on {way} failed: {done.stderr[-300:]}")
-                    break
-                times[way].append(float(line))
-        if all(times.values()):
-            tile, triton = (statistics.median(times[way]) for way in ways)
-            ratios.append(triton / tile)
-            print(f"{name}: {tile:.4f} ms on tile, {triton:.4f} on Triton, {ratios[-1]:.3f}")
+        try:
+            tile, triton = compared(name, options)
+        except RuntimeError as error:
+            print(f"{name} failed: {error}", flush=True)
+            continue
+        ratios.append([b / a if a else math.nan for a, b in zip(tile, triton, strict=True)])
+        texts = [
+            f"{a:.4f} ms on tile, {b:.4f} on Triton, {ratio:.3f}"
+            for a, b, ratio in zip(tile, triton, ratios[-1], strict=True)
+        ]
+        print(f"{name}: call {texts[0]}; kernels {texts[1]}", flush=True)
     if ratios:
-        print(f"geometric mean: {math.exp(statistics.fmean(map(math.log, ratios))):.3f}")
+        means = [
+            math.exp(statistics.fmean(map(math.log, column)))
+            for column in zip(*ratios, strict=True)
+        ]
+        print(f"geometric means: calls {means[0]:.3f}, kernels {means[1]:.3f}")
 
 
 def arguments() -> argparse.Namespace:
@@ -400,7 +506,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--gemm", default="", help="backends of matmuls, such as TRITON")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
-    parser.add_argument("--measure", action="store_true", help="print the time of a call")
+    parser.add_argument("--layers", type=int, default=0, help="of transformers; 0: as of the size")
+    parser.add_argument("--measure", action="store_true", help="print the times of a call")
+    parser.add_argument("--serve", action="store_true", help="measure for each line of the input")
     parser.add_argument("--profile", action="store_true", help="print the times of kernels")
     parser.add_argument("--compare", type=int, default=0, help="processes of each compiler")
     return parser.parse_args()
@@ -426,7 +534,7 @@ def run(options: argparse.Namespace) -> int:
             print("\n".join(profiled(name, options)), flush=True)
             continue
         if options.measure:
-            print(MEASURED, measured(name, options), flush=True)
+            serve(name, options)
             continue
         try:
             reason = checked(name, options)
