@@ -4,8 +4,10 @@
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
 A kernel is known by its number and by `small` or `large`, the sizes of its tiles: it is the same one
-on each machine. What was found is told at once, and counted in the end; the search goes on after a
-fault, also after one that a process or a device does not survive. It fails if there was any.
+on each machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built
+anew there, whatever the disk cache has. What was found is told at once, and counted in the end; the
+search goes on after a fault, also after one that a process or a device does not survive. It fails if
+there was any.
 
     python -m tests.fuzz.search opencl:@intel --first 1234 --kernels 1 --sizes large --show
 """
@@ -13,6 +15,7 @@ fault, also after one that a process or a device does not survive. It fails if t
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import sys
 import time
@@ -22,70 +25,103 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, replace
 
 from tests.fuzz.random_kernels import SIZES, Drawn, Verdict, resolved
+from tile.config import config
 from tile.errors import TileError
 
 BATCH = 20  # kernels of a process
+Counts = Counter[tuple[str, Verdict]]  # how many kernels came out how, by target
 
 
 @dataclass(frozen=True)
 class Task:
-    """Kernels of successive numbers for a target."""
+    """Kernels of successive numbers for some targets."""
+
+    targets: tuple[str, ...]
+    sizes: str
+    numbers: range
+    end: float  # no kernel is begun after that, by `time.monotonic`, which all processes share
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kernel that is wrong on a target."""
 
     target: str
     sizes: str
-    numbers: range
+    number: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.sizes} kernel {self.number}: {self.what}"
 
 
 @dataclass(frozen=True)
 class Finding:
     """The outcomes of kernels, and which of them are wrong."""
 
-    verdicts: Counter[Verdict]
-    faults: list[tuple[int, str]]
+    counts: Counts
+    faults: list[Fault]
 
 
 def judge(task: Task) -> Finding:
-    """Run a task's kernels, one after the other."""
-    finding = Finding(Counter(), [])
-    for number in task.numbers:
-        verdict, what = Drawn.of(number, task.sizes).judge(task.target)
-        finding.verdicts[verdict] += 1
-        if verdict is Verdict.WRONG:
-            finding.faults.append((number, what))
+    """Run a task's kernels, one after the other, each on the interpreter and then on all targets."""
+    finding = Finding(Counts(), [])
+    with config.scope(cache=False):  # nobody launches them again
+        for number in task.numbers:
+            if time.monotonic() >= task.end:
+                break
+            drawn = Drawn.of(number, task.sizes)
+            wanted = drawn.on("interp")
+            for target in task.targets:
+                verdict, what = drawn.judge(target, wanted)
+                finding.counts[target, verdict] += 1
+                if verdict is Verdict.WRONG:
+                    finding.faults.append(Fault(target, task.sizes, number, what))
     return finding
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """All there is to do; targets and sizes alternate, so that an early end leaves none out."""
-    end = arguments.first + arguments.kernels
-    for first in range(arguments.first, end, BATCH):
-        for target in arguments.targets:
-            for sizes in arguments.sizes:
-                yield Task(target, sizes, range(first, min(first + BATCH, end)))
+    """All there is to do; sizes alternate, so that an early end leaves none out."""
+    start, end = arguments.first, arguments.first + arguments.kernels
+    targets = tuple(arguments.targets)
+    until = time.monotonic() + 60 * arguments.minutes
+    for first in range(start, end, BATCH):
+        for sizes in arguments.sizes:
+            yield Task(targets, sizes, range(first, min(first + BATCH, end)), until)
 
 
 def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
     """Describe a task that raised or whose process ended, and how to run it again.
 
-    The kernel to blame is found by bisection, so that what it did to its process or device is not held
-    against others.
+    The kernel to blame is found by bisection, and then its target, so that what it did to its process
+    or device is not held against others. That takes the time it takes: no fault is lost in the end. The
+    batch is named, too, since its kernels may all be right when they are alone.
     """
-    count = len(task.numbers)
-    if count == 1:
-        fault = (task.numbers[0], f"{type(error).__name__}: {error}")
-        return Finding(Counter({Verdict.WRONG: 1}), [fault]), []
-    parts = task.numbers[: count // 2], task.numbers[count // 2 :]
-    return Finding(Counter(), []), [replace(task, numbers=part) for part in parts]
+    what = f"{type(error).__name__}: {error}"
+    if len(task.numbers) > 1:
+        half = len(task.numbers) // 2
+        numbers = task.numbers[:half], task.numbers[half:]
+        parts = [replace(task, numbers=part, end=math.inf) for part in numbers]
+    elif len(task.targets) > 1:
+        parts = [replace(task, targets=(target,), end=math.inf) for target in task.targets]
+    else:
+        (target,), (number,) = task.targets, task.numbers
+        fault = Fault(target, task.sizes, number, what)
+        return Finding(Counts({(target, Verdict.WRONG): 1}), [fault]), []
+    kernels = f"{task.sizes} kernels {task.numbers[0]} to {task.numbers[-1]}"
+    print(f"{' '.join(task.targets)}: {kernels} again: {what}", file=sys.stderr, flush=True)
+    return Finding(Counts(), []), parts
 
 
-def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
+def search(arguments: argparse.Namespace) -> Counts:
     """Run what there is time for; how many kernels came out how, by target."""
-    end = time.monotonic() + 60 * arguments.minutes
-    waiting, counts = deque(tasks(arguments)), Counter[tuple[str, Verdict]]()
+    waiting, counts = deque(tasks(arguments)), Counts()
     running: dict[Future[Finding], tuple[Task, ProcessPoolExecutor]] = {}
     while True:
-        while waiting and len(running) < arguments.jobs and time.monotonic() < end:
+        while waiting and len(running) < arguments.jobs:
             task = waiting.popleft()
+            if time.monotonic() >= task.end:
+                continue
             process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
             running[process.submit(judge, task)] = task, process
         if not running:
@@ -96,27 +132,42 @@ def search(arguments: argparse.Namespace) -> Counter[tuple[str, Verdict]]:
             error = done.exception()
             finding, again = (done.result(), []) if error is None else blame(task, error)
             waiting.extendleft(reversed(again))
-            for verdict, count in finding.verdicts.items():
-                counts[task.target, verdict] += count
-            for number, what in finding.faults:
-                print(f"{task.target}: {task.sizes} kernel {number}: {what}", flush=True)
-        total = sum(counts.values())
-        print(f"{total} kernels, {len(waiting)} batches to go", file=sys.stderr, flush=True)
+            counts.update(finding.counts)
+            for fault in finding.faults:
+                print(fault, flush=True)
+        print(f"{progress(counts)}, {len(waiting)} batches to go", file=sys.stderr, flush=True)
+
+
+def progress(counts: Counts) -> str:
+    """Return how many kernels were tried on some target, and how many times one was wrong."""
+    tried, wrong = Counter[str](), 0
+    for (target, verdict), count in counts.items():
+        tried[target] += count
+        wrong += count * (verdict is Verdict.WRONG)
+    return f"{max(tried.values(), default=0)} kernels, {wrong} wrong"
+
+
+def summary(target: str, counts: Counts) -> str:
+    """Return a line about a target's kernels."""
+    parts = [f"{counts[target, verdict]} {verdict.value}" for verdict in Verdict]
+    return f"{target}: {', '.join(parts)}"
 
 
 def main() -> int:
     """Parse what was asked for, and search."""
-    summary, _, rest = (__doc__ or "").partition("\n")
+    title, _, rest = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
         prog="python -m tests.fuzz.search",
-        description=summary,
+        description=title,
         epilog=rest,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("targets", nargs="+", help="such as interp:wgmma, nvptx, opencl:pocl")
     parser.add_argument("--first", type=int, default=0, help="the first kernel's number (0)")
     parser.add_argument("--kernels", type=int, default=1000, help="how many numbers (1000)")
-    parser.add_argument("--minutes", type=float, default=60, help="begin nothing after these (60)")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="begin no kernel after these (60)"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="of tiles")
     parser.add_argument("--show", action="store_true", help="print the kernels, too")
@@ -133,8 +184,7 @@ def main() -> int:
                 print(f"{sizes} kernel {number}, {drawn.options}\n{drawn.case!r}", flush=True)
     counts = search(arguments)
     for target in arguments.targets:
-        parts = [f"{counts[target, verdict]} {verdict.value}" for verdict in Verdict]
-        print(f"{target}: {', '.join(parts)}")
+        print(summary(target, counts))
     return any(verdict is Verdict.WRONG for _, verdict in counts)
 
 

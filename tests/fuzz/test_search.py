@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.fuzz.random_kernels import Verdict
+from tests.fuzz.search import Task, blame, judge
+
 # Number 2 is wrong, 4 raises, 5 ends the process, each in its own way; the others are as they were.
 FAULTY = """
 import os, sys
@@ -52,6 +55,34 @@ def test_planted_faults_are_detected(tmp_path: Path) -> None:
     assert lines[1] == "interp:generic: small kernel 4: RuntimeError: planted"
     assert lines[2].startswith("interp:generic: small kernel 5: BrokenProcessPool: "), lines
     assert lines[3] == "interp:generic: 5 the same, 0 refused, 3 wrong"
+
+
+def test_a_fault_is_held_against_its_target_alone(tmp_path: Path) -> None:
+    arguments = "interp:mma interp:generic --kernels 8 --sizes small --jobs 2".split()
+    done = searched(tmp_path, *arguments)
+    assert done.returncode == 1, done.stderr
+    *faults, mma, generic = done.stdout.splitlines()
+    assert sorted(line.split(":")[2] for line in faults) == [
+        f" small kernel {n}" for n in (2, 4, 5)
+    ]
+    assert mma == "interp:mma: 8 the same, 0 refused, 0 wrong"
+    assert generic == "interp:generic: 5 the same, 0 refused, 3 wrong"
+    assert (
+        "interp:mma interp:generic: small kernels 0 to 7 again: RuntimeError: planted"
+        in done.stderr
+    )
+
+
+def test_a_fault_is_found_although_time_is_up() -> None:
+    task = Task(("interp:mma", "interp:generic"), "small", range(4, 6), end=0)
+    tasks = [task]
+    for _ in range(2):
+        tasks = [part for task in tasks for part in blame(task, RuntimeError("planted"))[1]]
+    assert [(task.targets, *task.numbers) for task in tasks] == [
+        ((target,), number) for number in (4, 5) for target in ("interp:mma", "interp:generic")
+    ]
+    assert not judge(task).counts
+    assert judge(tasks[1]).counts == {("interp:generic", Verdict.SAME): 1}
 
 
 def test_a_target_that_is_not_there(tmp_path: Path) -> None:
