@@ -54,6 +54,18 @@ def test_dots_deferred_by_an_iteration_are_not_serialized(
     check(assemble(ptx, "sm_90a"))
 
 
+@pytest.mark.parametrize(("rows", "warps"), [(64, 4), (128, 8), (256, 16)])
+def test_a_program_has_the_registers_that_setmaxnreg_moves(rows: int, warps: int) -> None:
+    """Its warps would wait forever for more than all have at entry; a GPU hung with 16 warps."""
+    kernel = replace(KERNELS["matmul_blocks"], constants={"BM": rows, "BN": 64, "BK": 32})
+    ptx = kernel.compile("nvptx:sm_90a", num_warps=warps, warp_specialize=True).asm["ptx"]
+    said = assemble(ptx, "sm_90a")
+    check(said)
+    (at_entry,) = re.findall(r"Used (\d+) registers", said)
+    producer, program = map(int, re.findall(r"setmaxnreg\S+\s+(\d+)", ptx))
+    assert 4 * producer + warps * program <= (warps + 4) * int(at_entry)
+
+
 @pytest.mark.parametrize("depth", [16, 64])
 def test_large_fma_dots_fit_in_registers(depth: int) -> None:
     large = replace(KERNELS["matmul_f32"], constants={"BM": 128, "BN": 128, "BK": depth})

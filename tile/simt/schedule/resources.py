@@ -102,7 +102,16 @@ class Resources:
         return self._consumer_registers(warps, 1)
 
     def _consumer_registers(self, warps: int, programs: int) -> int:
-        producer = PRODUCER_WARPS * self.target.warp_size * PRODUCER_REGISTERS
-        left = self.target.register_file // programs - producer
-        each = left // (warps * self.target.warp_size)
-        return min(MOST_PROGRAM_REGISTERS, each // REGISTER_STEP * REGISTER_STEP)
+        """Return the registers of a thread if so many programs are co-resident.
+
+        setmaxnreg only moves those that a program has at entry, as many for each of its threads; it
+        would wait for others forever.
+        """
+        file, size = self.target.register_file // programs, self.target.warp_size
+        at_entry = _whole_steps(file // ((warps + PRODUCER_WARPS) * size))
+        left = (at_entry - PRODUCER_REGISTERS) * PRODUCER_WARPS
+        return min(MOST_PROGRAM_REGISTERS, _whole_steps(at_entry + left // warps))
+
+
+def _whole_steps(registers: int) -> int:
+    return registers // REGISTER_STEP * REGISTER_STEP
