@@ -165,7 +165,7 @@ def test_finalists_are_measured_again_interleaved() -> None:
     again = [call for call in calls if call[1] > 0]
     assert again and all(index in search.measured for index, _ in again)
     assert [iteration for _, iteration in again] == sorted(iteration for _, iteration in again)
-    assert len(again) <= search.distinct
+    assert len(again) <= 1 + 3 * search.distinct
 
 
 def test_finalists_decide_and_not_the_first_measurement() -> None:

@@ -8,6 +8,7 @@ What an iteration adds to all of them is no difference between them. The times a
 
 whose errors give an interval for the difference of two configurations, by Student's distribution.
 A configuration leaves when it cannot be faster than the leader by `TOLERANCE`; the last one wins.
+One measurement is short, as only many of them tell how much they err.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
 
+CLOSE = 1.1  # ratio to the shortest time, up to which configurations are measured again
+MOST = 12  # finalists
+AGAIN = 3  # measurements of finalists, for each configuration that was measured
+LEAST_AGAIN = 24  # such measurements that are permitted for any number of configurations
+SHARE = 0.1  # of the usual time of measuring, for one measurement of a finalist
 TOLERANCE = 0.01  # of a time; a smaller difference is not worth measuring
 # The 95 % quantiles of Student's distribution, one-sided, for 1, 2, ... degrees of freedom.
 STUDENT = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81)
@@ -53,6 +59,20 @@ class Measured:
         each = [np.quantile(one, [0.5, *wanted]) for one in self.again or [self.times]]
         middle, *values = np.median(each, axis=0)
         return [float(value / middle) * self.time for value in values]
+
+
+def run_off(
+    ran: Sequence[Measured],
+    measure: Callable[[int, int], Sequence[float]],
+    report: Callable[[], object] = lambda: None,
+) -> None:
+    """Measure those of configurations again that may be the fastest; see `choose`.
+
+    Finalists are measured `AGAIN` times as often as there are configurations, at most.
+    """
+    close = CLOSE * min((one.time for one in ran), default=math.inf)
+    finalists = sorted((one for one in ran if one.time <= close), key=lambda one: one.time)
+    choose(finalists[:MOST], measure, max(LEAST_AGAIN, AGAIN * len(ran)), report)
 
 
 def choose(

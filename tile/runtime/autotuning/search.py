@@ -3,9 +3,10 @@
 A search starts with configurations that were the best for other keys, with those that a cost model
 ranks first, and with some far from these. A Gaussian process over all measured times then predicts
 the others: time is the model's estimate, corrected where measurements near by disagree with it. The
-configuration with the greatest expected improvement is measured next, until that falls below 0.2 %
-of the best time; a local search then goes on among the neighbors of the best. Finally those that
-cannot be told from the best are measured again (`tile/runtime/autotuning/finalists.py`).
+configuration with the greatest expected improvement is measured next, every other time among those
+that differ from one of the three best in one dimension. When the improvement falls below 0.2 % of
+the best time, a local search goes on among the neighbors of these. Finally those that cannot be
+told from the best are measured again (`tile/runtime/autotuning/finalists.py`).
 
 Nothing here launches a kernel: `measure` may as well read a table of recorded times.
 """
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.runtime.autotuning.finalists import Measured, choose
+from tile.runtime.autotuning.finalists import Measured, run_off
 from tile.short_repr import short_repr
 
 Numbers = npt.NDArray[np.float64]
@@ -35,15 +36,13 @@ SMALL = (
     64  # configurations; of a smaller space the share is greater, as the square root of its size
 )
 STARTING = 0.3  # the share of the budget that is chosen before the first measurement
+APART = 3  # one in so many of these is as far as possible from the others
 IMPROVEMENT = 0.002  # expected improvement, of the best time, below which a search stops
-LOCAL, REACH = 3, 2.0  # of so many of the best, all configurations so near are measured
+LOCAL, REACH = 3, 2.0  # so many of the best are leaders; all so near to these are measured
 LENGTH = 1.5  # steps along a dimension over which times are similar
 STEPS = (0.5, 0.7, 1.4, 2.0)  # ratios by which a fit changes the weight of a dimension
 WEIGHTS = (0.02, 3.0)  # bounds of weights
 NOISE = 0.02  # standard deviation of the logarithm of a measured time
-CLOSE = 1.05  # times up to this ratio to the best are measured again
-MOST_FINALISTS = 6
-LEAST_AGAIN = 12  # measurements of finalists that any search may make
 AHEAD = max(8, min(16, os.cpu_count() or 1))  # configurations that an executor compiles ahead
 
 
@@ -105,6 +104,7 @@ class Search:
     def __post_init__(self) -> None:
         self._coordinates = coordinates(self.points)
         self._axes = self._coordinates
+        self._values = values_of(self.points)
         if len(self.features):
             more = np.asarray(self.features, np.float64)
             more = more[:, np.ptp(more, axis=0) > 0]
@@ -133,6 +133,7 @@ class Search:
         self._first = self.first()
         for index in self._first:
             self.try_one(index)
+        self.settle()
         while self.distinct < self.budget:
             chosen = self.next()
             if chosen is None:
@@ -154,11 +155,25 @@ class Search:
             self.measured[index] = Measured(index, self.measured[other].times, same_as=other)
         self.progress(self)
 
+    def settle(self) -> None:
+        """Measure the first configurations again, until one is not faster than before.
+
+        The clock of an idle device rises, and its caches fill, while the first ones are measured.
+        """
+        for index, one in self.measured.items():
+            if not one.times or one.same_as is not None:
+                continue
+            again = Measured(index, [t for t in self.measure(index, 1) if math.isfinite(t)])
+            if again.time > (1 - NOISE) * one.time:
+                return
+            self.measured[index] = again
+            self.progress(self)
+
     def first(self) -> list[int]:
         """Return the configurations that are measured first, at most `STARTING` of the budget.
 
-        After `starts`, alternately the best by estimate at two steps or more from those before, and
-        the one that is farthest from them, in case that the model is wrong.
+        After `starts`, the best by estimate at two steps or more from those before, and every third
+        time the one that is farthest from them, in case that the model is wrong.
         """
         count = min(self.budget, max(3, math.ceil(STARTING * self.budget)))
         chosen = [index for index in dict.fromkeys(self.starts) if self.possible[index]][:count]
@@ -170,7 +185,7 @@ class Search:
         while left and len(chosen) < count:
             apart = [index for index in left if near[index] >= 2] or left
             farthest = max(left, key=lambda index: near[index])
-            index = farthest if len(chosen) % 2 else apart[0]
+            index = farthest if len(chosen) % APART == APART - 1 else apart[0]
             chosen.append(index)
             left.remove(index)
             near = np.minimum(near, self._steps_from(index))
@@ -192,17 +207,31 @@ class Search:
             return int(left[np.argmin(self.logs[left])])
         mean, deviation = self.predict(left)
         gain = expected_improvement(math.log(best.time), mean, deviation)
+        if len(self.measured) % 2:
+            adjacent = self._adjacent(left)
+            if len(adjacent):
+                return int(left[adjacent[np.argmax(gain[adjacent])]])
         if gain.max() < IMPROVEMENT and self.distinct >= min(LEAST, self.budget):
             return self.neighbor(left, mean)
         return int(left[np.argmax(gain)])
+
+    def _adjacent(self, left: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Return which of `left` differ in one dimension from one of the best, which alternate."""
+        one = self._leaders()[len(self.measured) // 2 % LOCAL :][:1]
+        apart = [(self._values[left] != self._values[o.index]).sum(axis=1) for o in one]
+        return np.flatnonzero(apart[0] == 1) if apart else np.array([], np.intp)
+
+    def _leaders(self) -> list[Measured]:
+        """Return the fastest `LOCAL` configurations of different code."""
+        ran = [one for one in self.measured.values() if one.times and one.same_as is None]
+        return sorted(ran, key=lambda one: one.time)[:LOCAL]
 
     def neighbor(self, left: npt.NDArray[np.intp], mean: Numbers) -> int | None:
         """Return the neighbor of one of the best that is predicted best; None if all are measured.
 
         left: the configurations that are not measured, and `mean` their predictions.
         """
-        ran = sorted((o for o in self.measured.values() if o.times), key=lambda one: one.time)
-        for one in ran[:LOCAL]:
+        for one in self._leaders():
             steps = np.abs(self._coordinates[left] - self._coordinates[one.index]).sum(axis=1)
             near = np.flatnonzero(steps <= REACH)
             if len(near):
@@ -221,7 +250,9 @@ class Search:
         if mean is None or deviation is None:
             return []
         gain = expected_improvement(math.log(best.time), mean, deviation)
-        return [left[i] for i in np.argsort(-gain)[:count]]
+        adjacent = self._adjacent(np.array(left, np.intp))
+        near = adjacent[np.argsort(-gain[adjacent])][: count // 2]
+        return [left[i] for i in dict.fromkeys((*near, *np.argsort(-gain)))][:count]
 
     def predict(self, wanted: npt.NDArray[np.intp]) -> tuple[Numbers, Numbers]:
         """Return the mean and standard deviation of the logarithm of configurations' times."""
@@ -243,18 +274,12 @@ class Search:
         return mean, np.sqrt(scale * np.maximum(1e-9, 1 - explained))
 
     def finalists(self) -> None:
-        """Measure those again that cannot be told from the best, until one is left.
-
-        All of that takes at most as long as what was measured before.
-        """
+        """Measure those again that cannot be told from the best, until one is left."""
         ran = [one for one in self.measured.values() if one.times and one.same_as is None]
-        best = min((one.time for one in ran), default=math.inf)
-        close = sorted((o for o in ran if o.time <= CLOSE * best), key=lambda one: one.time)
-        most = max(LEAST_AGAIN, len(ran))
-        count = max(2, min(MOST_FINALISTS, most // 3))
-        choose(close[:count], self.measure, most, lambda: self.progress(self))
+        run_off(ran, self.measure, lambda: self.progress(self))
         for one in self.measured.values():
             if one.same_as is not None:
+                one.times = self.measured[one.same_as].times
                 one.time = self.measured[one.same_as].time
 
 
@@ -275,6 +300,16 @@ def coordinates(points: Sequence[Point]) -> Numbers:
         else:
             columns += [np.array([v == one for v in values], np.float64) for one in distinct]
     return np.stack(columns, axis=1) if columns else np.zeros((len(points), 1))
+
+
+def values_of(points: Sequence[Point]) -> npt.NDArray[np.intp]:
+    """Return a number for each value of points, equal for equal values of a dimension."""
+    names = dict.fromkeys(name for point in points for name in point)
+    columns: list[list[int]] = []
+    for name in names:
+        numbers: dict[Any, int] = {}
+        columns.append([numbers.setdefault(p.get(name), len(numbers)) for p in points])
+    return np.array(columns, np.intp).reshape(len(names), len(points)).T
 
 
 def expected_improvement(best: float, mean: Numbers, deviation: Numbers) -> Numbers:

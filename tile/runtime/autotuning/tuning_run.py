@@ -15,12 +15,13 @@ from tile.errors import TileError
 from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config
 from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.do_bench import QUANTILES
+from tile.runtime.autotuning.finalists import SHARE as SHARE_AGAIN
 from tile.runtime.autotuning.kernel_space import Profile, profiled
 from tile.runtime.autotuning.progress import Progress
 from tile.runtime.autotuning.search import Search, budget_of
 from tile.runtime.autotuning.space import point_of
 
-SHARE = 0.2  # of the usual time of measuring, for one measurement of a configuration
+SHARE = 0.2  # of the usual time of measuring, for the first measurement of a configuration
 DEAD_WORKER = "a worker of the executor died while it compiled this or another configuration"
 
 
@@ -166,17 +167,17 @@ class SearchRun:
         """Let the executor work on a configuration, and on those that the search may take next."""
         for index in (at, *self.search.upcoming()):
             if index not in self._ahead and not self.tuner.stores(self.configs[index]):
-                future = self._submitted(index)
+                future = self._submitted(index, SHARE)
                 if future is None:
                     return
                 self._ahead[index] = future
 
-    def _submitted(self, at: int) -> Future[Any] | None:
+    def _submitted(self, at: int, share: float) -> Future[Any] | None:
         """Return a job of the executor; None if there is none, or if it was shut down."""
         if not self._executor_lives:
             return None
         try:
-            return self.tuner.submit(self.configs[at], self.call, SHARE)
+            return self.tuner.submit(self.configs[at], self.call, share)
         except RuntimeError:  # which a `BrokenExecutor` is too
             self._executor_lives = False
             return None
@@ -199,13 +200,14 @@ class SearchRun:
     def _measure(self, at: int, iteration: int) -> list[float]:
         """Return the times of a configuration, which an iteration after the first measures anew."""
         config = self.configs[at]
+        share = SHARE_AGAIN if iteration else SHARE
         if not self._lives(at) or config in self.tuner.skipped:
             return []
         if not self.tuner.measures_by_executor or self.tuner.stores(config):
-            return self.tuner.timed(config, self.call, SHARE)
-        future = self._submitted(at) if iteration else self._ahead.get(at)
+            return self.tuner.timed(config, self.call, share)
+        future = self._submitted(at, share) if iteration else self._ahead.get(at)
         if future is None:
-            return self.tuner.timed(config, self.call, SHARE)
+            return self.tuner.timed(config, self.call, share)
         try:
             return self.tuner.keep(config, future.result())
         except BrokenExecutor:
