@@ -77,11 +77,11 @@ def test_two_stages_are_too_few() -> None:
 def test_results_with_a_producer_are_the_same(stages: int) -> None:
     """Values are waited for and released an iteration later, too: two stages are enough."""
     kernel, results = KERNELS["attention_blocks"], []
-    for target, expected in ((WGMMA, [0, 0]), (DEFERRING, [0, 1, 0, 0])):
-        module = lowered(kernel, target, 4, stages, warp_specialize=True)
+    for producer, expected in ((False, [0, 0]), (True, [0, 1, 0, 0])):
+        module = lowered(kernel, WGMMA, 4, stages, warp_specialize=producer)
         assert waits(module) == expected
         arguments = kernel.arguments()
-        run_threads(module, target, 4, kernel.grid, arguments)
+        run_threads(module, WGMMA, 4, kernel.grid, arguments)
         results.append(arguments[3])
     assert np.array_equal(*results)
 
@@ -89,7 +89,7 @@ def test_results_with_a_producer_are_the_same(stages: int) -> None:
 def test_each_operation_between_the_partitions_is_needed() -> None:
     """But the release of the last values, which the producer does not fill again."""
     kernel = KERNELS["attention_blocks"]
-    module = lowered(kernel, DEFERRING, 4, 2, warp_specialize=True)
+    module = lowered(kernel, WGMMA, 4, 2, warp_specialize=True)
     faults: dict[object, tuple[type[ExecutionError], ...]]
     faults = {**PRODUCER_FAULTS, wgmma.wgmma_wait: (WgmmaInFlightError,)}
     kinds = [op.defn for op in module.walk() if op.defn in faults]
@@ -103,7 +103,7 @@ def test_each_operation_between_the_partitions_is_needed() -> None:
             value.replace_by(removed.inputs[0])
         removed.erase()
         with nullcontext() if index == last else pytest.raises(faults[kind]):
-            run_threads(broken, DEFERRING, 4, kernel.grid, kernel.arguments())
+            run_threads(broken, WGMMA, 4, kernel.grid, kernel.arguments())
 
 
 ORDERED = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True, ordered_warpgroups=True))
@@ -112,7 +112,7 @@ TWO_WARPGROUPS = replace(KERNELS["attention_blocks"], constants={"N": 128, "D": 
 
 def test_ordered_warpgroups_have_the_same_results() -> None:
     results = []
-    for target in (DEFERRING, ORDERED):
+    for target in (WGMMA, ORDERED):
         arguments = TWO_WARPGROUPS.arguments()
         module = lowered(TWO_WARPGROUPS, target, 8, 2, warp_specialize=True)
         run_threads(module, target, 8, TWO_WARPGROUPS.grid, arguments)
@@ -154,3 +154,20 @@ def test_registers_are_those_of_co_resident_programs() -> None:
     module = lowered(kernel, WGMMA, 4, 2, warp_specialize=True)
     (partition,) = [op for op in module.walk() if op.name == "warp_specialize"]
     assert partition["registers"] == (24, 232)  # two programs of 128 + 128 threads: 65536
+
+
+@pytest.mark.parametrize(("shared", "expected"), [(60_000, 1), (90_000, 0)])
+def test_a_loop_gets_a_producer_if_its_buffers_leave_no_memory_for_another_program(
+    shared: int, expected: int
+) -> None:
+    """Buffers and operands take 40 KiB. Else another program computes while the dots of this one run."""
+    kernel = replace(KERNELS["attention_blocks"], constants={"N": 64, "D": 64})
+    module = lowered(kernel, replace(WGMMA, shared_bytes=shared), 4, 2)
+    assert sum(op.name == "warp_specialize" for op in module.walk()) == expected
+
+
+def test_too_few_registers_to_defer_a_dot() -> None:
+    """A program of 16 warps has 112 a thread; accumulators and operands of 16 x 128 take 160."""
+    kernel = replace(KERNELS["attention_blocks"], constants={"N": 256, "D": 64})
+    module = lowered(kernel, replace(WGMMA, shared_bytes=1 << 18), 16, 2, warp_specialize=True)
+    assert waits(module) == [0, 0]

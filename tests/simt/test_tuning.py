@@ -55,8 +55,8 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "address_registers": (32, OCCUPANCY),
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
-    "deferred_dots": (False, None),
-    "ordered_warpgroups": (False, None),
+    "deferred_dots": (False, "docs/notes/scheduling.md"),
+    "ordered_warpgroups": (False, "docs/notes/scheduling.md"),
 }
 
 INTERP: dict[str, tuple[float, str | None]] = {

@@ -42,7 +42,7 @@ def test_dots_deferred_by_an_iteration_are_not_serialized(
     name: str, rows: int, producer: bool
 ) -> None:
     target, ordered = lowering_target(architecture("sm_90a")), rows > 64
-    tuning = replace(target.tuning, deferred_dots=True, ordered_warpgroups=ordered)
+    tuning = replace(target.tuning, deferred_dots=not producer, ordered_warpgroups=ordered)
     kernel = replace(KERNELS[name], constants={"N": rows, "D": 128})
     module = kernel.compile("interp").artifact.module.clone()
     options = Options(num_warps=rows // 16, num_stages=2 + (not producer))

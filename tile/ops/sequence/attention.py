@@ -94,7 +94,8 @@ def attention(
         width = source.dtype.itemsize
         described = call.describes(key, value)
         if described:
-            config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal))
+            sizes = size, width, int(causal), int(bias is not None)
+            config = BY_DESCRIPTORS.select(call.backend, *sizes)
         else:
             config = BY_POINTERS.select(call.backend, size, width)
         launch(attention_kernel, (tile.cdiv(queries, config["BLOCK_M"]), batches * heads))(

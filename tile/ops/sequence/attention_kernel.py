@@ -31,28 +31,20 @@ BY_POINTERS = Table(
         }
     },
 )
-# The same with keys and values by descriptors, and by whether attention is causal. H200, float16,
-# 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
+# Two programs fit on a multiprocessor: one computes while the dots of the other run.
+_TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
+# The same with keys and values by descriptors, and by whether attention is causal, and has a bias.
+# H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md, docs/notes/scheduling.md).
 BY_DESCRIPTORS = Table(
-    {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 0): {
-                "BLOCK_M": 128,
-                "BLOCK_N": 128,
-                "num_warps": 8,
-                "num_stages": 2,
-                "maxnreg": 128,
-            },
-            (128, 2, 1): {
-                "BLOCK_M": 128,
-                "BLOCK_N": 64,
-                "num_warps": 8,
-                "num_stages": 2,
-                "maxnreg": 128,
-            },
-            (256, 2, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
-            (ANY, ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+            (64, 2, 0, 1): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (64, 2, 1, 1): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (128, 2, 1, 0): {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
+            (128, 2, 1, 1): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (256, 2, 1, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
+            (ANY, ANY, ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
         }
     },
 )

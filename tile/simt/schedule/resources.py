@@ -75,17 +75,35 @@ class Resources:
         same latency. If shared memory limits occupancy, the registers are free to use.
         """
         shared_bytes = self.shared.loops[loop]
+        waiting, overlapped = self._overlap(dots)
+        threads = self.target.warp_size * _warps(dots)
+        return overlapped <= self.target.registers and (
+            self.programs(shared_bytes, threads * overlapped)
+            == self.programs(shared_bytes, threads * waiting)
+        )
+
+    def can_defer(self, dots: Sequence[Operation], *, producer: bool) -> bool:
+        """Return True if the last dot of a loop may run an iteration later.
+
+        Its operand then takes registers besides all accumulators. A producer leaves them; without
+        one, co-resident programs overlap as well and take fewer (docs/notes/scheduling.md).
+        """
+        if not producer:
+            return self.target.tuning.deferred_dots
+        return self._overlap(dots)[1] <= self._consumer_registers(_warps(dots), 1)
+
+    def runs_alone(self, loop: Operation) -> bool:
+        """Return True if the buffers of a loop leave no shared memory for a second program."""
+        return self.programs(self.shared.loops[loop]) == 1
+
+    def _overlap(self, dots: Sequence[Operation]) -> tuple[int, int]:
+        """Return the registers of a thread that waits for each dot, or else for those it needs."""
         accumulators = sum(register_count(dot.result) for dot in dots)
         in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
         computed = [register_count(value) for value in in_registers if value.block is dots[0].block]
         tuning = self.target.tuning
         waiting = accumulators + tuning.address_registers
-        overlapped = waiting + max(computed, default=0) + tuning.overlap_registers
-        threads = self.target.warp_size * layout_of(dots[0].result).in_size(WARP)
-        return overlapped <= self.target.registers and (
-            self.programs(shared_bytes, threads * overlapped)
-            == self.programs(shared_bytes, threads * waiting)
-        )
+        return waiting, waiting + max(computed, default=0) + tuning.overlap_registers
 
     def consumer_registers(self, warps: int, tiles: int, shared_bytes: int) -> int:
         """Return the registers of a thread of a program whose loads a producer issues.
@@ -111,6 +129,10 @@ class Resources:
         at_entry = _whole_steps(file // ((warps + PRODUCER_WARPS) * size))
         left = (at_entry - PRODUCER_REGISTERS) * PRODUCER_WARPS
         return min(MOST_PROGRAM_REGISTERS, _whole_steps(at_entry + left // warps))
+
+
+def _warps(dots: Sequence[Operation]) -> int:
+    return layout_of(dots[0].result).in_size(WARP)
 
 
 def _whole_steps(registers: int) -> int:

@@ -8,7 +8,7 @@ positions         which stage of a multi-buffer belongs to an iteration
 multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
 wgmma_overlap     wgmmas in flight across iterations
-deferred_dots     dots that run an iteration later, off by default
+deferred_dots     dots that run an iteration later
 warp_specialize   TMA loads in producer warps
 """
 
@@ -29,7 +29,11 @@ from tile.simt.memory.expose_shared import is_whole
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
-from tile.simt.schedule.pipeline_loops.warp_specialize import CannotSpecializeError, specialize
+from tile.simt.schedule.pipeline_loops.warp_specialize import (
+    CannotSpecializeError,
+    plan_in_flight,
+    specialize,
+)
 from tile.simt.schedule.register_pressure import pressure, tile_registers
 from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
@@ -146,10 +150,8 @@ def _specialize(
 
     `default` is the option of loops with TMA loads that have none.
 
-    That is done for all loops with TMA loads or for none: if one of them asks for it, or if one is
-    inside another loop and no stage is lost. Then the producer runs on into the next iteration of
-    the outer loop, while the program ends the one before. (H200, f16 by tiles of 128 x 256 x 64,
-    2026-11-23, of cuBLAS: .81 to .98 for 8192 x 8192 x 512, 1.01 to 1.025 for 8192 cubed.)
+    That is done for all loops with TMA loads or for none: if one of them asks for it, or if one
+    gains and no stage is lost.
     """
     if not resources.target.has_tma:
         return ()
@@ -164,7 +166,7 @@ def _specialize(
         if loop not in around:
             warn(f"{_UNCHANGED}: no TMA load feeds a dot there", loop.loc)
     off = any(_option(op) is WarpSpecialize.OFF for op in around)
-    if asked or (not off and any(plan.loop.parent is not None for plan in chosen)):
+    if asked or (not off and any(_gains(plan, resources) for plan in chosen)):
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
             fewer = bool(asked)
@@ -174,6 +176,21 @@ def _specialize(
             for loop in asked:
                 warn(f"{_UNCHANGED}: {error}{where}", loop.loc)
     return ()
+
+
+def _gains(plan: LoopPlan, resources: Resources) -> bool:
+    """Return True if a loop is likely to be faster with a producer.
+
+    Inside another loop, the producer runs on into its next iteration while the program ends the one
+    before (H200, f16 by tiles of 128 x 256 x 64, 2026-11-23, of cuBLAS: .81 to .98 for 8192 x 8192
+    x 512, 1.01 to 1.025 for 8192 cubed). A second dot that waits for threads can be deferred, which
+    gains if no other program computes meanwhile (docs/notes/scheduling.md).
+    """
+    if plan.loop.parent is not None:
+        return True
+    in_flight = plan_in_flight(plan, resources)
+    deferred = in_flight is not None and in_flight.deferred is not None
+    return deferred and resources.runs_alone(plan.loop)
 
 
 _UNCHANGED = "this loop is not warp-specialized"

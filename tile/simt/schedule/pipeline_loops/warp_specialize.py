@@ -200,12 +200,18 @@ def specialize(
 # -- analysis
 
 
+def plan_in_flight(plan: LoopPlan, resources: Resources) -> InFlightWgmma | None:
+    """Return the wgmmas that stay in flight if a producer issues the loads of a loop."""
+    operands = plan.double_buffered
+    return find_in_flight(plan.loop, plan.async_loads, resources, operands, producer=True)
+
+
 def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     loads = plan.async_loads
     if not all(load.tma for load in loads):
         other = next(load for load in loads if not load.tma)
         raise CannotSpecializeError("a load of its loop is no TMA load", other.load)
-    in_flight = find_in_flight(plan.loop, loads, resources, plan.double_buffered)
+    in_flight = plan_in_flight(plan, resources)
     if plan.double_buffered:
         raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
     by_dots: dict[frozenset[Operation], list[BufferedLoad]] = {}

@@ -84,11 +84,14 @@ def find_in_flight(
     async_loads: Collection[BufferedLoad],
     resources: Resources,
     double_buffered: Collection[OperandUse] = (),
+    *,
+    producer: bool = False,
 ) -> InFlightWgmma | None:
     """Return the wgmmas of a loop if some can stay in flight and that does not cost occupancy.
 
     async_loads: loads that become multi-buffers.
     double_buffered: operands that get two buffers.
+    producer: True if producer warps issue the loads.
     """
     in_buffers = operand_uses(
         chain(*[operands_readable_from(each.load.result, each.layout) for each in async_loads])
@@ -100,9 +103,10 @@ def find_in_flight(
     leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
     if not leading:
         return None
-    deferred = None
-    if resources.target.tuning.deferred_dots and dots[-1] in stable and dots[-1] not in leading:
-        deferred = find_deferred_dot(dots[-1], leading[-1])
+    deferred, last = None, dots[-1]
+    waits_for_threads = last in stable and last not in leading and not _is_loop_carried(last)
+    if waits_for_threads and resources.can_defer(dots, producer=producer):
+        deferred = find_deferred_dot(last, leading[-1])
     if deferred is None and not resources.overlap_is_free(loop, dots):
         return None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
