@@ -97,7 +97,8 @@ def test_a_search_measures_few_and_has_the_effect_of_one_launch() -> None:
     assert clock.timed == []
 
 
-def test_the_choice_is_that_of_the_finalists(tmp_path: Path) -> None:
+@pytest.mark.parametrize("search", ["auto", "exhaustive"])
+def test_the_choice_is_that_of_the_finalists(search: str, tmp_path: Path) -> None:
     """The first measurement of one configuration is too short, by chance."""
     runs: dict[int, int] = {}
 
@@ -109,9 +110,9 @@ def test_the_choice_is_that_of_the_finalists(tmp_path: Path) -> None:
         return [time, 0.99 * time, 1.01 * time]
 
     space = {"BLOCK": (8, ..., 256), "ROWS": (1,), "num_warps": (1,)}
-    kernel, _ = tuned(space=space, do_bench=bench, cache_results=tmp_path)
+    kernel, _ = tuned(space=space, do_bench=bench, search=search, cache_results=tmp_path)
     assert run(kernel).constants["BLOCK"] == 64 and kernel.results.best == kernel.best_config
-    again, _ = tuned(space=space, cache_results=tmp_path)
+    again, _ = tuned(space=space, search=search, cache_results=tmp_path)
     assert run(again).constants["BLOCK"] == 64
     assert all(len(times) == 3 for times in kernel.configs_timings.values())
 
@@ -134,9 +135,9 @@ def test_sizes_of_each_tile_are_searched() -> None:
 def test_an_exhaustive_search_measures_all_that_run() -> None:
     kernel, clock = tuned(space={**SPACE, "num_warps": (1, 2)}, search="exhaustive")
     run(kernel)
-    assert len(clock.timed) == 2 * sum(
-        b * r <= 256 for b in (8, 16, 32, 64, 128, 256) for r in (1, 2, 4, 8)
-    )
+    count = 2 * sum(b * r <= 256 for b in (8, 16, 32, 64, 128, 256) for r in (1, 2, 4, 8))
+    assert len({*clock.timed}) == len({*clock.timed[:count]}) == count
+    assert {*clock.timed[count:]} == {(64, rows, 2) for rows in (1, 2, 4)}  # run off
 
 
 def test_options_mean_nothing_on_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

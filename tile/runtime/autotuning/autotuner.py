@@ -67,10 +67,11 @@ from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.runtime.autotuning.kernel_space import kernel_space
-    from tile.runtime.autotuning.tuning_run import SearchRun
+    from tile.runtime.autotuning.tuning_run import SearchRun, run_off_all
 else:
     kernel_space = lazy_import("tile.runtime.autotuning.kernel_space", "kernel_space")
     SearchRun = lazy_import("tile.runtime.autotuning.tuning_run", "SearchRun")
+    run_off_all = lazy_import("tile.runtime.autotuning.tuning_run", "run_off_all")
 
 Key = tuple[Any, ...]
 
@@ -495,13 +496,18 @@ class Autotuner(KernelWrapper):
         return [of_text[text] for text in dict.fromkeys(texts) if text in of_text]
 
     def _trials(self, configs: list[Config], call: Call) -> None:
-        """Time all configurations, and restore the arguments."""
+        """Time all configurations, and those of a space that may be the best again.
+
+        A list is timed once, as its users expect of their hooks. The arguments are restored.
+        """
         missing = [config for config in configs if str(config) not in self._stored]
         self._compile_ahead(missing, call, self._skips)
         for config in dict.fromkeys(configs):
             self.configs_timings[config] = NEVER
             if config not in self._skips:
                 self.configs_timings[config] = self.timed(config, call, 1.0) or NEVER
+        if self.space is not None:
+            self.configs_timings |= run_off_all(self, self.configs_timings, call)
         self._prepare_best(call)
 
     def _prepare_best(self, call: Call) -> None:

@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.float64]
 CLOSE = 1.1  # ratio to the shortest time, up to which configurations are measured again
 MOST = 12  # finalists
 AGAIN = 3  # measurements of finalists, for each configuration that was measured
-LEAST_AGAIN = 24  # such measurements that are permitted for any number of configurations
+LEAST_AGAIN = 72  # such measurements that are permitted for any number of configurations
 SHARE = 0.1  # of the usual time of measuring, for one measurement of a finalist
 TOLERANCE = 0.01  # of a time; a smaller difference is not worth measuring
 # The 95 % quantiles of Student's distribution, one-sided, for 1, 2, ... degrees of freedom.
@@ -92,7 +92,7 @@ def choose(
         iteration += 1
         most -= len(left)
         for one in left[:: 1 if iteration % 2 else -1]:
-            times = list(measure(one.index, iteration))
+            times = [time for time in measure(one.index, iteration) if math.isfinite(time)]
             if times:
                 one.again.append(times)
             else:

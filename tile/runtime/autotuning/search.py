@@ -84,7 +84,7 @@ class Search:
     estimates: the time of each by a cost model, in any unit; infinity for one that cannot win.
     measure: `measure(index, iteration)` returns times in ms; none for a configuration that cannot
         run. Iteration 0 is the first measurement; in later ones finalists are measured again.
-    budget: how many may be measured.
+    budget: how many may be measured, those included that take the times of equal code.
     starts: configurations to measure first.
     features: numbers for each configuration on which its time depends besides its values.
     identity: returns what equals for configurations of equal code, which are measured once.
@@ -123,6 +123,11 @@ class Search:
         return sum(one.same_as is None and bool(one.times) for one in self.measured.values())
 
     @property
+    def with_times(self) -> int:
+        """The number of configurations that have run, or whose code has."""
+        return sum(bool(one.times) for one in self.measured.values())
+
+    @property
     def best(self) -> Measured | None:
         """The fastest configuration so far; None if none has run."""
         ran = [one for one in self.measured.values() if one.times and one.same_as is None]
@@ -134,7 +139,7 @@ class Search:
         for index in self._first:
             self.try_one(index)
         self.settle()
-        while self.distinct < self.budget:
+        while self.with_times < self.budget:
             chosen = self.next()
             if chosen is None:
                 break
@@ -211,7 +216,7 @@ class Search:
             adjacent = self._adjacent(left)
             if len(adjacent):
                 return int(left[adjacent[np.argmax(gain[adjacent])]])
-        if gain.max() < IMPROVEMENT and self.distinct >= min(LEAST, self.budget):
+        if gain.max() < IMPROVEMENT and self.with_times >= min(LEAST, self.budget):
             return self.neighbor(left, mean)
         return int(left[np.argmax(gain)])
 

@@ -7,7 +7,7 @@ measurements, which are stored at once. So a run that is interrupted loses nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from tile.runtime.autotuning.configs import CANNOT_RUN, Call, Config
 from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.do_bench import QUANTILES
 from tile.runtime.autotuning.finalists import SHARE as SHARE_AGAIN
+from tile.runtime.autotuning.finalists import Measured, run_off
 from tile.runtime.autotuning.kernel_space import Profile, profiled
 from tile.runtime.autotuning.progress import Progress
 from tile.runtime.autotuning.search import Search, budget_of
@@ -115,8 +116,8 @@ class SearchRun:
     def _keep_finalists(self) -> None:
         """Store the times of finalists by all measurements, in place of those of the last one."""
         for one in self.search.measured.values():
-            if one.again and not self.tuner.stores(self.configs[one.index]):
-                self.tuner.keep(self.configs[one.index], one.quantiles(QUANTILES))
+            if one.again:
+                keep_finalist(self.tuner, self.configs[one.index], one)
 
     def _estimate(self, at: int) -> float:
         """Return the model's time of a configuration; infinity for one that cannot win."""
@@ -224,6 +225,33 @@ class SearchRun:
             search.budget,
             None if best is None else (str(self.configs[best.index]), best.time),
         )
+
+
+def run_off_all(
+    tuner: Tuner, timings: Mapping[Config, Sequence[float]], call: Call
+) -> dict[Config, list[float]]:
+    """Measure those of all configurations again that may be the best, and return their times.
+
+    timings: the times of each; one that cannot run takes forever.
+    """
+    configs = list(timings)
+    ran = [
+        Measured(at, list(timings[config]))
+        for at, config in enumerate(configs)
+        if math.isfinite(timings[config][0])
+    ]
+    run_off(ran, lambda at, _: tuner.timed(configs[at], call, SHARE_AGAIN))
+    return {
+        configs[one.index]: keep_finalist(tuner, configs[one.index], one)
+        for one in ran
+        if one.again
+    }
+
+
+def keep_finalist(tuner: Tuner, config: Config, finalist: Measured) -> list[float]:
+    """Store the times of a finalist, unless its result is from disk, and return them."""
+    times = finalist.quantiles(QUANTILES)
+    return times if tuner.stores(config) else tuner.keep(config, times)
 
 
 def code_of(kernel: Any, otherwise: Hashable) -> Hashable:
