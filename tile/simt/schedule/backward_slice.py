@@ -2,16 +2,16 @@
 
 The *backward slice* of some values are the pure operations of the loop's body that they are
 computed from, the loop-carried values that go into these, and the operations that compute those
-for the next iteration.
+for the next iteration. Loads may be part of it, where a caller says which may be done early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tile.ir.builder import Builder
-from tile.ir.core import Operation, Trait, Value, clone
+from tile.ir.core import Block, Operation, Trait, Value, clone
 from tile.ir.effects import is_pure
 
 
@@ -26,12 +26,22 @@ class BackwardSlice:
     ops: tuple[Operation, ...]
     carried: tuple[int, ...]
 
+    @property
+    def loads(self) -> list[Operation]:
+        """The operations that are not pure."""
+        return [op for op in self.ops if not is_pure(op)]
+
     def clone_at(
-        self, build: Builder, index: Value, carried: Sequence[Value]
+        self,
+        build: Builder,
+        index: Value,
+        carried: Sequence[Value],
+        copy_load: Callable[[Operation, dict[Value, Value]], object] | None = None,
     ) -> dict[Value, Value]:
         """Clone the slice for the iteration of induction variable `index`.
 
-        carried: the values of the slice's loop-carried values in that iteration.
+        carried: the values of the slice's loop-carried values in that iteration. copy_load: copies
+        a load, and adds its result to the values; None clones it.
         Returns the clone of each value of the body.
         """
         (body,) = self.loop.regions
@@ -39,7 +49,10 @@ class BackwardSlice:
         for position, value in zip(self.carried, carried, strict=True):
             mapping[body.args[1 + position]] = value
         for op in self.ops:
-            build.block.insert(clone(op, mapping), build.anchor)
+            if copy_load is None or is_pure(op):
+                build.block.insert(clone(op, mapping), build.anchor)
+            else:
+                copy_load(op, mapping)
         return mapping
 
     def next_carried(self, mapping: dict[Value, Value]) -> list[Value]:
@@ -48,10 +61,13 @@ class BackwardSlice:
         return [mapping.get(yielded[position], yielded[position]) for position in self.carried]
 
 
-def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | None:
+def backward_slice(
+    loop: Operation, values: Iterable[Value], loads: Collection[Operation] = ()
+) -> BackwardSlice | None:
     """Return the backward slice of some values that a loop's body uses.
 
-    None if they depend on something that cannot be computed iterations ahead.
+    loads: those of the body that may be done iterations ahead. None if the values depend on
+    something that cannot be computed then.
     """
     (body,) = loop.regions
     yielded = body.yielded
@@ -69,13 +85,32 @@ def backward_slice(loop: Operation, values: Iterable[Value]) -> BackwardSlice | 
         op = value.op
         if op is None or op.block is not body or op in ops:
             continue
-        if not is_pure(op) or any(_is_single(nested) for nested in op.walk()):
+        if op not in loads and (not is_pure(op) or any(map(_is_single, op.walk()))):
             return None
         ops.add(op)
         for nested in op.walk():
             worklist.extend(nested.inputs)
-    in_order = tuple(op for op in body if op in ops)
-    return BackwardSlice(loop, in_order, tuple(sorted(carried)))
+    return BackwardSlice(loop, _in_order(body, ops), tuple(sorted(carried)))
+
+
+def _in_order(body: Block, ops: Collection[Operation]) -> tuple[Operation, ...]:
+    """Return operations in the order of a body, but after those that compute their operands.
+
+    Where a schedule is being expanded, loads may stand in front of what computes their addresses.
+    """
+    ordered: dict[Operation, None] = {}
+    stack = [op for op in reversed(list(body)) if op in ops]
+    while stack:
+        op = stack[-1]
+        before: list[Operation] = []
+        for value in (value for nested in op.walk() for value in nested.inputs):
+            if value.op is not None and value.op is not op and value.op in ops:
+                before += [] if value.op in ordered else [value.op]
+        if before:
+            stack += before
+        else:
+            ordered[stack.pop()] = None
+    return tuple(ordered)
 
 
 def add_loop_carried(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tile.errors import PassError
 from tile.ir.core import Block, Level, Module, Operation, Value
-from tile.ir.ops import control
+from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
@@ -136,11 +136,12 @@ class _Expansion:
         # Found before anything is inserted: the operation before which each early one goes.
         anchors = {op: self._anchor(_order(op)) for op in (*self.early, *self.deferred)}
         completed = expand_deferred_waits(self.loop, self.waits, anchors)
+        aheads: list[_Ahead] = []
         for group in self.groups:
-            _Ahead(self, group, anchors).build()
-        for group in self.groups:
-            for op in reversed(group.ops):
-                op.erase()
+            aheads.append(_Ahead(self, group, anchors))
+            aheads[-1].build()
+        for ahead in aheads:
+            ahead.erase()
         self._count_issues()
         ops = [op for op in self.deferred if op not in self.waits]
         if ops:
@@ -215,24 +216,48 @@ class _Ahead:
         self.sources = self._sources()
         inits = self.loop.inputs[3:]
         self.carried = [inits[position] for position in self.sources.carried]
+        # Loads that addresses are computed from, and these computations, which nothing else needs.
+        self.early = self.sources.loads
+        self.between = self._between()
         # Results that operations of later stages use.
+        inside = {*group.ops, *self.between}
         self.crossing = [
             value
             for op in group.ops
             for value in op.results
-            if any(user not in group.ops for user in value.users)
+            if any(user not in inside for user in value.users)
         ]
 
     def _sources(self) -> BackwardSlice:
-        operands = [value for op in self.group.ops for value in operands_of(op, self.body)]
-        needed = [value for value in operands if value.op not in self.group.ops]
-        sources = backward_slice(self.loop, needed)
+        ops = self.group.ops
+        operands = [value for op in ops for value in operands_of(op, self.body)]
+        needed = [value for value in operands if value.op not in ops]
+        sources = backward_slice(self.loop, needed, [op for op in ops if op.defn is memory.load])
         if sources is None:
             op = self.group.ops[0]
             raise PassError(
                 f"{op.name} depends on what can only be computed in its own iteration", loc=op.loc
             )
         return sources
+
+    def _between(self) -> list[Operation]:
+        """Return the operations from the early loads to the others of the group, in order."""
+        after = {*self.early}
+        for op in self.sources.ops:
+            if any(value.op in after for value in op.inputs):
+                after.add(op)
+        only = {*self.group.ops}
+        for op in reversed(self.sources.ops):
+            if op in after and all(user in only for result in op.results for user in result.users):
+                only.add(op)
+        return [op for op in self.sources.ops if op in only and op not in self.group.ops]
+
+    def erase(self) -> None:
+        """Erase what runs early now."""
+        rest = [op for op in self.group.ops if op not in self.early]
+        before = {*self.early, *self.between}
+        for op in reversed([*[op for op in self.sources.ops if op in before], *rest]):
+            op.erase()
 
     def build(self) -> None:
         trip_count, distance = self.trip_count, self.group.distance
@@ -241,9 +266,10 @@ class _Ahead:
         for number in range(distance):
             exists = trip_count.exists(before, trip_count.lower, number)
             index = trip_count.index_after(before, trip_count.lower, number)
-            mapping = self._advance(before, index)
+            mapping = self._advance(before, index, exists)
             for op in self.group.ops:
-                self._copy(op, before, mapping, exists, number, self._init)
+                if op not in self.early:
+                    self._copy(op, before, mapping, exists, number, self._init)
                 self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
             ahead.append(mapping)
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
@@ -265,16 +291,24 @@ class _Ahead:
         induction = self.body.args[0]
         exists = trip_count.exists(build, induction, distance)
         later = trip_count.index_after(build, induction, distance)
-        mapping = self._advance(build, later)
+        mapping = self._advance(build, later, exists)
         for op in self.group.ops:
+            if op in self.early:
+                continue
             at = LayoutBuilder(self.body, self.anchors[op], self.loop.loc)
             new = self._copy(op, at, mapping, exists, distance)
             self.expansion.issues.in_loop[new] = Issue(op, self.expansion.numbers[op], distance)
         return mapping
 
-    def _advance(self, build: LayoutBuilder, index: Value) -> dict[Value, Value]:
+    def _advance(
+        self, build: LayoutBuilder, index: Value, exists: Value | None
+    ) -> dict[Value, Value]:
         """Compute what the group needs in the iteration of an induction variable."""
-        mapping = self.sources.clone_at(build, index, self.carried)
+
+        def load(op: Operation, mapping: dict[Value, Value]) -> None:
+            self._copy(op, build, mapping, exists, self.group.distance)
+
+        mapping = self.sources.clone_at(build, index, self.carried, load)
         self.carried = self.sources.next_carried(mapping)
         return mapping
 

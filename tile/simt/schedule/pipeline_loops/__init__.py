@@ -110,8 +110,9 @@ def pipeline_loops(
     have by default.
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
-    acquiring atomic or an assertion, or if its address or mask depends on a load or dot of the
-    loop. Parameters of the kernel are taken to be disjoint unless they are `aliased`; those of a
+    acquiring atomic or an assertion, or if its address or mask depends on a dot of the loop.
+    Where it depends on a load that may be done as early, both are, if they are not TMA loads.
+    Parameters of the kernel are taken to be disjoint unless they are `aliased`; those of a
     load and a write that it crosses are recorded (`disjoint`).
     """
     # Computed once, on first use. The loops that have been changed by then are in other functions,

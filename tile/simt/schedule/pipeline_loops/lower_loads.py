@@ -80,9 +80,11 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     if cp_async:
         channels[Channel(build, cp_async)] = cp_async
     position, _ = count_iterations(loop, build, point.following or body.first)
-    top, addresses = clone_addresses(loop, plan.async_loads)
+    top, addresses, indices = clone_addresses(loop, plan.async_loads, plan.early_loads)
     for channel, loads in channels.items():
         issued = channel.issue(top, loads, addresses, position)
+        if loads is cp_async:
+            issued = [*indices, *issued]
         stage = issue_stage(loads[0].issue, stages, free)
         schedule.add(point, Rank.COPIES, stage, issued)
     waits = [channel.wait(top, position) for channel in channels]
@@ -96,18 +98,21 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
 
 
 def clone_addresses(
-    loop: Operation, loads: Sequence[BufferedLoad]
-) -> tuple[LayoutBuilder, dict[Value, Value]]:
+    loop: Operation, loads: Sequence[BufferedLoad], early: Collection[Operation] = ()
+) -> tuple[LayoutBuilder, dict[Value, Value], list[Operation]]:
     """Compute the operands of loads at the start of a loop's body.
 
-    Returns a builder there, and the new values by those that they stand for.
+    Returns a builder there, the new values by those that they stand for, and the loads among the
+    operations that compute them; `early` are those that there may be.
     """
     (body,) = loop.regions
-    sources = backward_slice(loop, [x for load in loads for x in load.load.inputs])
+    sources = backward_slice(loop, [x for load in loads for x in load.load.inputs], early)
     assert sources is not None, "a load was chosen that cannot be done early"
     top = LayoutBuilder(body, body.first, loop.loc)
     carried = [body.args[1 + at] for at in sources.carried]
-    return top, sources.clone_at(top, body.args[0], carried)
+    values = sources.clone_at(top, body.args[0], carried)
+    copies = [values[load.result].op for load in sources.loads]
+    return top, values, [copy for copy in copies if copy is not None]
 
 
 def _double_buffer(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:

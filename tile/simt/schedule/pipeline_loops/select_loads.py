@@ -54,6 +54,7 @@ class LoopPlan:
     shared_loads: loaded by threads, then stored there, all to as many stages.
     register_loads: loop-carried in registers.
     double_buffered: operands that the iteration computes, which are stored to two buffers.
+    early_loads: what addresses of cp.async copies may be loaded by, when these are issued.
     """
 
     loop: Operation
@@ -61,6 +62,7 @@ class LoopPlan:
     shared_loads: tuple[BufferedLoad, ...]
     register_loads: tuple[Operation, ...]
     double_buffered: tuple[OperandUse, ...] = ()
+    early_loads: frozenset[Operation] = frozenset()
 
     @property
     def stages(self) -> int:
@@ -141,20 +143,35 @@ class LoopPlanner:
         if not loop["num_stages"]:
             loads = [op for op in loads if op in for_dots]
         loads = self.unaliased(loop, loads) if loads else []
-        loads = [load for load in loads if backward_slice(loop, load.inputs) is not None]
+        early = self.early_loads(loop) if loads else frozenset()
+        others = [load for load in loads if backward_slice(loop, load.inputs) is None]
+        loads = [load for load in loads if load not in others]
+        indirect = [op for op in others if backward_slice(loop, op.inputs, early) is not None]
         async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
+        if not any(each.tma for each in async_loads):
+            async_loads += _not_none(self.cp_async_load(load) for load in indirect)
         plan = None
         for plan in self.candidates(loop, stages, loads, async_loads):
             if self.fits(plan):
                 break
         if plan is None:
             return None
+        addresses = [x for each in plan.async_loads for x in each.load.inputs]
+        sources = backward_slice(loop, addresses, early)
+        assert sources is not None
+        plan = replace(plan, early_loads=frozenset(sources.loads))
         self.rely_on_disjoint(plan)
         if not plan.async_loads:
             return plan
         operands = double_buffered(loop, plan.async_loads, plan.shared_loads)
         larger = replace(plan, double_buffered=operands)
         return larger if self.fits(larger) else plan
+
+    def early_loads(self, loop: Operation) -> frozenset[Operation]:
+        """Return the loads of a loop's body that may be done in an earlier iteration."""
+        (body,) = loop.regions
+        loads = [op for op in body if op.defn is memory.load and _may_be_early(op)]
+        return frozenset(self.unaliased(loop, loads))
 
     def candidates(
         self,
@@ -189,7 +206,7 @@ class LoopPlanner:
         writes before the loop, or of an outer loop.
         """
         tma_loads = [each.load for each in plan.async_loads if each.tma]
-        loads = [*plan.register_loads, *[each.load for each in plan.buffered]]
+        loads = [*plan.register_loads, *[each.load for each in plan.buffered], *plan.early_loads]
         crossed = [(load, op) for load in loads for op in plan.loop.walk()]
         crossed += [(load, op) for load in tma_loads for op in _before(plan.loop, self.function)]
         writes = [(load["ptr"], op["ptr"]) for load, op in crossed if _writes(op)]
@@ -305,12 +322,12 @@ def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
 
 def _is_candidate(op: Operation) -> bool:
     """Return True if an operation is a load of a tile that may be done early."""
-    return (
-        op.defn is memory.load
-        and isinstance(op.result.type, Tile)
-        and not op["volatile"]
-        and op["cache"] is not CacheModifier.CV
-    )
+    return op.defn is memory.load and isinstance(op.result.type, Tile) and _may_be_early(op)
+
+
+def _may_be_early(load: Operation) -> bool:
+    """Return True if a load need not observe what others write meanwhile."""
+    return not load["volatile"] and load["cache"] is not CacheModifier.CV
 
 
 def _orders_memory(op: Operation) -> bool:

@@ -314,7 +314,7 @@ def _lower(
             assert each.in_flight is not None
             LayoutBuilder.before(each.in_flight.leading[0]).op(order.order_wait)
             LayoutBuilder.after(deferred.first).op(order.order_arrive)
-    top, addresses = clone_addresses(loop, each.plan.async_loads)
+    top, addresses, _ = clone_addresses(loop, each.plan.async_loads)
     issued: list[Operation] = []
     for group, channel in zip(each.groups.values(), channels, strict=True):
         position = at[channel]
