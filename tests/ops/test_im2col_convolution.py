@@ -11,12 +11,12 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.tables import ANY, Table
-from tile.ops.image import convolution
+from tile.ops.image import convolution, im2col_convolution
 from tile.ops.image.conv2d import conv2d_reference
 from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
 
-TILES = {**tiles(64, 32, 32), "IM2COL": True}
+TILES = tiles(64, 32, 32)
 # height, width, channels; filters, R, S; stride, padding, dilation
 GEOMETRIES: dict[str, tuple[Any, ...]] = {
     "3x3": (7, 9, 32, 40, 3, 3, 1, 1, 1),
@@ -39,7 +39,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(JITFunction, "__getitem__", recording)
     table = Table({(ANY, ANY, ANY): TILES}, {})
     monkeypatch.setattr(convolution, "TABLE", table)
-    monkeypatch.setattr(convolution, "ROUNDED", table)
+    for name in ("HALF", "ROUNDED"):
+        monkeypatch.setattr(im2col_convolution, name, table)
     plans: dict[Any, Any] = getattr(tile.ops.conv2d, "plans")  # noqa: B009
     plans.clear()
     yield names

@@ -26,17 +26,16 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.depthwise import depthwise
-from tile.ops.image.im2col_convolution import corners, im2col_conv2d_kernel, takes_im2col
+from tile.ops.image.im2col_convolution import corners, im2col_configuration, im2col_conv2d_kernel
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
-from tile.ops.linear.configurations import LEAST_INNER, PORTABLE, tiles
+from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_splits, splits_of
 
 # By pixels, filters and the inner axis. Few pixels take small tiles, so that there are as many
 # programs as multiprocessors, and a short inner axis takes a short iteration. H200, float16, 3 x 3
 # of 64 to 512 channels, forward and backward, 2026-11-23; the first three are not measured.
-# IM2COL: pixels are copied by TMA (im2col_convolution.py), where it can.
 TABLE = Table(
     PORTABLE,
     {
@@ -52,7 +51,24 @@ TABLE = Table(
         }
     },
 )
-# The same for float32 by tf32, and by fused multiply-adds; not measured.
+# The same for float32 by fused multiply-adds: H200, tasks 2 to 5 of docs/results/paper.md,
+# 2026-11-26; the entries for other sizes are not measured.
+WIDE = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, ANY, 32): tiles(128, 64, 32),
+            (ANY, 32, ANY): tiles(128, 32, 64),
+            (256, ANY, ANY): tiles(64, 64, 32, stages=2),
+            (1024, ANY, ANY): tiles(128, 128, 32, warps=8, stages=2),
+            (4096, ANY, ANY): tiles(64, 64, 32, stages=2),
+            (ANY, 64, ANY): tiles(128, 64, 64),
+            (ANY, 128, ANY): tiles(128, 128, 64, warps=8),
+            (ANY, ANY, ANY): tiles(64, 128, 16, warps=8),
+        }
+    },
+)
+# By tf32, not measured.
 ROUNDED = Table(
     PORTABLE,
     {
@@ -65,8 +81,9 @@ ROUNDED = Table(
         }
     },
 )
-WIDE = ROUNDED
 WIDEST = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
+# Elements of the inner axis that are worth a program of their own.
+LEAST_INNER = 512
 
 
 def table_of(dtype: DType, precision: str) -> Table:
@@ -206,8 +223,12 @@ def convolve(
         depthwise(x, filters, bias, out, windows, groups.filter_step, function)
         return
     pixels, inner = batches * p * q, r * s * channels
-    config = dict(table_of(dtype, precision).select(call.backend, pixels, count, inner))
-    by_im2col = config.pop("IM2COL", False)
+    config = None
+    if groups.count == 1:
+        config = im2col_configuration(call, x, filters, out, windows, precision)
+    by_im2col = config is not None
+    if config is None:
+        config = table_of(dtype, precision).select(call.backend, pixels, count, inner)
     tiles_ = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
     sums, result = accumulator(dtype), out
     columns = count * groups.count
@@ -215,7 +236,10 @@ def convolve(
     # The pixels of an image must be rows one stride apart to add parts up.
     rows = out.start == 0 and out.strides[1] == q * out.strides[2]
     least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
-    splits = splits_of(call, None if rows else 1, tiles_ * groups.count, steps, least)
+    # Fused multiply-adds need two programs on a multiprocessor.
+    share = 2 if dtype == F32 and precision == "ieee" else 1
+    programs = tile.cdiv(tiles_ * groups.count, share)
+    splits = splits_of(call, None if rows else 1, programs, steps, least)
     parts = call.new((splits, pixels, columns), sums) if splits > 1 else None
     if parts is not None:
         out = Image(parts.value, out.shape, (p * q * columns, q * columns, columns, 1))
@@ -229,7 +253,7 @@ def convolve(
         **config,
     }
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
-    if by_im2col and groups.count == 1 and takes_im2col(call, x, filters, out, windows, config):
+    if by_im2col:
         lower, upper = corners(windows, x, out)
         launch(im2col_conv2d_kernel, (tiles_, splits))(
             *(x.value, filters.value, bias if parts is None else None, out.value, batches),

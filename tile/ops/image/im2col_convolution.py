@@ -9,12 +9,41 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import Call
-from tile.ops.core.tables import Configuration
+from tile.ops.core.call import F32, Call
+from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
+from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
 
+# By pixels, filters and the inner axis: H200, 3 x 3 of 64 to 512 channels, 2026-11-26; the entries
+# for 64 filters are not measured.
+HALF = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (256, ANY, ANY): tiles(64, 64, 128, stages=4),
+            (1024, ANY, ANY): tiles(64, 128, 64, stages=5),
+            (4096, ANY, ANY): tiles(128, 128, 64, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 64, stages=4),
+            (ANY, 128, ANY): tiles(128, 128, 64, stages=4),
+            (ANY, ANY, ANY): tiles(128, 128, 64),
+        }
+    },
+)
+ROUNDED = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (256, ANY, ANY): tiles(64, 128, 32, stages=4),
+            (1024, ANY, ANY): tiles(128, 128, 32, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 32, stages=4),
+            (4096, ANY, ANY): tiles(128, 128, 32, warps=8, stages=4),
+            (ANY, 128, ANY): tiles(128, 128, 32, warps=8, stages=4),
+            (ANY, ANY, ANY): tiles(128, 256, 32, warps=8),
+        }
+    },
+)
 # What a descriptor of two spatial axes can hold.
 MOST_STEP, LEAST_CORNER, MOST_CORNER, MOST_MOVE = 8, -128, 127, 255
 
@@ -99,23 +128,29 @@ def corners(windows: Windows, image: Image, out: Image) -> tuple[tuple[int, int]
     return windows.first, upper
 
 
-def takes_im2col(
-    call: Call, image: Image, filters: Image, out: Image, windows: Windows, config: Configuration
-) -> bool:
-    """Return True if TMA can copy the pixels and filters of a convolution of one group."""
-    (_, r, s, channels), block = filters.shape, config["BLOCK_K"]
-    dense = filters.strides == (r * s * channels, s * channels, channels, 1)
-    if not dense or image.strides[3] != 1 or channels % block or image.start or filters.start:
-        return False
+def im2col_configuration(
+    call: Call, image: Image, filters: Image, out: Image, windows: Windows, precision: str
+) -> Configuration | None:
+    """Return a configuration for pixels and filters that TMA copies; None if it cannot."""
     values = image.value, filters.value
     operands = [each for each in call.operands if any(each.value is value for value in values)]
+    half, rounded = operands[0].dtype.itemsize == 2, precision == "tf32"
+    table = HALF if half else ROUNDED if operands[0].dtype == F32 and rounded else None
+    (count, r, s, channels), dense = filters.shape, filters.strides[1:]
+    if table is None or image.strides[3] != 1 or dense != (s * channels, channels, 1):
+        return None
+    batches, p, q, _ = out.shape
+    config = table.select(call.backend, batches * p * q, count, r * s * channels)
     moves = [(n - 1) * apart for n, apart in zip((r, s), windows.apart, strict=True)]
-    ends = [*corners(windows, image, out)[0], *corners(windows, image, out)[1]]
-    return (
-        min(windows.apart) > 0
+    ends = [end for corner in corners(windows, image, out) for end in corner]
+    fits = (
+        channels % config["BLOCK_K"] == 0
+        and min(windows.apart) > 0
         and max(moves) <= MOST_MOVE
         and max(windows.step) <= MOST_STEP
         and min(ends) >= LEAST_CORNER
         and max(ends) <= MOST_CORNER
+        and image.start == filters.start == 0
         and call.describes(*operands)
     )
+    return config if fits else None
