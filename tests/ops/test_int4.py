@@ -9,7 +9,7 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.tables import Table
-from tile.ops.linear.int4_matmul import int4_matmul_reference
+from tile.ops.linear.int4_matmul import EXPANDED_ROWS, int4_matmul_reference
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -27,6 +27,26 @@ def test_configurations_of_a_gpu(
         a = random.standard_normal((rows, 512)).astype(kind)
         tile.ops.int4_matmul.plans.clear()
         result = tile.ops.int4_matmul(a, packed, scales, splits=2).astype(np.float64)
+        tile.ops.int4_matmul.plans.clear()
+    expected = int4_matmul_reference(a, packed, scales)
+    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
+    assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+def test_many_rows_expand_weights_first(
+    backend: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
+    random = np.random.default_rng(0)
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    weights = random.standard_normal((70, 192)).astype(kind) / 64
+    a = random.standard_normal((130, 192)).astype(kind)
+    with tile.backend(backend):
+        packed, scales = tile.ops.pack_int4(weights, 64)
+        tile.ops.int4_matmul.plans.clear()
+        result = tile.ops.int4_matmul(a, packed, scales).astype(np.float64)
         tile.ops.int4_matmul.plans.clear()
     expected = int4_matmul_reference(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from tile.ops.linear.block_scaled_matmul import block_scaled_matmul
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.grouped_matmul_wgrad import grouped_matmul_wgrad
-    from tile.ops.linear.int4_matmul import int4_matmul, pack_int4
+    from tile.ops.linear.int4_matmul import int4_matmul
+    from tile.ops.linear.int4_weights import pack_int4
     from tile.ops.linear.linear_cross_entropy import (
         linear_cross_entropy,
         linear_cross_entropy_backward,
@@ -125,7 +126,8 @@ else:
         "linear.block_scaled_matmul": "block_scaled_matmul",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.grouped_matmul_wgrad": "grouped_matmul_wgrad",
-        "linear.int4_matmul": "int4_matmul pack_int4",
+        "linear.int4_matmul": "int4_matmul",
+        "linear.int4_weights": "pack_int4",
         "linear.linear_cross_entropy": "linear_cross_entropy linear_cross_entropy_backward",
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",

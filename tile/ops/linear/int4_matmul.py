@@ -3,14 +3,11 @@
     w[n, k] = (q[n, k] - 8) * scale[n, k // group]        out = a @ w.T
 
 With few rows of a, as in decoding, the limit is reading the weights: with 4 bits each they take a
-quarter of the time of 16. `pack_int4` rounds each group of weights along k to multiples of a
-seventh of its greatest magnitude. Byte i of a group has its elements i, in the low bits, and
-i + group / 2: so the low bits of a block of bytes are contiguous weights, and the high bits, too.
-One 32-bit operation converts two weights, a permutation of bytes that puts them into the mantissas
-of 16-bit floats; q - 8 is exact there. With few rows of a, the sums of a group are scaled in
-float32. With many, that would wait for the matmul of each group: weights are scaled in the type of
-a, times 2 ** 4 (for float16, scales are 2 ** -18 to 2 ** 8). Programs share the inner axis where a
-result has few tiles (splits.py).
+quarter of the time of 16 (int4_weights.py has their form). The sums of a group are scaled in
+float32 then. With more, that would wait for the matmul of each group: weights are scaled in the
+type of a, times 2 ** 4 (for float16, scales are 2 ** -18 to 2 ** 8). With many rows, each weight
+would be converted by many programs, so that a kernel of its own does it once. Programs share the
+inner axis where a result has few tiles (splits.py).
 """
 
 from __future__ import annotations
@@ -22,18 +19,16 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.language.extra import libdevice
-from tile.ops.core.call import BF16, F16, F32, Call
+from tile.ops.core.call import F32, Call, Operand
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import tiles
+from tile.ops.linear.configurations import by_tma, tiles, tiles_of
+from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
+from tile.ops.linear.matmul import INT32_LIMIT, matmul_kernel
 from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 
-U8 = np.dtype(np.uint8)
-FLOATS = (F16, BF16, F32)
-GROUPS = (32, 64, 128, 256)
 # By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
 # that the tensor cores take from registers. Not measured.
 TABLE = Table(
@@ -46,89 +41,9 @@ TABLE = Table(
         }
     },
 )
-SHIFT = tl.constexpr(16.0)  # small weights would be subnormal numbers of float16
 RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
-
-
-def conversion(kind: str, exponent: int, one: int, offset: int, multiplier: bool = False) -> str:
-    """Return the PTX that converts four bytes: low bits to $0 and $1, high bits to $2 and $3.
-
-    The bits 0x6400 | q are the float16 1024 + q, and 0x4300 | q the bfloat16 128 + q. With a
-    multiplier, two more arguments, $5 and $6, multiply the weights.
-    """
-    scaling = (
-        [f"fma.rn.{kind} ${at}, ${at}, ${5 + at % 2}, zero;" for at in range(4)]
-        if multiplier
-        else []
-    )
-    return f"""
-    {{
-        .reg .b32 low, high, exponent, one, offset, zero;
-        mov.b32 exponent, {exponent * 0x01010101:#x};
-        mov.b32 one, {one * 0x00010001:#x};
-        mov.b32 zero, 0x80008000;  // -0.0
-        mov.b32 offset, {offset * 0x00010001:#x};
-        and.b32 low, $4, 0x0F0F0F0F;
-        shr.u32 high, $4, 4;
-        and.b32 high, high, 0x0F0F0F0F;
-        prmt.b32 $0, low, exponent, 0x4140;
-        prmt.b32 $1, low, exponent, 0x4342;
-        prmt.b32 $2, high, exponent, 0x4140;
-        prmt.b32 $3, high, exponent, 0x4342;
-        fma.rn.{kind} $0, $0, one, offset;
-        fma.rn.{kind} $1, $1, one, offset;
-        fma.rn.{kind} $2, $2, one, offset;
-        fma.rn.{kind} $3, $3, one, offset;
-        {" ".join(scaling)}
-    }}"""
-
-
-TO_F16 = tl.constexpr(conversion("f16x2", 0x64, 0x3C00, 0xE408))  # 1.0, -1032.0
-TO_BF16 = tl.constexpr(conversion("bf16x2", 0x43, 0x3F80, 0xC308))  # 1.0, -136.0
-SCALED_F16 = tl.constexpr(conversion("f16x2", 0x64, 0x3C00, 0xE408, multiplier=True))
-SCALED_BF16 = tl.constexpr(conversion("bf16x2", 0x43, 0x3F80, 0xC308, multiplier=True))
-
-
-@tile.jit
-def weights_of(packed, multiplier, ELEMENT: tl.constexpr):
-    """Return (q - 8) * multiplier, None for 1, of the low and of the high bits of bytes."""
-    if tl.float32 == ELEMENT:
-        low, high = (packed & 15).to(tl.float32) - 8.0, (packed >> 4).to(tl.float32) - 8.0
-        if multiplier is not None:
-            low, high = low * multiplier, high * multiplier
-        return low, high
-    if multiplier is None:
-        CONVERSION: tl.constexpr = TO_F16 if tl.float16 == ELEMENT else TO_BF16
-        return tl.inline_asm_elementwise(
-            CONVERSION,
-            *("=r,=r,=r,=r,r", [packed]),
-            dtype=(ELEMENT, ELEMENT),
-            is_pure=True,
-            pack=4,
-        )
-    SCALED: tl.constexpr = SCALED_F16 if tl.float16 == ELEMENT else SCALED_BF16
-    return tl.inline_asm_elementwise(
-        SCALED,
-        *("=r,=r,=r,=r,r,r,r", [packed, multiplier.to(ELEMENT)]),
-        dtype=(ELEMENT, ELEMENT),
-        is_pure=True,
-        pack=4,
-    )
-
-
-@tile.jit
-def pack_int4_kernel(w_ptr, packed_ptr, scale_ptr, stride, length, GROUP: tl.constexpr):
-    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = group * GROUP + tl.arange(0, GROUP)
-    w = tl.load(w_ptr + row * stride + at).to(tl.float32)
-    # Exact divisions: weights of 16 bits are often halfway between two integers.
-    scale = tl.div_rn(tl.max(tl.abs(w), axis=0), 7.0)
-    inverse = tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
-    q = libdevice.rint(tl.clamp(w * inverse, -7.0, 7.0)).to(tl.int32) + 8
-    low, high = tl.split(tl.trans(q.reshape(2, GROUP // 2)))
-    byte = row * (length // 2) + group * (GROUP // 2) + tl.arange(0, GROUP // 2)
-    tl.store(packed_ptr + byte, (low | (high << 4)).to(tl.uint8))
-    tl.store(scale_ptr + row * (length // GROUP) + group, scale)
+# Rows from which on weights are expanded first, by backend, for 16-bit types.
+EXPANDED_ROWS = {"nvptx": 512}
 
 
 @tile.jit
@@ -192,31 +107,6 @@ def int4_matmul_kernel(
 
 
 @planned()
-def pack_int4(weight: Any, group: int = 128) -> tuple[Any, Any]:
-    """Return the weights in 4 bits, N x K / 2 of uint8, and their scales, N x K / group of float32.
-
-    weight: N x K, float16, bfloat16 or float32, with contiguous rows. group: 32, 64, 128 or 256,
-    which divides K.
-    """
-    call = Call("pack_int4")
-    source = call.array("weight", weight, dtypes=FLOATS, rank=2)
-    rows = source.rows()
-    call.choice("group", group, GROUPS)
-    if rows.length % group:
-        raise ArgumentValueError(
-            f"pack_int4: the rows of `weight` have {rows.length} elements; they must be a multiple "
-            f"of `group`, {group}"
-        )
-    packed = call.new((rows.count, rows.length // 2), U8)
-    scales = call.new((rows.count, rows.length // group), F32)
-    if packed.size:
-        launch(pack_int4_kernel, scales.shape)(
-            *(weight, packed.value, scales.value, rows.stride, rows.length), GROUP=group
-        )
-    return packed.value, scales.value
-
-
-@planned()
 def int4_matmul(
     a: Any, packed: Any, scales: Any, *, splits: int | None = None, out: Any = None
 ) -> Any:
@@ -242,7 +132,10 @@ def int4_matmul(
         )
     check_splits(call, splits)
     result = call.output("out", out, (m, n), left.dtype).contiguous()
-    if result.size:
+    many = m >= EXPANDED_ROWS.get(call.backend, m + 1) and splits is None
+    if result.size and many and k and left.dtype != F32:
+        _by_expansion(call, left, weights, scaling, result)
+    elif result.size:
         config = dict(TABLE.select(call.backend, m))
         config["BLOCK_K"] = min(config["BLOCK_K"], group or GROUPS[0])
         count = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
@@ -261,15 +154,34 @@ def int4_matmul(
     return result.value
 
 
-def pack_int4_reference(weight: Array, group: int = 128) -> tuple[Array, Array]:
-    """Return the packed weights and scales, by float32 operations, which decide ties."""
-    n, k = weight.shape
-    groups = weight.astype(np.float32).reshape(n, k // group, group)
-    scales = np.abs(groups).max(axis=-1, initial=0) / np.float32(7)
-    inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
-    q = np.rint(np.clip(groups * inverse[..., None], -7, 7)).reshape(n, k).astype(np.int32) + 8
-    low, high = q.reshape(n, k // group, 2, group // 2).swapaxes(0, 2).swapaxes(1, 2)
-    return (low | high << 4).astype(np.uint8).reshape(n, k // 2), scales
+@tile.jit
+def unshifted(x):
+    return x * (1.0 / SHIFT)
+
+
+def _by_expansion(
+    call: Call, a: Operand, packed: Operand, scales: Operand, result: Operand
+) -> None:
+    """Write the matmul of `a` and weights that are converted to its type first."""
+    (m, k), n = a.shape, packed.shape[0]
+    weights = call.new((n, k), a.dtype)
+    expand_int4(packed, scales, weights)
+    config = tiles_of(call.backend, a.dtype, m, n, k)
+    wide_offsets = max(m * a.strides[0], n * k) >= INT32_LIMIT
+    if not wide_offsets:
+        config = by_tma(call, config, a)
+    tiles_ = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
+    launch(matmul_kernel, (tiles_, 1, 1))(
+        *(a.value, weights.value, None, result.value, m, n, k, 0, a.strides[0], 1, 0, 1, k),
+        *(0, 0, n, 1, k),
+        ACTIVATION=unshifted,
+        PRECISION="ieee",
+        SUMS=tl.float32,
+        SPLIT=False,
+        EVEN=k % config["BLOCK_K"] == 0,
+        WIDE=wide_offsets,
+        **config,
+    )
 
 
 def int4_matmul_reference(
