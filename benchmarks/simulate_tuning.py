@@ -1,13 +1,16 @@
 """Simulate searches of recorded tables with noise: their costs, and how good their choices are.
 
     python benchmarks/simulate_tuning.py [--spaces 60] [--drift 0.01] [--least 4 6 8]
+    python benchmarks/simulate_tuning.py --seeds 200 [--drift 0.03 --settling 0.1]
 
 The tables of tests/runtime/tuning/tables and parts of them (some neighboring values of each
 dimension) are searched. A measurement draws from the recorded times of its configuration, and is
-multiplied by an error that all its times share, as a device's clock has it. Printed are, by the
-size of the space, the share of configurations that was measured, the time of measuring over that of
-an exhaustive search, and the time of the best configuration over that of the one found: its mean,
-its 5 % quantile and how often it is 98 %. The last rows are those of an exhaustive search.
+multiplied by an error that all its times share, as a device's clock has it; with --settling the
+first measurements of a search take longer. Printed are, by the size of the space, the share of
+configurations that was measured, the time of measuring over that of an exhaustive search without
+finalists, and the time of the best configuration over that of the one found: its mean, its 5 %
+quantile and how often it is 98 %. The last rows are those of an exhaustive search. With --seeds
+each table is searched so often as a whole, and has rows of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tile.runtime.autotuning import search as searching
+from tile.runtime.autotuning.finalists import SHARE as SHARE_AGAIN
+from tile.runtime.autotuning.finalists import Measured, run_off
 from tile.runtime.autotuning.search import Search, budget_of
 from tile.runtime.autotuning.tuning_run import SHARE
 
 TABLES = sorted((Path(__file__).parents[1] / "tests/runtime/tuning/tables").glob("*.json"))
+SETTLED = 8.0  # measurements in which what they take longer falls by e
 SIZES = (4, 8, 16, 32, 64, 400)  # spaces are listed by the next one of these
 
 
@@ -43,23 +49,38 @@ class Outcome:
     of_the_best: float
 
 
+@dataclass(frozen=True)
+class Noise:
+    """Errors of measurements: relative, and how much longer the first one takes."""
+
+    drift: float
+    settling: float = 0.0
+
+
 class Device:
     """Measures the rows of a table with noise."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]], drift: float, seed: int) -> None:
+    def __init__(self, rows: Sequence[dict[str, Any]], noise: Noise, seed: int) -> None:
         self.rows = rows
-        self.drift = drift
+        self.noise = noise
         self.random = np.random.default_rng(seed)
-        self.measurements = 0.0  # in units of an exhaustive search
+        self.measurements = 0
+        self.cost = 0.0  # in units of an exhaustive search
 
-    def measure(self, index: int, step: int, share: float = SHARE) -> list[float]:
+    def measure(self, index: int, step: int) -> list[float]:
+        """Measure as a search does, a finalist more shortly."""
+        return self.times(index, SHARE_AGAIN if step else SHARE)
+
+    def times(self, index: int, share: float) -> list[float]:
         times = self.rows[index]["times"]
         if not times:
             return []
-        self.measurements += share
+        error = self.noise.drift * self.random.standard_normal()
+        error += self.noise.settling * math.exp(-self.measurements / SETTLED)
+        self.measurements += 1
+        self.cost += share
         count = int(np.clip(100 * share / np.median(times), 1, 100))
-        factor = math.exp(self.drift * self.random.standard_normal())
-        return [float(t) * factor for t in self.random.choice(times, count)]
+        return [float(t) * math.exp(error) for t in self.random.choice(times, count)]
 
 
 def spaces(count: int, random: np.random.Generator) -> Iterator[list[dict[str, Any]]]:
@@ -79,8 +100,8 @@ def spaces(count: int, random: np.random.Generator) -> Iterator[list[dict[str, A
             yield part
 
 
-def searched(rows: Sequence[dict[str, Any]], drift: float, seed: int, effort: float) -> Outcome:
-    device = Device(rows, drift, seed)
+def searched(rows: Sequence[dict[str, Any]], noise: Noise, seed: int, effort: float) -> Outcome:
+    device = Device(rows, noise, seed)
     search = Search(
         [row["point"] for row in rows],
         [row.get("estimate", math.inf) for row in rows],
@@ -91,13 +112,15 @@ def searched(rows: Sequence[dict[str, Any]], drift: float, seed: int, effort: fl
     )
     best = search.run()
     assert best is not None
-    return outcome(rows, search.distinct, device.measurements, best.index)
+    return outcome(rows, search.with_times, device.cost, best.index)
 
 
-def exhausted(rows: Sequence[dict[str, Any]], drift: float, seed: int) -> Outcome:
-    device = Device(rows, drift, seed)
-    times = [np.median(device.measure(at, 0, 1.0) or [math.inf]) for at in range(len(rows))]
-    return outcome(rows, len(rows), device.measurements, int(np.argmin(times)))
+def exhausted(rows: Sequence[dict[str, Any]], noise: Noise, seed: int) -> Outcome:
+    device = Device(rows, noise, seed)
+    every = [Measured(at, device.times(at, 1.0)) for at in range(len(rows)) if rows[at]["times"]]
+    run_off(every, device.measure)
+    best = min(every, key=lambda one: one.time)
+    return outcome(rows, len(rows), device.cost, best.index)
 
 
 def outcome(rows: Sequence[dict[str, Any]], measured: int, cost: float, chosen: int) -> Outcome:
@@ -113,30 +136,50 @@ def listed(title: str, outcomes: Sequence[Outcome]) -> None:
     for least, most in zip((0, *SIZES), SIZES, strict=False):
         group = [one for one in outcomes if least < one.size <= most]
         if group:
-            found = np.array([one.of_the_best for one in group])
-            measured = np.mean([one.measured for one in group])
-            cost = np.mean([one.cost for one in group])
-            print(
-                f"{title:>12} {least + 1:4}-{most:<4}{len(group):5} {measured:9.2f} {cost:6.2f} "
-                f"{found.mean():8.4f} {np.quantile(found, 0.05):8.4f} {(found >= 0.98).mean():6.2f}"
-            )
+            row(f"{title:>12} {least + 1:4}-{most:<4}", group)
+
+
+def row(title: str, group: Sequence[Outcome]) -> None:
+    found = np.array([one.of_the_best for one in group])
+    measured = np.mean([one.measured for one in group])
+    cost = np.mean([one.cost for one in group])
+    print(
+        f"{title}{len(group):5} {measured:9.2f} {cost:6.2f} "
+        f"{found.mean():8.4f} {np.quantile(found, 0.05):8.4f} {(found >= 0.98).mean():6.2f}",
+        flush=True,
+    )
+
+
+def whole_tables(noise: Noise, seeds: int, share: float) -> None:
+    """Search each table as a whole, and print its rows."""
+    for path in TABLES:
+        rows = json.loads(path.read_text())["rows"]
+        row(f"{path.stem:>22}", [searched(rows, noise, seed, share) for seed in range(seeds)])
+        row(f"{'exhaustive':>22}", [exhausted(rows, noise, seed) for seed in range(seeds)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--spaces", type=int, default=200)
     parser.add_argument("--drift", type=float, default=0.01, help="of one measurement, relative")
+    parser.add_argument("--settling", type=float, default=0.0, help="of the first measurement")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, help="searches of each table as a whole")
     parser.add_argument("--share", type=float, default=searching.EFFORTS["normal"][0])
     parser.add_argument("--least", type=int, nargs="*", default=[searching.LEAST])
     options = parser.parse_args()
+    noise = Noise(options.drift, options.settling)
+    if options.seeds:
+        print("                 table     n  measured   cost  of best    5 %  >= .98")
+        whole_tables(noise, options.seeds, options.share)
+        return
     parts = list(spaces(options.spaces, np.random.default_rng(options.seed)))
     print("      policy     size    n  measured   cost  of best    5 %  >= .98")
     for least in options.least:
         searching.LEAST = least
-        found = [searched(rows, options.drift, at, options.share) for at, rows in enumerate(parts)]
+        found = [searched(rows, noise, at, options.share) for at, rows in enumerate(parts)]
         listed(f"least {least}", found)
-    every = [exhausted(rows, options.drift, at) for at, rows in enumerate(parts)]
+    every = [exhausted(rows, noise, at) for at, rows in enumerate(parts)]
     listed("exhaustive", every)
 
 
