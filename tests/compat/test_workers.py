@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import subprocess
 import sys
 import threading
 
@@ -130,3 +131,47 @@ def test_the_folder_is_on_the_path_of_workers(monkeypatch) -> None:
     extend_path()
     assert sys.path.count(str(FOLDER)) == 1 == sys.path.index(str(FOLDER)) + 1
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [str(FOLDER), "elsewhere"]
+
+
+POOL = """
+import sys, tile.compat
+
+tile.compat.install_as_triton()
+import __main__
+from triton.compiler.compiler import triton_key
+
+key = triton_key()
+assert "tile.backends.nvptx.compiler" not in sys.modules
+__main__.__file__ = "/somewhere/torch/_inductor/compile_worker/__main__.py"
+assert triton_key() == key
+before = set(sys.modules)
+import triton, triton.language as tl, kernels
+
+source = triton.compiler.ASTSource(kernels.shift, {"x_ptr": "*fp32", "B": "constexpr"}, {"B": 64})
+triton.compile(source, triton.backends.compiler.GPUTarget("cuda", 90, 32))
+late = {name for name in set(sys.modules) - before if name.startswith("tile.")}
+late = {name for name in late if not name.startswith(("tile.compat.", "tile.runtime."))}
+assert not late, late
+"""
+
+KERNELS = """
+import triton, triton.language as tl
+
+
+@triton.jit
+def shift(x_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(x_ptr + i, tl.exp(tl.load(x_ptr + i)))
+"""
+
+
+def test_a_pool_loads_the_compiler_before_it_forks(tmp_path, monkeypatch) -> None:
+    """Else each of its workers loads it. What it compiles for that is not cached."""
+    pytest.importorskip("llvmlite")
+    pytest.importorskip("cuda.bindings")
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "pool.py").write_text(POOL)
+    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path / "cache"))
+    command = [sys.executable, str(tmp_path / "pool.py")]
+    subprocess.run(command, check=True, timeout=100)
+    assert len(list((tmp_path / "cache").rglob("*.entry"))) <= 2  # of the kernel, and its cubin

@@ -13,6 +13,7 @@ from typing import Any
 import tile
 from tile.cache.disk_cache import write_atomically
 from tile.compat import knobs
+from tile.compat.preload import forks_workers, load_compiler
 from tile.runtime.kernel_cache import compiler_identity
 
 GROUP = "__grp__"
@@ -131,6 +132,11 @@ def make_so_cache_key(
 
 
 def triton_key() -> str:
-    """Return the version of the compiler: of `tile` with all of its files, Python and NumPy."""
+    """Return the version of the compiler: of `tile` with all of its files, Python and NumPy.
+
+    TorchInductor's pool asks for it before it forks its workers.
+    """
+    if forks_workers():
+        load_compiler()
     text = f"{tile.__version__}\n{compiler_identity()}"
     return hashlib.sha256(text.encode()).hexdigest()

@@ -5,8 +5,8 @@ cannot select an instruction: `emit` writes only what is known to work, and the 
 of it for several architectures.
 
 Mathematical functions come from libdevice, NVIDIA's library in LLVM bitcode. The library is large.
-The functions that kernels call are extracted from it once a process, in a few milliseconds, and
-only these are linked to a kernel.
+Only the functions that a kernel calls are linked to it. They are extracted from the library once a
+process, those that many kernels call from a part of it that a process makes once.
 """
 
 from __future__ import annotations
@@ -54,10 +54,40 @@ def functions(names: Iterable[str]) -> llvm.ModuleRef:
     return llvm.parse_bitcode(_extract(frozenset(names)))
 
 
+# Functions of f32 that many kernels call, a tenth of the library.
+_NAMES = """
+fabs ceil cos erf exp exp2 expm1 floor fma fmax fmin log log10 log1p log2 nearbyint pow rint round
+rsqrt sin sqrt tanh trunc
+"""
+COMMON = frozenset(f"__nv_{name}f" for name in _NAMES.split())
+
+
 @functools.cache
 def _extract(names: frozenset[str]) -> bytes:
-    # parsing again is faster than copying a parsed module
-    module = llvm.parse_bitcode(libdevice().read_bytes())
+    library = _common() if names <= COMMON else libdevice().read_bytes()
+    module, builder = _only(names, library)
+    module = llvm.parse_assembly(_without_ftz(str(module)))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sccp_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+    for function in module.functions:
+        if function.name in names:
+            function.linkage = llvm.Linkage.linkonce_odr
+    bitcode: bytes = module.as_bitcode()
+    return bitcode
+
+
+@functools.cache
+def _common() -> bytes:
+    module, _ = _only(COMMON, libdevice().read_bytes())
+    bitcode: bytes = module.as_bitcode()
+    return bitcode
+
+
+def _only(names: frozenset[str], library: bytes) -> tuple[llvm.ModuleRef, llvm.PassBuilder]:
+    """Return a module of some functions of a library, and what runs passes on it."""
+    module = llvm.parse_bitcode(library)  # again, which is faster than copying a parsed module
     module.triple = TRIPLE
     module.data_layout = DATA_LAYOUT
     for function in module.functions:
@@ -69,16 +99,7 @@ def _extract(names: frozenset[str]) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     passes.run(module, builder)
-    module = llvm.parse_assembly(_without_ftz(str(module)))
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sccp_pass()
-    passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
-    for function in module.functions:
-        if function.name in names:
-            function.linkage = llvm.Linkage.linkonce_odr
-    bitcode: bytes = module.as_bitcode()
-    return bitcode
+    return module, builder
 
 
 _FTZ = re.compile(r'@(\S+) = .*c"__CUDA_FTZ\\00"')
