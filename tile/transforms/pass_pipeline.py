@@ -25,6 +25,7 @@ from tile.transforms import (
     infer_readonly,
     inline,
     licm,
+    merge_carried,
     print_analysis,
     strip_debug_info,
     unroll,
@@ -37,6 +38,9 @@ TILE: tuple[Pass, ...] = tuple(
         "strip-debug-info,inline,dce,warn-spin-loops,canonicalize,cse,licm,canonicalize,cse,dce"
     )
 )
+# Passes after them for the interpreter, to which each operation on indices costs a call; LLVM does
+# the same for GPUs.
+INTERPRETED: tuple[Pass, ...] = (*TILE, *parse_pipeline("merge-carried,cse,dce"))
 # The pass before them, which depends on whether the backend executes PTX.
 INLINE_ASM = PASSES["expand-inline-asm"]
 

@@ -34,7 +34,7 @@ from tile.instrumentation import active_report, active_trace
 from tile.ir.core import Module
 from tile.ir.debug_info import DebugSteps
 from tile.ir.ops.debug import debug_step
-from tile.transforms.pass_pipeline import optimize
+from tile.transforms.pass_pipeline import INTERPRETED, optimize
 
 if TYPE_CHECKING:
     from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
@@ -97,7 +97,7 @@ class InterpreterBackend:
         threads = bool(target.arch) and not steps
         if threads:
             options.refuse_checks(target, ALWAYS)
-        tiles = optimize(module, () if steps else None)
+        tiles = optimize(module, () if steps else None if threads else INTERPRETED)
         stages = tiles.stages
         if threads:
             stages["thread"], code = _threads().compile(module, target, options)

@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import ResolvedAccess, Strided
+from tile.backends.interp.shifted_reads import seen_read
 from tile.backends.interp.translate import Rules, pure
-from tile.backends.interp.values import Array, Repeated, RunValue, array_of, full
+from tile.backends.interp.values import (
+    Affine,
+    Array,
+    Repeated,
+    RunValue,
+    array_of,
+    full,
+    is_true,
+)
 from tile.backends.interp.virtual_memory import Memory
 from tile.ir import semantics
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Trait
 from tile.ir.ops import dot, memory
 from tile.ir.ops.memory import pointee
 from tile.ir.types import Pointer, Scalar
@@ -68,17 +77,25 @@ def repetition(offsets: Array) -> Repetition | None:
 
 @rule(memory.load)
 def load(op: Operation) -> Run:
-    """Read each tile once if programs share them."""
+    """Read each tile once if programs share them; in a loop, as in the iteration before."""
     ptr = op.inputs[0].type
     element, shape = pointee("load", ptr), ptr.shape
     shared = isinstance(element, Scalar) and math.prod(shape) >= LEAST_ELEMENTS
+    loops = any(ancestor.has_trait(Trait.LOOP) for ancestor in op.ancestors())
 
     def run(
         batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None
     ) -> Array | Repeated:
-        read = read_repeated if shared else Memory.load
-        operands = _array(mask), _array(other), element, shape
-        return read(batch.launch.memory, address, *operands)
+        memory = batch.launch.memory
+        active = _array(mask)
+        if not shared:
+            return memory.load(address, active, _array(other), element, shape)
+        key = op if loops and type(address) is Affine and is_true(active) else None
+        seen = memory.seen.get(key) if key is not None else None
+        values = seen.moved(address) if seen is not None else None  # type: ignore[arg-type]
+        if values is not None:
+            return values
+        return read_repeated(memory, address, active, _array(other), element, shape, key)
 
     return run
 
@@ -94,20 +111,29 @@ def read_repeated(
     other: Array | None,
     element: Scalar | Pointer,
     shape: tuple[int, ...],
+    key: Operation | None = None,
 ) -> Array | Repeated:
-    """Load elements as `Memory.load` does; each tile once if programs share them."""
+    """Load elements as `Memory.load` does; each tile once if programs share them.
+
+    key: the load, if later iterations may repeat it at a distance.
+    """
     access = launch_memory.resolve(address, mask, semantics.numpy_dtype(element), shape)
     strided = access.strided
     repeats = None
     if strided is not None and strided.flat.size and (other is None or len(other) == 1):
         repeats = repetition(strided.offsets)
-    if repeats is None:
-        return launch_memory.read(access, other, element, shape)
-    assert strided is not None
-    s = strided  # `replace` would take longer than the rest
-    once = Strided(s.flat, repeats.offsets, s.steps, s.extents, s.part, s.buffer)
-    values = launch_memory.read(ResolvedAccess(address, mask, once), other, element, shape)
-    return Repeated(values, repeats.rows, repeats.columns, repeats.along)
+    if repeats is not None:
+        assert strided is not None
+        s = strided  # `replace` would take longer than the rest
+        strided = Strided(s.flat, repeats.offsets, s.steps, s.extents, s.part, s.buffer)
+        access = ResolvedAccess(address, mask, strided)
+    values = launch_memory.read(access, other, element, shape)
+    shared = None if repeats is None else (repeats.rows, repeats.columns, repeats.along)
+    if key is not None and launch_memory.seen.get(key, key) is not None:
+        assert isinstance(address, Affine)
+        seen = None if strided is None else seen_read(address, strided, shared)
+        launch_memory.seen[key] = seen
+    return values if shared is None else Repeated(values, *shared)
 
 
 @rule(dot.dot)

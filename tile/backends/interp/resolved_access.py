@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -80,6 +80,18 @@ class Strided:
     part: tuple[int, int, int] | None
     buffer: Buffer | None = None
 
+    def grid_view(self) -> Array | None:
+        """Return the elements as a view whose first two axes are rows and columns of programs.
+
+        Return None if the starts of programs are no such grid.
+        """
+        grid = grid_of(self.offsets)
+        if grid is None or 0 in self.steps:
+            return None
+        first = self.offsets.item(0)
+        shape = (grid.rows, grid.columns, *self.extents)
+        return self.elements(first, shape, (grid.down, grid.across, *self.steps))
+
     def view(self) -> Array | None:
         """Return the elements as a view of the array; None if its programs are not equidistant."""
         offsets = self.offsets
@@ -130,6 +142,9 @@ class Strided:
         view = self.view()
         if view is not None:
             return view.copy()
+        grid = self.grid_view()
+        if grid is not None:
+            return grid.copy().reshape(-1, *self.extents)
         windows, starts, order = self.rows()
         return windows[starts].transpose(order)
 
@@ -170,17 +185,20 @@ class Strided:
             if step == 0 and self.extents[axis] > 1 and self.offsets.shape[axis + 1] == 1:
                 return False
         strided = sorted(pair for pair in sizes if pair[0])
-        span = 1
-        for step, extent in strided:
-            if step < span:
-                return False
-            span = step * (extent - 1) + span
+        span = _span(strided)
+        if span is None:
+            return False
         starts = self.offsets.reshape(-1)
         if len(starts) == 1:
             return True
         gaps = np.diff(starts)
         if (gaps >= span).all() or (-gaps >= span).all():
             return True
+        grid = grid_of(self.offsets)
+        if grid is not None:
+            axes = (abs(grid.down), grid.rows), (abs(grid.across), grid.columns)
+            if _span(sorted([*strided, *axes])) is not None:
+                return True
         return bool((np.diff(np.sort(starts)) >= span).all()) or (
             min(self.steps, default=0) >= 0 and _in_lattice(starts, strided)
         )
@@ -197,10 +215,14 @@ class Strided:
         view = self.view()
         if view is not None and view.shape[1:] == tuple(self.extents):
             view[...] = value
+            return not compare or self.read().tobytes() != before
+        extents = (self.offsets.shape[0], *self.extents)
+        full = np.broadcast_to(value, extents)
+        grid = self.grid_view() if view is None else None
+        if grid is not None:
+            grid[...] = full.reshape(grid.shape)
         else:
             windows, starts, order = self.rows()
-            extents = (self.offsets.shape[0], *self.extents)
-            full = np.broadcast_to(value, extents)
             for axis, step in enumerate(self.steps):
                 if step == 0 and self.offsets.shape[axis + 1] == 1:  # the last value per address
                     full = full[(slice(None),) * (axis + 1) + (slice(-1, None),)]
@@ -220,6 +242,46 @@ class Strided:
         full[...] = fill
         full[(slice(None),) * (axis + 1) + (slice(first, first + count),)] = values
         return full
+
+
+class Grid(NamedTuple):
+    """Rows and columns of programs, and the distances of their starts down and across."""
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+
+
+def grid_of(offsets: Array) -> Grid | None:
+    """Return the grid that the starts of programs are; None for equidistant and other ones."""
+    if offsets.size != len(offsets) or len(offsets) < 4:
+        return None
+    line = offsets.reshape(-1)
+    distances = np.diff(line)
+    across = distances.item(0)
+    columns = int((distances != across).argmax()) + 1
+    if columns == 1 or len(line) % columns:
+        return None
+    table = line.reshape(-1, columns)
+    starts = table[:, 0]
+    down = np.diff(starts)
+    if (down != down[0]).any() or (table[1:] - starts[1:, None] != table[0] - starts[0]).any():
+        return None
+    return Grid(len(table), columns, down.item(0), across)
+
+
+def _span(strided: Sequence[tuple[int, int]]) -> int | None:
+    """Return the elements from the first to the last of an access; None if some may coincide.
+
+    `strided` has its steps, all positive and the smallest first, and its extents.
+    """
+    span = 1
+    for step, extent in strided:
+        if step < span:
+            return None
+        span = step * (extent - 1) + span
+    return span
 
 
 def _in_lattice(starts: Array, strided: Sequence[tuple[int, int]]) -> bool:

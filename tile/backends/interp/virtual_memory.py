@@ -32,11 +32,13 @@ from tile.backends.interp.resolved_access import (
     active_run,
     restrided,
 )
+from tile.backends.interp.shifted_reads import SeenRead
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.config import config
 from tile.errors import ArgumentValueError
 from tile.ir import semantics
+from tile.ir.core import Operation
 from tile.ir.types import Pointer, Scalar
 
 WINDOW_BITS = 46
@@ -81,6 +83,8 @@ class Memory:
         self.version = 0  # counts changes, so that a waiting loop notices one
         # True if a loop may wait for a change; a store that changes no value is then not counted.
         self.watched = False
+        # By load in a loop, a read that later ones may repeat; None after one that none can.
+        self.seen: dict[Operation, SeenRead | None] = {}
 
     # -- arrays
 
