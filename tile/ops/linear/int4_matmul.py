@@ -24,6 +24,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import by_tma, tiles, tiles_of
+from tile.ops.linear.int4_vector import int4_vector
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
 from tile.ops.linear.matmul import INT32_LIMIT, matmul_kernel
 from tile.ops.linear.matmul_tiles import tile_position
@@ -44,6 +45,8 @@ TABLE = Table(
 RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 # Rows from which on weights are expanded first, by backend, for 16-bit types.
 EXPANDED_ROWS = {"nvptx": 512}
+# Rows up to which tensor cores are left out, by backend; not measured.
+VECTOR_ROWS: dict[str, int] = {}
 
 
 @tile.jit
@@ -135,6 +138,8 @@ def int4_matmul(
     many = m >= EXPANDED_ROWS.get(call.backend, m + 1) and splits is None
     if result.size and many and k and left.dtype != F32:
         _by_expansion(call, left, weights, scaling, result)
+    elif result.size and m <= VECTOR_ROWS.get(call.backend, 0) and k:
+        int4_vector(call, left, weights, scaling, result, splits)
     elif result.size:
         config = dict(TABLE.select(call.backend, m))
         config["BLOCK_K"] = min(config["BLOCK_K"], group or GROUPS[0])
