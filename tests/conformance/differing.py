@@ -9,8 +9,8 @@ warps and stages, 566 lower differently for `plain` than for `group`; 115 differ
 129 differ for `async` from those three; 96 differ for `matrix` from those four. Nearly all differ for
 `wide`, most of them only in the number of lanes that an index counts.
 
-OpenCL C has an emitter of its own for every operation, and each runtime has its own compiler, so nearly
-the whole suite runs there.
+OpenCL C has an emitter of its own for every operation, and each runtime has its own compiler, so most of
+the suite runs there.
 
 `.ci/nightly` runs the whole suite on all of them.
 """
@@ -18,6 +18,8 @@ the whole suite runs there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tile.ir.types import ALL
 
 
 def of(*operations: str) -> tuple[str, ...]:
@@ -100,17 +102,45 @@ EMITTED = Group(
     ("test_",),
     # Intel's compiler takes several times as long for scans of a square as for those of the line and
     # the cube, which stay.
-    but=("-masked]", "-first_greatest_by_branches]", "test_large_tiles[dims1-"),
+    but=(
+        *("-masked]", "test_large_tiles[dims1-", "test_atomic_rmw[blind-", "test_gather["),
+        *("test_sums[", "test_sort[", "test_two_tiles_that_decide_together["),
+    ),
 )
 MASKS = Group(
     "masks on loads and stores do not depend on the operation: each type once",
     ("test_pure.py::test_pure[select-masked]", "test_pure.py::test_pure[cast-masked]"),
+)
+TYPES = Group(
+    "combined and sorted elements differ by the names of their types: one of each width and kind",
+    tuple(
+        f"test_combining.py::{test}[{ty}{rest}]"
+        for ty in ("u8", "i32", "u64", "f16", "bf16", "f32", "f64")
+        for test, rest in (
+            *(("test_sums", ""), ("test_sort", "")),
+            ("test_two_tiles_that_decide_together", "-first_greatest"),
+        )
+    ),
 )
 BRANCHES = Group(
     "branches in regions do not depend on the type: a few types",
     tuple(
         f"test_combining.py::test_two_tiles_that_decide_together[{ty}-first_greatest_by_branches]"
         for ty in ("i32", "u8", "f16", "f64")
+    ),
+)
+INDICES = Group(
+    "an index of 64 bits is used as one of 32 bits is: with one type of elements",
+    (
+        *(f"test_combining.py::test_gather[{ty}-i32]" for ty in map(str, ALL)),
+        "test_combining.py::test_gather[f32-i64]",
+    ),
+)
+BLIND = Group(
+    "atomics whose old value is not read are emitted as those whose value is: some, and stores",
+    tuple(
+        f"test_effects.py::test_atomic_rmw[blind-{kind}"
+        for kind in ("store-", "add-i32]", "add-f32]", "max-u64]", "xchg-f16]")
     ),
 )
 RANDOM = Group("random kernels", ("test_random.py",))
@@ -121,5 +151,5 @@ TABLE: dict[str, tuple[Group, ...]] = {
     "interp:cp_async": (DOTS, SHARED, F16_ALONE, RANDOM),
     "interp:mma": (DOTS, SHARED, RANDOM),
     "interp:warp64": (LANES, HANDED_OUT, RANDOM),
-    "opencl": (EMITTED, MASKS, BRANCHES),
+    "opencl": (EMITTED, TYPES, MASKS, BRANCHES, INDICES, BLIND),
 }
