@@ -40,7 +40,11 @@ def matrix(
     return np.array(rows).reshape(-1, x.shape[-1])
 
 
-@tile.jit
+# A kernel is compiled once for all positions and offsets.
+START = ["row", "channel"]
+
+
+@tile.jit(do_not_specialize=[*START, "s"])
 def copy1(x, y, N, W, C, row, channel, s, LOWER: tl.constexpr, UPPER: tl.constexpr,
           STEPS: tl.constexpr):  # fmt: skip
     d = tl.make_im2col_descriptor(x, [N, W, C], [W * C, C, 1], [16, 8], LOWER, UPPER, STEPS)
@@ -48,7 +52,7 @@ def copy1(x, y, N, W, C, row, channel, s, LOWER: tl.constexpr, UPPER: tl.constex
     y_desc.store([0, 0], d.load([row, channel], [s]))
 
 
-@tile.jit
+@tile.jit(do_not_specialize=[*START, "r", "s"])
 def copy2(x, y, N, H, W, C, row, channel, r, s, LOWER: tl.constexpr, UPPER: tl.constexpr,
           STEPS: tl.constexpr):  # fmt: skip
     strides = [H * W * C, W * C, C, 1]
@@ -57,7 +61,7 @@ def copy2(x, y, N, H, W, C, row, channel, r, s, LOWER: tl.constexpr, UPPER: tl.c
     y_desc.store([0, 0], tl.load_im2col(d, [row, channel], [r, s]))
 
 
-@tile.jit
+@tile.jit(do_not_specialize=[*START, "q", "r", "s"])
 def copy3(x, y, N, D, H, W, C, row, channel, q, r, s, LOWER: tl.constexpr, UPPER: tl.constexpr,
           STEPS: tl.constexpr):  # fmt: skip
     strides = [D * H * W * C, H * W * C, W * C, C, 1]

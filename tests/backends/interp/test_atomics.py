@@ -47,7 +47,7 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "element"), PAIRS, ids=str)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)  # for each of 84 pairs
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access

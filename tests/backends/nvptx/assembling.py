@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,10 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.legalize import legalize
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
+HEADER = re.compile(r"^\.(version|target) .*$", re.MULTILINE)
+ACCEPTED: dict[
+    str, int
+] = {}  # PTX without its header, and the oldest chip that it was assembled for
 
 
 @dataclass(frozen=True)
@@ -122,10 +127,24 @@ def assemble(ptx: str, arch: str) -> str:
     return done.stderr
 
 
+def accept(ptx: str, arch: str) -> None:
+    """Fail if ptxas rejects PTX.
+
+    Later chips retain what earlier ones have (PTX ISA, `.target`), so PTX that differs in its header alone
+    is assembled for the oldest chip. Targets such as sm_90a promise nothing for later ones.
+    """
+    body, chip = HEADER.sub("", ptx), int(re.sub(r"\D", "", arch))
+    if ACCEPTED.get(body, chip + 1) <= chip:
+        return
+    assemble(ptx, arch)
+    if arch[-1].isdigit():
+        ACCEPTED[body] = chip
+
+
 def check(module: Module | str, arch: str, **options: Any) -> str:
     """The PTX of a THREAD module, which the assembler takes."""
     _, ptx = compiled(module, arch, **options)
-    assemble(ptx, arch)
+    accept(ptx, arch)
     return ptx
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, compiled
+from tests.backends.nvptx.assembling import ARCHITECTURES, accept, check, compiled
 
 LOOPS = """
 kernel @loops(%o: ptr<i32>, %l: {ty}, %u: {ty}, %s: {ty}, %c: i1) {{
@@ -243,7 +243,7 @@ def text_of(ptx: str, name: str) -> str:
 def test_prints_and_assertions(arch: str) -> None:
     text = SAY.replace("(\n    #linear", "(#linear").replace(",\n    #linear", ", #linear")
     emitted, ptx = compiled(text, arch)
-    assemble(ptx, arch)
+    accept(ptx, arch)
     assert [a.message for a in emitted.metadata.assertions] == ['a "claim"', "another"]
     assert emitted.metadata.assertions[0].loc is not None
     assert "vprintf" in ptx

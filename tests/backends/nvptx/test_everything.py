@@ -22,7 +22,7 @@ import tests.conformance.test_effects as effects
 import tests.conformance.test_inline_asm as inline_asm
 import tile.language as tl
 from benchmarks import gpu_kernels
-from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.backends.nvptx.assembling import ARCHITECTURES, accept, assemble
 from tests.conformance.kernels import Step, around_all
 from tests.conformance.running import Device
 from tests.conformance.test_pure import BATCH, CASES, Case
@@ -40,13 +40,13 @@ from tile.runtime import jit
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def assembled(module: Module, arch: str, **options: Any) -> str:
-    """Return the report of ptxas on a TILE module's kernel."""
+def assembled(module: Module, arch: str, **options: Any) -> None:
+    """Compile a TILE module's kernel to PTX that ptxas accepts."""
     backend = backends.get("nvptx")
     artifact = backend.compile(module, Target("nvptx", arch), Options.of(options))
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    return assemble(ptx, arch)
+    accept(ptx, arch)
 
 
 # -- the table
@@ -184,7 +184,7 @@ def test_examples(name: str, arch: str) -> None:
                 compiled = building.build(function, leaves, Target("nvptx", arch), options)
             except OutOfResourcesError:
                 continue
-            assemble(compiled.asm["ptx"], arch)
+            accept(compiled.asm["ptx"], arch)
             waiting.remove(function)
     assert not waiting
 

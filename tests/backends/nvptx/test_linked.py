@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.backends.nvptx.assembling import ARCHITECTURES, accept
 from tests.conformance.linked_modules import TEXTS
 from tile import backends
 from tile.backends.base import Options, Target
@@ -21,4 +21,4 @@ def test_functions_of_other_modules_are_inlined_or_called(arch: str) -> None:
     assert isinstance(ptx, str)
     assert ".entry k(" in ptx and "call.uni" in ptx and "write" in ptx
     assert "scale" not in ptx
-    assemble(ptx, arch)
+    accept(ptx, arch)

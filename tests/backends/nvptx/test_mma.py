@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
-from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, assemble, check, fragment
+from tests.backends.nvptx.assembling import (
+    ARCHITECTURES,
+    Use,
+    accept,
+    around,
+    assemble,
+    check,
+    fragment,
+)
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.backends.nvptx.target import architecture
@@ -305,7 +313,7 @@ def test_choice_of_instructions(arch: str, element: Scalar) -> None:
     module = parse_module(DOT.format(a=element, c=into, zero=zero, **sizes))
     artifact = backends.get("nvptx").compile(module, Target("nvptx", arch), Options())
     ptx = str(artifact.stages["ptx"])
-    assemble(ptx, arch)
+    accept(ptx, arch)
     opcodes = re.findall(r"mma\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
     wanted = CHOSEN[arch].get(element)
     assert set(opcodes) == ({wanted} if wanted else set())

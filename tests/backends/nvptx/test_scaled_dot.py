@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tile
-from tests.backends.nvptx.assembling import assemble
+from tests.backends.nvptx.assembling import accept
 from tests.conformance import test_dot_scaled, test_emulated_fp8
 from tile.ir.types import EMULATED_FP8, Scalar
 
@@ -17,7 +17,7 @@ def ptx_of(function: Any, types: dict[str, str], arch: str, **constants: Any) ->
     compiled = tile.compile(function, types, constants, {"num_warps": 4}, f"nvptx:{arch}")
     ptx = compiled.artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    assemble(ptx, arch)
+    accept(ptx, arch)
     return ptx
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tile
-from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.backends.nvptx.assembling import ARCHITECTURES, accept
 from tests.conformance import scalar_types
 from tests.conformance.test_triton_c import declared_types
 from tile import triton_c
@@ -51,4 +51,4 @@ def test_a_scalar_type(ty: Scalar, arch: str) -> None:
     assert re.search(rf"\.param {re.escape(PARAMETERS[ty])} f_param_0\b", ptx)
     assert re.search(rf"ld\.param\.\w{bits}\s[^;]*\[f_param_0\]", ptx)
     assert set(re.findall(r"ld\.global(?:\.nc)?\.[bsuf](\d+)", ptx)) == {str(bits)}
-    assemble(ptx, arch)
+    accept(ptx, arch)
