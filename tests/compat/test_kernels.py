@@ -79,6 +79,7 @@ def test_metadata() -> None:
     kernel._init_handles()
     assert kernel.function is kernel.module is kernel.executable
     assert (kernel.n_regs, kernel.n_spills, kernel.n_max_threads) == (None, None, None)
+    assert dict(kernel.metadata_group) == {}  # no file of a stage
 
 
 def test_stages_by_the_names_of_triton() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import numpy as np
 import pytest
 
+import tile
 import tile.language as tl
 from tests.frontend.building import (
     INTS,
@@ -17,6 +19,7 @@ from tests.frontend.building import (
     stored,
     text_of,
 )
+from tile.errors import CompilationError
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, I32
 
@@ -318,16 +321,46 @@ def test_arguments_that_do_not_fit(args, message, tmp_path):
     assert (error.loc.line, error.loc.column) == (2, 18)
 
 
-def test_star_parameters_are_refused():
+def test_arguments_that_are_left_are_a_tuple():
     @DeviceFunction
-    def many(*args):
-        return args[0]
+    def total(first, *rest, scale=1):
+        for i in tl.static_range(len(rest)):
+            first += rest[i] * scale
+        return first
+
+    @DeviceFunction
+    def nested(*args):
+        return total(*args, scale=2)
+
+    @tile.jit
+    def kernel(out, a):
+        tl.store(out, total(a))
+        tl.store(out + 1, total(a, 2, tl.load(out), scale=a))
+        tl.store(out + 2, nested(a, 1, a))
+
+    out = np.zeros(3, np.int32)
+    kernel[(1,)](out, 3)
+    assert out.tolist() == [3, 3 + (2 + 3) * 3, 3 + (1 + 3) * 2]
+
+
+def test_star_parameters_of_kernels_and_keywords_are_refused():
+    @DeviceFunction
+    def many(**args):
+        return 1
 
     def kernel(out, a):
-        tl.store(out, many(a))
+        tl.store(out, many(a=a))
+
+    def variadic(*args):
+        pass
 
     error = refusal(kernel, INTS, I32)
+    assert error.message.startswith("`**args` is not supported")
+    error = refusal(variadic)
     assert error.message.startswith("`*args` is not supported")
+    launched = tile.jit(variadic)
+    with pytest.raises(CompilationError, match=r"`\*args` is not supported"):
+        launched[(1,)](1)
 
 
 def test_a_device_function_may_return_early_without_a_value():

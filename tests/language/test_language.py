@@ -435,6 +435,10 @@ def test_properties_of_types() -> None:
     assert (tl.uint8.get_int_min_value(), tl.uint8.get_int_max_value()) == (0, 255)
     assert tl.dtype.is_dtype("fp32") and not tl.dtype.is_dtype("float32")
     assert tl.dtype.UINT_TYPES == ["int1", "uint8", "uint16", "uint32", "uint64"]
+    numbers = [*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES, *tl.dtype.FP_TYPES]
+    assert sorted(numbers) == sorted(DTYPES) and set(tl.dtype.STANDARD_FP_TYPES) < set(numbers)
+    assert tl.int8.FP_TYPES == tl.dtype.FP_TYPES and tl.float32.is_dtype("void")
+    assert tl.void.is_void() and not tl.float32.is_void()
     block = tl.block_type(tl.int8, [4, 8]).with_element_ty(tl.float16)
     assert (block.nbytes, block.get_block_shapes(), block.mangle()) == (64, (4, 8), "fp16S4_8S")
     assert tl.pointer_type(tl.float32, 1, False).mangle() == "Pfp32"

@@ -375,8 +375,8 @@ def test_a_scalar_takes_new_axes_too() -> None:
         (slice(0, 3), "this slice has 3 elements of axis 0 of tile<4xf32>, and tile extents are"),
         (slice(2, 2), "this slice has 0 elements"),
         (slice(None, None, 0), "the step of a slice of a tile cannot be 0"),
-        (1.5, "an index into a tile must be an integer, not 1.5"),
-        ("a", "an index into a tile must be an integer"),
+        (1.5, "unsupported tensor index: an index into a tile must be an integer, not 1.5"),
+        ("a", "unsupported tensor index: an index into a tile must be an integer"),
         (slice(0.5), "a bound of a slice must be an integer"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 
 class FloatFormat(NamedTuple):
@@ -80,6 +80,19 @@ class NamedType:
     is_bf16 = _is_named("bf16")
     is_fp32 = _is_named("fp32")
     is_fp64 = _is_named("fp64")
+    is_void = _is_named("void")
+
+    SINT_TYPES: ClassVar = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES: ClassVar = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    FP_TYPES: ClassVar = list(FLOAT_FORMATS)
+    STANDARD_FP_TYPES: ClassVar = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES: ClassVar = ["void"]
+
+    @classmethod
+    def is_dtype(cls, type_str: str) -> bool:
+        """Return True if a text is the name of a scalar type or of `tl.void`."""
+        groups = (cls.SINT_TYPES, cls.UINT_TYPES, cls.FP_TYPES, cls.OTHER_TYPES)
+        return any(type_str in names for names in groups)
 
     def is_const(self) -> bool:
         """Return False: the type of a pointer does not tell whether it is only read through."""

@@ -33,6 +33,7 @@ from tile.language.base.promotion import convert, convert_shape
 from tile.language.base.static_args import compile_time_int, constant_value
 from tile.language.base.tensor import Tensor
 
+INDEX = "unsupported tensor index: an index into a tile"
 MOST_SPLIT = 4  # A split into more would take that many registers for each one that is kept.
 
 
@@ -95,7 +96,7 @@ def positions_of(x: Tensor, axis: int, item: Any) -> Positions:
                 "tl.sum(tl.where(tl.arange(0, N) == i, x, 0))"
             ],
         )
-    number, extent = compile_time_int(item, "an index into a tile"), x.shape[axis]
+    number, extent = compile_time_int(item, INDEX), x.shape[axis]
     if not -extent <= number < extent:
         raise CompilationError(
             f"index {number} is outside axis {axis} of {x.type}; its indices are {-extent} to "

@@ -206,6 +206,14 @@ class CompiledKernel:
 
     module = function
 
+    @property
+    def metadata_group(self) -> Mapping[str, str]:
+        """No files, by the names of stages: an entry of the cache is one file, and `asm` has them.
+
+        Programs written for Triton look here for files of its intermediate representations.
+        """
+        return {}
+
     def _init_handles(self) -> None:
         """Load the kernel.
 

@@ -114,6 +114,9 @@ class KernelDefinition(DeviceFunction, KernelInterface):
 
     @functools.cached_property
     def _binder(self) -> Binder:
+        rest = [p.name for p in self.parameters if p.is_rest]
+        if rest:
+            raise self.refused_parameter(f"*{rest[0]}")
         taken = [p.name for p in self.parameters if p.name in RUN_ARGUMENTS]
         if taken:
             raise ArgumentTypeError(

@@ -288,19 +288,23 @@ def bind(
     Raises `CompilationError` if the arguments do not match the parameters.
     """
     parameters = function.parameters
-    by_position = [p for p in parameters if p.kind is not p.kind.KEYWORD_ONLY]
-    if len(args) > len(by_position):
+    rest = next((p for p in parameters if p.is_rest), None)
+    by_position = [p for p in parameters if p.kind is not p.kind.KEYWORD_ONLY and p is not rest]
+    if len(args) > len(by_position) and rest is None:
         raise argument_error(
             function, f"takes {len(by_position)} arguments by position, not {len(args)}"
         )
     values = dict(zip((p.name for p in by_position), args, strict=False))
+    named = {p.name for p in parameters if p.kind is not p.kind.POSITIONAL_ONLY and p is not rest}
     for name, value in kwargs.items():
         if name in values:
             raise argument_error(function, f"got two values for `{name}`")
-        if name not in {p.name for p in parameters if p.kind is not p.kind.POSITIONAL_ONLY}:
+        if name not in named:
             near = suggestion(name, [p.name for p in parameters])
             raise argument_error(function, f"has no parameter `{name}`{near}")
         values[name] = value
+    if rest is not None:
+        values[rest.name] = tuple(args[len(by_position) :])
     return {p.name: argument(function, p, values.get(p.name, p.default)) for p in parameters}
 
 

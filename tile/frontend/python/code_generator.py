@@ -128,6 +128,8 @@ def kernel_arguments(
     arguments: dict[str, object] = {}
     for parameter in function.parameters:
         name = parameter.name
+        if parameter.is_rest:
+            raise function.refused_parameter(f"*{name}")
         if name in constexprs:
             arguments[name] = plain(constexprs[name])
         elif name in arg_types:
@@ -260,7 +262,9 @@ def parameters(function: DeviceFunction, arguments: Mapping[str, object], ir: Fu
     """Return the scope with the parameters; runtime ones are bound to the IR arguments."""
     source = function.source
     nodes = source.node.args
-    nodes_by_name = {arg.arg: arg for arg in (*nodes.posonlyargs, *nodes.args, *nodes.kwonlyargs)}
+    rest = [] if nodes.vararg is None else [nodes.vararg]
+    every = (*nodes.posonlyargs, *nodes.args, *rest, *nodes.kwonlyargs)
+    nodes_by_name = {arg.arg: arg for arg in every}
     values = iter(ir.args)
 
     def argument_value(leaf: object) -> object:

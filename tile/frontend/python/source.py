@@ -46,6 +46,11 @@ class Parameter:
     def required(self) -> bool:
         return self.default is REQUIRED
 
+    @property
+    def is_rest(self) -> bool:
+        """True for `*args`: the tuple of the arguments that are left."""
+        return self.kind is inspect.Parameter.VAR_POSITIONAL
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -148,25 +153,29 @@ class DeviceFunction(PickledByName):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters in order. Raises `CompilationError` for `*args` and `**kwargs`."""
+        """The parameters in order. Raises `CompilationError` for `**kwargs`."""
         return tuple(map(self._parameter, _signature(self.fn).parameters.values()))
 
     def _parameter(self, parameter: inspect.Parameter) -> Parameter:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            raise CompilationError(
-                f"`{stars}{parameter.name}` is not supported: a compiled function has a fixed "
-                "number of parameters; pass a tuple as one argument",
-                loc=self._parameter_loc(parameter.name),
-                notes=_wrapped(self.fn),
-            )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise self.refused_parameter(f"**{parameter.name}")
+        rest = parameter.kind is parameter.VAR_POSITIONAL
         return Parameter(
             parameter.name,
             parameter.annotation,
-            parameter.default,
+            () if rest else parameter.default,
             is_constexpr_annotation(parameter.annotation),
             parameter.kind,
             is_const_annotation(parameter.annotation),
+        )
+
+    def refused_parameter(self, spelled: str) -> CompilationError:
+        """Return the error for `*args` of a kernel, or `**kwargs`."""
+        return CompilationError(
+            f"`{spelled}` is not supported: a compiled function has a fixed number of parameters; "
+            "pass a tuple as one argument",
+            loc=self._parameter_loc(spelled.lstrip("*")),
+            notes=_wrapped(self.fn),
         )
 
     def _parameter_loc(self, parameter: str) -> Loc:
@@ -219,9 +228,10 @@ def spell_parameters(name: str, parameters: Iterable[Parameter]) -> str:
     """Return the text of a function's signature, without types."""
     words = []
     for parameter in parameters:
-        word = parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
+        star = "*" if parameter.is_rest else ""
+        word = star + parameter.name + (": tl.constexpr" if parameter.is_constexpr else "")
         equals = " = " if parameter.is_constexpr else "="
-        default = "" if parameter.required else equals + short_repr(parameter.default)
+        default = "" if parameter.required or star else equals + short_repr(parameter.default)
         words.append(word + default)
     return f"{name}({', '.join(words)})"
 

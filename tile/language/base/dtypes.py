@@ -116,16 +116,12 @@ class dtype(metaclass=_TypeConstructor):  # noqa: N801 - the language's own spel
     kind = Type
     KIND = Kind
     SIGNEDNESS = Signedness
-    SINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int_signed()]
-    UINT_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_int() and not ty.is_int_signed()]
-    FP_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_floating()]
-    STANDARD_FP_TYPES: ClassVar = [ty.name for ty in _TYPES if ty.is_standard_floating()]
-    OTHER_TYPES: ClassVar = ["void"]
-
-    @staticmethod
-    def is_dtype(type_str: str) -> bool:
-        """Return True if a text is the name of a scalar type or of `tl.void`."""
-        return type_str in dtype.OTHER_TYPES or type_str in _BY_NAME
+    SINT_TYPES: ClassVar = NamedType.SINT_TYPES
+    UINT_TYPES: ClassVar = NamedType.UINT_TYPES
+    FP_TYPES: ClassVar = NamedType.FP_TYPES
+    STANDARD_FP_TYPES: ClassVar = NamedType.STANDARD_FP_TYPES
+    OTHER_TYPES: ClassVar = NamedType.OTHER_TYPES
+    is_dtype = NamedType.is_dtype
 
     @staticmethod
     def construct(name: str) -> Scalar:
