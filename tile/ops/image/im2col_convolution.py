@@ -72,6 +72,7 @@ def im2col_conv2d_kernel(
     CHANNELS: tl.constexpr,
     INNER: tl.constexpr,
     SPLIT: tl.constexpr,
+    LINEAR: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -112,9 +113,13 @@ def im2col_conv2d_kernel(
         total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
     if ACTIVATION is not None:
         total = ACTIVATION(total)
-    n = (pixel // (out_height * out_width)).to(tl.int64)
-    p, q = pixel // out_width % out_height, pixel % out_width
-    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2] + column * out_strides[3]
+    if LINEAR:
+        at = pixel.to(tl.int64) * out_strides[2]
+    else:
+        n = (pixel // (out_height * out_width)).to(tl.int64)
+        p, q = pixel // out_width % out_height, pixel % out_width
+        at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
+    at += column * out_strides[3]
     inside = (pixel < pixels) & (column < filters)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
