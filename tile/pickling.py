@@ -20,7 +20,10 @@ Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class PickledByName:
-    """Base of objects that pickle by name; `copy` and `deepcopy` give the object itself."""
+    """Base of objects that pickle by name; `copy` and `deepcopy` give the object itself.
+
+    `deepcopy` copies an object that no name leads to any more.
+    """
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> Reduction:
         nameless = self.nameless()
@@ -51,7 +54,11 @@ class PickledByName:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self
+        nameless = self.nameless()
+        if nameless is None:
+            return self
+        make, arguments = nameless
+        return make(*arguments)
 
 
 def load_by_name(module: str, name: str, depth: int) -> Any:

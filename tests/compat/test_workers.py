@@ -1,5 +1,6 @@
 """Kernels that compile workers of other libraries send back, and attributes that they assign."""
 
+import copy
 import json
 import os
 import pickle
@@ -44,11 +45,22 @@ def test_a_function_without_its_python_function_pickles() -> None:
     assert got.constexprs == [1] == [p.num for p in got.params if p.is_constexpr]
     assert got.src == local.src and got.src.startswith("def local(")
     assert got.cache_key == local.cache_key and got.repr(got) == "local"
+    assert (got.__globals__, got.used_global_vals) == (None, None)  # which PyTorch keeps aside
     again = pickle.loads(pickle.dumps(got))
     assert again.arg_names == got.arg_names and again.cache_key == got.cache_key
     got._hash_lock = threading.RLock()
     got.fn = scale.fn  # the parent process has the function
     assert got.fn is scale.fn
+
+
+def test_a_copy_without_the_python_function_stays_so() -> None:
+    """PyTorch clears a function, copies it for its cache, and restores what it has cleared."""
+    _, local = cleared()
+    got = copy.deepcopy(local)
+    local.fn = scale.fn
+    assert got is not local and got.fn is None and got.repr(got) == "local"
+    assert pickle.loads(pickle.dumps(got)).cache_key == got.cache_key
+    assert copy.deepcopy(scale) is scale
 
 
 def test_a_compiled_kernel_is_restored_from_its_attributes() -> None:

@@ -93,6 +93,6 @@ def description(function: Any) -> dict[str, Any]:
 def restored(kind: type[DeviceFunction], attributes: dict[str, Any]) -> DeviceFunction:
     """Return a function of these attributes, in another process."""
     function = kind.__new__(kind)
-    without = {"fn": None, "_python_function": None, "_description": attributes}
-    vars(function).update(attributes, **without)
+    without = dict.fromkeys(("fn", "_python_function", "__globals__", "used_global_vals"))
+    vars(function).update(attributes, **without, _description=attributes)
     return function
