@@ -210,10 +210,10 @@ def attention_kernel(
         k_source = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
         v_source = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
     at = tl.program_id(1) // heads, tl.program_id(1) % heads // group
-    block = tl.program_id(0)
+    rank = tl.program_id(0)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
-        block = tl.num_programs(0) - 1 - block
-    query = block * BLOCK_M + tl.arange(0, BLOCK_M)
+        rank = tl.num_programs(0) - 1 - rank
+    query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     q_row = tl.cast(0, tl.int64)
     if q_starts_ptr is not None:
         q_row, k_row = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
@@ -226,7 +226,7 @@ def attention_kernel(
         )
         tl.device_assert((k_row >= 0) & (k_row <= k_end) & (k_end <= keys), "k_starts are tokens")
         keys = k_end - k_row
-        if block * BLOCK_M >= queries:
+        if rank * BLOCK_M >= queries:
             return
         q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
         k_source += k_row * k_strides[2]
@@ -248,7 +248,7 @@ def attention_kernel(
     weights = tl.zeros((BLOCK_M,), dtype=SUMS)
     total = tl.zeros((BLOCK_M, HEAD), dtype=SUMS)
     offset = keys - queries
-    first = block * BLOCK_M + offset
+    first = rank * BLOCK_M + offset
     # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
     begin, end = seen_range(first, keys, window, CAUSAL, BLOCK_M)
     whole = keys
