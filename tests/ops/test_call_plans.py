@@ -35,6 +35,7 @@ READS_HOST = {
     "embedding_bag",
     "embedding_bag_backward",
     "grouped_matmul",
+    "grouped_matmul_wgrad",
     "histogram",
     "kl_div",
     "linear_cross_entropy",

@@ -19,11 +19,11 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, accumulator
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import by_tma, tiles_of
 from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
-from tile.tracebacks import public_function
+from tile.ops.linear.matmul_tiles import tile_position
 
 
 @tile.jit
@@ -49,8 +49,9 @@ def grouped_matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    # Tiles of rows that are left until this program's one.
-    left = tl.program_id(0)
+    most_rows = rows + groups * BLOCK_M
+    tile_row, tile_column = tile_position(most_rows, N, BLOCK_M, BLOCK_N, GROUP)
+    left = tile_row  # tiles of rows until this program's one
     group, start, end = -1, 0, 0
     while (left >= 0) & (group + 1 < groups):
         group += 1
@@ -64,7 +65,7 @@ def grouped_matmul_kernel(
     tl.assume(first >= 0)
     tl.assume(group >= 0)
     row = first + tl.arange(0, BLOCK_M)[:, None]
-    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inner = tl.arange(0, BLOCK_K)
     a_tile = a_ptr + row.to(tl.int64) * a_row + inner[None, :] * a_inner
     b_tile = b_ptr + tl.cast(group, tl.int64) * b_group
@@ -96,7 +97,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @differentiable(_gradients)
-@public_function
+@planned()
 def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: Any = None) -> Any:
     """Return the rows of `a`, each multiplied by the matrix of its group.
 
@@ -121,8 +122,8 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     if result.size:
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
         config = by_tma(call, config, left, right)
-        grid = (tile.cdiv(rows, config["BLOCK_M"]) + groups, tile.cdiv(n, config["BLOCK_N"]))
-        launch(grouped_matmul_kernel, grid)(
+        tile_rows = tile.cdiv(rows, config["BLOCK_M"]) + groups
+        launch(grouped_matmul_kernel, (tile_rows * tile.cdiv(n, config["BLOCK_N"]),))(
             *(a, b, ends, result.value, rows, n, k, groups, *left.strides, *right.strides, stride),
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(left.dtype).name),

@@ -16,11 +16,10 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, Operand, accumulator
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import store_tile, tile_position
-from tile.tracebacks import public_function
 
 
 @tile.jit
@@ -67,7 +66,7 @@ def grouped_matmul_wgrad_kernel(
     store_tile(total, out, row, column, K, N, N, 1)
 
 
-@public_function
+@planned()
 def grouped_matmul_wgrad(a: Any, dout: Any, ends: Any, *, precision: str = "ieee") -> Any:
     """Return the gradient of `b` of `grouped_matmul`, groups x K x N, from that of the result.
 
