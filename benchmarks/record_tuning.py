@@ -21,6 +21,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ from tile.runtime.autotuning.cost_model import estimate, features, misfit
 from tile.runtime.autotuning.do_bench import measure
 from tile.runtime.autotuning.kernel_space import Profile, kernel_space, profiled
 from tile.runtime.autotuning.space import Space, config_of, point_of
+from tile.runtime.autotuning.tuning_run import spilled_registers
 
 SAMPLES = 10
 SAVED_EACH = 5.0  # seconds
@@ -395,10 +397,20 @@ def config_list(case: Case) -> list[Config]:
     return kernel_space(case.kernel, case.call, case.space).configs
 
 
-def modeled(profile: Profile, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the cost model says of a configuration, as a table has it."""
+def modeled(profile: Profile, point: Mapping[str, Any], registers: int = 0) -> dict[str, Any]:
+    """Return what the cost model says of a configuration, as a table has it.
+
+    registers: those of a thread, if the assembler spilled some.
+    """
     numbers = [round(number, 3) for number in features(profile, point)]
-    return {"estimate": float(f"{estimate(profile, point):.5g}"), "features": numbers}
+    said = {"estimate": rounded(estimate(profile, point)), "features": numbers}
+    if registers:
+        said["revised"] = rounded(estimate(profile, point, registers=registers))
+    return said
+
+
+def rounded(number: float) -> float:
+    return float(f"{number:.5g}")
 
 
 def update(path: Path, case: Case) -> None:
@@ -408,11 +420,31 @@ def update(path: Path, case: Case) -> None:
     if [row["point"] for row in table["rows"]] != points:
         print(f"{path} is of another space; record it anew")
         return
+    registers: dict[int, int] = {}
     for row in table["rows"]:
         if "estimate" in row:
             config = config_of(row["point"])
-            row |= modeled(profiled(case.kernel, case.call, config, H200), row["point"])
+            if row["times"] and row["code"] not in registers:
+                registers[row["code"]] = assembled(case, config)
+            profile = profiled(case.kernel, case.call, config, H200)
+            row.pop("revised", None)
+            row |= modeled(profile, row["point"], registers.get(row.get("code", -1), 0))
     write(path, table)
+
+
+def assembled(case: Case, config: Config) -> int:
+    """Return the registers of a thread on an H200 if ptxas spills some, else 0."""
+    from tile.backends.nvptx import ptxas
+
+    arguments = case.call.with_config(config)
+    kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
+    program = ptxas.find()
+    if program is None:
+        raise SystemExit("there is no ptxas; pip install nvidia-cuda-nvcc")
+    _, report = ptxas.assemble(kernel.asm["ptx"], "sm_90a", program)
+    local = max(map(int, re.findall(r"(\d+) bytes stack frame", report)), default=0)
+    used = max(map(int, re.findall(r"Used (\d+) registers", report)))
+    return used + local // 4 if local // 4 else 0
 
 
 def write(path: Path, table: Mapping[str, Any]) -> None:
@@ -457,6 +489,7 @@ def recorded(
         arguments = case.call.with_config(config)
         kernel = case.kernel.run(*case.arguments, grid=(1,), warmup=True, **arguments)
         row["compile"] = round(time.perf_counter() - started, 3)
+        row |= modeled(profiles[key], point, spilled_registers(kernel))
         digest = hashlib.sha256(code_of(kernel).encode()).hexdigest()[:16]
         if digest not in table["codes"]:
             table["codes"].append(digest)

@@ -109,6 +109,7 @@ def searched(rows: Sequence[dict[str, Any]], noise: Noise, seed: int, effort: fl
         budget_of(effort, len(rows)),
         features=[row.get("features", [0.0, 0.0, 0.0]) for row in rows],
         identity=lambda index: rows[index].get("code", -1 - index),
+        revised=lambda index: rows[index].get("revised"),
     )
     best = search.run()
     assert best is not None

@@ -50,6 +50,7 @@ class Table:
             budget,
             features=self.features,
             identity=code,
+            revised=lambda index: self.rows[index].get("revised"),
             **options,
         )
 
@@ -140,6 +141,23 @@ def test_equal_code_is_measured_once() -> None:
     assert len({index for index, _ in calls}) == search.distinct == 8
     copies = [one for one in search.measured.values() if one.same_as is not None]
     assert all(one.times == search.measured[one.same_as].times for one in copies if one.same_as)
+
+
+def test_code_that_is_worse_than_estimated_is_put_off() -> None:
+    """The model prefers y = 0; the code of x = 1 there spills, which the compiled kernel shows."""
+    estimates = [1.0 + POINTS[index]["y"] for index in range(len(POINTS))]
+    asked: list[int] = []
+
+    def revised(index: int) -> float | None:
+        asked.append(index)
+        return 20.0 if POINTS[index] == {"x": 1, "y": 0} else None
+
+    search, calls = recorded(estimates=estimates, revised=revised, budget=10)
+    search.run()
+    assert POINTS[asked[0]] == {"x": 1, "y": 0} and asked[0] not in {index for index, _ in calls}
+    again, _ = recorded(revised=lambda index: 1.5 if index == LOWEST else None)
+    best = again.run()
+    assert best is not None and best.index == LOWEST  # chosen once more
 
 
 def test_starts_come_first() -> None:

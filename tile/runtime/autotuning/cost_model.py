@@ -66,10 +66,13 @@ def misfit(profile: Profile, point: Mapping[str, Any]) -> str | None:
     return None
 
 
-def estimate(profile: Profile, point: Mapping[str, Any], rates: Rates = RATES) -> float:
+def estimate(
+    profile: Profile, point: Mapping[str, Any], rates: Rates = RATES, registers: float | None = None
+) -> float:
     """Return the estimated time of a launch, in cycles; infinity if it does not fit.
 
-    On the interpreter the time is that of all operations.
+    registers: those that a thread of the compiled kernel needs, with those that it spills; they are
+        estimated too if it is not compiled. On the interpreter the time is that of all operations.
     """
     work, simt = profile.work, profile.simt
     if simt is None:
@@ -81,7 +84,9 @@ def estimate(profile: Profile, point: Mapping[str, Any], rates: Rates = RATES) -
     if not simt.shuffles:  # lanes are iterations of a loop on a core
         own = throughput_cycles(profile, options, simt, rates) * CORE
         return profile.programs * (rates.launch + own + issue_cycles(work, threads) * CORE)
-    resident = residents(profile, options, simt, rates)
+    if registers is None:
+        registers = registers_of(profile, options, simt)
+    resident = residents(profile, options, simt, rates, registers)
     busy = throughput_cycles(profile, options, simt, rates) + issue_cycles(work, threads)
     stages = max(1, options.num_stages - 1) if work.loop_bytes and work.of_kind("dot") else 1
     iterations = max((load.count for load in work.of_kind("load")), default=1.0)
@@ -94,7 +99,7 @@ def estimate(profile: Profile, point: Mapping[str, Any], rates: Rates = RATES) -
     full = max(resident * busy, busy + waiting) + rates.latency
     last = math.ceil(rest / rates.multiprocessors)
     tail = max(last * busy, busy + waiting) + rates.latency if last else 0.0
-    spill = max(0.0, registers_of(profile, options, simt) / simt.registers - 1)
+    spill = max(0.0, registers / simt.registers - 1)
     underused = max(1.0, 64 / threads)  # too few threads to issue at the full rate
     return rates.launch + (batches * full + tail) * (1 + 4 * spill) * math.sqrt(
         math.sqrt(underused)
@@ -150,10 +155,12 @@ def registers_of(profile: Profile, options: Options, simt: SimtTarget) -> float:
     return ADDRESS_REGISTERS + held / 4 / threads
 
 
-def residents(profile: Profile, options: Options, simt: SimtTarget, rates: Rates) -> int:
+def residents(
+    profile: Profile, options: Options, simt: SimtTarget, rates: Rates, registers: float
+) -> int:
     """Return how many programs one multiprocessor runs at once, at least one."""
     threads = options.num_warps * simt.warp_size
-    registers = min(simt.registers, registers_of(profile, options, simt))
+    registers = min(simt.registers, registers)
     shared = 0
     if profile.work.of_kind("dot"):
         shared = profile.work.loop_bytes * max(1, options.num_stages)

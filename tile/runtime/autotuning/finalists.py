@@ -27,10 +27,10 @@ MOST = 12  # finalists
 AGAIN = 3  # measurements of finalists, for each configuration that was measured
 LEAST_AGAIN = 72  # such measurements that are permitted for any number of configurations
 SHARE = 0.1  # of the usual time of measuring, for one measurement of a finalist
-TOLERANCE = 0.01  # of a time; a smaller difference is not worth measuring
-# The 95 % quantiles of Student's distribution, one-sided, for 1, 2, ... degrees of freedom.
-STUDENT = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81)
-NORMAL = 1.7  # for more
+TOLERANCE = 0.005  # of a time; a smaller difference is not worth measuring
+# The 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom.
+STUDENT = (12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+NORMAL = 2.1  # for more
 RESOLUTION = 0.001  # of a time, which clocks do not tell
 SHORTEST = 1e-9  # a time in ms, in place of zero
 

@@ -37,6 +37,7 @@ SMALL = (
 )
 STARTING = 0.3  # the share of the budget that is chosen before the first measurement
 APART = 3  # one in so many of these is as far as possible from the others
+PUT_OFF = 1.1  # ratio of the estimate for code to that before it is compiled
 IMPROVEMENT = 0.002  # expected improvement, of the best time, below which a search stops
 LOCAL, REACH = 3, 2.0  # so many of the best are leaders; all so near to these are measured
 LENGTH = 1.5  # steps along a dimension over which times are similar
@@ -88,6 +89,7 @@ class Search:
     starts: configurations to measure first.
     features: numbers for each configuration on which its time depends besides its values.
     identity: returns what equals for configurations of equal code, which are measured once.
+    revised: returns the estimate for the code of a configuration whose identity was asked for.
     progress: called after each measurement.
     """
 
@@ -98,6 +100,7 @@ class Search:
     starts: Sequence[int] = ()
     features: Sequence[Sequence[float]] = ()
     identity: Callable[[int], Hashable] = lambda index: index
+    revised: Callable[[int], float | None] = lambda index: None
     progress: Callable[[Search], object] = lambda search: None
     measured: dict[int, Measured] = field(default_factory=dict)
 
@@ -114,6 +117,7 @@ class Search:
         logs = np.log(np.where(self.possible, np.maximum(estimates, 1e-300), 1.0))
         self.logs: Numbers = logs - (logs[self.possible].mean() if self.possible.any() else 0)
         self.seen: dict[Hashable, int] = {}
+        self._put_off: set[int] = set()
         self._first: list[int] = []
         self._weights: Numbers = np.full(self._axes.shape[1], 1 / LENGTH)
 
@@ -148,10 +152,12 @@ class Search:
         return self.best
 
     def try_one(self, index: int) -> None:
-        """Measure a configuration, or take the times of one of equal code."""
+        """Measure a configuration, take the times of one of equal code, or put it off."""
         if index in self.measured:
             return
         key = self.identity(index)
+        if key not in self.seen and self.put_off(index):
+            return
         other = self.seen.setdefault(key, index)
         if other == index:
             times = [time for time in self.measure(index, 0) if math.isfinite(time)]
@@ -159,6 +165,20 @@ class Search:
         else:
             self.measured[index] = Measured(index, self.measured[other].times, same_as=other)
         self.progress(self)
+
+    def put_off(self, index: int) -> bool:
+        """Return True for a configuration whose code is worse than estimated, at first.
+
+        The search may choose it again, by the estimate for its code.
+        """
+        if index in self._put_off:
+            return False
+        revised = self.revised(index)
+        if revised is None or not revised > PUT_OFF * self.estimates[index]:
+            return False
+        self._put_off.add(index)
+        self.logs[index] += math.log(revised / self.estimates[index])
+        return True
 
     def settle(self) -> None:
         """Measure the first configurations again, until one is not faster than before.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import suppress
 from typing import Any, Protocol
 
 from tile.errors import TileError
@@ -21,6 +22,7 @@ from tile.runtime.autotuning.kernel_space import Profile, profiled
 from tile.runtime.autotuning.progress import Progress
 from tile.runtime.autotuning.search import Search, budget_of
 from tile.runtime.autotuning.space import point_of
+from tile.runtime.kernel import CompiledKernel
 
 SHARE = 0.2  # of the usual time of measuring, for the first measurement of a configuration
 DEAD_WORKER = "a worker of the executor died while it compiled this or another configuration"
@@ -79,6 +81,7 @@ class SearchRun:
         self.progress = progress
         self._profiles: dict[Hashable, Profile | None] = {}
         self._failures: dict[Hashable, str] = {}
+        self._registers: dict[int, float] = {}  # of compiled configurations that spill
         self._ahead: dict[int, Future[Any]] = {}
         self._executor_lives = tuner.executor is not None
         estimates = [self._estimate(at) for at in range(len(self.configs))]
@@ -92,6 +95,7 @@ class SearchRun:
             features=self._features(),
             starts=[at[config] for config in starts if config in at],
             identity=self._identity,
+            revised=self._revised,
             progress=self._report,
         )
 
@@ -162,7 +166,18 @@ class SearchRun:
         if not self._lives(at):
             return at
         kernel = self.tuner.compiled(config, self.call)
-        return at if kernel is None else code_of(kernel, at)
+        if kernel is None:
+            return at
+        if spilled := spilled_registers(kernel):
+            self._registers[at] = spilled
+        return code_of(kernel, at)
+
+    def _revised(self, at: int) -> float | None:
+        """Return the model's time of a compiled configuration that spills registers."""
+        profile, registers = self._profile(self.configs[at]), self._registers.get(at)
+        if profile is None or registers is None or self.tuner.stores(self.configs[at]):
+            return None
+        return estimate(profile, self.points[at], registers=registers)
 
     def _submit(self, at: int) -> None:
         """Let the executor work on a configuration, and on those that the search may take next."""
@@ -252,6 +267,15 @@ def keep_finalist(tuner: Tuner, config: Config, finalist: Measured) -> list[floa
     """Store the times of a finalist, unless its result is from disk, and return them."""
     times = finalist.quantiles(QUANTILES)
     return times if tuner.stores(config) else tuner.keep(config, times)
+
+
+def spilled_registers(kernel: Any) -> int:
+    """Return the registers that a thread needs, if the assembler spilled some of them; else 0."""
+    if isinstance(kernel, CompiledKernel):
+        with suppress(TileError):  # of loading it; it cannot run
+            spills, registers = kernel.n_spills, kernel.n_regs
+            return registers + spills if registers and spills else 0
+    return 0
 
 
 def code_of(kernel: Any, otherwise: Hashable) -> Hashable:
