@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator
 from itertools import product
 
@@ -152,6 +153,33 @@ def test_functions_of_libdevice_select_coefficients() -> None:
     elements = ptx.count("ex2.approx")
     assert elements and ptx.count("\tbra") + ptx.count(" bra") <= elements
     assert "__nvvm_reflect" not in ptx
+
+
+def test_passes_run_while_their_machine_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass builder refers to the machine, and does not keep it alive."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    from tile.backends.nvptx import compiler
+
+    machines, make, run = {}, llvm.create_pass_builder, llvm.ModulePassManager.run
+
+    def make_and_note(machine: object, options: object) -> object:
+        builder = make(machine, options)
+        machines[id(builder)] = weakref.ref(machine)
+        return builder
+
+    def run_checked(passes: object, module: object, builder: object) -> None:
+        assert machines[id(builder)]() is not None
+        run(passes, module, builder)
+
+    monkeypatch.setattr(llvm, "create_pass_builder", make_and_note)
+    monkeypatch.setattr(llvm.ModulePassManager, "run", run_checked)
+    compiler._prepare()
+    for extract in (compiler._extract, compiler._common):
+        extract.cache_clear()
+    for names in (["__nv_erff"], ["__nv_expf", "__nv_sinf"], ["__nv_erfinvf", "__nv_exp"]):
+        defined = {f.name for f in compiler.functions(names).functions if not f.is_declaration}
+        assert defined >= set(names)
+    assert machines
 
 
 def test_what_the_chip_only_approximates_is_done_by_libdevice() -> None:

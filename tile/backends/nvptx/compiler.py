@@ -65,12 +65,11 @@ COMMON = frozenset(f"__nv_{name}f" for name in _NAMES.split())
 @functools.cache
 def _extract(names: frozenset[str]) -> bytes:
     library = _common() if names <= COMMON else libdevice().read_bytes()
-    module, builder = _only(names, library)
-    module = llvm.parse_assembly(_without_ftz(str(module)))
+    module = llvm.parse_assembly(_without_ftz(str(_only(names, library))))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sccp_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+    _run(passes, module)
     for function in module.functions:
         if function.name in names:
             function.linkage = llvm.Linkage.linkonce_odr
@@ -80,26 +79,30 @@ def _extract(names: frozenset[str]) -> bytes:
 
 @functools.cache
 def _common() -> bytes:
-    module, _ = _only(COMMON, libdevice().read_bytes())
-    bitcode: bytes = module.as_bitcode()
+    bitcode: bytes = _only(COMMON, libdevice().read_bytes()).as_bitcode()
     return bitcode
 
 
-def _only(names: frozenset[str], library: bytes) -> tuple[llvm.ModuleRef, llvm.PassBuilder]:
-    """Return a module of some functions of a library, and what runs passes on it."""
+def _only(names: frozenset[str], library: bytes) -> llvm.ModuleRef:
+    """Return a module of some functions of a library."""
     module = llvm.parse_bitcode(library)  # again, which is faster than copying a parsed module
     module.triple = TRIPLE
     module.data_layout = DATA_LAYOUT
     for function in module.functions:
         if not function.is_declaration and function.name not in names:
             function.linkage = llvm.Linkage.internal
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sm_70")
-    builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
+    _run(passes, module)
+    return module
+
+
+def _run(passes: llvm.ModulePassManager, module: llvm.ModuleRef) -> None:
+    """Run passes on a module for any architecture."""
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sm_70")
+    builder = llvm.create_pass_builder(machine, options)  # which does not keep the machine alive
     passes.run(module, builder)
-    return module, builder
 
 
 _FTZ = re.compile(r'@(\S+) = .*c"__CUDA_FTZ\\00"')
