@@ -98,11 +98,14 @@ def _only(names: frozenset[str], library: bytes) -> llvm.ModuleRef:
 
 
 def _run(passes: llvm.ModulePassManager, module: llvm.ModuleRef) -> None:
-    """Run passes on a module for any architecture."""
+    """Run passes on a module for any architecture.
+
+    A pass builder is for one run: in llvmlite it keeps callbacks to objects of the run, which a
+    second run would call after their end.
+    """
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sm_70")
-    builder = llvm.create_pass_builder(machine, options)  # which does not keep the machine alive
-    passes.run(module, builder)
+    passes.run(module, llvm.create_pass_builder(machine, options))
 
 
 _FTZ = re.compile(r'@(\S+) = .*c"__CUDA_FTZ\\00"')
