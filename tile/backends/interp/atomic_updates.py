@@ -8,6 +8,7 @@ updates or elements.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -72,8 +73,8 @@ def compare_and_swap(flat: Array, index: Array, expected: Array, values: Array) 
     # The last success before each attempt, by position; -1 if there is none in the segment.
     latest = np.maximum.accumulate(np.where(success, np.arange(index.size), -1))
     previous = np.concatenate([[-1], latest[:-1]])
-    starts = segments.starts[segments.numbers]
-    seen = np.where(previous >= starts, written[previous], before[segments.numbers])
+    starts = segments.spread(segments.starts)
+    seen = np.where(previous >= starts, written[previous], segments.spread(before))
     last = latest[segments.starts + segments.lengths - 1]
     after = np.where(last >= segments.starts, written[last], before)
     flat.view(bits)[segments.cells] = after
@@ -87,15 +88,23 @@ class Segments:
     """Updates sorted by element.
 
     order: the positions of the updates in sorted order. cells, starts, lengths: of each segment,
-    its element, its first sorted position and its number of updates. numbers: the segment of each
-    sorted position.
+    its element, its first sorted position and its number of updates.
     """
 
     order: Array
     cells: Array
     starts: Array
     lengths: Array
-    numbers: Array
+
+    @cached_property
+    def numbers(self) -> Array:
+        """The segment of each sorted position."""
+        return self.spread(np.arange(self.lengths.size))
+
+    def spread(self, values: Array) -> Array:
+        """Return, for each sorted position, the value of its segment."""
+        spread: Array = np.repeat(values, self.lengths)
+        return spread
 
     @staticmethod
     def of(index: Array) -> Segments:
@@ -106,7 +115,7 @@ class Segments:
         np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
         starts = np.flatnonzero(is_first)
         lengths = np.diff(starts, append=index.size)
-        return Segments(order, ordered[starts], starts, lengths, np.cumsum(is_first) - 1)
+        return Segments(order, ordered[starts], starts, lengths)
 
 
 def _stable_order(index: Array) -> Array:
@@ -138,7 +147,7 @@ def _running_sums(segments: Segments, before: Array, values: Array) -> tuple[Arr
     base = before - sums[segments.starts] + values[segments.starts]
     after = base + sums[segments.starts + segments.lengths - 1]
     sums -= values
-    sums += base[segments.numbers]
+    sums += segments.spread(base)
     return sums, after
 
 

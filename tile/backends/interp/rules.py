@@ -154,15 +154,20 @@ def update_groups(
     """Perform an atomic operation on resolved elements; return the old values, see `update`."""
     result = np.zeros(extents, dtype)
     for group in groups:
-        active = np.ones(extents, bool) if group.lanes is None else group.lanes
-        active = np.broadcast_to(active, extents)
-        index = np.broadcast_to(group.index, extents)[active]
+        index = np.broadcast_to(group.index, extents)
+        if group.lanes is None:
+            index, operands = index.reshape(-1), [value.reshape(-1) for value in values]
+        else:
+            active = np.broadcast_to(group.lanes, extents)
+            index, operands = index[active], [value[active] for value in values]
         touched = np.unique(index) if space.watched else None
         before = None if touched is None else group.flat[touched].tobytes()
-        old = apply(group.flat, index, *(value[active] for value in values))
+        old = apply(group.flat, index, *operands)
+        space.changed(touched is None or group.flat[touched].tobytes() != before)
+        if old is not None and group.lanes is None:
+            return old.reshape(extents)
         if old is not None:
             result[active] = old
-        space.changed(touched is None or group.flat[touched].tobytes() != before)
     return result
 
 
