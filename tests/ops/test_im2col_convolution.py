@@ -13,6 +13,7 @@ import tile.ops
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import convolution, im2col_convolution
 from tile.ops.image.conv2d import conv2d_reference
+from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference
 from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
 
@@ -41,10 +42,15 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(convolution, "TABLE", table)
     for name in ("HALF", "ROUNDED"):
         monkeypatch.setattr(im2col_convolution, name, table)
-    plans: dict[Any, Any] = getattr(tile.ops.conv2d, "plans")  # noqa: B009
-    plans.clear()
+    forget()
     yield names
-    plans.clear()
+    forget()
+
+
+def forget() -> None:
+    for function in (tile.ops.conv2d, tile.ops.conv2d_dgrad):
+        plans: dict[Any, Any] = function.plans  # type: ignore[attr-defined]
+        plans.clear()
 
 
 def integers(*shape: int, dtype: str = "float16", seed: int = 0) -> np.ndarray:
@@ -66,6 +72,26 @@ def test_results(
     name = "im2col_conv2d_kernel" if backend == "interp:wgmma" else "conv2d_kernel"
     assert launched == [name, "add_splits_kernel"][: 1 + (splits > 1)]
     np.testing.assert_array_equal(result, conv2d_reference(*arguments))
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_gradients_of_images(
+    geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows that go the other way, and filters by channels; a stride has phases."""
+    h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
+    f = 64  # the channels of the matmul
+    monkeypatch.setattr(convolution, "splits_of", lambda _, asked, *__: asked or splits)
+    x, filters = integers(2, h, w, c), integers(f, r, s, c, seed=1)
+    dy = integers(
+        *conv2d_reference(x, filters, None, None, stride, padding, dilation).shape, seed=2
+    )
+    arguments = dy, filters, (h, w), stride, padding, dilation
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d_dgrad(*arguments)
+    assert "im2col_conv2d_kernel" in launched
+    np.testing.assert_array_equal(result, conv2d_dgrad_reference(*arguments))
 
 
 def test_tf32(launched: list[str]) -> None:

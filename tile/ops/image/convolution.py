@@ -26,7 +26,12 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.depthwise import depthwise
-from tile.ops.image.im2col_convolution import corners, im2col_configuration, im2col_conv2d_kernel
+from tile.ops.image.im2col_convolution import (
+    im2col_configuration,
+    im2col_conv2d_kernel,
+    reversed_windows,
+    upper_corner,
+)
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
@@ -231,7 +236,8 @@ def convolve(
     pixels, inner = batches * p * q, r * s * channels
     config = None
     if groups.count == 1:
-        config = im2col_configuration(call, x, filters, out, windows, precision)
+        ahead, ordered = reversed_windows(windows, filters)
+        config = im2col_configuration(call, x, ordered, out, ahead, precision)
     by_im2col = config is not None
     if config is None:
         config = table_of(dtype, precision).select(call.backend, pixels, count, inner)
@@ -261,14 +267,16 @@ def convolve(
     }
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     if by_im2col:
-        lower, upper = corners(windows, x, out)
+        dense, (k, down, right, c) = ordered.strides[3] == 1, ordered.strides
         launch(im2col_conv2d_kernel, (tiles_, splits))(
             *(x.value, filters.value, bias if parts is None else None, out.value, batches),
-            *(*x.shape[1:3], p, q, count, x.strides, out.strides, pixels * columns, span),
-            LOWER=lower,
-            UPPER=upper,
+            *(*x.shape[1:3], p, q, count, x.strides, ordered.start, out.start),
+            *((k if dense else c, down, right), out.strides, pixels * columns, span),
+            LOWER=ahead.first,
+            UPPER=upper_corner(ahead, x, out),
             STEPS=(1, *windows.step, 1),
-            APART=windows.apart,
+            APART=ahead.apart,
+            DENSE=dense,
             **common,
         )
     else:

@@ -1,11 +1,15 @@
 """Convolution through an im2col descriptor, whose pixels TMA copies: a form of convolution.py.
 
 An iteration takes some channels at one position (r, s) of the window: a block of pixels, moved by r
-and s, and a block of the filters, along their contiguous inner axis. TMA computes the addresses and
-puts zeros where a pixel is in the padding, so that no thread does arithmetic on indices.
+and s, and a block of the filters. These are rows of R x S x C elements: of filters, or, in the
+gradient of an image, of its channels, which a filter has there. TMA computes the addresses and puts
+zeros where a pixel is in the padding, so that no thread does arithmetic on indices. Pixels move to
+the right and below only: windows of the gradient, which go the other way, are reversed.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import tile
 import tile.language as tl
@@ -61,6 +65,9 @@ def im2col_conv2d_kernel(
     out_width,
     filters,
     x_strides,
+    filters_start,
+    out_start,
+    filters_strides,
     out_strides,
     out_split,
     span,
@@ -68,6 +75,7 @@ def im2col_conv2d_kernel(
     UPPER: tl.constexpr,
     STEPS: tl.constexpr,
     APART: tl.constexpr,
+    DENSE: tl.constexpr,
     S: tl.constexpr,
     CHANNELS: tl.constexpr,
     INNER: tl.constexpr,
@@ -91,9 +99,16 @@ def im2col_conv2d_kernel(
         UPPER,
         STEPS,
     )
-    weights = tl.make_tensor_descriptor(
-        filters_ptr, [filters, INNER], [INNER, 1], [BLOCK_N, BLOCK_K]
-    )
+    row, down, right = filters_strides
+    if DENSE:
+        weights = tl.make_tensor_descriptor(
+            filters_ptr, [filters, row], [row, 1], [BLOCK_N, BLOCK_K]
+        )
+    else:
+        weights = tl.make_tensor_descriptor(
+            filters_ptr, [CHANNELS, row], [row, 1], [BLOCK_K, BLOCK_N]
+        )
+    out_ptr += out_start
     start, end = 0, INNER
     if SPLIT:
         start = tl.program_id(1) * span
@@ -102,11 +117,14 @@ def im2col_conv2d_kernel(
     first_pixel, first_filter = tile_row * BLOCK_M, tile_column * BLOCK_N
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(start, end, BLOCK_K):
-        position = k // CHANNELS
-        move = [position // S * APART[0], position % S * APART[1]]
-        a = x.load([first_pixel, k % CHANNELS], move)
-        b = weights.load([first_filter, k])
-        total = tl.dot(a, b.T, total, input_precision=PRECISION)
+        r, s, channel = k // CHANNELS // S, k // CHANNELS % S, k % CHANNELS
+        a = x.load([first_pixel, channel], [r * APART[0], s * APART[1]])
+        at = filters_start + r * down + s * right
+        if DENSE:
+            b = weights.load([first_filter, at + channel]).T
+        else:
+            b = weights.load([channel, at + first_filter])
+        total = tl.dot(a, b, total, input_precision=PRECISION)
     pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
     column = first_filter + tl.arange(0, BLOCK_N)[None, :]
     if bias_ptr is not None:
@@ -124,38 +142,53 @@ def im2col_conv2d_kernel(
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def corners(windows: Windows, image: Image, out: Image) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the corners of the pixels under the first element of windows, for a descriptor."""
-    last = [
+def reversed_windows(windows: Windows, filters: Image) -> tuple[Windows, Image]:
+    """Return windows that go to the right and below, and the filters in their order."""
+    first, apart, start = [*windows.first], [*windows.apart], filters.start
+    strides = [*filters.strides]
+    for axis in (0, 1):
+        if apart[axis] < 0:
+            last = filters.shape[1 + axis] - 1
+            first[axis] += last * apart[axis]
+            start += last * strides[1 + axis]
+            apart[axis], strides[1 + axis] = -apart[axis], -strides[1 + axis]
+    moved = replace(windows, first=(first[0], first[1]), apart=(apart[0], apart[1]))
+    k, r, s, c = strides
+    return moved, replace(filters, start=start, strides=(k, r, s, c))
+
+
+def upper_corner(windows: Windows, image: Image, out: Image) -> tuple[int, int]:
+    """Return the distance of the pixels under the first elements of the last windows to the end."""
+    below, right = (
         windows.first[axis] + (out.shape[1 + axis] - 1) * windows.step[axis] + 1 for axis in (0, 1)
-    ]
-    upper = last[0] - image.shape[1], last[1] - image.shape[2]
-    return windows.first, upper
+    )
+    return below - image.shape[1], right - image.shape[2]
 
 
 def im2col_configuration(
     call: Call, image: Image, filters: Image, out: Image, windows: Windows, precision: str
 ) -> Configuration | None:
-    """Return a configuration for pixels and filters that TMA copies; None if it cannot."""
+    """Return a configuration for pixels and filters that TMA copies; None if it cannot.
+
+    The windows and filters are those of `reversed_windows`.
+    """
     values = image.value, filters.value
     operands = [each for each in call.operands if any(each.value is value for value in values)]
     half, rounded = operands[0].dtype.itemsize == 2, precision == "tf32"
     table = HALF if half else ROUNDED if operands[0].dtype == F32 and rounded else None
-    (count, r, s, channels), dense = filters.shape, filters.strides[1:]
-    if table is None or image.strides[3] != 1 or dense != (s * channels, channels, 1):
+    (count, r, s, channels), (batches, p, q, _) = filters.shape, out.shape
+    contiguous = filters.strides[3] == 1 or (filters.strides[0] == 1 and half)
+    if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
         return None
-    batches, p, q, _ = out.shape
     config = table.select(call.backend, batches * p * q, count, r * s * channels)
     moves = [(n - 1) * apart for n, apart in zip((r, s), windows.apart, strict=True)]
-    ends = [end for corner in corners(windows, image, out) for end in corner]
+    ends = [*windows.first, *upper_corner(windows, image, out)]
     fits = (
         channels % config["BLOCK_K"] == 0
-        and min(windows.apart) > 0
         and max(moves) <= MOST_MOVE
         and max(windows.step) <= MOST_STEP
         and min(ends) >= LEAST_CORNER
         and max(ends) <= MOST_CORNER
-        and image.start == filters.start == 0
         and call.describes(*operands)
     )
     return config if fits else None
