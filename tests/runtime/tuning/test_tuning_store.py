@@ -21,6 +21,7 @@ from tile.runtime.autotuning.tuning_store import (
     import_results,
 )
 from tile.tools.cli import main
+from tile.version import VERSION
 
 KEY, MACHINE = (100, "float32"), "interp, x86"
 CONFIGS = [tile.Config({"BLOCK": block}) for block in (16, 32)]
@@ -57,8 +58,11 @@ def test_another_code_or_version_has_results_of_its_own(
     assert store_in(tmp_path, other).load(KEY, MACHINE) == {}
     monkeypatch.setattr(tuning_store, "VERSION", "9.9")
     newer = store_in(tmp_path)
-    assert newer.load(KEY, MACHINE) == {}
+    message = rf"results of add from version {VERSION} of tile, which stay there; version 9.9"
+    with pytest.warns(RuntimeWarning, match=message):
+        assert newer.load(KEY, MACHINE) == {}
     newer.save(KEY, MACHINE, CONFIGS[0], [2.0])
+    assert store_in(tmp_path).load((1,), MACHINE) == {}  # without a warning
     monkeypatch.undo()
     assert store_in(tmp_path).load(KEY, MACHINE)[TEXTS[0]].times == (1.0,)
 

@@ -91,6 +91,8 @@ class TuningStore:
                 results[str(content["config"])] = StoredResult.of(content)
             except (ValueError, KeyError, TypeError) as error:
                 self._once(f"the tuning result {path} is ignored: {error}")
+        if not results:
+            self._tell_other_versions()
         return results
 
     def save(
@@ -157,6 +159,25 @@ class TuningStore:
                 f"every user can write to {self.root} (mode {stat.S_IMODE(mode):04o}), and so "
                 f"choose among the configurations of {self.name}; chmod o-w prevents that"
             )
+
+    def _tell_other_versions(self) -> None:
+        """Warn once if all results of kernels of this name are of other versions."""
+        folders = self.root.glob(f"{self.name}-*")
+        firsts = (next(self._contents_below(folder), {}) for folder in folders)
+        versions = {str(content.get("version")) for content in firsts if content}
+        if versions and VERSION not in versions:
+            self._once(
+                f"{self.root} has tuning results of {self.name} from version "
+                f"{', '.join(sorted(versions))} of tile, which stay there; version {VERSION} "
+                "measures anew, and keeps results of its own"
+            )
+
+    def _contents_below(self, folder: Path) -> Iterator[Mapping[str, Any]]:
+        """Yield the results in the folder of a kernel."""
+        for key in folder.iterdir() if folder.is_dir() else ():
+            for _, content in self._contents(key):
+                if isinstance(content, dict):
+                    yield content
 
     def _once(self, text: str) -> None:
         if text not in self._warned:
