@@ -4,7 +4,7 @@ Operations are numbered in program order. An operation with regions has two numb
 its end, after all operations nested in it. A live range extends from the definition to the last
 use. A value from outside a loop that is used in it is live until the loop ends, since the next
 iteration uses it again. A value that is used in one branch of an `if` counts as live through the
-branch before it.
+branch before it, unless an empty branch only passes it on: then nothing else runs.
 """
 
 from __future__ import annotations
@@ -108,13 +108,22 @@ def _last_use(
 ) -> int:
     last = start
     for op, position in value.uses:
-        last = max(last, ends[op] if _used_throughout(op, position) else starts[op])
+        at = _passes_on(op) or op
+        last = max(last, ends[op] if _used_throughout(op, position) else starts[at])
         for outer in op.ancestors():
             if outer is value.block.parent:
                 break
             if outer.has_trait(Trait.LOOP):
                 last = max(last, ends[outer])
     return max(last, _passed_on(value, starts))
+
+
+def _passes_on(op: Operation) -> Operation | None:
+    """Return the `if` of which an operation is an empty branch; else None."""
+    outer = op.parent
+    if outer is None or outer.defn is not control.if_ or op.defn is not control.yield_:
+        return None
+    return outer if any(region.first is op for region in outer.regions) else None
 
 
 def _used_throughout(op: Operation, position: int) -> bool:
