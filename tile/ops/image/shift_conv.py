@@ -24,9 +24,22 @@ from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
 from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
 
-# Channels with shifts of their own are loaded one by one, so that few tiles should load the same:
-# tiles have all filters. By pixels, filters and channels; H200, float16, 16 images of 56 x 56 x 256
-# and 256 filters, 2026-11-26; the entries for fewer filters are not measured.
+VECTOR = 4  # channels of a run that are loaded at once
+# By pixels, filters and channels, for 16-bit types. H200, float16, 2026-11-26: runs of 8 channels
+# of figure 11 (docs/results/paper.md), and single ones of 16 images of 56 x 56 x 256 and 256
+# filters; the entries for fewer filters are not measured.
+RUNS = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
+            (1024, ANY, ANY): tiles(64, 128, 128),
+            (ANY, ANY, ANY): tiles(64, 128, 64),
+        }
+    },
+)
+# Channels with shifts of their own are loaded one by one, so that few programs should load the same
+# ones: tiles have all filters.
 SINGLE = Table(
     PORTABLE,
     {
@@ -130,8 +143,9 @@ def shift_conv(
     if result.size:
         pixels = batches * height * width
         config = tiles_of(call.backend, image.dtype, pixels, count, channels, precision)
-        if run == 1 and image.dtype.itemsize == 2:
-            config = SINGLE.select(call.backend, pixels, count, channels)
+        if image.dtype.itemsize == 2:
+            table = RUNS if run >= VECTOR else SINGLE
+            config = table.select(call.backend, pixels, count, channels)
         programs = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
         launch(shift_conv_kernel, (programs,))(
             *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
