@@ -33,6 +33,7 @@ RUNS = Table(
     {
         "nvptx": {
             (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
+            (ANY, ANY, 64): tiles(64, 128, 64, stages=2),
             (1024, ANY, ANY): tiles(64, 128, 128),
             (ANY, ANY, ANY): tiles(64, 128, 64),
         }
