@@ -68,17 +68,43 @@ class _Finder:
         self.done(module)
 
 
+class _Waiter:
+    """A finder of nothing that waits, at each import, for the end of an import under way."""
+
+    def __init__(self, module: ModuleType, done: Callable[[ModuleType], object]) -> None:
+        self.module = module
+        self.done = done
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if self in sys.meta_path and not _is_initializing(self.module):
+            sys.meta_path.remove(self)
+            self.done(self.module)
+        return None
+
+
+def _is_initializing(module: ModuleType) -> bool:
+    """Return True while a module is being imported."""
+    return bool(getattr(module.__spec__, "_initializing", False))
+
+
 def call_after_import(name: str, module: str, function: str) -> None:
     """Call `module.function()` once the module `name` is imported; at once if it is already.
+
+    If its import is under way, as it may import Triton, the call comes with the next import.
 
     Costs a process that never imports it a comparison of names at each import. An `ImportError` or
     `AttributeError`, as for another version of the library, becomes a warning.
     """
     done = functools.partial(_call, module, function)
-    if name in sys.modules:
-        done(sys.modules[name])
-    else:
+    imported = sys.modules.get(name)
+    if imported is None:
         sys.meta_path.insert(0, _Finder(name, done))
+    elif _is_initializing(imported):
+        sys.meta_path.insert(0, _Waiter(imported, done))
+    else:
+        done(imported)
 
 
 def _call(module: str, function: str, imported: ModuleType) -> None:
