@@ -62,3 +62,11 @@ def test_compilation_ahead_of_time(triton) -> None:
     assert "tf32" in triton.compile(source, target=target).asm["tile"]
     options = {"default_dot_input_precision": "ieee"}
     assert "tf32" not in triton.compile(source, target=target, options=options).asm["tile"]
+
+
+def test_fp_fusion_by_the_environment(triton, monkeypatch) -> None:
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    x = np.zeros(256, np.float32)
+    assert not triton.jit(multiply).warmup(x, x, N=16).options.enable_fp_fusion
+    assert triton.jit(multiply).warmup(x, x, N=16, enable_fp_fusion=True).options.enable_fp_fusion
+    assert tile.jit(multiply).warmup(x, x, N=16).options.enable_fp_fusion

@@ -17,6 +17,7 @@ from types import TracebackType
 from tile.compat import torch_kernels
 from tile.compat.environment import announce, announced, withdraw
 from tile.compat.finder import VERSIONS, TritonFinder, is_view
+from tile.compat.ignored_variables import warn_of_ignored
 from tile.errors import ArgumentValueError, TritonLoadedError
 from tile.language.base.constexpr import constexpr
 from tile.short_repr import short_repr
@@ -76,7 +77,8 @@ def install_as_triton(version: str = LATEST) -> Installation:
 
     A second call returns the same installation. Call it before libraries that look for Triton are
     imported, as PyTorch remembers the answer. Environment variables of Triton such as
-    `TRITON_CACHE_DIR` take effect while the modules are installed.
+    `TRITON_CACHE_DIR` take effect while the modules are installed; a warning names those set that
+    have none.
 
     Raises `ArgumentValueError` for another version than that of an earlier call or than these, and
     `TritonLoadedError` if the program has imported Triton itself.
@@ -111,6 +113,7 @@ def install_as_triton(version: str = LATEST) -> Installation:
     # and which imports `triton` alone.
     constexpr.__module__ = "triton.language.core"
     announce(version)
+    warn_of_ignored()
     return Installation(finder)
 
 

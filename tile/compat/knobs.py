@@ -54,6 +54,7 @@ EFFECTS = {
     "TRITON_CACHE_AUTOTUNING": "autotuners store their results on disk",
     "TRITON_F32_DEFAULT": "the `input_precision` of dots of float32 that state none",
     "TRITON_DEBUG": "kernels decorated while it is set are compiled with `debug`",
+    "TRITON_DEFAULT_FP_FUSION": "the launch option `enable_fp_fusion` of launches that state none",
 }
 
 
@@ -300,7 +301,10 @@ GROUPS: tuple[base_knobs, ...] = (
 
 def launch_defaults() -> dict[str, Any]:
     """Return the defaults of launch options that differ from those under `tile`'s names."""
-    return {"default_dot_input_precision": language.fp32_default or Precision.TF32.value}
+    return {
+        "default_dot_input_precision": language.fp32_default or Precision.TF32.value,
+        "enable_fp_fusion": language.default_fp_fusion,
+    }
 
 
 def refresh_knobs() -> None:

@@ -34,6 +34,7 @@ import tile
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
+from tile.compat.ignored_variables import IGNORED
 from tile.compat.knobs import EFFECTS
 from tile.compat.reasons import ABSENT_MODULES
 from tile.compat.surface import Entry, State, surface
@@ -225,6 +226,10 @@ def compat_page() -> Iterator[str]:
     yield from (f"- `{name}`: {reason}." for name, reason in ABSENT_MODULES.items())
     yield "\n## Environment variables\n"
     yield from (f"- `{name}`: {effect}." for name, effect in EFFECTS.items())
+    yield "\nThese have no effect, and a warning says so where one is set:\n"
+    for reason in dict.fromkeys(IGNORED.values()):
+        names = ", ".join(f"`{name}`" for name in IGNORED if IGNORED[name] == reason)
+        yield f"- {names}: {reason}."
 
 
 def _offered(entries: list[Entry], version: str) -> str:
