@@ -372,10 +372,10 @@ KERNELS: dict[str, Kernel] = {
         np.float16, "fp16", 128, 64, 128, (64, 64, 32), (np.float16, "fp16")
     ),
     "matmul_tf32": _matmul(
-        np.float32, "fp32", 128, 64, 96, (64, 64, 32), constants={"PRECISION": "tf32"}, rtol=1e-2
+        np.float32, "fp32", 128, 64, 160, (64, 64, 32), constants={"PRECISION": "tf32"}, rtol=1e-2
     ),
     "matmul_i8": _matmul(
-        np.int8, "i8", 128, 64, 192, (64, 64, 64), (np.int32, "i32"), {"SUMS": tl.int32}
+        np.int8, "i8", 128, 64, 320, (64, 64, 64), (np.int32, "i32"), {"SUMS": tl.int32}
     ),
     "matmul_blocks": _matmul(
         np.float16, "fp16", 128, 64, 144, (64, 64, 32), (np.float16, "fp16"), function=matmul_blocks
@@ -411,7 +411,7 @@ KERNELS: dict[str, Kernel] = {
         (4, 1, 1),
         lambda: [np.zeros(1, np.int32), np.zeros((4, 256), np.int32)],
     ),
-    "attention": _attention(attention),
+    "attention": _attention(attention, 256),
     "attention_blocks": _attention(attention_blocks, 256, 16),
     "gradient": Kernel(
         gradient,

@@ -1,4 +1,4 @@
-"""Loads and stores through pointers that are proven to be those of TMA blocks (`tma="pointers"`)."""
+"""Loads and stores through pointers that are proven to be those of TMA blocks ."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_results_and_removals(name: str, stages: int) -> None:
     module = lowered(case, WGMMA, 4, stages, tma="pointers")
     assert count(module, "tma_load") == 2 * stages and count(module, "tma_store") == 1
     assert not count(module, "load", "store", "shared_cp_async", "shared_load")
-    plain = lowered(case, WGMMA, 4, stages)
+    plain = lowered(case, WGMMA, 4, stages, tma="")
     assert not count(plain, "tma_load", "tma_store")
     result = run(module, case)
     np.testing.assert_array_equal(result, run(plain, case))
@@ -232,7 +232,7 @@ def test_blocks_may_start_before_the_array() -> None:
     module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
     assert count(module, "tma_load") and not count(module, "load", "shared_cp_async")
     result = run(module, kernel)
-    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2), kernel))
+    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2, tma=""), kernel))
     a, b, _ = wanted(72, 64, 64)
     padded = np.pad(a, ((1, 1), (0, 0))).astype(np.float32)
     expected = sum(padded[i : i + 72] @ b.astype(np.float32) for i in range(3))
@@ -246,7 +246,7 @@ def test_matrices_in_larger_arrays() -> None:
     assert count(module, "tma_load") == 4 and count(module, "tma_store") == 1
     assert not count(module, "load", "store", "shared_cp_async")
     result = run(module, kernel)
-    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2), kernel))
+    np.testing.assert_array_equal(result, run(lowered(kernel, WGMMA, 4, 2, tma=""), kernel))
     a, b, *_ = kernel.arguments()
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.05)
@@ -367,7 +367,7 @@ def test_other_loads_stay(fault: str) -> None:
     line = next(n for n, text in enumerate(SOURCE, 1) if "tl.load(a_ptrs, mask=in_a" in text)
     assert [(w.lineno, FAULTY[fault] in str(w.message)) for w in warned] == [(line, True)]
     assert count(module, "load", "shared_cp_async")
-    plain = lowered(kernel, WGMMA, 4, 2)
+    plain = lowered(kernel, WGMMA, 4, 2, tma="")
     np.testing.assert_array_equal(run(module, kernel), run(plain, kernel))
 
 
@@ -392,7 +392,9 @@ def test_rows_that_another_iteration_uses() -> None:
     kernel = replace(kernel, grid=(1, 1, 1))
     with pytest.warns(RuntimeWarning, match="as another iteration has them, too"):
         module = lowered(kernel, WGMMA, 4, 2, tma="pointers")
-    np.testing.assert_array_equal(run(module, kernel), run(lowered(kernel, WGMMA, 4, 2), kernel))
+    np.testing.assert_array_equal(
+        run(module, kernel), run(lowered(kernel, WGMMA, 4, 2, tma=""), kernel)
+    )
 
 
 SOURCE = Path(__file__).read_text().splitlines()

@@ -208,5 +208,7 @@ def test_the_option_names_uses() -> None:
     names = r"joined by \+, of pointers, reduce, stores, strips, not 'load'"
     with pytest.raises(ArgumentError, match=names):
         case.compile("interp", tma="stores+load")
-    with pytest.raises(ArgumentError, match="tma is a text such as 'stores', not True"):
+    with pytest.raises(
+        ArgumentError, match=r"tma is a text such as 'stores\+pointers' or None, not True"
+    ):
         case.compile("interp", tma=True)

@@ -99,11 +99,11 @@ class Options:
     that one thread computes in dots without mma, and the number of warps along the rows of the
     result (0: chosen by its shape); `tile_sizes` has sizes of single dots, loads and stores
     (`tile.simt.tile_sizes`). `warp_specialize` decides for the loops whose `tl.range` does not say
-    whether producer warps issue their TMA loads (None: the compiler). `tma` names uses of TMA that
-    are not measured yet (`tile.simt.tma_uses`), as in "stores". `sanitize` names checks as
-    `tile.sanitize` does (None: those of the configuration); the interpreter supports them on tiles,
-    other backends refuse them.
-    `default_dot_input_precision` is the precision of dots of float32 that state none (`tl.dot`).
+    whether producer warps issue their TMA loads (None: the compiler). `tma` names uses of TMA other
+    than by descriptors (`tile.simt.tma_uses`), as in "stores+pointers" (None: those that pay).
+    `sanitize` names checks as `tile.sanitize` does (None: those of the configuration); the
+    interpreter supports them on tiles, other backends refuse them. `default_dot_input_precision` is
+    the precision of dots of float32 that state none (`tl.dot`).
     """
 
     num_warps: int = 4
@@ -117,7 +117,7 @@ class Options:
     warp_rows: int = 0
     tile_sizes: str = ""
     warp_specialize: bool | None = None
-    tma: str = ""
+    tma: str | None = None
     sanitize: str | tuple[str, ...] | None = None
     default_dot_input_precision: str = Precision.IEEE.value
 
@@ -158,8 +158,10 @@ class Options:
         if sizes:
             parse_tile_sizes(sizes)
         uses: object = self.tma
-        if not isinstance(uses, str):
-            raise ArgumentTypeError(f"tma is a text such as 'stores', not {short_repr(uses)}")
+        if not isinstance(uses, str | None):
+            raise ArgumentTypeError(
+                f"tma is a text such as 'stores+pointers' or None, not {short_repr(uses)}"
+            )
         if uses:
             parse_tma_uses(uses)
         _ = self.checks
@@ -186,7 +188,7 @@ class Options:
         rare: dict[str, Any] = {"tile_sizes": self.tile_sizes} if self.tile_sizes else {}
         if self.warp_specialize is not None:
             rare["warp_specialize"] = bool(self.warp_specialize)
-        if self.tma:
+        if self.tma is not None:
             rare["tma"] = self.tma
         return {name: getattr(self, name) for name in names} | rare
 

@@ -113,8 +113,10 @@ def compile(  # noqa: A001 - Triton's name
     types = src.types()
     constants = {name: value for name, value in src.constexprs().items() if name not in types}
     compiled_for = tile_target(target)
-    # Triton's kernels assume nothing about overlap, and libraries launch them without a check.
+    # Triton's kernels assume nothing about overlap, and libraries launch them without a check. Nor
+    # do libraries make tensor maps of the arrays.
     gpu = compiled_for.backend == NVPTX
+    chosen = {"tma": "", **chosen}
     kernel = ahead_of_time.compile(src.fn, types, constants, chosen, compiled_for, may_overlap=gpu)
     if gpu:
         fail_at_assertions(kernel)

@@ -34,7 +34,7 @@ from tile.simt.schedule import (
 )
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tile_sizes import TileSizes
-from tile.simt.tma_uses import TmaUses
+from tile.simt.tma_uses import parse_tma_uses
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers", "find-blocks")
@@ -75,9 +75,10 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     chosen |= {"invariant_loads": target.invariant_loads, **options}
     if "tile_sizes" in chosen:
         chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
-    if "tma" in chosen:
-        chosen["tma"] = TmaUses.parse(chosen["tma"])
-        chosen["pointer_blocks"] = target.has_tma and chosen["tma"].pointers
+    uses = parse_tma_uses(options.get("tma"))
+    if target.has_tma and uses.pointers:
+        chosen |= {"pointer_blocks": True, "warn_unproven": "tma" in options}
+    chosen["tma"] = uses
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})
         for defn in (PASSES[name] for name in LOWER)

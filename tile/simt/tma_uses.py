@@ -1,6 +1,6 @@
-"""Uses of TMA that a launch asks for by its option `tma`, as in `tma="stores+reduce"`.
+"""Uses of TMA that a launch chooses by its option `tma`, as in `tma="stores+reduce"`.
 
-No kernel has them by default: on Hopper all but `pointers` gained nothing (docs/notes/hopper.md,
+The default is `pointers`: on Hopper the others gained nothing (docs/notes/hopper.md,
 docs/notes/descriptor-loads.md).
 
     pointers  loads and stores through pointers that are proven to access a block of an array are
@@ -48,8 +48,9 @@ class TmaUses:
 
 
 NO_USES = TmaUses()
+DEFAULT_USES = TmaUses(pointers=True)
 
 
-def parse_tma_uses(text: str) -> TmaUses:
-    """Return the uses in a text. Raises `ArgumentValueError` for an unknown one."""
-    return TmaUses.parse(text)
+def parse_tma_uses(text: str | None) -> TmaUses:
+    """Return the uses in a text, or those by default; `ArgumentValueError` for an unknown one."""
+    return DEFAULT_USES if text is None else TmaUses.parse(text)

@@ -25,14 +25,22 @@ from tile.transforms.licm import licm
 
 
 @module_pass("find-blocks")
-def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool = True) -> None:
+def find_blocks(
+    module: Module,
+    *,
+    pointer_blocks: bool = False,
+    warn_unproven: bool = False,
+    simplify: bool = True,
+) -> None:
     """State which loads and stores through pointers access a block of an array, as descriptors do.
 
     Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
-    the transpose is loaded or stored. A warning says why a load in a loop with its dot is not
-    proven. Off unless `pointer_blocks`, which the launch option `tma="pointers"` sets. Blocks of
-    more than two axes, as those of an array of matrices, are reshaped.
+    the transpose is loaded or stored. Blocks of more than two axes, as those of an array of
+    matrices, are reshaped. Kernels stay as they are if no loop loads for a dot, or one does that is
+    not proven: TMA pays in loops whose operands it loads. Off unless `pointer_blocks`, which
+    targets with TMA set unless the launch option `tma` names other uses. With `warn_unproven`,
+    which `tma="pointers"` sets, a warning says why a load in a loop with its dot is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -46,27 +54,36 @@ def find_blocks(module: Module, *, pointer_blocks: bool = False, simplify: bool 
     if not pointer_blocks:
         return
     kernels = [function for function in module if function.kernel]
-    changed = [_state_blocks(function) for function in kernels]
+    changed = [_state_blocks(function, warn_unproven) for function in kernels]
     if any(changed) and simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
-def _state_blocks(function: Function) -> bool:
+def _state_blocks(function: Function, warn_unproven: bool) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
+    accesses = [op for op in function.walk() if op.defn in (memory.load, memory.store)]
+    operands = {op for op in accesses if _is_loaded_for_dot(op) and not _is_stated(op)}
+    if not operands:
+        return False
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
-    for op in function.walk():
-        if op.defn in (memory.load, memory.store) and not _is_stated(op):
+    for op in accesses:
+        if not _is_stated(op):
             try:
-                block = blocks.of(op)
-                proven.append((op, block))
+                proven.append((op, blocks.of(op)))
             except NoFormError as reason:
-                if op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result):
+                if warn_unproven and op in operands:
                     warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
+    if not operands <= {op for op, _ in proven}:
+        return False
     for op, block in proven:
         _state(op, block, blocks.forms)
     return bool(proven)
+
+
+def _is_loaded_for_dot(op: Operation) -> bool:
+    return op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result)
 
 
 def _is_stated(op: Operation) -> bool:

@@ -128,7 +128,7 @@ def test_accumulators_are_stored_as_matrices() -> None:
 def test_groups_multiply_what_copies_put_in_shared_memory(
     name: str, warps: int, stages: int
 ) -> None:
-    options = {"num_warps": warps, "num_stages": stages}
+    options = {"num_warps": warps, "num_stages": stages, "tma": ""}
     ptx = KERNELS[name].compile("nvptx:sm_90a", **options).asm["ptx"]
     assert "wgmma.mma_async.sync.aligned.m64n" in ptx
     assert ("cp.async.cg.shared.global" in ptx) == (stages > 1)
@@ -157,9 +157,9 @@ def test_only_one_architecture_has_wgmma(arch: str) -> None:
     assert "wgmma" not in ptx
 
 
-def loop_of_dots(name: str, stages: int) -> str:
+def loop_of_dots(name: str, stages: int, tma: str) -> str:
     """Return the PTX of a kernel's loop, for an architecture with wgmma."""
-    ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages).asm["ptx"]
+    ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages, tma=tma).asm["ptx"]
     start = ptx.index('.pragma "nounroll"')
     loop = re.split(r"\bbra \t\$L__", ptx[start:])[0]
     assert "wgmma.mma_async" in loop
@@ -168,24 +168,25 @@ def loop_of_dots(name: str, stages: int) -> str:
 
 def test_pointers_advance_by_additions_in_loops_with_wgmma() -> None:
     """Each pointer of a copy is its start plus the advance; see `PointerInduction`."""
-    loop = loop_of_dots("matmul_f16", 4)
+    loop = loop_of_dots("matmul_f16", 4, tma="")
     assert loop.count("cp.async.cg.shared.global") == 4
     assert loop.count("add.s64") >= 4
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
+@pytest.mark.parametrize("tma", ["", "pointers"])
 @pytest.mark.parametrize(
     "name", ["matmul_f16", "matmul_i8", "matmul_tf32", "matmul_blocks", "attention"]
 )
-def test_loops_with_wgmma_multiply_no_integers(name: str, stages: int) -> None:
+def test_loops_with_wgmma_multiply_no_integers(name: str, tma: str, stages: int) -> None:
     """Multiplications would delay wgmma; see `strength-reduce-pointers` and `StageCounter`."""
-    loop = loop_of_dots(name, stages)
+    loop = loop_of_dots(name, stages, tma=tma)
     assert not re.findall(r"\b(?:mul|mad|rem|div)\.(?:lo|hi|wide|[su]\d+)\S*", loop)
 
 
 def test_steps_of_pointers_are_scaled_before_a_loop_with_wgmma() -> None:
     """Given a 64-bit product, ptxas would recompute it in every iteration."""
-    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4).asm["ptx"]
+    ptx = KERNELS["matmul_f16"].compile("nvptx:sm_90a", num_stages=4, tma="").asm["ptx"]
     before, _, loop = ptx.partition('.pragma "nounroll"')
     steps = re.findall(r"shl\.b64\s+(%rd\d+), %rd\d+, 1;", before)
     assert len(steps) == 1

@@ -21,7 +21,7 @@ from tile.ops.core.call import F32, FLOATS, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import by_tma, tiles
+from tile.ops.linear.configurations import tiles
 from tile.ops.linear.matmul_tiles import store_tile, tile_position
 from tile.ops.training.quantization import F8
 
@@ -118,7 +118,6 @@ def block_scaled_matmul(
     result = call.output("out", out, (m, n), kind)
     if result.size:
         config = TABLE.select(call.backend, m, n, k)
-        config = by_tma(call, config, left, right)
         grid = (tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"]),)
         launch(block_scaled_matmul_kernel, grid)(
             *(a, b, a_scale, b_scale, result.value, m, n, k, left.strides, right.strides),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.ops.core.call import F32, F64, Call, Operand
+from tile.ops.core.call import F32, F64
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Bounds, Configuration, Table
 
@@ -56,9 +56,6 @@ SHORT = Table(
         }
     },
 )
-# TMA copies the operands of tiles with so many rows and columns, and of elements of at most so
-# many bytes.
-TMA_EDGE, TMA_BYTES = 64, 2
 # Elements of the inner axis that are worth a program of their own: with fewer, adding up the parts
 # takes longer than what they save. Of 512 to 2048, with the tiles above.
 LEAST_INNER = 1300
@@ -75,11 +72,3 @@ def tiles_of(
     wide = WIDE if precision == "ieee" else ROUNDED
     table = wide if dtype in (F32, F64) else SHORT
     return table.select(backend, m, n, k)
-
-
-def by_tma(call: Call, config: Configuration, *operands: Operand) -> Configuration:
-    """Return a configuration whose tiles of these operands are copied by TMA, where it can."""
-    edge = min(config["BLOCK_M"], config["BLOCK_N"])
-    narrow = all(operand.dtype.itemsize <= TMA_BYTES for operand in operands)
-    fits = edge >= TMA_EDGE and narrow and call.describes(*operands)
-    return {**config, "tma": "pointers"} if fits else config

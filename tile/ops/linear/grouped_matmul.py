@@ -21,7 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import by_tma, tiles_of
+from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
 from tile.ops.linear.matmul_tiles import tile_position
 
@@ -121,7 +121,6 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     stride = result.rows().stride
     if result.size:
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
-        config = by_tma(call, config, left, right)
         tile_rows = tile.cdiv(rows, config["BLOCK_M"]) + groups
         launch(grouped_matmul_kernel, (tile_rows * tile.cdiv(n, config["BLOCK_N"]),))(
             *(a, b, ends, result.value, rows, n, k, groups, *left.strides, *right.strides, stride),

@@ -23,7 +23,7 @@ from tile.ops.core.call import F32, Call, Operand
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import by_tma, tiles, tiles_of
+from tile.ops.linear.configurations import tiles, tiles_of
 from tile.ops.linear.int4_vector import int4_vector
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
 from tile.ops.linear.matmul import INT32_LIMIT, matmul_kernel
@@ -173,8 +173,6 @@ def _by_expansion(
     expand_int4(packed, scales, weights)
     config = tiles_of(call.backend, a.dtype, m, n, k)
     wide_offsets = max(m * a.strides[0], n * k) >= INT32_LIMIT
-    if not wide_offsets:
-        config = by_tma(call, config, a)
     tiles_ = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
     launch(matmul_kernel, (tiles_, 1, 1))(
         *(a.value, weights.value, None, result.value, m, n, k, 0, a.strides[0], 1, 0, 1, k),

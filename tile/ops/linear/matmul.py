@@ -26,7 +26,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import LEAST_INNER, by_tma, tiles_of
+from tile.ops.linear.configurations import LEAST_INNER, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
@@ -172,8 +172,6 @@ def matmul(
     splits = splits_of(call, splits, tiles * batches, steps, least)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     even = k == splits * span
-    if (even or splits == 1) and not wide_offsets:  # blocks are proven; of others it would warn
-        config = by_tma(call, config, left, right)
     parts = call.new((splits, batches * m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
