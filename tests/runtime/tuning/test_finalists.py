@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tile.runtime.autotuning.finalists import Measured, choose, contenders
+from tile.runtime.autotuning.finalists import Measured, choose, contenders, run_off
 
 QUANTILES = (0.5, 0.2, 0.8)
 
@@ -51,6 +51,20 @@ def test_the_measurements_are_bounded() -> None:
     assert len(calls) <= 14
     _, calls = contest([1.0] * 4, 0.2, most=3)
     assert calls == []
+
+
+@pytest.mark.parametrize(("time", "most"), [(0.02, 72), (1000.0, 12)])
+def test_long_runs_are_measured_less_often(time: float, most: int) -> None:
+    random = np.random.default_rng(0)
+    calls: list[int] = []
+
+    def measure(index: int, iteration: int) -> list[float]:
+        calls.append(index)
+        return [time * math.exp(0.3 * random.standard_normal())]
+
+    run_off([Measured(index, [time]) for index in range(8)], measure)
+    assert most - 8 < len(calls) <= most
+    run_off([], measure)
 
 
 def test_drift_is_no_difference() -> None:

@@ -24,9 +24,10 @@ Numbers = npt.NDArray[np.float64]
 
 CLOSE = 1.1  # ratio to the shortest time, up to which configurations are measured again
 MOST = 12  # finalists
-AGAIN = 3  # measurements of finalists, for each configuration that was measured
-LEAST_AGAIN = 72  # such measurements that are permitted for any number of configurations
 SHARE = 0.1  # of the usual time of measuring, for one measurement of a finalist
+FIRST, EACH = 25.0, 12.5  # ms of a first measurement and of one of a finalist, of a short run
+AGAIN = 1.5  # time for finalists, of that of the first measurements
+LEAST = 900.0  # ms that are permitted for the finalists of any number of configurations
 TOLERANCE = 0.005  # of a time; a smaller difference is not worth measuring
 # The 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom.
 STUDENT = (12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
@@ -66,13 +67,19 @@ def run_off(
     measure: Callable[[int, int], Sequence[float]],
     report: Callable[[], object] = lambda: None,
 ) -> None:
-    """Measure those of configurations again that may be the fastest; see `choose`.
+    """Measure those of configurations again that may be the fastest; see `choose`."""
+    best = min((one.time for one in ran), default=math.inf)
+    close = sorted((one for one in ran if one.time <= CLOSE * best), key=lambda one: one.time)
+    choose(close[:MOST], measure, _most_measurements(ran), report)
 
-    Finalists are measured `AGAIN` times as often as there are configurations, at most.
-    """
-    close = CLOSE * min((one.time for one in ran), default=math.inf)
-    finalists = sorted((one for one in ran if one.time <= close), key=lambda one: one.time)
-    choose(finalists[:MOST], measure, max(LEAST_AGAIN, AGAIN * len(ran)), report)
+
+def _most_measurements(ran: Sequence[Measured]) -> int:
+    """Return how often finalists may be measured: the longer a run takes, the less often."""
+    if not ran:
+        return 0
+    runs = 2 * min(one.time for one in ran)  # of which the first is not timed
+    first = sum(max(FIRST, 2 * one.time) for one in ran)
+    return int(max(LEAST, AGAIN * first) / max(EACH, runs))
 
 
 def choose(
