@@ -268,7 +268,7 @@ kernel[(1,)](x, x.copy(), B=4)
 
 
 def test_floats_that_numpy_lacks_are_shown_as_numbers(tmp_path: Path) -> None:
-    text = "from tile.ir.types import numpy_dtype\n" + FORMATS
+    text = "from tile.ir.numpy_dtypes import numpy_dtype\n" + FORMATS
     said = session(tmp_path, text, "b 11", "c", "p x", "p (x_ptr+1).load()", "p x * 2", "q")
     assert said.answer("p x").splitlines()[1].split() == ["[0.00390625", "-1.875", "--", "--]"]
     assert "-1.875" in said.answer("p (x_ptr+1).load()")
