@@ -167,13 +167,11 @@ def specialize(
     issued: list[Operation] = []
 
     def visit(loop: Operation, at: dict[TmaChannel, Position]) -> dict[TmaChannel, Position]:
-        lowered = _lower(by_loop[loop], channels[loop], at, schedules[loop], ordered=ordered)
-        issued.extend(lowered)
+        issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop], ordered=ordered))
         end = LayoutBuilder(loop.regions[0], loop.regions[0].last, loop.loc)
         return {channel: at[channel].next(end, stages) for channel in channels[loop]}
 
-    groups = warps // WARPGROUP_WARPS
-    ordered = resources.target.tuning.ordered_warpgroups and groups > 1
+    ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
     thread_positions(function.body, channels, start, visit)
     after = LayoutBuilder.after(ready)
     partition = after.op(
@@ -186,12 +184,10 @@ def specialize(
         channel.end(_after_last(function.body, channel.full.users))
     waits = [op for op in function.walk() if op.defn is order.order_wait]
     if waits:
-        after.op(order.order_arrive, only=groups - 1)
+        after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
         _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
-    remove_dead(function)  # loads and their pointers, which take no registers any more
-    live = liveness(function)
-    tiles = max(pressure(each.loop, live, resources.target) for each in loops)
+    tiles = _tile_registers(function, plans, resources)
     registers = resources.consumer_registers(warps, tiles, stages * stage + other)
     partition.attributes["registers"] = PRODUCER_REGISTERS, registers
     return plans
@@ -334,6 +330,13 @@ def _lower(
             deferred.ends(schedule, [release])
     loop.attributes["num_stages"] = 1
     return issued
+
+
+def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
+    """Return the registers of a thread for tiles, without those of loads, which are gone."""
+    remove_dead(function)
+    live = liveness(function)
+    return max(pressure(plan.loop, live, resources.target) for plan in plans)
 
 
 def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]) -> Block:
