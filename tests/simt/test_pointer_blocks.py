@@ -227,6 +227,16 @@ def test_results_and_removals(name: str, stages: int) -> None:
                 run(broken, case)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_producer_copies_blocks(name: str) -> None:
+    """The loop loses the pointers that it carried, as nothing of the program needs them."""
+    case = CASES[name]
+    module = lowered(case, WGMMA, 4, 3, warp_specialize=True)
+    assert count(module, "warp_specialize") == 1 and count(module, "tma_load")
+    plain = lowered(case, WGMMA, 4, 3, tma="")
+    np.testing.assert_array_equal(run(module, case), run(plain, case))
+
+
 def test_blocks_may_start_before_the_array() -> None:
     kernel = case(shifted, 72, 64, 64)
     module = lowered(kernel, WGMMA, 4, 2, tma="pointers")

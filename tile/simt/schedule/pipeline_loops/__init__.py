@@ -31,6 +31,7 @@ from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, low
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
+    Specialized,
     plan_in_flight,
     specialize,
 )
@@ -130,12 +131,13 @@ def pipeline_loops(
             function, plans, aliases, schedules, resources, _OPTIONS[warp_specialize], block_stores
         )
         for plan in plans:
-            if plan.async_loads and plan not in specialized:
+            if plan.async_loads and plan not in specialized.plans:
                 lower_async_loads(plan, schedules[plan.loop], resources)
         for schedule in schedules.values():
             schedule.assign()
         if plans:
             remove_dead(function)
+            specialized.assign_registers(resources)
 
 
 def _specialize(
@@ -146,8 +148,8 @@ def _specialize(
     resources: Resources,
     default: WarpSpecialize,
     block_stores: BlockStores,
-) -> Sequence[LoopPlan]:
-    """Give the TMA loads of a kernel's loops to producer warps; return the loops' plans.
+) -> Specialized:
+    """Give the TMA loads of a kernel's loops to producer warps.
 
     `default` is the option of loops with TMA loads that have none.
 
@@ -155,7 +157,7 @@ def _specialize(
     gains and no stage is lost.
     """
     if not resources.target.has_tma:
-        return ()
+        return Specialized()
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
     for plan in chosen:
@@ -176,7 +178,7 @@ def _specialize(
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:
                 warn(f"{_UNCHANGED}: {error}{where}", loop.loc)
-    return ()
+    return Specialized()
 
 
 def _gains(plan: LoopPlan, resources: Resources) -> bool:

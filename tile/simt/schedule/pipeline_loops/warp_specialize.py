@@ -63,7 +63,7 @@ from tile.simt.schedule.resources import (
     Resources,
 )
 from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
-from tile.transforms.dce import dependences, remove_dead, retain
+from tile.transforms.dce import dependences, retain
 
 MBARRIER_BYTES = 8
 
@@ -113,6 +113,38 @@ class SpecializedLoop:
         return self.plan.loop
 
 
+@dataclass(frozen=True)
+class Specialized:
+    """The plans of loops whose TMA loads a producer issues, and what decides its registers.
+
+    partition: the producer, None without any.
+    channels: what it writes.
+    warps, bytes: the program's warps, and its bytes of shared memory.
+    """
+
+    plans: Sequence[LoopPlan] = ()
+    partition: Operation | None = None
+    channels: Sequence[TmaChannel] = ()
+    warps: int = 0
+    bytes: int = 0
+
+    def assign_registers(self, resources: Resources) -> None:
+        """Give the program the registers that its loops need without what is dead in them.
+
+        Loads that the producer issues, and their pointers, are removed by then. That rebuilds loops
+        that carried pointers, so the loops are found by their waits.
+        """
+        if self.partition is None:
+            return
+        users = chain.from_iterable(channel.full.users for channel in self.channels)
+        enclosing = [list(user.ancestors()) for user in users]
+        loops = {ops[0] for ops in enclosing if ops and self.partition not in ops}
+        live = liveness(self.partition.function)
+        tiles = max(pressure(loop, live, resources.target) for loop in loops)
+        registers = resources.consumer_registers(self.warps, tiles, self.bytes)
+        self.partition.attributes["registers"] = PRODUCER_REGISTERS, registers
+
+
 def specialize(
     function: Function,
     plans: Sequence[LoopPlan],
@@ -121,7 +153,7 @@ def specialize(
     schedules: Mapping[Operation, LoopSchedule],
     *,
     fewer_stages: bool,
-) -> Sequence[LoopPlan]:
+) -> Specialized:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
 
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
@@ -130,10 +162,11 @@ def specialize(
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
 
-    Returns these plans. Raises `CannotSpecializeError`, with nothing changed, if that cannot be.
+    Raises `CannotSpecializeError`, with nothing changed, if that cannot be. The registers of the
+    program are assigned later.
     """
     if not plans:
-        return ()
+        return Specialized()
     loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
     warps = _warps(loops[0])
@@ -187,10 +220,7 @@ def specialize(
         after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
         _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
-    tiles = _tile_registers(function, plans, resources)
-    registers = resources.consumer_registers(warps, tiles, stages * stage + other)
-    partition.attributes["registers"] = PRODUCER_REGISTERS, registers
-    return plans
+    return Specialized(plans, partition, tuple(start), warps, stages * stage + other)
 
 
 # -- analysis
@@ -330,13 +360,6 @@ def _lower(
             deferred.ends(schedule, [release])
     loop.attributes["num_stages"] = 1
     return issued
-
-
-def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
-    """Return the registers of a thread for tiles, without those of loads, which are gone."""
-    remove_dead(function)
-    live = liveness(function)
-    return max(pressure(plan.loop, live, resources.target) for plan in plans)
 
 
 def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]) -> Block:
