@@ -157,6 +157,16 @@ def test_only_one_architecture_has_wgmma(arch: str) -> None:
     assert "wgmma" not in ptx
 
 
+@pytest.mark.parametrize("columns", [128, 256])
+def test_a_wgmma_has_its_registers_at_entry(columns: int) -> None:
+    """Ptxas refuses it otherwise (C7602), whatever setmaxnreg adds."""
+    kernel = KERNELS["matmul_f16"]
+    kernel = replace(kernel, constants={**kernel.constants, "BN": columns})
+    ptx = kernel.compile("nvptx:sm_90a", num_stages=2, warp_specialize=True).asm["ptx"]
+    assert "setmaxnreg.inc" in ptx
+    check(assemble(ptx, "sm_90a"))
+
+
 def loop_of_dots(name: str, stages: int, tma: str) -> str:
     """Return the PTX of a kernel's loop, for an architecture with wgmma."""
     ptx = KERNELS[name].compile("nvptx:sm_90a", num_stages=stages, tma=tma).asm["ptx"]

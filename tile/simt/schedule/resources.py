@@ -105,19 +105,31 @@ class Resources:
         waiting = accumulators + tuning.address_registers
         return waiting, waiting + max(computed, default=0) + tuning.overlap_registers
 
-    def consumer_registers(self, warps: int, tiles: int, shared_bytes: int) -> int:
+    def consumer_registers(
+        self, warps: int, tiles: int, instruction: int, shared_bytes: int
+    ) -> int:
         """Return the registers of a thread of a program whose loads a producer issues.
 
         That is its part of what the producer leaves, with as many co-resident programs as shared
         memory permits, if their tiles fit.
 
-        tiles: the registers that a thread needs for tiles. shared_bytes: of one program.
+        tiles: the registers that a thread needs for tiles. instruction: those that it has at entry
+            at least. shared_bytes: of one program.
         """
         for programs in range(self.programs(shared_bytes), 1, -1):
             registers = self._consumer_registers(warps, programs)
-            if registers >= tiles + self.target.tuning.other_registers:
+            fit = registers >= tiles + self.target.tuning.other_registers
+            if fit and self.at_entry(warps, programs) >= instruction:
                 return registers
         return self._consumer_registers(warps, 1)
+
+    def at_entry(self, warps: int, programs: int = 1) -> int:
+        """Return the registers of each thread at entry, if so many programs are co-resident.
+
+        A program has `warps` warps beside the producer's.
+        """
+        threads = (warps + PRODUCER_WARPS) * self.target.warp_size
+        return _whole_steps(self.target.register_file // programs // threads)
 
     def _consumer_registers(self, warps: int, programs: int) -> int:
         """Return the registers of a thread if so many programs are co-resident.
@@ -125,8 +137,7 @@ class Resources:
         setmaxnreg only moves those that a program has at entry, as many for each of its threads; it
         would wait for others forever.
         """
-        file, size = self.target.register_file // programs, self.target.warp_size
-        at_entry = _whole_steps(file // ((warps + PRODUCER_WARPS) * size))
+        at_entry = self.at_entry(warps, programs)
         left = (at_entry - PRODUCER_REGISTERS) * PRODUCER_WARPS
         return min(MOST_PROGRAM_REGISTERS, _whole_steps(at_entry + left // warps))
 

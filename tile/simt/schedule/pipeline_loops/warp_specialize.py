@@ -141,7 +141,8 @@ class Specialized:
         loops = {ops[0] for ops in enclosing if ops and self.partition not in ops}
         live = liveness(self.partition.function)
         tiles = max(pressure(loop, live, resources.target) for loop in loops)
-        registers = resources.consumer_registers(self.warps, tiles, self.bytes)
+        instruction = _instruction_registers(self.partition.function)
+        registers = resources.consumer_registers(self.warps, tiles, instruction, self.bytes)
         self.partition.attributes["registers"] = PRODUCER_REGISTERS, registers
 
 
@@ -170,6 +171,13 @@ def specialize(
     loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
     warps = _warps(loops[0])
+    needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
+    if needed > at_entry:
+        raise CannotSpecializeError(
+            f"a wgmma takes {needed} registers of each thread, and the {warps + PRODUCER_WARPS} "
+            f"warps have {at_entry} at entry",
+            plans[0].loop,
+        )
     planned = max(plan.stages for plan in plans)
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
@@ -360,6 +368,18 @@ def _lower(
             deferred.ends(schedule, [release])
     loop.attributes["num_stages"] = 1
     return issued
+
+
+# Ptxas compiles a wgmma if each thread has so many registers at entry beside those of its tiles
+# (C7602), whatever setmaxnreg adds: 154 in all for 64 x 256, 90 for 64 x 128.
+_OTHER_INSTRUCTION_REGISTERS = 26
+
+
+def _instruction_registers(function: Function) -> int:
+    """Return the registers of each thread without which ptxas refuses a wgmma of a function."""
+    shapes = [op["shape"] for op in function.walk() if op.defn is wgmma.wgmma]
+    tiles = [m * n + m * k * bits // 32 for m, n, k, bits in shapes]
+    return max(tiles, default=0) // wgmma.WARPGROUP_THREADS + _OTHER_INSTRUCTION_REGISTERS
 
 
 def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]) -> Block:
