@@ -126,7 +126,7 @@ class Resources:
     def at_entry(self, warps: int, programs: int = 1) -> int:
         """Return the registers of each thread at entry, if so many programs are co-resident.
 
-        A program has `warps` warps beside the producer's.
+        A program has `warps` warps and those of the producer.
         """
         threads = (warps + PRODUCER_WARPS) * self.target.warp_size
         return _whole_steps(self.target.register_file // programs // threads)

@@ -370,7 +370,7 @@ def _lower(
     return issued
 
 
-# Ptxas compiles a wgmma if each thread has so many registers at entry beside those of its tiles
+# Ptxas compiles a wgmma if each thread has so many registers at entry besides those of its tiles
 # (C7602), whatever setmaxnreg adds: 154 in all for 64 x 256, 90 for 64 x 128.
 _OTHER_INSTRUCTION_REGISTERS = 26
 
