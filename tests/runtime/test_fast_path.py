@@ -566,6 +566,23 @@ def test_tuples_that_select_another_kernel_are_no_repeats(noting: Noting) -> Non
     assert len(noting.repeats) == 4, "these have no plan of their own, and do not use another's"
 
 
+@tile.jit
+def windowed(x, out, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at * SHAPE[0]) * SHAPE[1])
+
+
+def test_constant_tuples_select_kernels(noting: Noting) -> None:
+    """As the values of their items do, of which 1, True and 1.0 are equal."""
+    kernel, (x, out, _) = tile.jit(windowed.fn), three()
+    shapes: list[Any] = [(1, 2), (2, 2), (1, 2.0), (True, 2)]
+    compiled = [kernel[1,](x, out, shape, BLOCK=8) for shape in shapes]
+    assert noting.repeats == [] and len({*map(id, compiled)}) == len(shapes)
+    assert [kernel[1,](x, out, shape, BLOCK=8) for shape in shapes] == compiled
+    assert len(noting.repeats) == len(shapes)
+    assert kernel[1,](x, out, (1, 2, (3, "x")), BLOCK=8) not in compiled
+
+
 # -- kernels with two versions, for arrays that overlap and for those that do not
 
 

@@ -228,6 +228,9 @@ class Writer:
         if kind is float:
             self._parts.append(f"{word}.hex()")  # unlike floats, differs for -0.0, equal for NaN
             return True
+        if kind is tuple:
+            self._parts.append(f"~items({word})")
+            return True
         self._parts.append(word)
         return not issubclass(kind, float | tuple | np.generic | constexpr)
 
@@ -476,6 +479,7 @@ def build_launch_plan(
     names |= {"unreadable": UNREADABLE, "trim": trim}
     names |= {"divisors": tuple(map(divisor_of, range(DIVISOR)))}
     names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
+    names |= {"items": _items}
     key, launch = _compile_functions(writer, names, watching=current is not None)
     return LaunchPlan(
         table,
@@ -517,6 +521,25 @@ def merge_arguments(
     """Return a call's arguments from those of the generated function."""
     named = {name: value for name, value in named.items() if value is not ABSENT}
     return (*(value for value in args if value is not ABSENT), *rest), {**named, **more}
+
+
+def _items(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the part of a key for a constant tuple: with types, as 1, 1.0 and True are equal.
+
+    Raises `TypeError` for items that no key tells apart.
+    """
+    kinds = tuple(map(type, value))
+    if kinds.count(int) == len(kinds):
+        return value
+    if any(issubclass(kind, np.generic | constexpr) for kind in kinds):
+        raise TypeError
+    return kinds, *(_item(item, kind) for item, kind in zip(value, kinds, strict=True))
+
+
+def _item(value: Any, kind: type) -> Any:
+    if kind is float:
+        return value.hex()
+    return _items(value) if kind is tuple else value
 
 
 def _wide(value: int) -> tuple[int, bool]:

@@ -70,10 +70,12 @@ class Posing:
         monkeypatch.setattr(loaded_module.Loaded, "clusters", lambda *given: 5)
         monkeypatch.setattr(loaded_module.Loaded, "_config", lambda loaded, *given: given)
         monkeypatch.setattr(driver.cuda, "cuLaunchKernelEx", self.clustered)
+        self.fields = [0]  # as a `FaultRecord` has them
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
 
     def check(self) -> None:
         """As a `FaultRecord` has it."""
+        self.fields[0] = 0
 
     def ordinarily(self, function: int, *given: Any) -> tuple[Any]:
         """In place of `cuLaunchKernel`."""
@@ -223,11 +225,16 @@ def test_clusters(posing: Posing) -> None:
     assert len(posing.ordinary) == 1 and [grid[0] for grid, *_ in posing.repeats][-1] == 12
 
 
-def test_kernels_that_assert_go_the_longer_way(posing: Posing) -> None:
-    x = Tensor(aligned(64))
+def test_a_false_assertion_is_left_to_an_ordinary_launch(posing: Posing) -> None:
+    """It raises what the kernel has reported; other launches are repeats."""
+    x, posing.count = Tensor(aligned(64)), 2
     for _ in range(3):
         claim[(1,)](x, 60, B=64, debug=True)
-    assert (len(posing.ordinary), posing.repeats) == (3, [])
+    assert (len(posing.ordinary), len(posing.repeats)) == (1, 2)
+    posing.fields[0] = 1
+    for _ in range(3):
+        claim[(1,)](x, 60, B=64, debug=True)
+    assert (len(posing.ordinary), len(posing.repeats)) == (2, 4)
 
 
 def test_programs_that_run_together_go_the_longer_way(posing: Posing) -> None:

@@ -107,7 +107,7 @@ FORMATS = {
 }
 
 _TEXT = """
-def fast_launch(x, y, z, {values}):{maps}
+def fast_launch(x, y, z, {values}):{report}{maps}
     try:
         block = pop()
     except IndexError:
@@ -121,6 +121,11 @@ def fast_launch(x, y, z, {values}):{maps}
     push(block)
     return not status
 """
+
+# An ordinary launch raises the error of an assertion.
+_REPORT = """
+    if report[0]:
+        return False"""
 
 # The local variable keeps the map alive until the launch, even if the cache is cleared meanwhile.
 _MAP = """
@@ -188,11 +193,13 @@ def build_fast_launch(
     parameters: Sequence[Parameter],
     maps: Sequence[MapEncoder],
     clusters: Clusters,
+    report: ctypes.Array[ctypes.c_int32] | None,
 ) -> FastLaunch | None:
     """Return a function that launches a loaded kernel, with a value for each varying parameter.
 
     After its other parameters the kernel takes `maps`, which an ordinary launch encodes; its
-    programs form `clusters`. None if the driver is too old.
+    programs form `clusters`. `report` is the record of a kernel with assertions. None if the driver
+    is too old.
     """
     launch = driver.direct("cuLaunchKernelEx")
     if launch is None:
@@ -212,6 +219,7 @@ def build_fast_launch(
         "stream": stream,
         "launch": launch,
         "function": ctypes.c_void_p(int(loaded.function)),
+        "report": report,  # its first number says whether an assertion was false
     }
     values = [parameters[at].value for at in layout.passed]
     variables = {at: f"v{n}" for n, at in enumerate(layout.varying)}
@@ -220,16 +228,17 @@ def build_fast_launch(
         names[f"maps{number}"] = encoder.lookup(values)
         varying = [layout.passed[n] for n in encoder.parameters if values[n] is None]
         keys.append(", ".join([variables[at] for at in varying]))
-    exec(_code(len(layout.varying), tuple(keys), clustered), names)
+    exec(_code(len(layout.varying), tuple(keys), clustered, report is not None), names)
     launch_function: FastLaunch = names["fast_launch"]
     return launch_function
 
 
 @functools.cache
-def _code(count: int, maps: tuple[str, ...], clustered: bool) -> Any:
-    """Compile `fast_launch` for so many values, with maps by some of them, and clusters."""
+def _code(count: int, maps: tuple[str, ...], clustered: bool, reports: bool) -> Any:
+    """Compile `fast_launch` for so many values, with maps by some of them, clusters, a report."""
     text = _TEXT.format(
         values=", ".join(f"v{at}" for at in range(count)),
+        report=_REPORT if reports else "",
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),
         addresses="".join(f"map{at}.address, " for at in range(len(maps))),
         rest="rest(x)" if clustered else "rest",

@@ -25,19 +25,22 @@ Fields: TypeAlias = "ctypes.Array[ctypes.c_int32]"
 
 
 class FaultRecord:
-    """The record of one kernel on one device, which must be current when the record is created."""
+    """The record of one kernel on one device, which must be current when the record is created.
+
+    fields: the first is not 0 if a completed launch reported a false assertion.
+    """
 
     def __init__(self, loaded: Loaded, metadata: LaunchMetadata) -> None:
         self._metadata = metadata
         self._reported = loaded.global_address(REPORTED)
         host, device = driver.shared_with_host(4 * _FIELDS)
-        self._fields: Fields = (ctypes.c_int32 * _FIELDS).from_address(host)
+        self.fields: Fields = (ctypes.c_int32 * _FIELDS).from_address(host)
         driver.write_variable(loaded.global_address(RECORD), device, 64)
-        weakref.finalize(self, _print_unseen, self._fields, metadata)
+        weakref.finalize(self, _print_unseen, self.fields, metadata)
 
     def check(self) -> None:
         """Raise `DeviceAssertionError` if a completed launch reported a false assertion."""
-        error = _reported(self._fields, self._metadata)
+        error = _reported(self.fields, self._metadata)
         if error is not None:
             driver.write_variable(self._reported, 0, 32)
             raise error

@@ -119,8 +119,7 @@ class LoadedKernel:
     ) -> FastLaunch | None:
         """Return the fast path of a launch on arrays in one device's memory with a known stream.
 
-        None for kernels with assertions and cooperative kernels: these are launched the ordinary
-        way.
+        None for cooperative kernels, which are launched the ordinary way.
         """
         passed = [value for value in arguments if value is not None]
         arrays = [value for value in passed if not isinstance(value, np.generic)]
@@ -131,12 +130,18 @@ class LoadedKernel:
         stream = stream_reader([getattr(a, "source", None) for a in arrays], device.ordinal)
         parameters = [_parameter(value, at in fixed) for at, value in enumerate(arguments)]
         supported = [parameter for parameter in parameters if parameter is not None]
-        if kernel is None or kernel.faults is not None or stream is None:
+        if kernel is None or stream is None:
             return None
         if len(supported) < len(parameters):
             return None
         return build_fast_launch(
-            kernel.loaded, self.metadata.threads, stream, supported, kernel.maps, kernel.clusters
+            kernel.loaded,
+            self.metadata.threads,
+            stream,
+            supported,
+            kernel.maps,
+            kernel.clusters,
+            None if kernel.faults is None else kernel.faults.fields,
         )
 
     def assemble(self) -> None:
