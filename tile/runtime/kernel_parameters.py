@@ -8,7 +8,7 @@ from typing import Any
 from tile.backends.base import Artifact
 from tile.errors import ArgumentValueError
 from tile.runtime.arguments.jax_arrays import notes_on_read_only
-from tile.runtime.arguments.overlap import may_overlap
+from tile.runtime.arguments.overlap import first_overlap
 from tile.runtime.binding import launch_arguments_of, writeable
 from tile.runtime.specialize import Leaf
 
@@ -106,7 +106,5 @@ class KernelParameters:
     def _overlapping(
         self, pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
     ) -> tuple[str, str] | None:
-        for one, written in pairs:
-            if may_overlap(arguments[one], arguments[written]):
-                return self._labels[one], self._labels[written]
-        return None
+        found = first_overlap(pairs, arguments) if pairs else None
+        return None if found is None else (self._labels[found[0]], self._labels[found[1]])

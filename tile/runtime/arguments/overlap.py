@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,25 @@ def may_overlap(x: Any, y: Any) -> bool:
     if one is None or other is None:
         return True
     return one[0] < other[1] and other[0] < one[1]
+
+
+def first_overlap(
+    pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
+) -> tuple[int, int] | None:
+    """Return the first of some pairs of positions whose arguments may overlap; None if none do.
+
+    A kernel on lists of arrays has thousands of pairs, which usually all lie apart: then sorting
+    the address ranges shows that.
+    """
+    positions = {*chain.from_iterable(pairs)}
+    spans = [_span(arguments[at]) for at in positions]
+    known = sorted(span for span in spans if span is not None)
+    if len(known) == len(spans) and all(one[1] <= next_[0] for one, next_ in pairwise(known)):
+        return None
+    return next(
+        ((one, other) for one, other in pairs if may_overlap(arguments[one], arguments[other])),
+        None,
+    )
 
 
 def _span(array: Any) -> tuple[int, int] | None:
