@@ -143,7 +143,7 @@ def module_of(constants: dict[str, Any]) -> Module:
     module = compiled.artifact.module
     assert module is not None
     module = module.clone()
-    run_pipeline(module, "find-blocks{pointer_blocks=true,simplify=false}")
+    run_pipeline(module, "find-blocks{pointer_blocks=true,without_dots=true,simplify=false}")
     return module
 
 

@@ -514,7 +514,7 @@ def test_a_wrapper_of_anything_says_that_it_is_one():
         return inner(*args, **kwargs)
 
     error = refusal(DeviceFunction(wrapper), INTS, I32)
-    assert underlined(error) == "args"
+    assert underlined(error) == "kwargs"
     assert "this is `wrapper`, which another decorator put around `inner`" in error.notes[0]
 
 

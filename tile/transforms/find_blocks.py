@@ -30,6 +30,7 @@ def find_blocks(
     *,
     pointer_blocks: bool = False,
     warn_unproven: bool = False,
+    without_dots: bool = False,
     simplify: bool = True,
 ) -> None:
     """State which loads and stores through pointers access a block of an array, as descriptors do.
@@ -37,10 +38,11 @@ def find_blocks(
     Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
     the transpose is loaded or stored. Blocks of more than two axes, as those of an array of
-    matrices, are reshaped. Kernels stay as they are if no loop loads for a dot, or one does that is
-    not proven: TMA pays in loops whose operands it loads. Off unless `pointer_blocks`, which
-    targets with TMA set unless the launch option `tma` names other uses. With `warn_unproven`,
-    which `tma="pointers"` sets, a warning says why a load in a loop with its dot is not proven.
+    matrices, are reshaped. Unless `without_dots`, kernels stay as they are if no loop loads for a
+    dot, or one does that is not proven: TMA pays in loops whose operands it loads. Off unless
+    `pointer_blocks`, which targets with TMA set unless the launch option `tma` names other uses.
+    With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a loop with its
+    dot is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -54,17 +56,17 @@ def find_blocks(
     if not pointer_blocks:
         return
     kernels = [function for function in module if function.kernel]
-    changed = [_state_blocks(function, warn_unproven) for function in kernels]
+    changed = [_state_blocks(function, warn_unproven, without_dots) for function in kernels]
     if any(changed) and simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
-def _state_blocks(function: Function, warn_unproven: bool) -> bool:
+def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
     accesses = [op for op in function.walk() if op.defn in (memory.load, memory.store)]
     operands = {op for op in accesses if _is_loaded_for_dot(op) and not _is_stated(op)}
-    if not operands:
+    if not operands and not without_dots:
         return False
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
@@ -75,7 +77,7 @@ def _state_blocks(function: Function, warn_unproven: bool) -> bool:
             except NoFormError as reason:
                 if warn_unproven and op in operands:
                     warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
-    if not operands <= {op for op, _ in proven}:
+    if not operands <= {op for op, _ in proven} and not without_dots:
         return False
     for op, block in proven:
         _state(op, block, blocks.forms)

@@ -40,7 +40,7 @@ TILE: tuple[Pass, ...] = tuple(
 )
 # Passes after them for the interpreter, to which each operation on indices costs a call; LLVM does
 # the same for GPUs.
-INTERPRETED: tuple[Pass, ...] = (*TILE, *parse_pipeline("merge-carried,cse,dce"))
+INTERPRETED: tuple[Pass, ...] = tuple(parse_pipeline("merge-carried,cse,dce"))
 # The pass before them, which depends on whether the backend executes PTX.
 INLINE_ASM = PASSES["expand-inline-asm"]
 
@@ -59,9 +59,13 @@ class OptimizedModule:
 
 
 def optimize(
-    module: Module, passes: Sequence[Pass] | None = None, *, ptx: bool = False
+    module: Module,
+    passes: Sequence[Pass] | None = None,
+    *,
+    after: Sequence[Pass] = (),
+    ptx: bool = False,
 ) -> OptimizedModule:
-    """Run passes over a TILE module, in place: those of `TILE` if None.
+    """Run passes over a TILE module, in place: those of `TILE` if None, and those `after` them.
 
     `ptx`: the backend executes inline PTX; for others it is expanded first, always. Raises
     `LinkError` if the module calls a function that it only declares.
@@ -71,7 +75,7 @@ def optimize(
     parameters = tuple(value.name for value in module.kernel.args)
     stages: dict[str, str | bytes] = {"tile": print_module(module)}
     inline_asm = Pass(INLINE_ASM, {"ptx": ptx})
-    run_pipeline(module, (inline_asm, *(TILE if passes is None else passes)))
+    run_pipeline(module, (inline_asm, *(TILE if passes is None else passes), *after))
     verify(module)
     stages["tile-optimized"] = print_module(module)
     return OptimizedModule(stages, parameters, written_arguments(module, module.kernel))

@@ -97,7 +97,8 @@ class InterpreterBackend:
         threads = bool(target.arch) and not steps
         if threads:
             options.refuse_checks(target, ALWAYS)
-        tiles = optimize(module, () if steps else None if threads else INTERPRETED)
+        after = () if steps or threads else INTERPRETED
+        tiles = optimize(module, () if steps else None, after=after)
         stages = tiles.stages
         if threads:
             stages["thread"], code = _threads().compile(module, target, options)
