@@ -106,5 +106,5 @@ class KernelParameters:
     def _overlapping(
         self, pairs: Sequence[tuple[int, int]], arguments: Sequence[Any]
     ) -> tuple[str, str] | None:
-        found = first_overlap(pairs, arguments) if pairs else None
-        return None if found is None else (self._labels[found[0]], self._labels[found[1]])
+        pair = first_overlap(pairs, arguments) if pairs else None
+        return None if pair is None else (self._labels[pair[0]], self._labels[pair[1]])

@@ -36,8 +36,8 @@ def first_overlap(
     """
     positions = {*chain.from_iterable(pairs)}
     spans = [_span(arguments[at]) for at in positions]
-    known = sorted(span for span in spans if span is not None)
-    if len(known) == len(spans) and all(one[1] <= next_[0] for one, next_ in pairwise(known)):
+    ranges = sorted(span for span in spans if span is not None)
+    if len(ranges) == len(spans) and all(one[1] <= other[0] for one, other in pairwise(ranges)):
         return None
     return next(
         ((one, other) for one, other in pairs if may_overlap(arguments[one], arguments[other])),
