@@ -76,7 +76,7 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     if "tile_sizes" in chosen:
         chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
     uses = parse_tma_uses(options.get("tma"))
-    if target.has_tma and uses.pointers:
+    if target.has_tma and target.wgmma_shapes and uses.pointers:
         chosen |= {"pointer_blocks": True, "warn_unproven": "tma" in options}
     chosen["tma"] = uses
     passes = [

@@ -40,9 +40,9 @@ def find_blocks(
     the transpose is loaded or stored. Blocks of more than two axes, as those of an array of
     matrices, are reshaped. Unless `without_dots`, kernels stay as they are if no loop loads for a
     dot, or one does that is not proven: TMA pays in loops whose operands it loads. Off unless
-    `pointer_blocks`, which targets with TMA set unless the launch option `tma` names other uses.
-    With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a loop with its
-    dot is not proven.
+    `pointer_blocks`, which targets with TMA and wgmma set unless the launch option `tma` names
+    other uses. With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a
+    loop with its dot is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
