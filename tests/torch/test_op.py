@@ -238,11 +238,10 @@ def test_dispatch_is_faster_than_that_of_custom_op() -> None:
 
     ours = tile.torch.op("tile_tests::nothing", backward=lambda ctx, grad: grad)(nothing)
     theirs = torch.library.custom_op("tile_tests::slow", nothing, mutates_args=())
-    times = {
-        operator: min(timeit.repeat(lambda: operator(x), number=500, repeat=40))  # noqa: B023
-        for operator in (ours, theirs)
-    }
-    assert times[ours] < 0.8 * times[theirs]
+    times: dict[object, list[float]] = {ours: [], theirs: []}
+    for operator in (ours, theirs) * 100:  # alternately, as the load of the machine changes
+        times[operator].append(timeit.timeit(lambda: operator(x), number=200))  # noqa: B023
+    assert min(times[ours]) < 0.8 * min(times[theirs])
 
 
 def test_a_launch_on_a_fake_tensor_says_what_to_do() -> None:
