@@ -90,11 +90,12 @@ def load(op: Operation) -> Run:
         active = _array(mask)
         if not shared:
             return memory.load(address, active, _array(other), element, shape)
-        key = op if loops and type(address) is Affine and is_true(active) else None
-        seen = memory.seen.get(key) if key is not None else None
-        values = seen.moved(address) if seen is not None else None  # type: ignore[arg-type]
-        if values is not None:
-            return values
+        key = None
+        if loops and type(address) is Affine and is_true(active):
+            key, seen = op, memory.seen.get(op)
+            values = None if seen is None else seen.moved(address)
+            if values is not None:
+                return values
         return read_repeated(memory, address, active, _array(other), element, shape, key)
 
     return run
