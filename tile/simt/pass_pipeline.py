@@ -7,7 +7,7 @@ from typing import Any
 from tile.errors import ArgumentTypeError, OutOfResourcesError
 from tile.ir.core import Level, Module
 from tile.ir.passes import PASSES, Pass, PassManager
-from tile.simt.assign import assign_layouts, remove_conversions
+from tile.simt.assign import assign_layouts, remove_conversions, transpose_dots
 from tile.simt.lower import (
     carry_base_pointers,
     decompose,
@@ -38,7 +38,7 @@ from tile.simt.tma_uses import parse_tma_uses
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = ("infer-readonly", "descriptors-to-pointers", "find-blocks")
-LAYOUT = ("assign-layouts", "remove-conversions", "hoist-loads", "decompose")
+LAYOUT = ("transpose-dots", "assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (

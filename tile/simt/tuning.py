@@ -58,6 +58,14 @@ class TuningConstants:
     # Trip count of a loop when barriers inside and outside of it are compared.
     barrier_trip_count: int = constant(8)
 
+    # -- operands
+
+    # Dots of 32-bit elements whose `b` is MN-major become transposes of dots that have it as `a`,
+    # in registers.
+    transposed_dots: bool = constant(
+        False, "docs/notes/hopper.md#transposing-b-in-shared-memory: not yet measured on a GPU"
+    )
+
     # -- registers
 
     # Register bits in which a thread gathers partial results of a reduction; further bits go to

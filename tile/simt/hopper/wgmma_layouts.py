@@ -39,6 +39,9 @@ from tile.simt.target import SimtTarget
 ROW_BYTES = (128, 64, 32)
 # The element widths, in bits, that wgmma accepts MN-major as well as K-major.
 MN_MAJOR_BITS = frozenset({16})
+# Those of `a` operands that threads load to the instruction's registers from an MN-major buffer. In
+# other widths, a register has several elements along k.
+REGISTER_OPERAND_BITS = frozenset({32})
 ROWS = 8  # the period of the swizzle
 
 
@@ -110,11 +113,14 @@ def wgmma_instruction(
     num_warps: int,
     warp_rows: int = 0,
     operand_element: Scalar | None = None,
+    *,
+    transposed: bool = False,
 ) -> tuple[MmaShape, tuple[int, int]] | None:
     """Return the wgmma instruction for a `dot`, and how many warpgroups share its rows and columns.
 
     None if no instruction fits. With `warp_rows`, that many warps share the rows. With
-    `operand_element`, operands are taken to be of that element.
+    `operand_element`, operands are taken to be of that element. With `transposed`, the instruction
+    is the one for the transpose of the dot.
     """
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = a.element if operand_element is None else operand_element
@@ -123,7 +129,7 @@ def wgmma_instruction(
         return None
     if not target.has_wgmma(element, acc.element) or not _is_exact(op, element, target):
         return None
-    (m, n), k = acc.shape, a.shape[1]
+    (m, n), k = acc.shape[::-1] if transposed else acc.shape, a.shape[1]
     count = num_warps // WARPGROUP_WARPS
     rows = warp_rows // WARPGROUP_WARPS or min(count, max(1, m // _ROWS))
     if rows * _ROWS > m or count % rows:
@@ -183,6 +189,8 @@ def operand_register_layout(
         return anchor
     if wgmma_buffer_layout(dot, operand, ty, fastest_axis(anchor)) is not None:
         return anchor
+    if operand is Operand.LEFT and ty.element.storage_bits in REGISTER_OPERAND_BITS:
+        return a_operand_layout(dot, ty.shape)
     return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.storage_bits, *threads)
 
 

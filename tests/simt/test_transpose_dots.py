@@ -1,0 +1,121 @@
+"""Dots that become transposes of dots whose `a` operand threads load from an MN-major buffer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.simt.kernels import KERNELS, Kernel, numbers
+from tests.simt.synchronization import FAULTS, lowered, without_each
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.errors import ExecutionError
+from tile.ir.core import Module
+from tile.ir.types import Shared
+from tile.simt.ops import wgmma
+from tile.simt.target import WGMMA
+
+TRANSPOSING = replace(WGMMA, tuning=replace(WGMMA.tuning, transposed_dots=True))
+
+
+@tile.jit
+def persistent_kernel(
+    a_ptr, b_ptr, bias_ptr, c_ptr, M, N, K, a_row, a_inner, b_inner, b_column,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    columns = tl.cdiv(N, BN)
+    inner = tl.arange(0, BK)
+    for number in tl.range(tl.program_id(0), tl.cdiv(M, BM) * columns, tl.num_programs(0)):
+        row = number // columns * BM + tl.arange(0, BM)
+        column = number % columns * BN + tl.arange(0, BN)
+        total = tl.zeros((BM, BN), dtype=tl.float32)
+        for half in range(2):
+            for k in range(half * K // 2, (half + 1) * K // 2, BK):
+                a = tl.load(a_ptr + row[:, None] * a_row + (k + inner)[None, :] * a_inner)
+                b = tl.load(b_ptr + (k + inner)[:, None] * b_inner + column[None, :] * b_column)
+                total = tl.dot(a, b, total, input_precision="tf32")
+        total += tl.load(bias_ptr + column)[None, :]
+        tl.store(c_ptr + row[:, None] * N + column[None, :], total)
+
+
+M, N, K = 128, 64, 128
+
+
+def persistent(a_by_rows: bool, b_by_rows: bool) -> Kernel:
+    """A kernel for matrices of some major orders; strides of 1 are constants."""
+    a_strides = ("i32:16", "1") if a_by_rows else ("1", "i32:16")
+    b_strides = ("i32:16", "1") if b_by_rows else ("1", "i32:16")
+    names = [p.name for p in persistent_kernel.parameters if not p.is_constexpr]
+    types = ["*fp32:16"] * 4 + ["i32:16"] * 3 + [*a_strides, *b_strides]
+    strides = {"a_row": K, "a_inner": 1, "b_inner": N, "b_column": 1}
+    if not a_by_rows:
+        strides |= {"a_row": 1, "a_inner": M}
+    if not b_by_rows:
+        strides |= {"b_inner": 1, "b_column": K}
+    signature = {name: ty for name, ty in zip(names, types, strict=True) if ty != "1"}
+    ones = {name: 1 for name, ty in zip(names, types, strict=True) if ty == "1"}
+
+    def arguments() -> list[Any]:
+        arrays = [numbers(M * K), numbers(K * N, seed=1), numbers(N, seed=2)]
+        sizes = [np.int32(size) for size in (M, N, K)]
+        others = [np.int32(value) for name, value in strides.items() if name not in ones]
+        return [*arrays, np.zeros((M, N), np.float32), *sizes, *others]
+
+    constants = {"BM": 64, "BN": 64, "BK": 32, **ones}
+    return Kernel(persistent_kernel, signature, constants, (1, 1, 1), arguments)
+
+
+def operands(module: Module) -> set[tuple[bool, bool]]:
+    """Say of each wgmma's operands if they are in shared memory."""
+    dots = [op for op in module.walk() if op.defn is wgmma.wgmma]
+    return {tuple(isinstance(x.type, Shared) for x in op.inputs[:2]) for op in dots}
+
+
+def run(kernel: Kernel, module: Module, target: Any, result: int) -> Any:
+    arguments = kernel.arguments()
+    run_threads(module, target, 4, kernel.grid, arguments)
+    return arguments[result]
+
+
+@pytest.mark.parametrize("a_by_rows", [True, False])
+@pytest.mark.parametrize("b_by_rows", [True, False])
+def test_major_orders(a_by_rows: bool, b_by_rows: bool) -> None:
+    """Through loops in loops, which carry the transposed accumulator."""
+    kernel = persistent(a_by_rows, b_by_rows)
+    module = lowered(kernel, TRANSPOSING, 4, 3)
+    in_registers = a_by_rows == b_by_rows or not a_by_rows
+    assert operands(module) == {(not in_registers, True)}
+    result = run(kernel, module, TRANSPOSING, 3)
+    a, b, bias = kernel.arguments()[:3]
+    a = a.reshape(M, K) if a_by_rows else a.reshape(K, M).T
+    b = b.reshape(K, N) if b_by_rows else b.reshape(N, K).T
+    np.testing.assert_allclose(result, a @ b + bias, rtol=1e-2, atol=1e-1)
+
+
+def test_nothing_is_stored_again() -> None:
+    """The loop waits for the copies only, and its dots stay in flight into the next iteration."""
+    kernel = KERNELS["matmul_tf32"]
+    plain, transposed = (lowered(kernel, target, 4, 3) for target in (WGMMA, TRANSPOSING))
+    assert operands(plain) == {(True, True)}
+    assert operands(transposed) == {(False, True)}
+    waits = [op["pending"] for op in transposed.walk() if op.defn is wgmma.wgmma_wait]
+    assert waits == [1, 0]
+    results = [run(kernel, plain, WGMMA, 2), run(kernel, transposed, TRANSPOSING, 2)]
+    np.testing.assert_allclose(*results, rtol=1e-2, atol=1e-1)
+
+
+def test_each_wait_is_needed() -> None:
+    kernel = KERNELS["matmul_tf32"]
+    missed = []
+    for removed, broken in without_each(lowered(kernel, TRANSPOSING, 4, 3)):
+        try:
+            run(kernel, broken, TRANSPOSING, 2)
+        except ExecutionError as error:
+            assert isinstance(error, FAULTS[removed.defn])
+        else:
+            missed.append(removed.name)
+    assert missed == ["cp_async_wait_group"]  # after the loop, where none is left
