@@ -6,7 +6,8 @@
 
 On a CPU the kernels run on the interpreter, those of flex attention with TorchInductor's
 configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of them for sm_90a, and
-assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, `full` for a GPU.
+assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, and `full` for a GPU: Llama of 1B parameters, BERT base,
+ViT-B/16, ResNet-50, GPT-2 (small), and flex attention with 4 x 16 heads of 128 and 4096 tokens.
 `--measure` prints the times of a call and of the GPU's kernels in it, by PyTorch's clocks on both
 compilers; `--profile` lists these kernels, and `--gemm TRITON` takes templates in place of cuBLAS.
 `--compare N` compiles each model in a process on `tile` and in one on Triton, measures N times in
@@ -26,7 +27,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.libraries import flex_cases, flex_on_cpu, op_db
+from tests.libraries.architectures import ALL, SIZES, Picture, Size, Words, resnet
 from tests.libraries.flex_cases import Case
 from tile.backends.nvptx import ptxas
 
@@ -44,173 +46,6 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 MEASURED = "milliseconds of a call, and of its kernels:"
 BATCHES, BATCH_SECONDS = 7, 0.05  # of calls that are timed together
 CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
-
-
-@dataclass(frozen=True)
-class Size:
-    """Sizes of models: of a batch, and of transformers."""
-
-    batch: int
-    tokens: int
-    width: int
-    heads: int
-    layers: int
-    image: int
-    channels: int
-    vocabulary: int
-
-
-SIZES = {
-    "tiny": Size(2, 16, 32, 2, 1, 16, 8, 64),
-    "small": Size(4, 256, 256, 4, 2, 64, 32, 1024),
-    "full": Size(8, 1024, 2048, 16, 16, 224, 64, 32000),
-}
-
-
-# -- models
-
-
-class Norm(nn.Module):
-    """RMS norm, as Llama has it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Any) -> Any:
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.weight
-
-
-def rotated(x: Any) -> Any:
-    """Apply rotary embeddings to the heads of a sequence."""
-    half = x.shape[-1] // 2
-    steps = torch.arange(half, device=x.device, dtype=torch.float32) / half
-    angles = torch.arange(x.shape[-2], device=x.device)[:, None] * 10000.0**-steps
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-
-
-class Attention(nn.Module):
-    """Multi-head attention, written out or by torch's function."""
-
-    def __init__(self, size: Size, *, causal: bool, rotary: bool = False) -> None:
-        super().__init__()
-        self.heads, self.causal, self.rotary = size.heads, causal, rotary
-        self.qkv = nn.Linear(size.width, 3 * size.width)
-        self.out = nn.Linear(size.width, size.width)
-
-    def forward(self, x: Any) -> Any:
-        batch, tokens, width = x.shape
-        shape = (batch, tokens, self.heads, width // self.heads)
-        q, k, v = (part.view(shape).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        if self.rotary:
-            q, k = rotated(q), rotated(k)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.out(y.transpose(1, 2).reshape(x.shape))
-
-
-class Gated(nn.Module):
-    """The SwiGLU layer of Llama."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.up, self.gate = nn.Linear(width, 3 * width), nn.Linear(width, 3 * width)
-        self.down = nn.Linear(3 * width, width)
-
-    def forward(self, x: Any) -> Any:
-        return self.down(functional.silu(self.gate(x)) * self.up(x))
-
-
-class Block(nn.Module):
-    """A layer of a transformer."""
-
-    def __init__(self, size: Size, *, llama: bool = False, causal: bool = True) -> None:
-        super().__init__()
-        norm: Any = Norm if llama else nn.LayerNorm
-        wide = 4 * size.width
-        self.norms = nn.ModuleList([norm(size.width), norm(size.width)])
-        self.attention = Attention(size, causal=causal, rotary=llama)
-        self.dense: nn.Module = Gated(size.width)
-        if not llama:
-            layers = (nn.Linear(size.width, wide), nn.GELU(), nn.Linear(wide, size.width))
-            self.dense = nn.Sequential(*layers)
-
-    def forward(self, x: Any) -> Any:
-        x = x + self.attention(self.norms[0](x))
-        return x + self.dense(self.norms[1](x))
-
-
-class Words(nn.Module):
-    """A transformer of words: Llama, GPT-2 or BERT, by its blocks."""
-
-    def __init__(self, size: Size, *, llama: bool = False, causal: bool = True) -> None:
-        super().__init__()
-        self.words = nn.Embedding(size.vocabulary, size.width)
-        self.places = None if llama else nn.Embedding(size.tokens, size.width)
-        blocks = [Block(size, llama=llama, causal=causal) for _ in range(size.layers)]
-        norm = Norm(size.width) if llama else nn.LayerNorm(size.width)
-        self.rest = nn.Sequential(*blocks, norm, nn.Linear(size.width, size.vocabulary))
-
-    def forward(self, words: Any) -> Any:
-        x = self.words(words)
-        if self.places is not None:
-            x = x + self.places(torch.arange(words.shape[1], device=words.device))
-        return self.rest(x)
-
-
-class Picture(nn.Module):
-    """A vision transformer."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__()
-        patch = size.image // 8
-        self.patches = nn.Conv2d(3, size.width, patch, patch)
-        self.places = nn.Parameter(torch.randn(64, size.width))
-        blocks = [Block(size, causal=False) for _ in range(size.layers)]
-        self.rest = nn.Sequential(*blocks, nn.LayerNorm(size.width))
-
-    def forward(self, image: Any) -> Any:
-        x = self.patches(image).flatten(2).transpose(1, 2) + self.places
-        return self.rest(x).mean(1)
-
-
-class Residual(nn.Module):
-    """A bottleneck of a ResNet."""
-
-    def __init__(self, channels: int, wide: int, stride: int) -> None:
-        super().__init__()
-        self.rest = nn.Sequential(
-            nn.Conv2d(channels, wide // 4, 1, bias=False),
-            nn.BatchNorm2d(wide // 4),
-            nn.ReLU(),
-            nn.Conv2d(wide // 4, wide // 4, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(wide // 4),
-            nn.ReLU(),
-            nn.Conv2d(wide // 4, wide, 1, bias=False),
-            nn.BatchNorm2d(wide),
-        )
-        self.short = nn.Conv2d(channels, wide, 1, stride, bias=False)
-
-    def forward(self, x: Any) -> Any:
-        return functional.relu(self.rest(x) + self.short(x))
-
-
-def resnet(size: Size) -> nn.Module:
-    """Return a ResNet of torch's own layers."""
-    first = size.channels
-    layers = [Residual(first << max(0, 2 * n - 1), first << (2 * n + 1), 2) for n in range(2)]
-    widest = first << 3
-    return nn.Sequential(
-        nn.Conv2d(3, first, 7, 2, 3, bias=False),
-        nn.BatchNorm2d(first),
-        nn.ReLU(),
-        nn.MaxPool2d(3, 2, 1),
-        *layers,
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(widest, 10),
-    )
 
 
 # -- cases: a function, and its arguments
@@ -268,7 +103,8 @@ def made(name: str, options: argparse.Namespace) -> Case:
     torch.set_default_dtype(getattr(torch, options.dtype))
     try:
         with torch.device(options.device):
-            size = SIZES[options.size]
+            sizes = SIZES[options.size]
+            size = sizes.get(name, sizes[ALL])
             return CASES[name](replace(size, layers=options.layers or size.layers))
     finally:
         torch.set_default_dtype(before)
