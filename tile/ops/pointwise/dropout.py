@@ -4,7 +4,8 @@
 
 A random number is a function of the seed and of the element's index (Salmon et al., 2011), so
 the same seed drops the same elements on every backend and in every run, and the gradient is the
-dropout of dy by the same seed: nothing is kept between both passes.
+dropout of dy by the same seed: nothing is kept between both passes. Four consecutive elements share
+an evaluation of Philox, which gives four words.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
 BLOCK = 1024  # elements of a program
-INDEX_BITS = 31  # the counter of `tl.rand` is an int32
+INDEX_BITS = 31  # an element's index is an int32
 
 
 @tile.jit
 def dropout_kernel(x_ptr, y_ptr, n, seed: tl.uint64, P: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = widen(tl.load(x_ptr + at, mask=at < n, other=0.0))
-    remains = tl.rand(seed, at) > P
-    tl.store(y_ptr + at, tl.where(remains, x / (1.0 - P), 0.0), mask=at < n)
+    four = tl.program_id(0) * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
+    u0, u1, u2, u3 = tl.rand4x(seed, four)
+    drawn = tl.interleave(tl.interleave(u0, u2), tl.interleave(u1, u3))
+    tl.store(y_ptr + at, tl.where(drawn > P, x / (1.0 - P), 0.0), mask=at < n)
 
 
 def is_seed(seed: Any) -> bool:
@@ -69,7 +72,7 @@ def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
 
 
 def philox(seed: int, counter: Array) -> Array:
-    """Return the first of the four words of Philox 4x32-10 at (counter, 0, 0, 0)."""
+    """Return the four words of Philox 4x32-10 at (counter, 0, 0, 0), along a new last axis."""
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     c0 = counter.astype(np.uint64) & mask
     c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
@@ -82,7 +85,7 @@ def philox(seed: int, counter: Array) -> Array:
         )
         c1, c3 = second & mask, first & mask
         key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c0.astype(np.uint32)
+    return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32)
 
 
 def uniform(words: Array) -> Array:
@@ -93,6 +96,7 @@ def uniform(words: Array) -> Array:
 
 def dropout_reference(x: Array, p: float, seed: int) -> Array:
     """Return the result in float64, of the same random numbers."""
-    drawn = uniform(philox(seed, np.arange(x.size))).reshape(x.shape)
+    words = philox(seed, np.arange(-(-x.size // 4))).reshape(-1)
+    drawn = uniform(words[: x.size]).reshape(x.shape)
     result: Array = np.where(drawn > np.float32(p), wide(x)[0] / (1 - p), 0.0)
     return result
