@@ -295,8 +295,9 @@ def shared_cp_async(builder: FunctionBuilder, op: Operation) -> None:
         operands = [(SHARED, pointer), ("i64", source)]
         arguments = f"[$0+{constant}], [$1], {size}"
         if mask != "true":
+            # A predicate: LLVM makes a size of 0 a chain of selects, one for each term of the mask.
             arguments += f", ${len(operands)}"
-            operands.append(("i32", builder.new(f"select i1 {mask}, i32 {size}, i32 0")))
+            operands.append(("i1", builder.new(f"xor i1 {mask}, true")))
         assemble(builder, f"{name} {arguments};", [], operands, guard=active, memory=True)
 
 
