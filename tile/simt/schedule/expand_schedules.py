@@ -263,15 +263,23 @@ class _Ahead:
         trip_count, distance = self.trip_count, self.group.distance
         before = LayoutBuilder.before(self.loop)
         ahead: list[dict[Value, Value]] = []
-        for number in range(distance):
-            exists = trip_count.exists(before, trip_count.lower, number)
+        present: list[Value | None] = []
+
+        def advance_to(number: int) -> None:
+            present.append(trip_count.exists(before, trip_count.lower, number))
             index = trip_count.index_after(before, trip_count.lower, number)
-            mapping = self._advance(before, index, exists)
+            ahead.append(self._advance(before, index, present[-1]))
+
+        # The early loads of all iterations are issued before the first copy waits for its own.
+        for number in range(distance if self.early else 0):
+            advance_to(number)
+        for number in range(distance):
+            if not self.early:
+                advance_to(number)
             for op in self.group.ops:
                 if op not in self.early:
-                    self._copy(op, before, mapping, exists, number, self._init)
+                    self._copy(op, before, ahead[number], present[number], number, self._init)
                 self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
-            ahead.append(mapping)
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
         count, width = len(inits), len(self.crossing)
 
