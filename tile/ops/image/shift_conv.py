@@ -66,6 +66,7 @@ def shift_conv_kernel(
     filters,
     channels,
     RUN: tl.constexpr,
+    EVEN: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -76,27 +77,28 @@ def shift_conv_kernel(
     tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
     pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    h, w = pixel // width % height, pixel % width
+    # Pixels and columns past the end read others again: their results are not stored.
+    source = pixel % pixels
+    h, w = source // width % height, source % width
+    base = x_ptr + source.to(tl.int64) * channels
+    weights = filters_ptr + (column % filters).to(tl.int64) * channels
+    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for start in range(0, channels, BLOCK_K):
         channel = start + tl.arange(0, BLOCK_K)
-        exists = channel < channels
+        exists = EVEN | (channel < channels)
         down = tl.load(shift_h_ptr + channel, mask=exists, other=0)
         right = tl.load(shift_w_ptr + channel, mask=exists, other=0)
         if RUN > 1:  # so that a thread loads a run of channels at once
             down, right = tl.max_constancy(down, RUN), tl.max_constancy(right, RUN)
         down, right = down[None, :], right[None, :]
-        inside = (h + down >= 0) & (h + down < height) & (w + right >= 0) & (w + right < width)
-        inside = inside & (pixel < pixels) & exists[None, :]
+        # One comparison is for both edges: numbers below 0 are large ones without a sign.
+        inside = (h + down).to(tl.uint32, bitcast=True) < rows
+        inside = inside & ((w + right).to(tl.uint32, bitcast=True) < columns)
         # The address of the pixel, and the offset of the channel and its shift.
-        base = pixel.to(tl.int64) * channels
-        a = tl.load(
-            x_ptr + base + ((down * width + right) * channels + channel[None, :]),
-            mask=inside,
-            other=0.0,
-        )
-        at = column.to(tl.int64) * channels + channel[:, None]
-        b = tl.load(filters_ptr + at, mask=exists[:, None] & (column < filters), other=0.0)
+        a_tile = base + ((down * width + right) * channels + channel[None, :])
+        a = tl.load(a_tile, mask=inside & exists[None, :], other=0.0)
+        b = tl.load(weights + channel[:, None], mask=exists[:, None], other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
     at = pixel.to(tl.int64) * filters + column
     inside = (pixel < pixels) & (column < filters)
@@ -151,6 +153,7 @@ def shift_conv(
         launch(shift_conv_kernel, (programs,))(
             *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
             RUN=run,
+            EVEN=channels > 0 and channels % config["BLOCK_K"] == 0,
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(image.dtype).name),
             **config,
