@@ -4,8 +4,9 @@
     dweight[v] = sum over i with indices[i] = v of scales[i] * dy[bag of i]
 
 A mean divides by the size of the bag; the result of an empty bag is 0. A program has a bag and a
-block of columns, and adds up rows that are never stored. In the gradient, bags that share an index
-add to one row: the sums are atomic, as in `embedding_backward`.
+block of columns, and adds up rows that are never stored, several of them at a time: their loads do
+not wait for each other. In the gradient, bags that share an index add to one row: the sums are
+atomic, as in `embedding_backward`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.selection.embedding import convert_kernel
 
 BLOCK = 256  # columns of a program at most
+LOADED = 2048  # elements that an iteration loads, where its rows are not too many or too few
+LEAST_ITEMS, MOST_ITEMS = 8, 32
 CONVERTED = 1024
 MODES = ("sum", "mean", "max")
+
+
+@tile.jit
+def greater(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @tile.jit
@@ -42,6 +50,7 @@ def embedding_bag_kernel(
     rows,
     length,
     MODE: tl.constexpr,
+    ITEMS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     bag = tl.program_id(0).to(tl.int64)
@@ -50,22 +59,25 @@ def embedding_bag_kernel(
     start, end = tl.load(starts_ptr + bag), tl.load(starts_ptr + bag + 1)
     tl.device_assert((start >= 0) & (start <= end) & (end <= count), "starts are indices")
     nothing = -float("inf") if MODE == "max" else 0.0
-    total = widen(tl.full((BLOCK,), nothing, weight_ptr.dtype.element_ty))
-    for i in range(start, end):
-        index = tl.load(indices_ptr + i).to(tl.int64)
+    total = widen(tl.full((ITEMS, BLOCK), nothing, weight_ptr.dtype.element_ty))
+    for first in range(start, end, ITEMS):
+        item = first + tl.arange(0, ITEMS)
+        exists = item < end
+        index = tl.load(indices_ptr + item, mask=exists, other=0).to(tl.int64)
         tl.device_assert((index >= 0) & (index < rows), "indices are rows of weight")
-        row = widen(tl.load(weight_ptr + index * stride + column, mask=inside, other=0.0))
+        at = index[:, None] * stride + column[None, :]
+        loaded = exists[:, None] & inside[None, :]
+        row = widen(tl.load(weight_ptr + at, mask=loaded, other=nothing))
         if scales_ptr is not None:
-            row *= widen(tl.load(scales_ptr + i))
-        if MODE == "max":
-            total = tl.maximum(total, row, propagate_nan=tl.PropagateNan.ALL)
-        else:
-            total += row
+            row *= widen(tl.load(scales_ptr + item, mask=exists, other=0.0))[:, None]
+        total = greater(total, row) if MODE == "max" else total + row
     if MODE == "max":
-        total = tl.where(start < end, total, 0.0)
+        result = tl.where(start < end, tl.reduce(total, 0, greater), 0.0)
+    else:
+        result = tl.sum(total, axis=0)
     if MODE == "mean":
-        total = total / tl.maximum(end - start, 1)
-    tl.store(y_ptr + bag * length + column, total, mask=inside)
+        result = result / tl.maximum(end - start, 1)
+    tl.store(y_ptr + bag * length + column, result, mask=inside)
 
 
 @tile.jit
@@ -140,6 +152,7 @@ def embedding_bag(
             *(weight, indices, starts, scales, result.value),
             *(rows.stride, _index_count(call), rows.count, rows.length),
             MODE=mode,
+            ITEMS=max(LEAST_ITEMS, min(MOST_ITEMS, LOADED // block)),
             BLOCK=block,
         )
     return result.value
