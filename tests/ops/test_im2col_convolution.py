@@ -11,9 +11,10 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.tables import ANY, Table
-from tile.ops.image import convolution, im2col_convolution
+from tile.ops.image import conv2d_wgrad, convolution, im2col_convolution, im2col_wgrad
 from tile.ops.image.conv2d import conv2d_reference
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference
+from tile.ops.image.conv2d_wgrad import conv2d_wgrad_reference
 from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
 
@@ -42,13 +43,14 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(convolution, "TABLE", table)
     for name in ("HALF", "ROUNDED"):
         monkeypatch.setattr(im2col_convolution, name, table)
+    monkeypatch.setattr(im2col_wgrad, "TABLE", table)
     forget()
     yield names
     forget()
 
 
 def forget() -> None:
-    for function in (tile.ops.conv2d, tile.ops.conv2d_dgrad):
+    for function in (tile.ops.conv2d, tile.ops.conv2d_dgrad, tile.ops.conv2d_wgrad):
         plans: dict[Any, Any] = function.plans  # type: ignore[attr-defined]
         plans.clear()
 
@@ -92,6 +94,26 @@ def test_gradients_of_images(
         result = tile.ops.conv2d_dgrad(*arguments)
     assert "im2col_conv2d_kernel" in launched
     np.testing.assert_array_equal(result, conv2d_dgrad_reference(*arguments))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_gradients_of_filters(
+    geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inner axis is the pixels, whose number is no multiple of an iteration's."""
+    h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
+    monkeypatch.setattr(conv2d_wgrad, "splits_of", lambda *_: splits)
+    monkeypatch.setitem(im2col_wgrad.LEAST_PIXELS, "interp", 0)
+    x, filters = integers(3, h, w, c), integers(f, r, s, c, seed=1)
+    dy = integers(
+        *conv2d_reference(x, filters, None, None, stride, padding, dilation).shape, seed=2
+    )
+    arguments = dy, x, (r, s), stride, padding, dilation
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d_wgrad(*arguments)
+    assert launched == ["im2col_wgrad_kernel", "add_splits_kernel"][: 1 + (splits > 1)]
+    np.testing.assert_array_equal(result, conv2d_wgrad_reference(*arguments))
 
 
 def test_tf32(launched: list[str]) -> None:

@@ -5,8 +5,9 @@
 
 Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy. It is
 long where the result is small, so that programs share it: each stores the sums of a part, and a
-second kernel adds up the parts in a fixed order (splits.py). Groups of one channel have a kernel
-without a matmul, whose programs have a block of filters at one position of the window.
+second kernel adds up the parts in a fixed order (splits.py). TMA copies the pixels where it can
+(im2col_wgrad.py). Groups of one channel have a kernel without a matmul, whose programs have a block
+of filters at one position of the window.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from tile.ops.image.conv_arguments import (
 )
 from tile.ops.image.convolution import WIDEST
 from tile.ops.image.depthwise import tile_of
+from tile.ops.image.im2col_convolution import upper_corner
+from tile.ops.image.im2col_wgrad import im2col_wgrad_configuration, im2col_wgrad_kernel
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.configurations import PORTABLE, tiles
@@ -218,25 +221,37 @@ def _by_matmul(
     filters, channels = count // groups, x.shape[3] // groups
     window, pixels = windows.count[0] * windows.count[1], batches * p * q
     table = WIDEST if result.dtype == F64 else TABLE
-    config = table.select(call.backend, filters, window * channels, pixels)
+    config = im2col_wgrad_configuration(call, dy, x, windows) if last and groups == 1 else None
+    by_im2col = config is not None
+    if config is None:
+        config = table.select(call.backend, filters, window * channels, pixels)
     tiles = tile.cdiv(filters, config["BLOCK_M"])
     tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
     steps = tile.cdiv(pixels, config["BLOCK_K"])
     splits = splits_of(call, splits, tiles * groups, steps)
     sums = accumulator(result.dtype)
     parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
-    launch(conv2d_wgrad_kernel, (tiles, groups, splits))(
-        *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
-        *(pixels, filters, windows.first, windows.step, windows.apart),
-        tile.cdiv(steps, splits) * config["BLOCK_K"],
-        S=windows.count[1],
-        WINDOW=window,
-        CHANNELS=channels,
-        CHANNELS_LAST=last,
-        PRECISION=precision,
-        SUMS=getattr(tl, sums.name),
-        **config,
-    )
+    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
+    shared = {"S": windows.count[1], "WINDOW": window, "CHANNELS": channels, **config}
+    if by_im2col:
+        launch(im2col_wgrad_kernel, (tiles, splits))(
+            *(dy.value, x.value, parts.value, dy.strides[2], x.strides),
+            *((*x.shape[:3], pixels), filters, span),
+            LOWER=windows.first,
+            UPPER=upper_corner(windows, x, dy),
+            STEPS=(1, *windows.step, 1),
+            APART=windows.apart,
+            **shared,
+        )
+    else:
+        launch(conv2d_wgrad_kernel, (tiles, groups, splits))(
+            *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
+            *(pixels, filters, windows.first, windows.step, windows.apart, span),
+            CHANNELS_LAST=last,
+            PRECISION=precision,
+            SUMS=getattr(tl, sums.name),
+            **shared,
+        )
     if parts is not result:
         add_contiguous_splits(parts, result)
 

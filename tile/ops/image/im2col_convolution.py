@@ -165,6 +165,18 @@ def upper_corner(windows: Windows, image: Image, out: Image) -> tuple[int, int]:
     return below - image.shape[1], right - image.shape[2]
 
 
+def fits_descriptor(windows: Windows, image: Image, out: Image) -> bool:
+    """Return True if a descriptor can hold the windows of `image`, as many as pixels of `out`."""
+    moves = [(n - 1) * apart for n, apart in zip(windows.count, windows.apart, strict=True)]
+    ends = [*windows.first, *upper_corner(windows, image, out)]
+    return (
+        max(moves) <= MOST_MOVE
+        and max(windows.step) <= MOST_STEP
+        and min(ends) >= LEAST_CORNER
+        and max(ends) <= MOST_CORNER
+    )
+
+
 def im2col_configuration(
     call: Call, image: Image, filters: Image, out: Image, windows: Windows, precision: str
 ) -> Configuration | None:
@@ -181,14 +193,9 @@ def im2col_configuration(
     if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
         return None
     config = table.select(call.backend, batches * p * q, count, r * s * channels)
-    moves = [(n - 1) * apart for n, apart in zip((r, s), windows.apart, strict=True)]
-    ends = [*windows.first, *upper_corner(windows, image, out)]
     fits = (
         channels % config["BLOCK_K"] == 0
-        and max(moves) <= MOST_MOVE
-        and max(windows.step) <= MOST_STEP
-        and min(ends) >= LEAST_CORNER
-        and max(ends) <= MOST_CORNER
+        and fits_descriptor(replace(windows, count=(r, s)), image, out)
         and call.describes(*operands)
     )
     return config if fits else None
