@@ -209,7 +209,8 @@ def _delta(q: Any, k: Any, v: Any, beta: Any) -> torch.Tensor:
     return recurrence(q, k, v, None, beta, delta=True)
 
 
-def _gated_delta(q: Any, k: Any, v: Any, g: Any, beta: Any) -> torch.Tensor:
+def gated_delta(q: Any, k: Any, v: Any, g: Any, beta: Any) -> torch.Tensor:
+    """Return a delta rule with decays, per head or per key."""
     return recurrence(q, k, v, g, beta, delta=True)
 
 
@@ -235,8 +236,8 @@ def _cases() -> dict[str, Case]:
         ("chunk fused_chunk fused_recurrent parallel simple_gla", recurrence, (*QKV, decay), {}),
         ("chunk fused_recurrent gla", recurrence, (*QKV, decays), {}),
         ("fused_recurrent delta_rule", _delta, (*QK1V, weight), {}),
-        ("chunk gated_delta_rule", _gated_delta, (*QK1V, decay, weight), {}),
-        ("chunk fused_recurrent kda", _gated_delta, (*QK1V, decays, weight), {}),
+        ("chunk gated_delta_rule", gated_delta, (*QK1V, decay, weight), {}),
+        ("chunk fused_recurrent kda", gated_delta, (*QK1V, decays, weight), {}),
         ("chunk fused_recurrent gsa", naive_recurrent_gsa, (*QKV, vector, decays), {}),
     ]
     table = {
@@ -248,7 +249,7 @@ def _cases() -> dict[str, Case]:
         **table,
         "fused_recurrent_gated_delta_rule": Case(
             lambda q, k, v, g, beta: ops.fused_recurrent_gated_delta_rule(q, k, v, g, beta=beta),
-            _gated_delta,
+            gated_delta,
             (*QK1V, decay, weight),
         ),
         # It takes only 16-bit floats.
@@ -334,16 +335,15 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float, 
     assert error <= tolerance * size + 1e-6, f"{of}: off by {error:.3g} of {size:.3g}"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_forward_and_backward(name: str) -> None:
-    case = CASES[name]
+def check(case: Case, differentiable: bool) -> None:
+    """Run an operator and its reference on equal operands; fail if results or gradients differ."""
     torch.manual_seed(0)
-    operands = [make().requires_grad_(name not in FORWARD_ONLY) for make in case.operands]
+    operands = [make().requires_grad_(differentiable) for make in case.operands]
     copies = [x.detach().clone().requires_grad_(x.requires_grad) for x in operands]
     actual = _output(case.op(*operands, **case.options))
     expected = _output(case.reference(*copies))
     assert_near(actual, expected, case.tolerance, "output")
-    if name in FORWARD_ONLY:
+    if not differentiable:
         return
     upstream = torch.randn_like(expected)
     expected.backward(upstream)
@@ -351,3 +351,8 @@ def test_forward_and_backward(name: str) -> None:
     for index, (x, y) in enumerate(zip(operands, copies, strict=True)):
         assert x.grad is not None and y.grad is not None
         assert_near(x.grad, y.grad, case.tolerance, f"gradient of operand {index}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_backward(name: str) -> None:
+    check(CASES[name], name not in FORWARD_ONLY)

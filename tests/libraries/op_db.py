@@ -184,10 +184,10 @@ def judge(op: Any, way: str, device: str, dtype: str, ptx: bool) -> Result:
         function, arguments = drawn
         expected = function(*copied(arguments))
         deterministic = not compare(function(*copied(arguments)), expected, dtype)
-    except Exception:  # noqa: BLE001 - torch itself refuses some on this machine
-        return Result(Outcome.LEFT_OUT)
+    except Exception as error:  # noqa: BLE001 - torch itself refuses some on this machine
+        return Result(Outcome.LEFT_OUT, summary(error))
     if not deterministic:
-        return Result(Outcome.LEFT_OUT)
+        return Result(Outcome.LEFT_OUT, "torch's results differ from call to call")
     kernels = Compilations()
     copies = copied(arguments)
     try:
@@ -270,11 +270,12 @@ def sweep(options: argparse.Namespace) -> tuple[Counter[Outcome], Counter[str]]:
 
 def tell(op: Any, result: Result, options: argparse.Namespace) -> None:
     """Print an operator's outcome if it is not right, and write it."""
-    if result.reason:
+    uncounted = result.outcome in (Outcome.NO_KERNEL, Outcome.LEFT_OUT)
+    if result.reason and not uncounted:
         print(f"{op.formatted_name}: {result.outcome.value}: {result.reason}", flush=True)
     elif options.verbose:
-        print(f"{op.formatted_name}: {result.outcome.value}", flush=True)
-    if options.outcomes is None or result.outcome in (Outcome.NO_KERNEL, Outcome.LEFT_OUT):
+        print(f"{op.formatted_name}: {result.outcome.value} {result.reason}".rstrip(), flush=True)
+    if options.outcomes is None or uncounted:
         return
     outcome = "passed" if result.outcome is Outcome.RIGHT else "failed"
     entry = {"id": op.formatted_name, "outcome": outcome, "reason": result.reason}

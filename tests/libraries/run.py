@@ -88,8 +88,8 @@ LIBRARIES: Mapping[str, Library] = {
             "--rootdir=.",
             "--import-mode=importlib",
         ),
-        ("tests/libraries/fla_ops.py",),
-        at_least=42,
+        ("tests/libraries/fla_ops.py", "tests/libraries/fla_naive.py"),
+        at_least=69,
         # As in the library's own tests: their tolerances are not those of tf32.
         environment={"TRITON_F32_DEFAULT": "ieee"},
         whole=True,
