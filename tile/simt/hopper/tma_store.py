@@ -216,8 +216,11 @@ class TmaStore:
     def in_strips(self, columns: int) -> TmaStore:
         """Return the store in strips of so many columns at most, and as many as there are buffers.
 
-        They have more columns where threads do not hold elements of both halves of a tile.
+        They have more columns where threads do not hold elements of both halves of a tile. A
+        reduction stays whole.
         """
+        if self.op.defn is not memory.store:
+            return self
         each = max(STRIP_COLUMNS[-1], self.op["value"].type.shape[-1] // STRIP_BUFFERS)
         return replace(self, times=_halvings(self.op, min(columns, each)))
 
@@ -254,15 +257,19 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     """Return the stores in loops that may overlap with what follows: of arrays nothing reads.
 
     TMA stores in flight are not ordered. So the index of the block changes in each of the loops.
+    Reductions need no order.
     """
-    read = [op["ptr"] for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
+    read = [op for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
+    orders = any(map(_orders, function.walk()))
     planned: list[TmaStore] = []
     for op in _chosen(function, aliases, stores):
-        if op.defn is not memory.store:
-            continue
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
-        moves = all(_moves(op, loop) for loop in loops)
-        if loops and moves and _is_alone(op, read, aliases):
+        if op.defn is memory.store:
+            overlaps = all(_moves(op, loop) for loop in loops)
+        else:
+            overlaps = not orders
+        others = [other["ptr"] for other in read if other is not op]
+        if loops and overlaps and _is_alone(op, others, aliases):
             planned.append(TmaStore(op, loops[-1]))
     return planned
 

@@ -67,7 +67,9 @@ class Resources:
             limits.append(self.target.register_file // registers)
         return min(limits)
 
-    def overlap_is_free(self, loop: Operation, dots: Sequence[Operation]) -> bool:
+    def overlap_is_free(
+        self, loop: Operation, dots: Sequence[Operation], *, producer: bool
+    ) -> bool:
         """Return True if keeping a loop's wgmmas in flight across iterations costs no programs.
 
         That takes registers for every accumulator that is live, and for the operand that is being
@@ -76,6 +78,15 @@ class Resources:
         """
         shared_bytes = self.shared.loops[loop]
         waiting, overlapped = self._overlap(dots)
+        if producer:
+            warps = _warps(dots)
+            registers = [
+                self._consumer_registers(warps, programs)
+                for programs in range(1, self.programs(shared_bytes) + 1)
+            ]
+            return overlapped <= registers[0] and not any(
+                waiting <= each < overlapped for each in registers
+            )
         threads = self.target.warp_size * _warps(dots)
         return overlapped <= self.target.registers and (
             self.programs(shared_bytes, threads * overlapped)
@@ -111,17 +122,18 @@ class Resources:
         """Return the registers of a thread of a program whose loads a producer issues.
 
         That is its part of what the producer leaves, with as many co-resident programs as shared
-        memory permits, if their tiles fit.
+        memory permits, if their tiles fit, or if fewer programs would leave a thread hardly more.
 
         tiles: the registers that a thread needs for tiles. instruction: those that it has at entry
             at least. shared_bytes: of one program.
         """
+        alone = self._consumer_registers(warps, 1)
+        enough = min(tiles + self.target.tuning.other_registers, alone - REGISTER_STEP)
         for programs in range(self.programs(shared_bytes), 1, -1):
             registers = self._consumer_registers(warps, programs)
-            fit = registers >= tiles + self.target.tuning.other_registers
-            if fit and self.at_entry(warps, programs) >= instruction:
+            if registers >= enough and self.at_entry(warps, programs) >= instruction:
                 return registers
-        return self._consumer_registers(warps, 1)
+        return alone
 
     def at_entry(self, warps: int, programs: int = 1) -> int:
         """Return the registers of each thread at entry, if so many programs are co-resident.

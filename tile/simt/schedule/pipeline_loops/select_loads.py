@@ -15,7 +15,7 @@ from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.im2col import reason_against
-from tile.simt.hopper.tma_boxes import block_strips
+from tile.simt.hopper.tma_boxes import block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_layout import shared_layout
@@ -148,7 +148,9 @@ class LoopPlanner:
         loads = [load for load in loads if load not in others]
         indirect = [op for op in others if backward_slice(loop, op.inputs, early) is not None]
         async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
-        if not any(each.tma for each in async_loads):
+        if any(each.tma for each in async_loads):
+            async_loads = [each if each.tma else self.tma_vector(each) for each in async_loads]
+        else:
             async_loads += _not_none(self.cp_async_load(load) for load in indirect)
         plan = None
         for plan in self.candidates(loop, stages, loads, async_loads):
@@ -244,16 +246,32 @@ class LoopPlanner:
         threads' writes to global memory, nor with writes of other programs that threads have
         observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
         """
-        tile, pointers = load.result.type, block_pointers_of(load)
+        tile = load.result.type
+        layout = operand_buffer_layout(load.result, major=tile.rank - 1)
+        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
+            return None
+        return self.tma_block(load, layout)
+
+    def tma_vector(self, copy: BufferedLoad) -> BufferedLoad:
+        """Return the TMA load of a descriptor block of one axis, if it can be one, for a copy.
+
+        A producer can issue it with the TMA loads of its loop.
+        """
+        tile = copy.tile
+        layout = block_layout(tile.dims, tile.element.storage_bits) if tile.rank == 1 else None
+        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
+            return copy
+        return self.tma_block(copy.load, layout) or copy
+
+    def tma_block(self, load: Operation, layout: LinearLayout) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block to a layout; None if there can be none."""
+        pointers = block_pointers_of(load)
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
         im2col = pointers.defn is descriptor.im2col_pointers
         if im2col and reason_against(pointers) is not None:
             return None
         if not self.unaliased(self.function, [load]):
-            return None
-        layout = operand_buffer_layout(load.result, major=tile.rank - 1)
-        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
             return None
         return BufferedLoad(load, layout, tma.tma_load_im2col if im2col else tma.tma_load)
 

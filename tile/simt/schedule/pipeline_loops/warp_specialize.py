@@ -271,7 +271,8 @@ def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None
 
 
 def _warps(loop: SpecializedLoop) -> int:
-    dot = dot_operands(loop.plan.async_loads[0].load.result)[0].op
+    operands = chain.from_iterable(dot_operands(x.load.result) for x in loop.plan.async_loads)
+    dot = next(operands).op
     return layout_of(dot.result).in_size(WARP)
 
 
@@ -296,7 +297,8 @@ def _other_bytes(
     reads |= {store.conversion for store in stores if store.conversion is not None}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
-    padding += sum(store.bytes + SWIZZLE_ALIGNMENT for store in stores)
+    buffers = [store.bytes for store in stores if store.op.defn is memory.store]
+    padding += sum(buffers) + SWIZZLE_ALIGNMENT * len(stores)
     return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
@@ -357,9 +359,8 @@ def _lower(
         readers = {op.within(body) for stage in stages for op in _readers(stage)}
         in_order = [op for op in body if op in readers]
         wait = channel.wait(LayoutBuilder.before(in_order[0]), position)
-        if in_order[0] in leading:
-            assert completed is not None
-            schedule.add(completed, Rank.LEADING, 0, [wait])
+        if each.in_flight is not None and not readers.isdisjoint(leading):
+            schedule.add(each.in_flight.point, Rank.LEADING, 0, [wait])
         point = _release_point(body, in_order, group, completed)
         release = channel.release(LayoutBuilder.after(point), position)
         if deferred is not None and deferred.dot in in_order:

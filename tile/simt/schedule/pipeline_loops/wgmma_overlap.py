@@ -65,6 +65,8 @@ class InFlightWgmma:
     stable: wgmmas whose operands nothing overwrites for a whole iteration, whatever else uses
         shared memory in it.
     deferred: the dot that may be issued an iteration later.
+    completes: True if an iteration waits for all of them, since threads have no registers for what
+        the next one would hold besides.
     """
 
     loop: Operation
@@ -72,11 +74,19 @@ class InFlightWgmma:
     leading: tuple[Operation, ...]
     stable: frozenset[Operation]
     deferred: DeferredDot | None = None
+    completes: bool = False
 
     @property
     def loop_carried(self) -> list[Operation]:
         """The wgmmas that stay in flight into the next iteration, in order."""
+        if self.completes:
+            return []
         return [op for op in self.dots if op in self.stable and _is_loop_carried(op)]
+
+    @property
+    def point(self) -> Point:
+        """After the first wgmma: what an iteration issues before any wait goes there."""
+        return Point(self.leading[0] if self.leading else self.dots[-1], after=True)
 
 
 def find_in_flight(
@@ -107,8 +117,8 @@ def find_in_flight(
     waits_for_threads = last in stable and last not in leading and not _is_loop_carried(last)
     if waits_for_threads and resources.can_defer(dots, producer=producer):
         deferred = find_deferred_dot(last, leading[-1])
-    if deferred is None and not resources.overlap_is_free(loop, dots):
-        return None
+    if deferred is None and not resources.overlap_is_free(loop, dots, producer=producer):
+        return InFlightWgmma(loop, dots, leading, stable, completes=True) if producer else None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 
 
@@ -186,8 +196,7 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
     completed at the start of the body.
     """
     leading, loop_carried = loop_dots.leading, loop_dots.loop_carried
-    # What an iteration issues before it waits for the wgmmas of the previous iteration.
-    point = Point(leading[0] if leading else loop_dots.dots[-1], after=True)
+    point = loop_dots.point
     if leading[1:]:
         schedule.add(point, Rank.LEADING, 0, leading[1:])
         schedule.add(point, Rank.REST, 0, ())
