@@ -74,6 +74,22 @@ def carried(
     tl.store(c_ptr + row * N + column, total)
 
 
+@tile.jit
+def jumping(
+    a_ptr, b_ptr, c_ptr, blocks_ptr, K, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr
+):
+    """The loop loads which block comes next, for the operands' addresses and a factor."""
+    row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    block = tl.load(blocks_ptr)
+    for start in range(0, K, DEPTH):
+        k = block * DEPTH + inner
+        a, b = tl.load(a_ptr + row * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + column)
+        total += tl.dot(a, b) * (1 + block % 2)
+        block = tl.load(blocks_ptr + start // DEPTH + 1, mask=start + DEPTH < K, other=0)
+    tl.store(c_ptr + row * N + column, total)
+
+
 def of_small_numbers(
     kernel: Any, types: dict[str, str], device: Device, dtype: type[np.floating[Any]]
 ) -> tuple[Any, Any, Any]:
@@ -96,6 +112,30 @@ def test_a_loop_carried_operand(device: Device) -> None:
     depth = len(b) // ITERATIONS
     before = np.concatenate([b[:depth], b[:-depth]]).astype(np.float32)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
+
+
+def test_operands_at_loaded_blocks(device: Device) -> None:
+    """Copies are as early as the loads of their blocks, which are for other iterations, too."""
+    rng = np.random.default_rng(3)
+    M, N, depth = extents(device)
+    order = np.array([2, 0, 3, 1, 1], np.int32)
+    K = depth * len(order)
+    a = rng.integers(-4, 5, (M, K)).astype(np.float16)
+    b = rng.integers(-4, 5, (K, N)).astype(np.float16)
+    c = np.zeros((M, N), np.float32)
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    types |= {"blocks_ptr": "*i32:16", "K": "i32:16"}
+    options = {"num_warps": device.options.num_warps, "num_stages": device.options.num_stages}
+    constants = {"M": M, "N": N, "DEPTH": depth}
+    tile.compile(jumping, types, constants, options, device.target)[1,](a, b, c, order, K)
+    pairs = [
+        (a[:, part], b[part], 1 + block % 2)
+        for block in order.tolist()
+        for part in [slice(block * depth, (block + 1) * depth)]
+    ]
+    np.testing.assert_array_equal(
+        c, sum(x.astype(np.float32) @ y.astype(np.float32) * factor for x, y, factor in pairs)
+    )
 
 
 @tile.jit

@@ -102,17 +102,22 @@ def clone_addresses(
 ) -> tuple[LayoutBuilder, dict[Value, Value], list[Operation]]:
     """Compute the operands of loads at the start of a loop's body.
 
-    Returns a builder there, the new values by those that they stand for, and the loads among the
-    operations that compute them; `early` are those that there may be.
+    Returns a builder there, the new values by those that they stand for, and the loads that these
+    operands, and the loop-carried values in them, are computed from; `early` are those that there
+    may be.
     """
     (body,) = loop.regions
     sources = backward_slice(loop, [x for load in loads for x in load.load.inputs], early)
     assert sources is not None, "a load was chosen that cannot be done early"
+    # What the next iteration's loop-carried values are loaded by stays where it is.
+    following = backward_slice(loop, [body.yielded[at] for at in sources.carried], early)
+    assert following is not None, "a part of the slice of the operands"
     top = LayoutBuilder(body, body.first, loop.loc)
     carried = [body.args[1 + at] for at in sources.carried]
     values = sources.clone_at(top, body.args[0], carried)
     copies = [values[load.result].op for load in sources.loads]
-    return top, values, [copy for copy in copies if copy is not None]
+    indices = [copy for copy in copies if copy is not None]
+    return top, values, [*indices, *following.loads]
 
 
 def _double_buffer(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:

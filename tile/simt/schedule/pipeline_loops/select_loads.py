@@ -64,6 +64,15 @@ class LoopPlan:
     double_buffered: tuple[OperandUse, ...] = ()
     early_loads: frozenset[Operation] = frozenset()
 
+    def with_early_loads(self, early: frozenset[Operation]) -> LoopPlan:
+        """Return the plan with these loads done as early as the copies, and not otherwise."""
+        return replace(
+            self,
+            early_loads=early,
+            shared_loads=tuple(each for each in self.shared_loads if each.load not in early),
+            register_loads=tuple(load for load in self.register_loads if load not in early),
+        )
+
     @property
     def stages(self) -> int:
         """The stages of the buffers of async copies."""
@@ -161,7 +170,7 @@ class LoopPlanner:
         addresses = [x for each in plan.async_loads for x in each.load.inputs]
         sources = backward_slice(loop, addresses, early)
         assert sources is not None
-        plan = replace(plan, early_loads=frozenset(sources.loads))
+        plan = plan.with_early_loads(frozenset(sources.loads))
         self.rely_on_disjoint(plan)
         if not plan.async_loads:
             return plan
