@@ -78,7 +78,7 @@ def carried(
 def jumping(
     a_ptr, b_ptr, c_ptr, blocks_ptr, K, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr
 ):
-    """The loop loads which block comes next, for the operands' addresses and a factor."""
+    """The loop loads which block comes next, for the operands' addresses and a weight."""
     row, column, inner = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
     total = tl.zeros((M, N), dtype=tl.float32)
     block = tl.load(blocks_ptr)
@@ -134,7 +134,7 @@ def test_operands_at_loaded_blocks(device: Device) -> None:
         for part in [slice(block * depth, (block + 1) * depth)]
     ]
     np.testing.assert_array_equal(
-        c, sum(x.astype(np.float32) @ y.astype(np.float32) * factor for x, y, factor in pairs)
+        c, sum(x.astype(np.float32) @ y.astype(np.float32) * weight for x, y, weight in pairs)
     )
 
 
