@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.filecheck import TileFile
 from tile.backends.base import Options
@@ -17,6 +18,15 @@ os.environ["TILE_CACHE"] = "0"
 # The processes that tests start import this checkout, as the tests do, not an installed copy.
 _path = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
+
+
+settings.register_profile("nightly", deadline=None, print_blob=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let `-m ""`, which runs `nightly` tests, too, try more examples of properties, and new ones."""
+    if not config.option.markexpr:
+        settings.load_profile("nightly")
 
 
 @pytest.hookimpl(wrapper=True)

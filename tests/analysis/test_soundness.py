@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
+from tests.sampling import examples
 from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_lattice import AxisInfo
 from tile.analysis.ranges import ranges
@@ -20,7 +21,7 @@ from tile.ir.ops import debug
 from tile.ir.printer import print_function
 from tile.ir.types import I8, I32, U32, Pointer, Scalar
 
-THOROUGH = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = examples(80)
 ELEMENTS = pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 
 

@@ -19,6 +19,7 @@ import pytest
 import tile
 from tests.ops.cases import FIRST, Case, assert_close, function_of, reference_of, several
 from tests.runtime.fake_cuda import CudaArray
+from tests.sampling import sample
 from tile.errors import ArgumentError, DeviceAssertionError
 
 Array = np.ndarray[Any, Any]
@@ -150,8 +151,11 @@ def test_other_devices(case: Case) -> None:
         assert "the arrays of a call are on one device" in message and f"`{name}`" in message
 
 
-@each_op(FIRST)
-@pytest.mark.parametrize("change", LAYOUTS)
+@pytest.mark.parametrize(
+    ("case", "change"),
+    sample(FIRST, list(LAYOUTS)),
+    ids=lambda value: value.op if isinstance(value, Case) else value,
+)
 def test_layouts(case: Case, change: str) -> None:
     arguments = arguments_of(case)
     for name, array in arrays_of(arguments, axes=1).items():

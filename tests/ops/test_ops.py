@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import tile
 import tile.ops
 from tests import needs
-from tests.ops.cases import CASES, EVERYWHERE, Case, reference_of
+from tests.ops.cases import CASES, EVERYWHERE, FIRST, Case, reference_of
 from tile.ops.core.tables import Table
 
 # One dtype each: they compile for seconds.
@@ -24,14 +26,16 @@ def names(case: Case) -> str:
     return f"{case.op}-{case.label}"
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype"),
-    [
-        pytest.param(case, dtype, id=f"{names(case)}-{dtype}")
-        for case in CASES
-        for dtype in case.dtypes
-    ],
-)
+def in_dtypes() -> Iterator[Any]:
+    """Yield each case in each dtype; all but the first case of an op run in one, and nightly in all."""
+    for index, case in enumerate(CASES):
+        rotated = case.dtypes[index % len(case.dtypes)]
+        for dtype in case.dtypes:
+            marks = () if case in FIRST or dtype == rotated else pytest.mark.nightly
+            yield pytest.param(case, dtype, id=f"{names(case)}-{dtype}", marks=marks)
+
+
+@pytest.mark.parametrize(("case", "dtype"), list(in_dtypes()))
 def test_op(case: Case, dtype: str) -> None:
     with tile.backend("interp"), tile.sanitize():
         case.check(dtype)

@@ -7,6 +7,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.sampling import sample
 from tests.simt.kernels import KERNELS
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.thread_kernel import run_threads
@@ -22,20 +23,20 @@ def add(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
 
 # Where each thread goes in these is up to the data.
 BY_DATA = {"gathering", "counting"}
+CONFIGURATIONS = [
+    ("generic", 4, 2),
+    ("cp_async", 8, 4),
+    ("cp_async", 4, 3),
+    ("cp_async", 2, 2),
+    ("mma", 4, 3),
+    ("warp64", 2, 2),
+]
 
 
 @pytest.mark.parametrize(
-    ("machine", "warps", "stages"),
-    [
-        ("generic", 4, 2),
-        ("cp_async", 8, 4),
-        ("cp_async", 4, 3),
-        ("cp_async", 2, 2),
-        ("mma", 4, 3),
-        ("warp64", 2, 2),
-    ],
+    ("name", "machine", "warps", "stages"),
+    sample(sorted({*KERNELS} - BY_DATA), CONFIGURATIONS, each=2),
 )
-@pytest.mark.parametrize("name", sorted({*KERNELS} - BY_DATA))
 def test_accesses_cost_the_least(name: str, machine: str, warps: int, stages: int) -> None:
     kernel = KERNELS[name]
     target = SimtTarget.parse(machine)

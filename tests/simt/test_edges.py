@@ -14,6 +14,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.sampling import sample
 from tests.simt.edge_kernels import EDGES, dot_of, kernel, ramp, streamed, zeros
 from tests.simt.kernels import Kernel
 from tile import backends
@@ -49,8 +50,9 @@ def agree(actual: list[Any], wanted: list[Any]) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize(("machine", "warps", "stages"), CONFIGURATIONS)
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize(
+    ("name", "machine", "warps", "stages"), sample(EDGES, CONFIGURATIONS, each=2)
+)
 def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: int) -> None:
     of = EDGES[name]
     actual = run(of, f"interp:{machine}", num_warps=warps, num_stages=stages)

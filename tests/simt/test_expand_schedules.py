@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tests.simt.pipeline_loops.copying import run
 from tests.simt.pipeline_loops.dots import Dot
 from tests.simt.test_pipeline_loops import BOUNDS, arguments_of, parsed
@@ -58,7 +59,7 @@ def schedule_loads(loop: Operation, data: Any) -> None:
             op.schedule = data.draw(st.integers(0, 1), "deferred"), 4
 
 
-@settings(max_examples=60, deadline=None)
+@examples(24)
 @given(data=st.data())
 def test_any_schedule_has_the_same_results(data: Any) -> None:
     """The interpreter completes copies as late as it may, and finds stages that are overwritten."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sampling import sample
 from tests.simt.kernels import KERNELS, Kernel
 from tile import backends
 from tile.ir.core import Level
@@ -49,8 +50,9 @@ def agree(kernel: Kernel, actual: list[Any], wanted: list[Any]) -> None:
             np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize(("machine", "warps", "stages"), CONFIGURATIONS)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "machine", "warps", "stages"), sample(KERNELS, CONFIGURATIONS, each=4)
+)
 def test_threads_do_what_tiles_say(name: str, machine: str, warps: int, stages: int) -> None:
     kernel = KERNELS[name]
     actual = run(kernel, f"interp:{machine}", num_warps=warps, num_stages=stages)

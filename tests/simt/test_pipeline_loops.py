@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tile
 import tile.language as tl
 from tests.evaluate import evaluate
+from tests.sampling import sample
 from tests.simt.kernels import KERNELS
 from tests.simt.pipeline_loops.copying import SharedMemory, run
 from tests.simt.pipeline_loops.dots import ATTENTION, COLUMNS, ROWS, WIDTH, Dot
@@ -103,16 +104,22 @@ BOUNDS = [
     {"lower": 0, "upper": 48, "step": -16},
     {"lower": 0, "upper": 64, "step": 48},
 ]
-FORMS = [
-    Dot(carried=carried, masked=masked) for carried in (False, True) for masked in (False, True)
-]
+FORMS = {
+    "index": Dot(),
+    "index-mask": Dot(masked=True),
+    "carried": Dot(carried=True),
+    "carried-mask": Dot(carried=True, masked=True),
+}
 
 
-@pytest.mark.parametrize("bounds", BOUNDS, ids=lambda b: "-".join(map(str, b.values())))
-@pytest.mark.parametrize("form", FORMS, ids=["index", "index-mask", "carried", "carried-mask"])
-@pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_any_number_of_iterations(target: SimtTarget, form: Dot, bounds: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("name", "bounds", "target"),
+    sample(itertools.product(FORMS, BOUNDS), TARGETS),
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+def test_any_number_of_iterations(name: str, bounds: dict[str, int], target: SimtTarget) -> None:
     """Bounds that are numbers, and such that only a launch knows."""
+    form = FORMS[name]
     dynamic = replace(form, step=None)
     mixed = replace(form, step=bounds["step"])
     bounded = replace(form, **bounds)

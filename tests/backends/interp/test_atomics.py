@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.reference import UPDATES
+from tests.sampling import examples
 from tile.backends.interp.atomic_updates import compare_and_swap, exchange, update_in_order
 from tile.ir import semantics
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
@@ -47,7 +48,7 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "element"), PAIRS, ids=str)
-@settings(deadline=None, max_examples=30)  # for each of 84 pairs
+@examples(8)  # for each of 84 pairs
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access
@@ -64,7 +65,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
 
 
 @pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
-@settings(deadline=None)
+@examples(30)
 @given(access=accesses(2))
 def test_compare_and_swap(element: Scalar, access: Any) -> None:
     dtype = semantics.numpy_dtype(element)

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
+from tests.sampling import sample
 from tile.backends.nvptx.emit.math import INSTRUCTIONS
 from tile.ir.core import OpDef
 from tile.ir.declare import OPS
@@ -44,8 +45,11 @@ OTHERS = ("cast", "extern_elementwise")
 ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name not in OTHERS]
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("defn", ELEMENTWISE, ids=lambda defn: defn.name)
+@pytest.mark.parametrize(
+    ("defn", "arch"),
+    sample(ELEMENTWISE, ARCHITECTURES, each=2),
+    ids=lambda value: value.name if isinstance(value, OpDef) else value,
+)
 def test_elementwise(defn: OpDef, arch: str) -> None:
     cases = list(uses(defn))
     assert cases
@@ -67,8 +71,7 @@ def test_functions_of_libdevice(arch: str) -> None:
         check(around(cases[first : first + 24]), arch)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("source", ALL, ids=str)
+@pytest.mark.parametrize(("source", "arch"), sample(ALL, ARCHITECTURES, each=2), ids=str)
 def test_cast(source: Scalar, arch: str) -> None:
     cast = OPS["cast"]
     cases = [Use(cast, (fragment(source),), {"to": to}) for to in ALL]

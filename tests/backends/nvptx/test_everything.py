@@ -26,6 +26,7 @@ from tests.backends.nvptx.assembling import ARCHITECTURES, accept, assemble
 from tests.conformance.kernels import Step, around_all
 from tests.conformance.running import Device
 from tests.conformance.test_pure import BATCH, CASES, Case
+from tests.sampling import sample
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
@@ -57,8 +58,7 @@ def spread(cases: Sequence[Case]) -> list[Case]:
     return list(cases[:: -(-len(cases) // BATCH)])
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "arch"), sample(CASES, ARCHITECTURES, each=2))
 def test_every_operation(name: str, arch: str) -> None:
     steps = [Step(c.defn, c.operands, c.attributes, c.regions()) for c in spread(CASES[name])]
     assembled(around_all(steps, masked=True), arch, num_warps=2)
@@ -118,8 +118,7 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
 }
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "arch"), sample(PROGRAMS, ARCHITECTURES, each=2))
 def test_programs(name: str, arch: str) -> None:
     with pytest.raises(Assembled):
         PROGRAMS[name](Assembling(arch))
@@ -272,11 +271,14 @@ KINDS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
 
 
 DEPTHS = ((32, 4), (64, 3))
+OTHERS = [arch for arch in ARCHITECTURES if arch != "sm_90a"]
 BENCHMARKS = {name: rest for name, *rest in benchmarks()}
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    sample(BENCHMARKS, ["sm_90a"]) + sample(BENCHMARKS, OTHERS),
+)
 def test_benchmarks_do_not_spill(name: str, arch: str) -> None:
     function, types, constants, options = BENCHMARKS[name]
     compiled = building.compile(function, types, constants, options, f"nvptx:{arch}")

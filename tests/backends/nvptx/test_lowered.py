@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble
+from tests.sampling import sample
 from tests.simt.kernels import KERNELS
 from tile.backends.base import Options
 from tile.backends.nvptx.compiler import to_ptx
@@ -17,8 +18,7 @@ from tile.backends.nvptx.target import architecture
 from tile.simt.pass_pipeline import lower
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(("name", "arch"), sample(KERNELS, ARCHITECTURES, each=2))
 def test_kernels(name: str, arch: str) -> None:
     check(assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch))
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import tile
 import tile.language as tl
 from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, compiled
+from tests.sampling import sample
 from tile.backends.nvptx.target import architecture
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
 from tile.ir.types import ALL, BF16, F16, F32, INTEGERS, Pointer, Scalar
@@ -59,8 +60,9 @@ def copying(
     """
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize(
+    ("element", "arch"), sample([*ALL, Pointer(F32)], ARCHITECTURES, each=2), ids=str
+)
 def test_vectors_of_every_width(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize > 16:
@@ -258,9 +260,11 @@ def test_one_atomic_operation_orders_by_itself() -> None:
     assert "fence." not in ptx
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("element", INTEGERS, ids=str)
+@pytest.mark.parametrize(
+    ("element", "masked", "arch"),
+    sample(product(INTEGERS, (False, True)), ARCHITECTURES),
+    ids=str,
+)
 def test_atomic_loads(element: Scalar, masked: bool, arch: str) -> None:
     for order, scope in product((Order.ACQUIRE, Order.RELAXED), Scope):
         attributes = f"{{kind = or, order = {order}, scope = {scope}}}"
@@ -278,9 +282,11 @@ def test_atomic_loads(element: Scalar, masked: bool, arch: str) -> None:
         assert "atom." not in ptx and "fence." not in ptx
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("element", RMW_ELEMENTS[RMWKind.STORE], ids=str)
+@pytest.mark.parametrize(
+    ("element", "masked", "arch"),
+    sample(product(RMW_ELEMENTS[RMWKind.STORE], (False, True)), ARCHITECTURES),
+    ids=str,
+)
 def test_atomic_stores(element: Scalar, masked: bool, arch: str) -> None:
     for order, scope in product((Order.RELEASE, Order.RELAXED), Scope):
         attributes = f"{{kind = store, order = {order}, scope = {scope}}}"

@@ -9,6 +9,7 @@ import pytest
 import tile
 from tests.backends.nvptx.assembling import ARCHITECTURES, check, compiled
 from tests.backends.nvptx.test_memory import layout
+from tests.sampling import sample
 from tests.simt.kernels import transpose
 from tile.backends.nvptx.target import architecture
 from tile.errors import OutOfResourcesError
@@ -45,8 +46,9 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
     """
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("element", [*ALL, Pointer(F32)], ids=str)
+@pytest.mark.parametrize(
+    ("element", "arch"), sample([*ALL, Pointer(F32)], ARCHITECTURES, each=2), ids=str
+)
 def test_vectors(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize <= 16:
