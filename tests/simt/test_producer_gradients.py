@@ -127,7 +127,7 @@ def test_what_is_missing_in_the_loops_is_reported() -> None:
 
     (producer,) = [op for op in module.walk() if op.defn is warp_specialize]
     ops = checked(module)
-    waits = [op for op in ops if op.defn is tma.mbarrier_wait_parity and producer in op.ancestors()]
+    waits = [op for op in ops if op.defn is tma.mbarrier_wait and producer in op.ancestors()]
     assert len(waits) == 3
     for index, op in enumerate(ops):
         broken = module.clone()

@@ -61,7 +61,7 @@ def test_what_is_missing_is_reported(name: str) -> None:
     assert any(op.name == "warp_specialize" for op in module.walk())
     run_threads(module, WGMMA, 4, case.grid, case.arguments())
     kinds = {op.defn for op in module.walk()} & KINDS.keys()
-    assert {ops.tma.mbarrier_arrive, ops.tma.mbarrier_wait_parity} <= kinds
+    assert {ops.tma.mbarrier_arrive, ops.tma.mbarrier_wait} <= kinds
     count = sum(op.defn in KINDS for op in module.walk())
     for index in range(count):
         broken = module.clone()

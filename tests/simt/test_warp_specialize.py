@@ -182,7 +182,7 @@ FAULTS: dict[object, tuple[type[ExecutionError], ...]] = {
     ops.tma.mbarrier_arrive: (MbarrierError,),
     ops.tma.mbarrier_arrive_expect_tx: (MbarrierError,),
     ops.tma.tma_load: (MbarrierError,),
-    ops.tma.mbarrier_wait_parity: EARLY,
+    ops.tma.mbarrier_wait: EARLY,
     ops.wgmma.fence_proxy_async: (RaceError,),
     memory.barrier: (RaceError,),
     ops.tma.tma_store_wait: (CopyInFlightError,),

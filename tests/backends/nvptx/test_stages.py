@@ -53,7 +53,7 @@ def run(builder: FunctionBuilder, inputs: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5, 6, 7])
-@pytest.mark.parametrize("shift", [0, 1, 2, 5, 6, 9])
+@pytest.mark.parametrize("shift", [-9, -3, -1, 0, 1, 2, 5, 6, 9])
 @pytest.mark.parametrize("counted", [False, True])
 def test_stages_and_phases_of_later_iterations(stages: int, shift: int, counted: bool) -> None:
     builder = new_builder()
@@ -76,13 +76,16 @@ def test_stages_and_phases_of_later_iterations(stages: int, shift: int, counted:
 
 
 def test_the_next_iteration_has_the_next_stage() -> None:
-    value = Block([I32]).args[0]
-    counters = StageCounter(value, 2, 3), StageCounter(value, 2, 6)
-    builder = new_builder()
+    value, init = Block([I32, I32]).args
+    counters = StageCounter(value, init, 3), StageCounter(value, init, 6)
+    before, builder = new_builder(), new_builder()
+    before.values[init] = ["2"]
     nexts = [
         counter.next(builder, name) for counter, name in zip(counters, ("%a", "%b"), strict=True)
     ]
-    stages = [counter.first for counter in counters]
+    first = [counter.first(before) for counter in counters]
+    values = run(before, {})
+    stages = [values[name] for name in first]
     for iteration in range(2, 20):
         assert stages == [iteration % 3, iteration % 6]
         values = run(builder, dict(zip(("%a", "%b"), stages, strict=True)))

@@ -67,24 +67,6 @@ def local_subview(mem: Type, iteration: Type, *, stage_offset: int = 0) -> Type:
     require(isinstance(mem, Shared), f"local_subview takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
     require(iteration == I32, f"local_subview takes an iteration of type i32, not {iteration}")
-    require(
-        stage_offset >= 0, f"local_subview takes a stage_offset of 0 or more, not {stage_offset}"
-    )
-    return Shared(mem.dims, mem.of, mem.layout)
-
-
-@op(
-    levels=LOWERED,
-    examples=(
-        f"%m: shared<4xf32, {_ROW}, stages = 3>, %i: i32 | "
-        f"%s = local_index %m, %i : shared<4xf32, {_ROW}>",
-    ),
-)
-def local_index(mem: Type, index: Type) -> Type:
-    """Return the subview of stage `index`, which is less than the number of stages."""
-    require(isinstance(mem, Shared), f"local_index takes a buffer, not {mem}")
-    assert isinstance(mem, Shared)
-    require(index == I32, f"local_index takes an index of type i32, not {index}")
     return Shared(mem.dims, mem.of, mem.layout)
 
 
@@ -128,7 +110,7 @@ def local_reshape(mem: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 # The operations whose results are views of a buffer.
-VIEWS = frozenset({local_subview, local_index, local_trans, local_reshape})
+VIEWS = frozenset({local_subview, local_trans, local_reshape})
 
 
 def allocation(mem: Value) -> Operation | None:

@@ -63,14 +63,9 @@ def _check_mbarriers(name: str, bars: Type) -> Shared:
     return bars
 
 
-def _check_iteration(name: str, iteration: Type, active: Type, stage_offset: int) -> None:
+def _check_iteration(name: str, iteration: Type, active: Type = I1) -> None:
     require(iteration == I32, f"{name} takes an iteration of type i32, not {iteration}")
     require(active == I1, f"{name} takes a predicate of type i1, not {active}")
-    require(stage_offset >= 0, f"{name} takes a stage_offset of 0 or more, not {stage_offset}")
-
-
-def _check_index(name: str, index: Type) -> None:
-    require(index == I32, f"{name} takes the index of an mbarrier, an i32, not {index}")
 
 
 @op(
@@ -115,7 +110,7 @@ def mbarrier_arrive_expect_tx(
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
     _check_mbarriers("mbarrier_arrive_expect_tx", bars)
-    _check_iteration("mbarrier_arrive_expect_tx", iteration, active, stage_offset)
+    _check_iteration("mbarrier_arrive_expect_tx", iteration, active)
     require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
@@ -125,40 +120,25 @@ def mbarrier_arrive_expect_tx(
     examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
 )
 def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
-    """Wait in every thread until all bytes expected for `iteration + stage_offset` have arrived.
+    """Wait in every thread of the partition for the phase of `iteration + stage_offset`.
 
-    The data may then be read by the thread, and by wgmmas that it issues later.
+    It completes when all warps have arrived, and all bytes expected; a negative one is complete.
+    What TMA has loaded may then be read by the thread, and by wgmmas that it issues later. A
+    partition that has waited for another one to arrive may overwrite what that one read before.
     """
     _check_mbarriers("mbarrier_wait", bars)
-    _check_iteration("mbarrier_wait", iteration, I1, stage_offset)
+    _check_iteration("mbarrier_wait", iteration)
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%b: {_MBARRIERS}, %i: i32, %f: i32 | mbarrier_wait_parity %b, %i, %f",),
+    examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_arrive %b, %t",),
 )
-def mbarrier_wait_parity(bars: Type, index: Type, phase: Type) -> None:
-    """Wait in every thread of the partition for a phase of mbarrier `index` to complete.
-
-    `phase` is its parity, 0 or 1; phases count from 0, and the one before the first, of parity 1,
-    is complete. A partition that has waited for another one to arrive may overwrite what that one
-    read before.
-    """
-    _check_mbarriers("mbarrier_wait_parity", bars)
-    _check_index("mbarrier_wait_parity", index)
-    require(phase == I32, f"mbarrier_wait_parity takes a phase of type i32, not {phase}")
-
-
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=(f"%b: {_MBARRIERS}, %i: i32 | mbarrier_arrive %b, %i",),
-)
-def mbarrier_arrive(bars: Type, index: Type) -> None:
-    """Arrive on mbarrier `index`, once for each warp of the program."""
+def mbarrier_arrive(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
+    """Arrive on the mbarrier of `iteration + stage_offset`, once for each warp of the program."""
     _check_mbarriers("mbarrier_arrive", bars)
-    _check_index("mbarrier_arrive", index)
+    _check_iteration("mbarrier_arrive", iteration)
 
 
 @op(
@@ -189,7 +169,7 @@ def tma_load(
     `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is `active`.
     """
     _check_mbarriers("tma_load", bars)
-    _check_iteration("tma_load", iteration, active, stage_offset)
+    _check_iteration("tma_load", iteration, active)
     _check_block("tma_load", mem, ptr, numbers)
 
 
@@ -225,7 +205,7 @@ def tma_load_im2col(
     """
     name = "tma_load_im2col"
     _check_mbarriers(name, bars)
-    _check_iteration(name, iteration, active, stage_offset)
+    _check_iteration(name, iteration, active)
     held = buffer(name, mem)
     require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
     block = with_shape(held.dims, pointee(name, ptr))

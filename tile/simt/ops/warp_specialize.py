@@ -8,16 +8,16 @@ loads have arrived, and empty when all warps of the program have arrived.
     fence_proxy_async
     barrier                                             all warps, of either partition
     warp_specialize {num_warps = 4, registers = (40, 232)} region producer() {
-      for .. iter(%i = %0, %f = %1) {                   the producer
-        mbarrier_wait_parity %empty, %i, %f
+      for .. iter(%i = %0) {                            the producer
+        mbarrier_wait %empty, %i {stage_offset = -3}
         mbarrier_arrive_expect_tx %full, %i, %yes {size = 4096}
         tma_load %m, %full, %i, %yes, ..
         ..
       }
       yield
     }
-    for .. iter(%i = %0, %f = %0) {                     the program
-      mbarrier_wait_parity %full, %i, %f
+    for .. iter(%i = %0) {                              the program
+      mbarrier_wait %full, %i
       .. = wgmma ..
       mbarrier_arrive %empty, %i
     }

@@ -62,8 +62,6 @@ COUNTED_WAITS: Mapping[OpDef, OpDef] = MappingProxyType(
 )
 # Operations after a loop that end what it began.
 ENDS = frozenset({*COUNTED_WAITS, tma.mbarrier_inval})
-# Waits that block until somebody arrives, which nobody does for an iteration that does not exist.
-_BLOCKING = frozenset({tma.mbarrier_wait, tma.mbarrier_wait_parity})
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT
 
 
@@ -85,7 +83,8 @@ def check_early(op: Operation) -> None:
     """Raise unless an operation can be done for an iteration that may not exist."""
     guarded = {"mask", "active"} & op.defn.positions.keys()
     if (
-        op.defn in _BLOCKING
+        # It blocks until somebody arrives, which nobody does for an iteration that does not exist.
+        op.defn is tma.mbarrier_wait
         or op.regions
         or op.defn.effect & _LASTING
         or (Effect.READ in op.defn.effect and not guarded)

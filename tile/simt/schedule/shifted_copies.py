@@ -54,5 +54,5 @@ def copy_shifted(
     position = op.defn.positions.get("iteration")
     if position is not None:
         new.set_operand(position, count(op.inputs[position]))
-        new.attributes["stage_offset"] += shift if shift >= 0 else shift % op["mem"].type.stages
+        new.attributes["stage_offset"] += shift
     return build.block.insert(new, build.anchor)

@@ -308,17 +308,6 @@ class Mbarriers:
         array.started[use.programs, use.stage] += touch.start.shape[1] * touch.size
         self.loads.append(_TmaLoad(use, touch, values))
 
-    def wait(self, use: MbarrierUse, parity: Array) -> None:
-        """Wait for the phase of this parity, for each program, to complete."""
-        array = self._synchronized(use)
-        self._record_wait(use, array)
-        remaining = use.take_rows(array.phase[use.programs, use.stage] & 1 == parity)
-        index = remaining.programs, remaining.stage
-        self._check(
-            array.expected[index] == array.started[index], MbarrierMisuse.NEVER_COMPLETES, remaining
-        )
-        self._complete(remaining, array)
-
     def arrive(self, use: MbarrierUse) -> None:
         """Arrive with all warps of each program, which completes a phase."""
         array = self._synchronized(use)

@@ -31,6 +31,7 @@ class _CarriedValues(llvm.CarriedValues):
         narrow = (number for number, value in enumerate(loop.results) if _is_narrow(value))
         self.packed = frozenset(narrow if has_wgmma(loop) else ())
         self.counters = stage_counters(loop)
+        self.first = [counter.first(builder) for counter in self.counters]
 
     def types(self, values: Sequence[Value]) -> list[str]:
         return [ty for number, value in enumerate(values) for ty in self._types(number, value)]
@@ -58,7 +59,7 @@ class _CarriedValues(llvm.CarriedValues):
             self.builder.values[value] = own
 
     def further(self) -> list[tuple[str, str]]:
-        return [("i32", str(counter.first)) for counter in self.counters]
+        return [("i32", first) for first in self.first]
 
     def begin(self, registers: Registers) -> None:
         for counter, stage in zip(self.counters, registers, strict=True):

@@ -61,25 +61,6 @@ def stage_address(
     return _at_index(builder, address, stage, step)
 
 
-def local_index(builder: FunctionBuilder, op: Operation) -> None:
-    """A subview is the stage with an index."""
-    mem, index = op.inputs
-    assert isinstance(mem.type, Shared)
-    builder.buffers[op.result] = index_address(
-        builder, builder.buffers[mem], builder.scalar(index), mem.type
-    )
-
-
-def index_address(
-    builder: FunctionBuilder, address: SharedAddress, index: str, buffer: Shared
-) -> SharedAddress:
-    """Return the address of the stage with an index."""
-    step = buffer.bytes // buffer.stages
-    if is_literal(index):
-        return replace(address, offset=address.offset + int(index) * step)
-    return _at_index(builder, address, index, step)
-
-
 def _at_index(
     builder: FunctionBuilder, address: SharedAddress, index: str, step: int
 ) -> SharedAddress:
@@ -314,7 +295,6 @@ def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     ops.shared.local_alloc: local_alloc,
     ops.shared.local_subview: local_subview,
-    ops.shared.local_index: local_index,
     ops.shared.cp_async_commit_group: cp_async_commit_group,
     ops.shared.cp_async_wait_group: cp_async_wait_group,
     ops.thread.shared_load: shared_load,

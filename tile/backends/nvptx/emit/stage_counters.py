@@ -25,8 +25,15 @@ class StageCounter:
     """
 
     value: Value
-    first: int
+    init: Value
     stages: int
+
+    def first(self, builder: FunctionBuilder) -> str:
+        """Return the stage in the first iteration."""
+        number = constant_of(self.init)
+        if isinstance(number, int):
+            return str(number % self.stages)
+        return builder.new(f"urem i32 {builder.scalar(self.init)}, {self.stages}")
 
     def next(self, builder: FunctionBuilder, stage: str) -> str:
         """Return the stage in the next iteration."""
@@ -47,16 +54,20 @@ def stage_counters(loop: Operation) -> list[StageCounter]:
     (region,) = loop.regions
     carried = zip(region.args[1:], loop.inputs[3:], region.yielded, strict=True)
     return [
-        StageCounter(value, first % stages, stages)
+        StageCounter(value, init, stages)
         for value, init, following in carried
-        if value.type == I32 and isinstance(first := constant_of(init), int)
+        if value.type == I32
         if _is_next(following, value)
         for stages in _moduli(value)
     ]
 
 
 # Operations that take an iteration modulo the stages of their buffer (1), or modulo twice that (2).
-_MODULUS_IN_STAGES = {ops.shared.local_subview: 1, ops.tma.mbarrier_wait: 2}
+_MODULUS_IN_STAGES = {
+    ops.shared.local_subview: 1,
+    ops.tma.mbarrier_arrive: 1,
+    ops.tma.mbarrier_wait: 2,
+}
 
 
 def _is_next(following: Value, value: Value) -> bool:
@@ -84,13 +95,13 @@ def _modulus(user: Operation) -> int:
 
 def stage_of(builder: FunctionBuilder, iteration: str, shift: int, stages: int) -> str:
     """Return the stage: `(iteration + shift) mod stages`."""
-    stage = builder.stage_counters.get((iteration, stages))
+    stage, shift = builder.stage_counters.get((iteration, stages)), shift % stages
     if stage is None:
         number = builder.new(f"add i32 {iteration}, {shift}") if shift else iteration
         return builder.new(f"urem i32 {number}, {stages}")
-    if not shift % stages:
+    if not shift:
         return stage
-    later = builder.new(f"add i32 {stage}, {shift % stages}")
+    later = builder.new(f"add i32 {stage}, {shift}")
     inside = builder.new(f"icmp ult i32 {later}, {stages}")
     around = builder.new(f"sub i32 {later}, {stages}")
     return builder.new(f"select i1 {inside}, i32 {later}, i32 {around}")
@@ -98,6 +109,7 @@ def stage_of(builder: FunctionBuilder, iteration: str, shift: int, stages: int) 
 
 def parity_of(builder: FunctionBuilder, iteration: str, shift: int, stages: int) -> str:
     """Return the parity of the phase, `(iteration + shift) / stages`: 0 or 1, an i32."""
+    shift %= 2 * stages
     if (iteration, 2 * stages) in builder.stage_counters:
         stage = stage_of(builder, iteration, shift, 2 * stages)
         odd = builder.new(f"icmp uge i32 {stage}, {stages}")

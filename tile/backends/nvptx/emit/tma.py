@@ -16,7 +16,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAdd
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import warp_index
-from tile.backends.nvptx.emit.shared import MEMORY, index_address, stage_address
+from tile.backends.nvptx.emit.shared import MEMORY, stage_address
 from tile.backends.nvptx.emit.stage_counters import parity_of
 from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
@@ -100,35 +100,21 @@ def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     parity = parity_of(
         builder, builder.scalar(op["iteration"]), op["stage_offset"], _buffer(op).stages
     )
-    _wait(builder, _mbarrier(builder, op), parity)
-
-
-def mbarrier_wait_parity(builder: FunctionBuilder, op: Operation) -> None:
-    """Retry until the phase has completed."""
-    _wait(builder, _mbarrier_at(builder, op), builder.scalar(op["phase"]))
-
-
-def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
-    """Arrive by one thread of each warp, once all of its lanes have read."""
-    address = _mbarrier_at(builder, op)
-    builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
-    text = f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]"
-    _elect_one(builder, [text], [("i1", "true"), (SHARED, _pointer(builder, address))])
-
-
-def _mbarrier_at(builder: FunctionBuilder, op: Operation) -> SharedAddress:
-    """Return the address of the mbarrier with an index."""
-    address, index = builder.buffers[op["bars"]], builder.scalar(op["index"])
-    return index_address(builder, address, index, _buffer(op))
-
-
-def _wait(builder: FunctionBuilder, address: SharedAddress, parity: str) -> None:
+    address = _mbarrier(builder, op)
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
     )
     operands = [(SHARED, _pointer(builder, address)), ("i32", parity)]
     assemble(builder, text, [], operands, memory=True)
+
+
+def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by one thread of each warp, once all of its lanes have read."""
+    address = _mbarrier(builder, op)
+    builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+    text = f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]"
+    _elect_one(builder, [text], [("i1", "true"), (SHARED, _pointer(builder, address))])
 
 
 def tma_load(builder: FunctionBuilder, op: Operation) -> None:
@@ -301,7 +287,6 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.mbarrier_init: mbarrier_init,
     ops.tma.mbarrier_arrive_expect_tx: mbarrier_arrive_expect_tx,
     ops.tma.mbarrier_wait: mbarrier_wait,
-    ops.tma.mbarrier_wait_parity: mbarrier_wait_parity,
     ops.tma.mbarrier_arrive: mbarrier_arrive,
     ops.tma.mbarrier_inval: mbarrier_inval,
     ops.tma.tma_load: tma_load,

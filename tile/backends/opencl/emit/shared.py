@@ -44,7 +44,7 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     if ty.stages == 1:
         builder.set(op, builder.of(mem))
         return
-    number, shift = builder.scalar(iteration), op["stage_offset"]
+    number, shift = builder.scalar(iteration), op["stage_offset"] % ty.stages
     if is_literal(number):
         stage = str((value_of(number) + shift) % ty.stages)
     else:

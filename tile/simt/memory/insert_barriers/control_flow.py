@@ -249,7 +249,6 @@ _ASYNC_PROXY = frozenset(
         ops.wgmma.wgmma,
         ops.tma.mbarrier_init,
         ops.tma.mbarrier_wait,
-        ops.tma.mbarrier_wait_parity,
         ops.tma.mbarrier_arrive,
         ops.tma.mbarrier_inval,
         ops.tma.tma_store,

@@ -348,8 +348,6 @@ def _access(op: Operation, operand: str, kind: Kind, layout: LinearLayout | None
     while mem.op is not None and mem.op.defn in ops.shared.VIEWS:
         if mem.op.defn is ops.shared.local_subview:
             stage = stage_of(mem.op["iteration"]).later(mem.op["stage_offset"])
-        elif mem.op.defn is ops.shared.local_index:
-            stage = None  # any stage
         mem = mem.op["mem"]
     alloc = mem.op
     if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["offset"] < 0:
@@ -400,7 +398,6 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
     ops.tma.mbarrier_init: (("bars", Kind.WRITE, _unknown),),
     ops.tma.mbarrier_arrive_expect_tx: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_wait: (("bars", Kind.READ, _unknown),),
-    ops.tma.mbarrier_wait_parity: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_arrive: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_inval: (("bars", Kind.INVALIDATE, _unknown),),
     ops.tma.tma_load: (("mem", Kind.TMA_WRITE, _unknown), ("bars", Kind.READ, _unknown)),

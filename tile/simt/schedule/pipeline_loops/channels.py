@@ -19,7 +19,7 @@ from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import Position
+from tile.simt.schedule.pipeline_loops.positions import stage
 from tile.simt.schedule.shared_memory import align_up
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
@@ -37,7 +37,7 @@ class Channel:
         build: LayoutBuilder,
         loads: Sequence[BufferedLoad],
         mapping: Mapping[Value, Value],
-        at: Position,
+        at: Value,
     ) -> list[Operation]:
         """Issue the copies of an iteration.
 
@@ -49,19 +49,19 @@ class Channel:
             with build.at(load.loc):
                 ptr, mask = (mapping.get(load[name], load[name]) for name in ("ptr", "mask"))
                 hints = {name: load[name] for name in ("cache", "eviction")}
-                stage = at.stage(build, buffer)
-                copies.append(build.op(shared.local_cp_async, stage, ptr, mask, **hints))
+                target = stage(build, buffer, at)
+                copies.append(build.op(shared.local_cp_async, target, ptr, mask, **hints))
         return [*copies, build.op(shared.cp_async_commit_group)]
 
-    def wait(self, build: LayoutBuilder, at: Position) -> Operation:
+    def wait(self, build: LayoutBuilder, at: Value) -> Operation:
         """Wait for the copies of an iteration."""
         return build.op(shared.cp_async_wait_group, pending=0)
 
-    def replace_loads(self, loads: Sequence[BufferedLoad], at: Position) -> list[Value]:
+    def replace_loads(self, loads: Sequence[BufferedLoad], at: Value) -> list[Value]:
         """Make the users of an iteration's loads read their stages, which are returned."""
         stages = []
         for each, buffer in zip(loads, self.buffers, strict=True):
-            stages.append(at.stage(LayoutBuilder.before(each.load), buffer))
+            stages.append(stage(LayoutBuilder.before(each.load), buffer, at))
             read_from_buffer(each.load, stages[-1])
         return stages
 
@@ -103,33 +103,34 @@ class TmaChannel(Channel):
         build: LayoutBuilder,
         loads: Sequence[BufferedLoad],
         mapping: Mapping[Value, Value],
-        at: Position,
+        at: Value,
     ) -> list[Operation]:
         """Issue the TMA loads of an iteration, by a producer once the stage is empty."""
-        active, number, size = build.constant(True, I1), at.number, self.bytes
-        # The stage is empty once the program has arrived for the iteration that used it before.
-        released = at.next(build, self.stages) if self.empty and self.behind else at
-        ops = [released.wait_before(build, self.empty)] if self.empty else []
-        ops.append(build.op(tma.mbarrier_arrive_expect_tx, self.full, number, active, size=size))
+        active, size, ops = build.constant(True, I1), self.bytes, list[Operation]()
+        if self.empty:
+            # The program has arrived for the iteration that used the stage before.
+            released = self.behind - self.stages
+            ops.append(build.op(tma.mbarrier_wait, self.empty, at, stage_offset=released))
+        ops.append(build.op(tma.mbarrier_arrive_expect_tx, self.full, at, active, size=size))
         for each, buffer in zip(loads, self.buffers, strict=True):
             pointers = block_pointers_of(each.load)
             assert pointers is not None
             with build.at(each.load.loc):
-                stage = at.stage(build, buffer)
+                target = stage(build, buffer, at)
                 array = [mapping.get(value, value) for value in pointers.inputs[1:]]
                 names = ("lower", "upper", "steps") if each.issue is tma.tma_load_im2col else ()
                 window = {name: pointers[name] for name in names}
-                ops.append(build.op(each.issue, stage, self.full, number, active, *array, **window))
+                ops.append(build.op(each.issue, target, self.full, at, active, *array, **window))
         return ops
 
-    def wait(self, build: LayoutBuilder, at: Position) -> Operation:
+    def wait(self, build: LayoutBuilder, at: Value) -> Operation:
         """Wait for the loads of an iteration."""
-        return at.wait(build, self.full)
+        return build.op(tma.mbarrier_wait, self.full, at)
 
-    def release(self, build: LayoutBuilder, at: Position) -> Operation:
+    def release(self, build: LayoutBuilder, at: Value) -> Operation:
         """Let the producer fill the stage of an iteration again."""
         assert self.empty is not None
-        return build.op(tma.mbarrier_arrive, self.empty, at.number)
+        return build.op(tma.mbarrier_arrive, self.empty, at)
 
     def end(self, build: LayoutBuilder) -> None:
         """Invalidate the mbarriers.

@@ -21,7 +21,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import Position, count_iterations
+from tile.simt.schedule.pipeline_loops.positions import count_iterations, stage
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 from tile.simt.schedule.resources import Resources
@@ -38,17 +38,17 @@ def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> 
     schedule.add(point, Rank.REGISTER_LOADS, -LATENCIES[memory.load], plan.register_loads)
     if not plan.shared_loads:
         return
-    stage = issue_stage(memory.load, plan.shared_loads[0].stages, free=0)
+    early = issue_stage(memory.load, plan.shared_loads[0].stages, free=0)
     build = LayoutBuilder.before(plan.loop)
     buffers = [load.allocate(build) for load in plan.shared_loads]
-    position, end = count_iterations(plan.loop, build, plan.loop.regions[0].last)
+    iteration, end = count_iterations(plan.loop, build, plan.loop.regions[0].last)
     for buffered, buffer in zip(plan.shared_loads, buffers, strict=True):
         at = LayoutBuilder.before(buffered.load)
         load = at.block.insert(clone(buffered.load, {}), buffered.load)
-        store = at.op(shared.local_store, position.stage(at, buffer), load.result)
-        schedule.add(point, Rank.SHARED_LOADS, stage, [load])
-        schedule.add(Point(end), Rank.COPIES, stage, [store])
-        read_from_buffer(buffered.load, position.stage(at, buffer))
+        store = at.op(shared.local_store, stage(at, buffer, iteration), load.result)
+        schedule.add(point, Rank.SHARED_LOADS, early, [load])
+        schedule.add(Point(end), Rank.COPIES, early, [store])
+        read_from_buffer(buffered.load, stage(at, buffer, iteration))
 
 
 def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resources) -> None:
@@ -79,19 +79,19 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         channels[TmaChannel(build, tma)] = tma
     if cp_async:
         channels[Channel(build, cp_async)] = cp_async
-    position, _ = count_iterations(loop, build, point.following or body.first)
+    iteration, _ = count_iterations(loop, build, point.following or body.first)
     top, addresses, indices = clone_addresses(loop, plan.async_loads, plan.early_loads)
     for channel, loads in channels.items():
-        issued = channel.issue(top, loads, addresses, position)
+        issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
             issued = [*indices, *issued]
-        stage = issue_stage(loads[0].issue, stages, free)
-        schedule.add(point, Rank.COPIES, stage, issued)
-    waits = [channel.wait(top, position) for channel in channels]
+        early = issue_stage(loads[0].issue, stages, free)
+        schedule.add(point, Rank.COPIES, early, issued)
+    waits = [channel.wait(top, iteration) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)
     for channel, loads in channels.items():
-        channel.replace_loads(loads, position)
-    _double_buffer(loop, plan.double_buffered, position)
+        channel.replace_loads(loads, iteration)
+    _double_buffer(loop, plan.double_buffered, iteration)
     after = LayoutBuilder.after(loop)
     for channel in channels:
         channel.end(after)
@@ -120,7 +120,7 @@ def clone_addresses(
     return top, values, [*indices, *following.loads]
 
 
-def _double_buffer(loop: Operation, operands: Collection[OperandUse], at: Position) -> None:
+def _double_buffer(loop: Operation, operands: Collection[OperandUse], iteration: Value) -> None:
     """Store operands where they are computed, to a stage of a buffer that has two."""
 
     def store(build: LayoutBuilder, value: Value, layout: LinearLayout) -> Value:
@@ -129,9 +129,9 @@ def _double_buffer(loop: Operation, operands: Collection[OperandUse], at: Positi
         with outside.at(build.loc or loop.loc):
             buffer = outside(shared.local_alloc, result=result)
         buffer.name = value.name
-        stage = at.stage(build, buffer)
-        build.op(shared.local_store, stage, value)
-        return stage
+        target = stage(build, buffer, iteration)
+        build.op(shared.local_store, target, value)
+        return target
 
     stage_operands(operands, store)
 

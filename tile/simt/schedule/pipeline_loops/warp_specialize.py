@@ -6,16 +6,16 @@ of the kernel in which only the issues are left, with the loops around them and 
 they need. The program keeps the rest, with its layouts.
 
     %x = load %p                              warp_specialize {..} {
-    for .. {                                    for .. iter(%i = .., %f = ..) {
-      %y = load %q                                mbarrier_wait_parity %empty, ..
+    for .. {                                    for .. iter(%i = ..) {
+      %y = load %q                                mbarrier_wait %empty, %i {stage_offset = -3}
       %r = wgmma %x, %y, %a                       tma_load ..
       %s = wgmma_wait %r {pending = 0}          }
       yield %s                                  yield
     }                                         }
                                               %x = load %p
-                                              for .. iter(.., %i = %0, %f = %0) {
-                                                mbarrier_wait_parity %full, %i, %f
-                                                %y = local_index %m, %i
+                                              for .. iter(.., %i = %0) {
+                                                mbarrier_wait %full, %i
+                                                %y = local_subview %m, %i
                                                 %r = wgmma %x, %y, %a
                                                 %s = wgmma_wait %r {pending = 1}
                                                 mbarrier_arrive %empty, %i
@@ -36,7 +36,7 @@ from tile.analysis.liveness import liveness
 from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, memory
-from tile.ir.types import Tile
+from tile.ir.types import I32, Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
@@ -48,7 +48,7 @@ from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointer
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
-from tile.simt.schedule.pipeline_loops.positions import Position, first_position, thread_positions
+from tile.simt.schedule.pipeline_loops.positions import count_through
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
@@ -203,17 +203,15 @@ def specialize(
     channels = {each.loop: [made[key] for key in each.groups] for each in loops}
     build.op(wgmma.fence_proxy_async)
     ready = build.op(memory.barrier)
-    start = dict.fromkeys(chain(*channels.values()), first_position(build))
+    start = dict.fromkeys(chain(*channels.values()), build.constant(0, I32))
     by_loop = {each.loop: each for each in loops}
     issued: list[Operation] = []
 
-    def visit(loop: Operation, at: dict[TmaChannel, Position]) -> dict[TmaChannel, Position]:
+    def visit(loop: Operation, at: dict[TmaChannel, Value]) -> None:
         issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop], ordered=ordered))
-        end = LayoutBuilder(loop.regions[0], loop.regions[0].last, loop.loc)
-        return {channel: at[channel].next(end, stages) for channel in channels[loop]}
 
     ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
-    thread_positions(function.body, channels, start, visit)
+    count_through(function.body, channels, start, visit)
     after = LayoutBuilder.after(ready)
     partition = after.op(
         warp_specialize,
@@ -329,7 +327,7 @@ def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:
 def _lower(
     each: SpecializedLoop,
     channels: Sequence[TmaChannel],
-    at: dict[TmaChannel, Position],
+    at: dict[TmaChannel, Value],
     schedule: LoopSchedule,
     *,
     ordered: bool,
@@ -353,16 +351,16 @@ def _lower(
     top, addresses, _ = clone_addresses(loop, each.plan.async_loads)
     issued: list[Operation] = []
     for group, channel in zip(each.groups.values(), channels, strict=True):
-        position = at[channel]
-        issued += channel.issue(top, group.loads, addresses, position)
-        stages = channel.replace_loads(group.loads, position)
+        iteration = at[channel]
+        issued += channel.issue(top, group.loads, addresses, iteration)
+        stages = channel.replace_loads(group.loads, iteration)
         readers = {op.within(body) for stage in stages for op in _readers(stage)}
         in_order = [op for op in body if op in readers]
-        wait = channel.wait(LayoutBuilder.before(in_order[0]), position)
+        wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
         if each.in_flight is not None and not readers.isdisjoint(leading):
             schedule.add(each.in_flight.point, Rank.LEADING, 0, [wait])
         point = _release_point(body, in_order, group, completed)
-        release = channel.release(LayoutBuilder.after(point), position)
+        release = channel.release(LayoutBuilder.after(point), iteration)
         if deferred is not None and deferred.dot in in_order:
             if in_order == [deferred.dot]:
                 deferred.begins(schedule, [wait])

@@ -58,18 +58,6 @@ def local_subview(op: Operation) -> Run:
     return run
 
 
-@rule(ops.shared.local_index)
-def local_index(op: Operation) -> Run:
-    buffer = buffer_of(op)
-    stage = buffer.of.bytes_of(buffer.numel)
-
-    def run(batch: ProgramBatch, mem: RunValue, index: RunValue) -> Array:
-        begin: Array = array_of(mem) + array_of(index).astype(np.int64) * stage
-        return begin
-
-    return run
-
-
 @rule(ops.shared.local_reshape)
 @rule(ops.shared.local_trans)
 def local_trans(op: Operation) -> Run:

@@ -63,23 +63,9 @@ def mbarrier_arrive_expect_tx(op: Operation) -> Run:
 
 @rule(ops.tma.mbarrier_wait)
 def mbarrier_wait(op: Operation) -> Run:
-    return lambda batch, bars, iteration: chunk_of(batch).mbarriers.wait(
-        *_stage_of(batch, op, bars, iteration)
-    )
-
-
-@rule(ops.tma.mbarrier_arrive)
-def mbarrier_arrive(op: Operation) -> Run:
-    return lambda batch, bars, index: chunk_of(batch).mbarriers.arrive(
-        _at_index(batch, op, bars, index)
-    )
-
-
-@rule(ops.tma.mbarrier_wait_parity)
-def mbarrier_wait_parity(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue, index: RunValue, phase: RunValue) -> None:
+    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
         chunk = chunk_of(batch)
-        use, parity = _at_index(batch, op, bars, index), _by_program(batch, phase)
+        use, parity = _stage_of(batch, op, bars, iteration)
         if chunk.acquired is None:
             chunk.mbarriers.wait_for_loads(use, parity)
         else:
@@ -87,6 +73,13 @@ def mbarrier_wait_parity(op: Operation) -> Run:
             chunk.acquired[use.programs] = np.maximum(chunk.acquired[use.programs], arrived)
 
     return run
+
+
+@rule(ops.tma.mbarrier_arrive)
+def mbarrier_arrive(op: Operation) -> Run:
+    return lambda batch, bars, iteration: chunk_of(batch).mbarriers.arrive(
+        _stage_of(batch, op, bars, iteration)[0]
+    )
 
 
 @rule(ops.warp_specialize.warp_specialize)
@@ -352,13 +345,6 @@ def _all_stages(batch: ProgramBatch, op: Operation, bars: RunValue) -> MbarrierU
     require_whole_programs(batch, op)
     programs = thread_map_of(batch).programs
     return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
-
-
-def _at_index(batch: ProgramBatch, op: Operation, bars: RunValue, index: RunValue) -> MbarrierUse:
-    """Return a use of the mbarrier with an index."""
-    require_whole_programs(batch, op)
-    stage = _by_program(batch, index).astype(np.int64)
-    return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage)
 
 
 def _stage_of(
