@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile.diagnostics.differential import differences
+from tile.diagnostics.array_differences import differences
 from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.types import F8E4M3B15
 

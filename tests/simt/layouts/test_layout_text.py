@@ -7,9 +7,10 @@ from hypothesis import given, settings
 
 from tests.simt.layouts.layouts import layouts
 from tile.errors import ParseError, TileError
+from tile.ir.printer import LAYOUT
 from tile.ir.types import F32, Tile
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.linear_layout import LAYOUT, LinearLayout, parse_layout
+from tile.simt.layouts.linear_layout import LinearLayout, parse_layout
 
 
 @settings(max_examples=100, deadline=None)
