@@ -28,7 +28,9 @@ from typing import Any
 from tile.errors import stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Level, OpDef, Operation, Value
+from tile.ir.effects import is_pure
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
+from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import Fragment, Shared, Tile, Type, require, with_layout
 from tile.ir.verifier import condition
 from tile.simt import ops
@@ -408,10 +410,15 @@ def is_flexible(op: Operation | None) -> bool:
     """Return True if the operation has one result, a tile, that can be required in any layout."""
     return (
         op is not None
-        and (op.defn in OPERAND_RULES or (op.defn.elementwise and op.defn.pure))
+        and (op.defn in OPERAND_RULES or _is_pure_elementwise(op))
         and len(op.results) == 1
         and isinstance(op.results[0].type, Tile)
     )
+
+
+def _is_pure_elementwise(op: Operation) -> bool:
+    """Return True also for PTX without effects: any elements may form a group there."""
+    return (op.defn.elementwise or op.defn is inline_asm) and is_pure(op)
 
 
 def operand_layout(op: Operation, layout: LinearLayout) -> LinearLayout:

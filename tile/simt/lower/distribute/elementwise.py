@@ -127,6 +127,26 @@ def split(ctx: Context, op: Operation) -> Sequence[Value]:
     return [ctx.pick(x, registers=part) for part in parts]
 
 
+def group_contiguous(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Clone inline PTX; elements that are contiguous along the last axes form a group.
+
+    They often share a register already, while an order by rows would take it apart.
+    """
+    layout = maybe_layout(op.results[0])
+    if op["pack"] == 1 or layout is None:
+        return ctx.clone(op)
+    images = layout.images(REGISTER)
+    order = sorted(range(len(images)), key=images.__getitem__)
+    if order == [*range(len(images))]:
+        return ctx.clone(op)
+    gathered = sums([1 << bit for bit in order])
+    scattered = sums([1 << order.index(bit) for bit in range(len(images))])
+    operands = [ctx.pick(ctx.of(value), registers=gathered) for value in op.inputs]
+    types = [ctx.type_of(value.type) for value in op.results]
+    results = ctx.copy(op, operands, types, []).results
+    return [ctx.pick(value, registers=scattered) for value in results]
+
+
 def _bits(count: int) -> range:
     return range(count.bit_length() - 1)
 
@@ -143,7 +163,7 @@ RULES: dict[OpDef, Rule] = {
     descriptor.descriptor_pointers: forward_operand,
     descriptor.im2col_pointers: forward_operand,
     debug.assume: erase,
-    inline_asm: Context.clone,
+    inline_asm: group_contiguous,
     memory.addptr: Context.clone,
     ops.wgmma.wgmma_wait: Context.clone,
     shape.splat: splat,

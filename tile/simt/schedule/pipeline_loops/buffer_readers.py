@@ -34,7 +34,7 @@ from tile.simt.target import SimtTarget
 
 # Operations that cost the same in any layout.
 CHEAP_IN_ANY_LAYOUT = frozenset(
-    {shape.trans, shape.expand_dims, arith.cast, arith.bitcast, arith.hint}
+    {shape.trans, shape.reshape, shape.expand_dims, arith.cast, arith.bitcast, arith.hint}
 )
 # Operations that relabel a tile, and those that relabel a buffer in the same way.
 _VIEWS = {shape.trans: shared.local_trans, shape.reshape: shared.local_reshape}
