@@ -9,7 +9,12 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.tables import Table
-from tile.ops.linear.int4_matmul import EXPANDED_ROWS, VECTOR_ROWS, int4_matmul_reference
+from tile.ops.linear.int4_matmul import (
+    EXPANDED_ROWS,
+    REGISTER_ROWS,
+    VECTOR_ROWS,
+    int4_matmul_reference,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -71,3 +76,24 @@ def test_one_row_without_tensor_cores(
     expected = int4_matmul_reference(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < {"float16": 5e-4, "bfloat16": 4e-3, "float32": 1e-6}[dtype]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("rows", [1, 8, 13, 16])
+@pytest.mark.parametrize("group", [32, 128, 256])
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+def test_few_rows_with_weights_in_registers(
+    backend: str, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REGISTER_ROWS, "interp", 16)
+    random = np.random.default_rng(0)
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    weights, a = (random.standard_normal((n, 512)).astype(kind) for n in (70, rows))
+    with tile.backend(backend):
+        packed, scales = tile.ops.pack_int4(weights, group)
+        tile.ops.int4_matmul.plans.clear()
+        result = tile.ops.int4_matmul(a, packed, scales, splits=2).astype(np.float64)
+        tile.ops.int4_matmul.plans.clear()
+    expected = int4_matmul_reference(a, packed, scales)
+    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
+    assert error < (4e-3 if dtype == "bfloat16" else 5e-4)

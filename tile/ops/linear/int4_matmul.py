@@ -24,6 +24,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles, tiles_of
+from tile.ops.linear.int4_rows import int4_rows
 from tile.ops.linear.int4_vector import int4_vector
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
 from tile.ops.linear.matmul import INT32_LIMIT, matmul_kernel
@@ -47,6 +48,8 @@ RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 EXPANDED_ROWS = {"nvptx": 512}
 # Rows up to which tensor cores are left out, by backend; not measured.
 VECTOR_ROWS: dict[str, int] = {}
+# Rows of 16-bit types up to which weights stay in registers, by backend; not measured.
+REGISTER_ROWS: dict[str, int] = {}
 
 
 @tile.jit
@@ -74,7 +77,9 @@ def int4_matmul_kernel(
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     byte = tl.arange(0, BLOCK_K // 2)
     a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + byte[None, :]
-    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * (K // 2) + byte[None, :]
+    # Groups are multiples of 32 weights, so that rows of bytes are aligned to vectors.
+    row_bytes = tl.multiple_of(K // 2, 16)
+    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * row_bytes + byte[None, :]
     scales = scale_ptr + (column % N).to(tl.int64) * (K // WEIGHTS)
     total = tl.zeros(
         (BLOCK_N if WEIGHTS_LEFT else BLOCK_M, BLOCK_M if WEIGHTS_LEFT else BLOCK_N),
@@ -83,7 +88,9 @@ def int4_matmul_kernel(
     for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
         scale = tl.load(scales + k // WEIGHTS)
         multiplier = None if SCALE_SUMS else (scale * SHIFT)[:, None]
-        low, high = weights_of(tl.load(weights + k // 2), multiplier, a_ptr.dtype.element_ty)
+        low, high = weights_of(
+            tl.load(weights + tl.multiple_of(k // 2, 16)), multiplier, a_ptr.dtype.element_ty
+        )
         # The elements of a group in the low bits, and those in the high bits.
         first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
         a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
@@ -140,6 +147,8 @@ def int4_matmul(
         _by_expansion(call, left, weights, scaling, result)
     elif result.size and m <= VECTOR_ROWS.get(call.backend, 0) and k:
         int4_vector(call, left, weights, scaling, result, splits)
+    elif result.size and m <= REGISTER_ROWS.get(call.backend, 0) and k and left.dtype != F32:
+        int4_rows(call, left, weights, scaling, result, splits)
     elif result.size:
         config = dict(TABLE.select(call.backend, m))
         config["BLOCK_K"] = min(config["BLOCK_K"], group or GROUPS[0])

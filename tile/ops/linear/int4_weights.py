@@ -96,6 +96,55 @@ def weights_of(packed, multiplier, ELEMENT: tl.constexpr):
     )
 
 
+def half_conversion(first: str, kind: str, mask: int, one: int, offset: int, high: int) -> str:
+    """Return the PTX that converts the low or high bits of four bytes to $0 and $1.
+
+    `first` puts the bytes of $2 into $0 and $1, below `high`, the exponent; then bits outside of
+    `mask` are cleared, and the floats multiplied by `one` and added to `offset`.
+    """
+    return f"""
+    {{
+        .reg .b32 bytes, exponent, one, offset;
+        mov.b32 exponent, {high * 0x01010101:#x};
+        mov.b32 one, {one * 0x00010001:#x};
+        mov.b32 offset, {offset * 0x00010001:#x};
+        {first}
+        prmt.b32 $0, bytes, exponent, 0x4140;
+        prmt.b32 $1, bytes, exponent, 0x4342;
+        and.b32 $0, $0, {mask * 0x00010001:#x};
+        and.b32 $1, $1, {mask * 0x00010001:#x};
+        fma.rn.{kind} $0, $0, one, offset;
+        fma.rn.{kind} $1, $1, one, offset;
+    }}"""
+
+
+# Both of float16 take the same permutation of bytes: 1024 + q, and 1024 + 16 * q, times 1 / 16.
+# The mantissa of bfloat16 has 7 bits.
+WHOLE, HIGHER = "mov.b32 bytes, $2;", "shr.u32 bytes, $2, 4;"
+LOW_F16 = tl.constexpr(half_conversion(WHOLE, "f16x2", 0x640F, 0x3C00, 0xE408, 0x64))
+HIGH_F16 = tl.constexpr(half_conversion(WHOLE, "f16x2", 0x64F0, 0x2C00, 0xD480, 0x64))
+LOW_BF16 = tl.constexpr(half_conversion(WHOLE, "bf16x2", 0x430F, 0x3F80, 0xC308, 0x43))
+HIGH_BF16 = tl.constexpr(half_conversion(HIGHER, "bf16x2", 0x430F, 0x3F80, 0xC308, 0x43))
+
+
+@tile.jit
+def low_weights(packed, ELEMENT: tl.constexpr):
+    """Return q - 8 of the low bits of bytes, for 16-bit types."""
+    CONVERSION: tl.constexpr = LOW_F16 if tl.float16 == ELEMENT else LOW_BF16
+    return tl.inline_asm_elementwise(
+        CONVERSION, "=r,=r,r", [packed], dtype=ELEMENT, is_pure=True, pack=4
+    )
+
+
+@tile.jit
+def high_weights(packed, ELEMENT: tl.constexpr):
+    """Return q - 8 of the high bits of bytes, for 16-bit types."""
+    CONVERSION: tl.constexpr = HIGH_F16 if tl.float16 == ELEMENT else HIGH_BF16
+    return tl.inline_asm_elementwise(
+        CONVERSION, "=r,=r,r", [packed], dtype=ELEMENT, is_pure=True, pack=4
+    )
+
+
 @tile.jit
 def pack_int4_kernel(w_ptr, packed_ptr, scale_ptr, stride, length, GROUP: tl.constexpr):
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
