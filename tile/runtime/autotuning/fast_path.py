@@ -46,15 +46,14 @@ from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numb
 from tile.runtime.autotuning.configs import Config
 from tile.runtime.fast_path import (
     ABSENT,
-    PLAIN_KEYS,
     UNREADABLE,
     FastPathEntry,
     LaunchPlan,
     SlowPath,
-    Writer,
     merge_arguments,
     shape_of,
 )
+from tile.runtime.fast_path_source import PLAIN_KEYS, Writer
 from tile.runtime.jit import JITFunction
 from tile.runtime.launch_hooks import active_observer
 from tile.tracebacks import GENERATED, trim

@@ -1,0 +1,265 @@
+"""The source of the functions of the launch fast path, one pair for each shape of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tile.ir.types import F32, F64, Kind, Pointer, Scalar
+from tile.language.base.constexpr import constexpr
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.arguments.torch_tensors import is_plain_tensor
+from tile.runtime.grid import LIMITS
+from tile.runtime.signature import DIVISOR
+
+PLAIN_KEYS = frozenset({int, float, bool, str, type(None)})  # whose values are keys as they are
+F32_MAX = float(np.finfo(np.float32).max)
+
+
+# The functions of a plan. Extents of the most frequent kind of grid are computed inline. Most calls
+# that leave the fast path pass all named arguments.
+_TEXT = """\
+def ~key({parameters}):
+    try:
+        {reads}
+        ~result = {key}
+        hash(~result)
+    except ~unreadable:
+        return None
+    return ~result
+
+def ~launch(~grid, {defaults}):
+    try:
+        if {guard}:
+            try:
+                {indented_reads}
+                ~entry = ~table.get({key}){choose}
+            except ~unreadable:
+                ~entry = None
+            if ~entry is not None:
+                ~repeat, ~kernel, ~constants, ~choose, ~note = ~entry
+                if type(~grid) is not tuple and callable(~grid):
+                    ~grid = ~grid({{**~constants{constants}}})
+                if (
+                    type(~grid) is tuple and len(~grid) == 1
+                    and type(~grid[0]) is int and 1 <= ~grid[0] <= {most}
+                ):
+                    ~x, ~y, ~z = ~grid[0], 1, 1
+                else:
+                    ~x, ~y, ~z = ~grid_extents(~grid)
+                    if 0 in (~x, ~y, ~z):
+                        return ~kernel{note}
+                if ~repeat(~x, ~y, ~z{values}):
+                    return ~kernel
+        if {all_here}:
+            return ~slow_path(~shape, ~grid, {passed})
+        ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
+        return ~slow_path(~shape, ~grid, *~args, **~named)
+    except Exception as ~error:
+        ~trim(~error)
+        raise
+"""
+
+
+# With two or more arrays, which may overlap.
+_CHOOSE = """
+                if ~entry is not None and ~entry[3] is not None:
+                    ~entry = ~entry[3]({tensors}, {addresses})"""
+
+# With tensors, of which autograd must know those that the kernel writes.
+_NOTE = """
+                ~note({tensors})"""
+
+
+class Writer:
+    """Generates the functions of a plan for calls with given positional and named arguments.
+
+    `runtime`, `constant` and `exact` add an argument by its name in the source, and return False if
+    its type is not supported. If `numbered`, a tensor's device is identified by its number alone,
+    which is faster to read. If `always_choose`, every entry has a `choose`.
+    """
+
+    def __init__(
+        self,
+        positional: int,
+        keywords: Sequence[str],
+        *,
+        numbered: bool,
+        always_choose: bool = False,
+    ) -> None:
+        self._always_choose = always_choose
+        self.positional = tuple(f"~a{at}" for at in range(positional))
+        self.keywords = tuple(keywords)
+        self._device = "get_device()" if numbered else "device"
+        self.passed: dict[str, str] = {}  # parameter -> the argument's name in the source
+        self.parameters: list[int] = []
+        self._values: list[str] = []
+        self._addresses: list[str] = []
+        self._tensors: dict[int, str] = {}  # by parameter, in the order of their addresses
+        self._reads: list[str] = []
+        self._checks: list[str] = []  # after the reads, only where an entry is added
+        self._parts: list[str] = []
+
+    def runtime(
+        self, word: str, value: Any, index: int, annotated: Scalar | Pointer | None
+    ) -> bool:
+        kind = type(value)
+        if kind is type(None):
+            return True
+        self.parameters.append(index)
+        if isinstance(annotated, Scalar):
+            return self._number(word, kind, annotated)
+        if kind is TensorDescriptor:
+            self._descriptor(word, index, len(value.shape))
+            return True
+        if kind is tuple:
+            return self._integers(word, value)
+        if kind is int:
+            self._parts.append(_integer_part(word))
+        elif is_plain_tensor(kind):
+            address = f"~p{len(self._addresses)}"
+            self._reads.append(f"{address} = {word}.data_ptr()")
+            self._addresses.append(address)
+            self._tensors[index] = word
+            self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
+            word = address
+        elif kind not in (float, bool):
+            return False
+        self._values.append(word)
+        return True
+
+    def _integers(self, word: str, values: tuple[Any, ...]) -> bool:
+        """Add a tuple of integers, such as strides; tuples of other lengths are not readable."""
+        number = len(self._values)
+        items = [f"~i{number}_{at}" for at in range(len(values))]
+        self._reads.append(f"{_tuple(items)} = {word}")
+        self._parts += [_integer_part(item, f"type({item}) is int and ") for item in items]
+        self._values += items
+        return all(type(value) is int for value in values)
+
+    def _number(self, word: str, kind: type, ty: Scalar) -> bool:
+        """Add a number for an annotated parameter; the key differs for a number out of range.
+
+        Numbers of another kind than the annotation are left to the slow path.
+        """
+        if kind is int and ty.kind is Kind.INT:
+            self._parts.append(
+                f"~divisors[{word} % {DIVISOR}] if {ty.min_value} <= {word} <= {ty.max_value} "
+                f"else ~wide({word})"
+            )
+        elif kind is float and ty == F32:
+            self._parts.append(f"-{F32_MAX!r} <= {word} <= {F32_MAX!r} or {word}.hex()")
+        elif kind is not float or ty != F64:
+            return False
+        self._values.append(word)
+        return True
+
+    def _descriptor(self, word: str, index: int, rank: int) -> None:
+        """Add a descriptor: its base is a runtime value, and all its other fields are in the key.
+
+        Unpacking fails for a descriptor of another rank, which is left to the slow path.
+        """
+        number = len(self._addresses)
+        base, address = f"~b{number}", f"~p{number}"
+        self._reads += [f"{base} = {word}.base", f"{address} = {base}.data_ptr()"]
+        self._checks.append(f"if not ~plain(type({base})): raise TypeError")
+        self._addresses.append(address)
+        self._tensors[index] = base
+        self._parts += [f"type({base})", f"{base}.dtype", f"{base}.{self._device}"]
+        self._parts += [f"{base}.shape", f"{base}.stride()", f"{word}.padding"]
+        for name, letter in (("shape", "n"), ("strides", "s"), ("block_shape", "k")):
+            numbers = [f"~{letter}{number}_{axis}" for axis in range(rank)]
+            self._reads.append(f"{_tuple(numbers)} = {word}.{name}")
+            self._parts += numbers
+        self._values.append(address)
+
+    def constant(self, word: str, kind: type) -> bool:
+        if kind is float:
+            self._parts.append(f"{word}.hex()")  # unlike floats, differs for -0.0, equal for NaN
+            return True
+        if kind is tuple:
+            self._parts.append(f"~items({word})")
+            return True
+        self._parts.append(word)
+        return not issubclass(kind, float | tuple | np.generic | constexpr)
+
+    def exact(self, word: str, kind: type) -> bool:
+        """Let the key differ for each value of an argument, which `runtime` may have added."""
+        self._parts.append(word)
+        return kind in PLAIN_KEYS
+
+    def text(self, *, watching: bool) -> str:
+        words = (*self.positional, *self.keywords)
+        state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
+        passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
+        text = _TEXT.format(
+            parameters=self.signature(""),
+            defaults=self.signature(" = ~absent"),
+            reads="\n        ".join([*self._reads, *self._checks]) or "pass",
+            key=self._key(),
+            choose=self._choose(),
+            note=_NOTE.format(tensors=", ".join(self._tensors.values())) if self._tensors else "",
+            guard=" and ".join([*self.kinds(), *state, *(["~current()"] if watching else [])]),
+            indented_reads="\n                ".join(self._reads) or "pass",
+            constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
+            most=LIMITS[0],
+            values="".join(f", {value}" for value in self._values),
+            all_here=" and ".join(f"{word} is not ~absent" for word in words) or "True",
+            passed=", ".join(passed),
+            positional=_tuple(self.positional),
+            named=", ".join(f"{name!r}: {name}" for name in self.keywords),
+        )
+        return text.replace("~", self.prefix)
+
+    def kinds(self) -> list[str]:
+        """Return the conditions that the arguments of a call have the types of the plan's."""
+        words = (*self.positional, *self.keywords)
+        return [f"type({word}) is ~t{at}" for at, word in enumerate(words)]
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of names in the source, which no argument's name has."""
+        prefix = "_"
+        while any(name.startswith(prefix) for name in self.keywords):
+            prefix += "_"
+        return prefix
+
+    def signature(self, default: str) -> str:
+        """Return the parameters, with defaults and variadic ones if `default` is not empty."""
+        some = [f"{word}{default}" for word in self.positional]
+        named = [f"{word}{default}" for word in self.keywords]
+        rest, more = (["*~rest"], ["**~more"]) if default else (["*"] if named else [], [])
+        return ", ".join([*some, *(["/"] if some or default else []), *rest, *named, *more])
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """The indices of the parameters that take tensors, or descriptors with them as bases."""
+        return tuple(self._tensors)
+
+    def _choose(self) -> str:
+        if len(self._tensors) < 2 and not self._always_choose:
+            return ""
+        tensors, addresses = _tuple([*self._tensors.values()]), _tuple(self._addresses)
+        return _CHOOSE.format(tensors=tensors, addresses=addresses)
+
+    def _key(self) -> str:
+        """Return the source of the key; usually one test shows that all addresses are aligned."""
+        parts = ["~backend() if ~own(None) is None else ~scoped()", "~checks()", *self._parts]
+        if self._addresses:
+            each = _tuple([f"{address} % {DIVISOR}" for address in self._addresses])
+            parts.append(f"({' | '.join(self._addresses)}) % {DIVISOR} and {each}")
+        return _tuple(parts)
+
+
+def _integer_part(word: str, condition: str = "") -> str:
+    """Return the source of the part of a key for an integer, of 32 bits if the condition holds."""
+    return (
+        f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
+        f"if {condition}-0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
+    )
+
+
+def _tuple(words: Sequence[str]) -> str:
+    return f"({''.join(f'{word}, ' for word in words)})"
