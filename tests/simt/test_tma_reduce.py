@@ -54,6 +54,35 @@ def each_iteration(
         c.atomic_add([row, column], tl.dot(a.load([row, k]), b.load([k, column])))
 
 
+@tile.jit
+def two_loops(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """The same in two loops with a producer, which add to one array."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    for k in tl.range(0, 2 * BK, BK, warp_specialize=True):
+        c.atomic_add([row, column], tl.dot(a.load([row, k]), b.load([k, column])))
+    for k in range(2 * BK, K, BK):
+        c.atomic_add([row, column], tl.dot(a.load([row, k]), b.load([k, column])))
+
+
+@tile.jit
+def after_stores(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """A store, then reductions to the block that it wrote."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    c.store([row, column], tl.full((BM, BN), 1.0, tl.float32))
+    for k in tl.range(0, K, BK, warp_specialize=True):
+        c.atomic_add([row, column], tl.dot(a.load([row, k]), b.load([k, column])))
+
+
 M, N, K = 112, 88, 144
 SIGNATURE = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
 SIGNATURE |= dict.fromkeys("MNK", "i32:8")
@@ -99,6 +128,30 @@ def test_results_and_removals(name: str, stages: int) -> None:
     for removed, broken in removals:
         with pytest.raises(FAULTS[removed.defn]):
             run_threads(broken, WGMMA, 4, kernel.grid, arguments())
+
+
+def test_reductions_in_two_loops_overlap() -> None:
+    """Sums to one array have no order among each other."""
+    kernel = case(two_loops, 1)
+    module = lowered(kernel, WGMMA, 4, 2, tma="reduce")
+    assert count(module, "tma_reduce") == 2 and count(module, "warp_specialize") == 1
+    assert all(op["read"] for op in module.walk() if op.defn is ops.tma.tma_store_wait)
+    launched = arguments()
+    run_threads(module, WGMMA, 4, kernel.grid, launched)
+    expected = launched[0].astype(np.float32) @ launched[1].astype(np.float32) + 1
+    np.testing.assert_array_equal(launched[2], expected)
+
+
+def test_reductions_after_stores_wait() -> None:
+    """Both may not be in flight at a time."""
+    kernel = case(after_stores, 1)
+    with pytest.warns(RuntimeWarning, match="not a TMA reduction: other operations may access"):
+        module = lowered(kernel, WGMMA, 4, 2, tma="reduce+stores")
+    assert count(module, "warp_specialize") == 1
+    launched = arguments()
+    run_threads(module, WGMMA, 4, kernel.grid, launched)
+    expected = launched[0].astype(np.float32) @ launched[1].astype(np.float32) + 1
+    np.testing.assert_array_equal(launched[2], expected)
 
 
 @pytest.mark.parametrize(("uses", "expected"), [({}, 4), ({"tma": "reduce"}, 3)])

@@ -259,17 +259,19 @@ def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     TMA stores in flight are not ordered. So the index of the block changes in each of the loops.
     Reductions need no order.
     """
+    chosen = _chosen(function, aliases, stores)
     read = [op for op in function.walk() if Effect.READ in op.defn.effect and _has_ptr(op)]
+    ordered = [op for op in chosen if op.defn is memory.store]
+    ordered += [op for op in read if not stores.is_reduction(op)]
     orders = any(map(_orders, function.walk()))
     planned: list[TmaStore] = []
-    for op in _chosen(function, aliases, stores):
+    for op in chosen:
         loops = [outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)]
         if op.defn is memory.store:
-            overlaps = all(_moves(op, loop) for loop in loops)
+            overlaps, others = all(_moves(op, loop) for loop in loops), read
         else:
-            overlaps = not orders
-        others = [other["ptr"] for other in read if other is not op]
-        if loops and overlaps and _is_alone(op, others, aliases):
+            overlaps, others = not orders, ordered
+        if loops and overlaps and _is_alone(op, [other["ptr"] for other in others], aliases):
             planned.append(TmaStore(op, loops[-1]))
     return planned
 
