@@ -37,8 +37,8 @@ of an entry has passed all checks of an ordinary launch. A kernel that is wrong 
 overlap has two versions, and its entry chooses between them by the arrays' address ranges.
 
 Arguments passed by name keep their names in the generated source. All other names begin with `~` in
-the templates of `fast_path_source`, whose `Writer.text` replaces it by enough underscores to make them
-unique.
+the templates of `fast_path_source`, whose `Writer.text` replaces it by enough underscores to make
+them unique.
 """
 
 from __future__ import annotations
