@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import linecache
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 from tile.frontend.python.source import DeviceFunction
@@ -96,3 +98,19 @@ def restored(kind: type[DeviceFunction], attributes: dict[str, Any]) -> DeviceFu
     without = dict.fromkeys(("fn", "_python_function", "__globals__", "used_global_vals"))
     vars(function).update(attributes, **without, _description=attributes)
     return function
+
+
+def decorated_again(
+    kind: Callable[..., Any],
+    fn: FunctionType,
+    options: Mapping[str, Any],
+    file: str,
+    text: list[str],
+) -> Any:
+    """Return the jitted function of a function of another process, with its source file's text."""
+    if linecache.getlines(file) != text:
+        # `linecache.checkcache` keeps entries without a modification time.
+        linecache.cache[file] = (sum(map(len, text)), None, text, file)
+    # cloudpickle 3.1.3 names no file in code, so that equal functions have equal pickles.
+    fn.__code__ = fn.__code__.replace(co_filename=file)
+    return kind(fn, **options)

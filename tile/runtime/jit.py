@@ -35,6 +35,7 @@ from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launc
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import (
+    decorated_again,
     description,
     restored,
 )
@@ -129,7 +130,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         """
         file = self.fn.__code__.co_filename
         text = linecache.getlines(file, self.fn.__globals__)
-        return False, (_jitted, (self.fn, self._options, file, text))
+        return False, (decorated_again, (JITFunction, self.fn, self._options, file, text))
 
     # -- sources and caches
 
@@ -447,18 +448,6 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             kernel.launches = CompiledLaunches(kernel, self)
         compilation_done(event, kernel)
         return kernel
-
-
-def _jitted(
-    fn: Callable[P, R], options: dict[str, Any], file: str, text: list[str]
-) -> JITFunction[P, R]:
-    """Return a function from another process, with the text of its source file."""
-    if linecache.getlines(file) != text:
-        # `linecache.checkcache` keeps entries without a modification time.
-        linecache.cache[file] = (sum(map(len, text)), None, text, file)
-    # cloudpickle 3.1.3 names no file in code, so that equal functions have equal pickles.
-    fn.__code__ = fn.__code__.replace(co_filename=file)
-    return JITFunction(fn, **options)
 
 
 @overload

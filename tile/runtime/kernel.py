@@ -24,7 +24,6 @@ from tile.backends.capabilities import (
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction
 from tile.language.base.constexpr import constexpr
-from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.autograd import NoteWrites, note_writes, tensors_in
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
@@ -36,7 +35,6 @@ from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict,
 from tile.runtime.kernel_parameters import KernelParameters
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
-from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import (
     Constant,
     Leaf,
@@ -440,18 +438,8 @@ class CompiledKernel:
         executable = self.executable
         if not isinstance(executable, FastLaunchable) or self._foreign_device_arrays(arguments):
             return None
-        by_parameter = self.parameters.grouped(arguments)
-        leaves = list(self.leaves.values())
-        every: list[Any] = []
-        fixed: set[int] = set()
-        for at in parameters:
-            group = _fast_path_arguments(leaves[at], by_parameter.get(at, []))
-            if group is None:
-                return None
-            if isinstance(leaves[at], DescriptorParts):
-                fixed.update(range(len(every) + 1, len(every) + len(group)))
-            every += group
-        return executable.bind(every, fixed)
+        bound = self.parameters.of_fast_launch(parameters, arguments)
+        return None if bound is None else executable.bind(*bound)
 
 
 def _plain_type(kind: Any) -> Any:
@@ -488,17 +476,3 @@ def reachable_arrays(arrays: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarra
             yield label, array
             for index, target in enumerate(getattr(array, "targets", ())):
                 yield from reachable_arrays({f"{label}[{index}]": target})
-
-
-def _fast_path_arguments(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
-    """Return one parameter's arguments of a fast launch, with None for those compiled in.
-
-    Return None for a tuple of tuples, which fast launches do not support.
-    """
-    if not isinstance(leaf, tuple):
-        return (arguments or [None]) if len(arguments) < 2 else None
-    parts = (leaf.base, *leaf.shape, *leaf.strides) if isinstance(leaf, DescriptorParts) else leaf
-    if any(isinstance(part, tuple) for part in parts):
-        return None
-    rest = iter(arguments)
-    return [next(rest) if isinstance(part, ParameterType) else None for part in parts]

@@ -7,9 +7,11 @@ from typing import Any
 
 from tile.backends.base import Artifact
 from tile.errors import ArgumentValueError
+from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.jax_arrays import notes_on_read_only
 from tile.runtime.arguments.overlap import first_overlap
 from tile.runtime.binding import launch_arguments_of, writeable
+from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Leaf
 
 
@@ -27,6 +29,7 @@ class KernelParameters:
     def __init__(self, name: str, artifact: Artifact, leaves: Mapping[str, Leaf]) -> None:
         """Read them from an artifact that was compiled for `leaves`; `name` is the kernel's."""
         self._kernel = name
+        self._leaves = list(leaves.values())
         every = [
             argument
             for i, (n, leaf) in enumerate(leaves.items())
@@ -75,12 +78,28 @@ class KernelParameters:
                 )
         return arguments
 
-    def grouped(self, arguments: Sequence[Any]) -> dict[int, list[Any]]:
-        """Return the launch arguments by the index of their parameter."""
+    def of_fast_launch(
+        self, parameters: Sequence[int], arguments: Sequence[Any]
+    ) -> tuple[list[Any], set[int]] | None:
+        """Return the launch arguments of `parameters`, and the indices of those that are fixed.
+
+        Arguments that are compiled in are None; all of a descriptor but the address of its base are
+        fixed. Return None for a tuple of tuples, which fast launches do not support.
+        """
         groups: dict[int, list[Any]] = {}
         for (parameter, _), argument in zip(self._plan, arguments, strict=True):
             groups.setdefault(parameter, []).append(argument)
-        return groups
+        every: list[Any] = []
+        fixed: set[int] = set()
+        for parameter in parameters:
+            leaf = self._leaves[parameter]
+            group = _of_leaf(leaf, groups.get(parameter, []))
+            if group is None:
+                return None
+            if isinstance(leaf, DescriptorParts):
+                fixed.update(range(len(every) + 1, len(every) + len(group)))
+            every += group
+        return every, fixed
 
     def overlap(self, arguments: Sequence[Any]) -> tuple[str, str] | None:
         """Return the labels of two launch arguments that must not overlap and may, if there are.
@@ -108,3 +127,17 @@ class KernelParameters:
     ) -> tuple[str, str] | None:
         pair = first_overlap(pairs, arguments) if pairs else None
         return None if pair is None else (self._labels[pair[0]], self._labels[pair[1]])
+
+
+def _of_leaf(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
+    """Return one parameter's arguments of a fast launch, with None for those compiled in.
+
+    Return None for a tuple of tuples, which fast launches do not support.
+    """
+    if not isinstance(leaf, tuple):
+        return (arguments or [None]) if len(arguments) < 2 else None
+    parts = (leaf.base, *leaf.shape, *leaf.strides) if isinstance(leaf, DescriptorParts) else leaf
+    if any(isinstance(part, tuple) for part in parts):
+        return None
+    rest = iter(arguments)
+    return [next(rest) if isinstance(part, ParameterType) else None for part in parts]
