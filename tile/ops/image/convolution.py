@@ -33,6 +33,8 @@ from tile.ops.image.im2col_convolution import (
     upper_corner,
 )
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import pixel_position, store_pixels
+from tile.ops.image.thin_convolution import thin_convolution
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
@@ -145,10 +147,7 @@ def conv2d_kernel(
     pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inner = tl.arange(0, BLOCK_K)
-    rows = pixel // out_width  # of all images; a remainder costs no second division
-    image = rows // out_height
-    p, q = rows - image * out_height, pixel - rows * out_width
-    n = image.to(tl.int64)
+    n, p, q = pixel_position(pixel, out_height, out_width)
     # The pixel under the first element of the window, which may be in the padding.
     top, left = p * step[0] + first[0], q * step[1] + first[1]
     origin = x_ptr + n * x_strides[0] + top.to(tl.int64) * x_strides[1]
@@ -156,6 +155,7 @@ def conv2d_kernel(
     weights = filters_ptr + column.to(tl.int64) * filter_strides[0]
     if DENSE:  # the inner axis is contiguous
         weights += inner[:, None]
+    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     start, end = 0, INNER
     if SPLIT:
@@ -175,7 +175,9 @@ def conv2d_kernel(
         # One address a pixel, and one 32-bit offset for each element along the inner axis.
         offset = down * x_strides[1] + right * x_strides[2] + channel[None, :] * x_strides[3]
         h, w = top + down, left + right
-        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < pixels)
+        # One comparison is for both edges: numbers below 0 are large ones without a sign.
+        inside = (h.to(tl.uint32, bitcast=True) < rows) & (pixel < pixels)
+        inside = inside & (w.to(tl.uint32, bitcast=True) < columns)
         if INNER % BLOCK_K != 0:
             inside = inside & (k + inner < INNER)[None, :]
         a = tl.load(origin + offset, mask=inside, other=0.0)
@@ -190,17 +192,10 @@ def conv2d_kernel(
         b_inside = (k + inner < INNER)[:, None] & (column < filters)
         b = tl.load(weight, mask=b_inside, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
-    if LINEAR:
-        at = pixel.to(tl.int64) * out_strides[2]
-    else:
-        at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
-    at += column * out_strides[3]
-    inside = (pixel < pixels) & (column < filters)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+    store_pixels(
+        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width)),
+        *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+    )
 
 
 @dataclass(frozen=True)
@@ -236,6 +231,9 @@ def convolve(
     pixels, inner = batches * p * q, r * s * channels
     config = None
     if groups.count == 1:
+        arguments = (x, filters, bias, out, windows, dtype, function, precision)
+        if thin_convolution(call, *arguments):
+            return
         ahead, ordered = reversed_windows(windows, filters)
         config = im2col_configuration(call, x, ordered, out, ahead, precision)
     by_im2col = config is not None

@@ -16,6 +16,7 @@ import tile.language as tl
 from tile.ops.core.call import F32, Call
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import store_pixels
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
@@ -127,19 +128,10 @@ def im2col_conv2d_kernel(
         total = tl.dot(a, b, total, input_precision=PRECISION)
     pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
     column = first_filter + tl.arange(0, BLOCK_N)[None, :]
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
-    if LINEAR:
-        at = pixel.to(tl.int64) * out_strides[2]
-    else:
-        n = (pixel // (out_height * out_width)).to(tl.int64)
-        p, q = pixel // out_width % out_height, pixel % out_width
-        at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
-    at += column * out_strides[3]
-    inside = (pixel < pixels) & (column < filters)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+    store_pixels(
+        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width)),
+        *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+    )
 
 
 def reversed_windows(windows: Windows, filters: Image) -> tuple[Windows, Image]:

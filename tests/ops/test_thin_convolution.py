@@ -1,0 +1,50 @@
+"""Convolutions whose windows have few elements: programs with many tiles of pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tile.ops.image import thin_convolution
+from tile.ops.image.conv2d import conv2d_reference
+from tile.runtime.jit import JITFunction
+
+# height, width, channels; filters, R, S; stride, padding, dilation
+GEOMETRIES: dict[str, tuple[Any, ...]] = {
+    "one channel": (9, 14, 1, 70, 5, 5, 1, 2, 1),
+    "stride": (9, 10, 3, 20, 3, 3, 2, 1, 1),
+    "dilation": (9, 8, 2, 24, 2, 3, 1, (1, 0), 2),
+    "one row": (1, 30, 2, 16, 1, 3, 1, (0, 1), 1),
+}
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+def test_results(backend: str, geometry: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
+    monkeypatch.setitem(thin_convolution.PROGRAMS, "interp", 2)
+    names = []
+    select = JITFunction.__getitem__
+
+    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        names.append(kernel.__name__)
+        return select(kernel, grid)
+
+    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    random = np.random.default_rng(0)
+    shapes = ((3, h, w, c), (f, r, s, c), (f,))
+    x, filters, bias = (random.integers(-3, 4, shape).astype("float16") for shape in shapes)
+    if layout == "NCHW":
+        x, filters = (np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, filters))
+    arguments = x, filters, bias, "relu", stride, padding, dilation
+    tile.ops.conv2d.plans.clear()
+    with tile.backend(backend):
+        result = tile.ops.conv2d(*arguments, layout=layout)
+    tile.ops.conv2d.plans.clear()
+    assert names == ["thin_conv2d_kernel"]
+    np.testing.assert_array_equal(result, conv2d_reference(*arguments, layout=layout))

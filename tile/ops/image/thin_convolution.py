@@ -1,0 +1,125 @@
+"""The matmul of a convolution whose window has few elements, which one iteration takes.
+
+Of an image of one channel, a window has 25 elements if it is 5 x 5: the time goes into loads of
+single elements, one after the other, and into the result. So a program keeps the filters, has many
+tiles of pixels, and loads those of the next tile while it stores the result of one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch
+from tile.ops.core.new_arrays import DType
+from tile.ops.core.tables import ANY, Table
+from tile.ops.image.images import Image
+from tile.ops.image.pixels import pixel_position, store_pixels
+from tile.ops.image.windows import Windows
+from tile.ops.linear.configurations import PORTABLE, tiles
+
+# Programs with many tiles, and the most elements of a window, by backend; not measured.
+PROGRAMS: dict[str, int] = {}
+MOST_INNER = 32
+TABLE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(128, 64, 32, stages=1)}})
+
+
+@tile.jit
+def thin_conv2d_kernel(
+    x_ptr,
+    filters_ptr,
+    bias_ptr,
+    out_ptr,
+    starts,
+    x_strides,
+    filter_strides,
+    out_strides,
+    sizes,
+    pixels,
+    filters,
+    first,
+    step,
+    apart,
+    S: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INNER: tl.constexpr,
+    LINEAR: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    height, width, out_height, out_width = sizes
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inner = tl.arange(0, BLOCK_K)
+    position, channel = inner // CHANNELS, inner % CHANNELS
+    r, s = position // S, position % S
+    at = r * filter_strides[1] + s * filter_strides[2] + channel * filter_strides[3]
+    weights = filters_ptr + starts[1] + column.to(tl.int64) * filter_strides[0] + at[:, None]
+    exists = inner < INNER
+    b = tl.load(weights, mask=exists[:, None] & (column < filters), other=0.0)
+    down, right = (r * apart[0])[None, :], (s * apart[1])[None, :]
+    offset = down * x_strides[1] + right * x_strides[2] + channel[None, :] * x_strides[3]
+    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
+    for number in tl.range(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.num_programs(0)):
+        pixel = number * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+        n, p, q = pixel_position(pixel, out_height, out_width)
+        # The pixel under the first element of the window, which may be in the padding.
+        top, left = p * step[0] + first[0], q * step[1] + first[1]
+        origin = x_ptr + starts[0] + n * x_strides[0] + top.to(tl.int64) * x_strides[1]
+        origin += left.to(tl.int64) * x_strides[2]
+        h, w = top + down, left + right
+        # One comparison is for both edges: numbers below 0 are large ones without a sign.
+        inside = (h.to(tl.uint32, bitcast=True) < rows) & (pixel < pixels)
+        inside = inside & (w.to(tl.uint32, bitcast=True) < columns)
+        a = tl.load(origin + offset, mask=inside & exists[None, :], other=0.0)
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+        store_pixels(
+            *(total, bias_ptr, out_ptr + starts[2], out_strides, (out_height, out_width)),
+            *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+        )
+
+
+def thin_convolution(
+    call: Call,
+    x: Image,
+    filters: Image,
+    bias: Any,
+    out: Image,
+    windows: Windows,
+    dtype: DType,
+    function: Any,
+    precision: str,
+) -> bool:
+    """Write the convolution to `out` if its windows have few elements; return True then."""
+    batches, p, q, _ = out.shape
+    count, r, s, channels = filters.shape
+    pixels, inner = batches * p * q, r * s * channels
+    programs = PROGRAMS.get(call.backend, 0)
+    if not programs or not 0 < inner <= MOST_INNER:
+        return False
+    config = dict(TABLE.select(call.backend, pixels, count, inner))
+    config.pop("GROUP")
+    grid = (
+        min(programs, tile.cdiv(pixels, config["BLOCK_M"])),
+        tile.cdiv(count, config["BLOCK_N"]),
+    )
+    launch(thin_conv2d_kernel, grid)(
+        *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
+        *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
+        *(windows.first, windows.step, windows.apart),
+        S=s,
+        CHANNELS=channels,
+        INNER=inner,
+        LINEAR=out.strides[:2] == (p * q * out.strides[2], q * out.strides[2]),
+        ACTIVATION=function,
+        PRECISION=precision,
+        SUMS=getattr(tl, accumulator(dtype).name),
+        **config,
+    )
+    return True
