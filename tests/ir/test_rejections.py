@@ -21,7 +21,8 @@ from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import arith, control, memory
 from tile.ir.parser import parse_module
-from tile.ir.types import F32, I32, Pointer, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import F32, I32, Pointer, Tile
 from tile.ir.verifier import verify
 from tile.tools.ir_files import chunks
 

@@ -8,7 +8,8 @@ import pytest
 from tile.errors import TypeRuleError
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.numpy_dtypes import numpy_dtype
-from tile.ir.types import ALL, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Shared, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import ALL, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Type
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
 from tile.simt.layouts.bank_conflicts import wavefronts
 from tile.simt.layouts.blocked import blocked

@@ -9,7 +9,8 @@ from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Function, Level, Module, Operation
 from tile.ir.ops import arith, control, debug
 from tile.ir.parser import parse_module
-from tile.ir.types import F32, I1, I32, Fragment, Shared, Tile, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import F32, I1, I32, Fragment, Tile, Type
 from tile.ir.verifier import verify
 from tile.location import Loc
 from tile.simt.layouts.linear_layout import parse_layout

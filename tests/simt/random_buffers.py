@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from tests.simt.barrier_kernels import LAYOUTS
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.ops import arith, control, memory
-from tile.ir.types import F32, I1, I32, Pointer, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import F32, I1, I32, Pointer, Tile
 from tile.simt import ops
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout

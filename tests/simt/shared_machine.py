@@ -16,7 +16,8 @@ import numpy as np
 from tile.ir.core import Block, Function, Module, Operation, Value
 from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops import control, memory, reduce
-from tile.ir.types import Pointer, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import Pointer, Tile
 from tile.simt import ops
 from tile.simt.ops.layout_inference import layout_of
 

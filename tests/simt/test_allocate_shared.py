@@ -12,7 +12,8 @@ from tile.ir.core import Function, Level, Module
 from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
-from tile.ir.types import F16, F32, I8, I32, Scalar, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import F16, F32, I8, I32, Scalar, Tile
 from tile.location import Loc
 from tile.simt import ops
 from tile.simt.layouts.blocked import blocked

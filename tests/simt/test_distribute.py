@@ -19,7 +19,8 @@ from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Level, Module, Value
 from tile.ir.ops import arith, control, dot, memory, reduce, shape
 from tile.ir.semantics import numpy_dtype
-from tile.ir.types import F16, F32, I1, I8, I16, I32, I64, U8, Pointer, Scalar, Shared, Tile, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import F16, F32, I1, I8, I16, I32, I64, U8, Pointer, Scalar, Tile, Type
 from tile.ir.verifier import verify
 from tile.location import Loc
 from tile.simt import ops

@@ -24,7 +24,8 @@ from tile.ir.core import Level, Module, OpDef
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
-from tile.ir.types import I8, I16, U8, Scalar, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import I8, I16, U8, Scalar
 from tile.ir.verifier import verify
 from tile.simt.layouts.axes import permute_axes
 from tile.simt.layouts.blocked import blocked

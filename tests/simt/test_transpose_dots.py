@@ -15,7 +15,7 @@ from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import ExecutionError
 from tile.ir.core import Module
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt.ops import wgmma
 from tile.simt.target import WGMMA
 

@@ -16,7 +16,8 @@ import numpy as np
 from tile.ir import semantics
 from tile.ir.core import Function, OpDef, Operation, Value
 from tile.ir.ops import control, memory
-from tile.ir.types import Fragment, Shared, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Type
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment

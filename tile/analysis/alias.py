@@ -26,7 +26,8 @@ from tile.ir.core import Effect, Function, Module, Operation, Value
 from tile.ir.descriptor_type import addresses_memory
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.inline_asm import inline_asm
-from tile.ir.types import Pointer, Shared, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import Pointer, Type
 
 
 @dataclass(frozen=True, slots=True)

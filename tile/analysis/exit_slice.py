@@ -29,7 +29,7 @@ from typing import TypeVar
 from tile.ir.core import Block, Effect, Operation, Value
 from tile.ir.effects import accesses_global
 from tile.ir.ops import control, debug, program
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 
 T = TypeVar("T")
 ACCESS = Effect.READ | Effect.WRITE

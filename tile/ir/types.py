@@ -13,12 +13,8 @@ level, fragments replace tiles: a fragment is the part of a tile that one thread
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-The IR treats layouts as opaque values with a text. The package that defines a kind of layout
-declares it with its parser:
-
-    declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
-
-`numpy_dtypes` maps scalar types to NumPy's dtypes.
+`layout_kinds` has the kinds of layouts, `shared_type` the type of buffers, `numpy_dtypes` the
+dtypes of NumPy.
 """
 
 from __future__ import annotations
@@ -27,10 +23,11 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
+from tile.ir.layout_kinds import Layout
 
 
 def require(condition: bool, message: str) -> None:
@@ -314,17 +311,6 @@ class Pointer(Element):
         return True
 
 
-class Layout(Protocol):
-    """The distribution of a tile over registers, lanes and warps, or its order in shared memory.
-
-    The SIMT lowering defines layouts (`tile/simt/layouts`) and declares their parsers
-    (`tile/ir/types.py`).
-    """
-
-    def __str__(self) -> str: ...
-    def __hash__(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Tile(Type):
     """A block of elements.
@@ -426,49 +412,6 @@ def count_of(ty: Type) -> int:
     return ty.count if isinstance(ty, Fragment) else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Shared(Type):
-    """A buffer in shared memory: `stages` consecutive tiles, each in the order of `layout`.
-
-    A boolean takes one byte.
-    """
-
-    dims: tuple[int, ...]
-    of: Scalar | Pointer
-    layout: Layout
-    stages: int = 1
-
-    def __post_init__(self) -> None:
-        for extent in self.dims:
-            check_extent(extent)
-        require(self.stages >= 1, f"a buffer has at least one stage, not {self.stages}")
-
-    def __str__(self) -> str:
-        extents = "x".join(map(str, self.dims))
-        stages = f", stages = {self.stages}" if self.stages != 1 else ""
-        return f"shared<{extents}x{self.of}, {self.layout}{stages}>"
-
-    __repr__ = __str__
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.dims
-
-    @property
-    def element(self) -> Scalar | Pointer:
-        return self.of
-
-    @property
-    def numel(self) -> int:
-        """The number of elements of one stage."""
-        return math.prod(self.dims)
-
-    @property
-    def bytes(self) -> int:
-        """The size of all stages, in bytes."""
-        return self.of.bytes_of(self.numel) * self.stages
-
-
 class Precision(enum.StrEnum):
     """The rounding of f32 dot operands before multiplication."""
 
@@ -554,26 +497,3 @@ def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
     """Return a tile type of the shape, or the element itself for shape `()`."""
     dims = tuple(shape)
     return Tile(dims, element) if dims else element
-
-
-@dataclass(frozen=True)
-class LayoutKind:
-    """A kind of layout: its class, and the parser of its text, `#name{...}`."""
-
-    name: str
-    cls: type
-    parse: Callable[[str], Layout]
-
-
-LAYOUTS: dict[str, LayoutKind] = {}
-
-
-def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None:
-    """Register a kind of layout with the parser."""
-    assert name not in LAYOUTS, f"layout #{name} is declared twice"
-    LAYOUTS[name] = LayoutKind(name, cls, parse)
-
-
-def is_layout(value: object) -> bool:
-    """Return True if the value is a layout of a declared kind."""
-    return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))

@@ -11,7 +11,8 @@ from tile.ir.descriptor_type import Descriptor, addresses_memory
 from tile.ir.linker import refuse_unresolved
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
-from tile.ir.types import Fragment, Shared, Tile, Type, listed, without_layout
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Tile, Type, listed, without_layout
 from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises

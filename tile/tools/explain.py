@@ -42,7 +42,8 @@ from tile.ir.core import Level, Module
 from tile.ir.ops import memory
 from tile.ir.passes import PassManager
 from tile.ir.printer import print_module
-from tile.ir.types import Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import Tile
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import KernelInterface
 from tile.runtime.jit import JITFunction

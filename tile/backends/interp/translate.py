@@ -50,7 +50,8 @@ from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import accesses_global
 from tile.ir.ops import control, shape
-from tile.ir.types import Shared, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import Type
 
 Shape = tuple[int, ...]
 

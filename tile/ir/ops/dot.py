@@ -5,6 +5,7 @@ from __future__ import annotations
 from tile.ir import semantics
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.declare import op
+from tile.ir.shared_type import Shared
 from tile.ir.types import (
     BF16,
     F16,
@@ -16,7 +17,6 @@ from tile.ir.types import (
     U8,
     Precision,
     Scalar,
-    Shared,
     Tile,
     Type,
     require,

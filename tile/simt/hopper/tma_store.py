@@ -40,7 +40,8 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Effect, Function, Operation, Trait, Value
 from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
-from tile.ir.types import I32, Scalar, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32, Scalar, Tile
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import ROWS

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.core import Operation
-from tile.ir.types import F32, Pointer, Precision, Scalar, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import F32, Pointer, Precision, Scalar, Tile
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout

@@ -98,7 +98,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tile.ir.types import declare_layout
+from tile.ir.layout_kinds import declare_layout
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import (
     Dims,

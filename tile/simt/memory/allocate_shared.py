@@ -20,7 +20,7 @@ from tile.errors import OutOfResourcesError, PassError
 from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.location import Loc
 from tile.simt import ops
 from tile.simt.memory.storage_allocation import LiveRange, allocate, lowest_gap

@@ -31,7 +31,8 @@ from tile.ir.core import Level, OpDef, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
 from tile.ir.ops.inline_asm import inline_asm
-from tile.ir.types import Fragment, Shared, Tile, Type, require, with_layout
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Tile, Type, require, with_layout
 from tile.ir.verifier import condition
 from tile.simt import ops
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis

@@ -12,17 +12,8 @@ from collections.abc import Sequence
 from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
-from tile.ir.types import (
-    I1,
-    I32,
-    I64,
-    Shared,
-    Tile,
-    Type,
-    require,
-    with_element,
-    with_shape,
-)
+from tile.ir.shared_type import Shared
+from tile.ir.types import I1, I32, I64, Tile, Type, require, with_element, with_shape
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.linear_layout import LinearLayout
 

@@ -10,6 +10,7 @@ from tile.ir.core import THREAD, Effect, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
+from tile.ir.shared_type import Shared
 from tile.ir.types import (
     F32,
     I1,
@@ -19,7 +20,6 @@ from tile.ir.types import (
     Fragment,
     Pointer,
     Scalar,
-    Shared,
     Type,
     is_power_of_two,
     require,

@@ -29,21 +29,8 @@ from __future__ import annotations
 from tile.ir.core import LOWERED, Effect, Operation, Trait, Value
 from tile.ir.declare import op
 from tile.ir.ops.memory import RMWKind, pointee
-from tile.ir.types import (
-    BF16,
-    F16,
-    F32,
-    I1,
-    I32,
-    I64,
-    U32,
-    U64,
-    Scalar,
-    Shared,
-    Type,
-    require,
-    with_shape,
-)
+from tile.ir.shared_type import Shared
+from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require, with_shape
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.shared import buffer
 

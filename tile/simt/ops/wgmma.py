@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from tile.ir import semantics
 from tile.ir.core import LOWERED, Effect, Operation, Trait
 from tile.ir.declare import op
-from tile.ir.types import Fragment, Precision, Shared, Tile, Type, require
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Precision, Tile, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.mma import check_elements

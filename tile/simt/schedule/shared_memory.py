@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import control, memory
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt.hopper.tma_store import BlockStores
 from tile.simt.hopper.wgmma_operands import staged_operands
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT

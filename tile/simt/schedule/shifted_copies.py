@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.ir.core import Block, Operation, Value, clone
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 
 

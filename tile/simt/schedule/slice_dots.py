@@ -10,7 +10,8 @@ from tile.ir.builder import create
 from tile.ir.core import Block, Function, Level, Module, Operation, Value
 from tile.ir.ops import arith, control, dot, shape
 from tile.ir.passes import module_pass
-from tile.ir.types import F16, F32, I32, Shared, with_layout, with_shape
+from tile.ir.shared_type import Shared
+from tile.ir.types import F16, F32, I32, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.layouts.axes import slice_layout, sliced
 from tile.simt.layouts.bank_conflicts import Banks

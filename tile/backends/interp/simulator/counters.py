@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from tile.analysis.liveness import liveness
 from tile.ir.core import Function, Operation
-from tile.ir.types import Fragment, Shared, Type
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Type
 from tile.location import Loc
 from tile.trace_data import Totals
 

@@ -19,7 +19,7 @@ from tile.errors import (
     VectorAccessError,
 )
 from tile.ir.core import Operation
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt.ops.shared import allocation
 
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from tile.errors import UnsupportedError, WgmmaInFlightError
 from tile.ir.core import Block, Module, OpDef, Operation, Trait, Value
 from tile.ir.ops import control, memory
-from tile.ir.types import Fragment, Scalar, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of

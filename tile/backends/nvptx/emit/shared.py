@@ -21,7 +21,7 @@ from tile.codegen.operand_loads import is_operand_load
 from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt import ops
 
 MEMORY = "@tile_shared_memory"

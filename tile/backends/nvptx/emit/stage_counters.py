@@ -13,7 +13,8 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.ir.core import Operation, Trait, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith
-from tile.ir.types import I32, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32
 from tile.simt import ops
 
 

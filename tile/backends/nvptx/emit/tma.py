@@ -24,7 +24,8 @@ from tile.codegen.llvm.function_builder import Rule
 from tile.errors import CompilationError
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops.memory import RMWKind
-from tile.ir.types import I64, U64, Scalar, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import I64, U64, Scalar
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout

@@ -24,7 +24,8 @@ from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import number_of
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.effects import constant_of
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, ROWS, OperandStrips, strips_of
 from tile.simt.layouts.linear_layout import LinearLayout

@@ -14,7 +14,8 @@ from functools import lru_cache, reduce
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I32, Fragment, Shared, count_of
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32, Fragment, count_of
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import Registers, axis_mask, inverse, stacked_slices, sums, unsliced

@@ -34,7 +34,8 @@ from tile.ir.core import Effect, OpDef, Operation, Trait, Value
 from tile.ir.effects import accesses_global, constant_of
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.memory import Scope
-from tile.ir.types import I32, Pointer, Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32, Pointer, Tile
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions

@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from tile.ir.core import OpDef, Operation, Trait, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied
-from tile.ir.types import Shared, Tile, with_layout
+from tile.ir.shared_type import Shared
+from tile.ir.types import Tile, with_layout
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout

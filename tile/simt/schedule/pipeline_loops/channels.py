@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import descriptor
-from tile.ir.types import I1, I64, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import I1, I64
 from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared, tma

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from tile.ir.core import Operation, Trait, Value, clone
 from tile.ir.ops import memory
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt.hopper.wgmma_operands import stage_operands
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from tile.ir.core import OpDef, Operation, Value
 from tile.ir.ops import memory
-from tile.ir.types import Shared, Tile
+from tile.ir.shared_type import Shared
+from tile.ir.types import Tile
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma

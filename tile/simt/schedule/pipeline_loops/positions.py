@@ -12,7 +12,8 @@ from typing import TypeVar
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value
 from tile.ir.ops import arith, control
-from tile.ir.types import I32, Shared
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.backward_slice import add_loop_carried

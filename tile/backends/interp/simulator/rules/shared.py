@@ -23,7 +23,7 @@ from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt import ops
 
 RULES: Rules = {}

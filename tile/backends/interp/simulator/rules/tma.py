@@ -30,7 +30,7 @@ from tile.backends.interp.virtual_memory import FaultError
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 

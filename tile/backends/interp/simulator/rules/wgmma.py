@@ -22,7 +22,7 @@ from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.ir import semantics
 from tile.ir.core import Operation, Value
-from tile.ir.types import Shared
+from tile.ir.shared_type import Shared
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout

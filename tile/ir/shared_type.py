@@ -1,0 +1,52 @@
+"""The type of buffers in shared memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tile.ir.layout_kinds import Layout
+from tile.ir.types import Pointer, Scalar, Type, check_extent, require
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Type):
+    """A buffer in shared memory: `stages` consecutive tiles, each in the order of `layout`.
+
+    A boolean takes one byte.
+    """
+
+    dims: tuple[int, ...]
+    of: Scalar | Pointer
+    layout: Layout
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        for extent in self.dims:
+            check_extent(extent)
+        require(self.stages >= 1, f"a buffer has at least one stage, not {self.stages}")
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.dims))
+        stages = f", stages = {self.stages}" if self.stages != 1 else ""
+        return f"shared<{extents}x{self.of}, {self.layout}{stages}>"
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dims
+
+    @property
+    def element(self) -> Scalar | Pointer:
+        return self.of
+
+    @property
+    def numel(self) -> int:
+        """The number of elements of one stage."""
+        return math.prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all stages, in bytes."""
+        return self.of.bytes_of(self.numel) * self.stages
