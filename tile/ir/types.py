@@ -6,15 +6,13 @@ type rule can therefore treat scalars and tiles alike.
 
     f32   ptr<f32>   tile<128x64xf32>   tile<8xptr<i8>>
 
-`descriptor_type` has the type of tensor descriptors.
-
 From the LAID_OUT level on, tiles have layouts and there are buffers in shared memory. At the THREAD
 level, fragments replace tiles: a fragment is the part of a tile that one thread holds.
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-`layout_kinds` has the kinds of layouts, `shared_type` the type of buffers, `numpy_dtypes` the
-dtypes of NumPy.
+`layout_kinds` has the kinds of layouts, `shared_type` and `descriptor_type` the types of buffers and
+tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
 """
 
 from __future__ import annotations
@@ -27,7 +25,9 @@ from typing import TYPE_CHECKING
 
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
-from tile.ir.layout_kinds import Layout
+
+if TYPE_CHECKING:
+    from tile.ir.layout_kinds import Layout
 
 
 def require(condition: bool, message: str) -> None:
