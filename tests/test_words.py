@@ -246,7 +246,7 @@ def test_private_words_of_prose(text: str, words: set[str]) -> None:
 # Names in prose that stand for something outside of this project's code.
 ELSEWHERE = frozenset(
     """
-    IMAD.WIDE IOBase LEA M_TRIM_THRESHOLD NAME_reference TILE_CACHE_AUTOTUNING TILE_INTERP_...
+    IMAD.WIDE IOBase LEA M_TRIM_THRESHOLD NAME_reference TILE_INTERP_...
     __builtin_load_halff _near atomic_KIND_ELEMENT bitreverse diskcache effort_profile.py longlist
     willreturn x_0
     """.split()

@@ -104,20 +104,65 @@ def triton_flag(text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on", "y")
 
 
+OFF = ("", "0", "false", "off", "no", "n")
+"""Texts that turn a variable of Triton off."""
+
+
 @dataclass(frozen=True)
 class TritonVariable(Generic[T]):
-    """An environment variable of Triton, and the value of a setting for its text."""
+    """An environment variable of Triton, and the value of a setting for its text.
+
+    `otherwise` is a second variable, which applies where the first is not set.
+    """
 
     name: str
     read: Callable[[str], T]
+    otherwise: TritonVariable[T] | None = None
 
     @property
     def applies(self) -> bool:
-        """True if the variable is set, in a program for which `tile` is Triton."""
-        return bool(os.environ.get(TRITON)) and self.name in os.environ
+        """True if a variable is set, in a program for which `tile` is Triton."""
+        return self._set() is not None
 
     def value(self, default: T) -> T:
-        return self.read(os.environ[self.name]) if self.applies else default
+        variable = self._set()
+        return default if variable is None else variable.read(os.environ[variable.name])
+
+    def _set(self) -> TritonVariable[T] | None:
+        if not os.environ.get(TRITON):
+            return None
+        if self.name in os.environ:
+            return self
+        return None if self.otherwise is None else self.otherwise._set()
+
+
+def triton_folder(name: str) -> str:
+    """Return a folder of Triton: of the cache, of dumps, or of files that replace stages."""
+    root = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
+    return os.path.join(root, ".triton", name)
+
+
+def _triton_folder_if(variable: str, name: str) -> Callable[[str], str]:
+    """Return what reads a flag as the folder that another variable names."""
+
+    def read(text: str) -> str:
+        return (os.environ.get(variable) or triton_folder(name)) if triton_flag(text) else ""
+
+    return read
+
+
+def _all_passes(text: str) -> tuple[str, ...]:
+    return () if text.lower() in OFF else ("all",)
+
+
+def _only_kernel(text: str) -> str:
+    return "" if text.lower() in OFF or triton_flag(text) else text
+
+
+def _ptxas_options(text: str) -> str:
+    """Return `PTXAS_OPTIONS` and, as Triton does, what `DISABLE_PTXAS_OPT` adds."""
+    disabled = triton_flag(os.environ.get("DISABLE_PTXAS_OPT", ""))
+    return " ".join(filter(None, [text, "--opt-level 0" if disabled else ""]))
 
 
 def read_environment(name: str) -> str | None:
@@ -224,7 +269,11 @@ class Config:
         "",
         "folder of the disk cache (default: the system's cache folder)",
         NONE,
-        triton=TritonVariable("TRITON_CACHE_DIR", str),
+        triton=TritonVariable(
+            "TRITON_CACHE_DIR",
+            str,
+            TritonVariable("TRITON_HOME", lambda _: triton_folder("cache")),
+        ),
     )
     cache_limit = Variable(
         1 << 30,
@@ -277,6 +326,34 @@ class Config:
     cuda_home = Variable(
         "", "the same as CUDA_PATH, which takes precedence", NONE, name="CUDA_HOME"
     )
+    libdevice = Variable(
+        "",
+        "path of libdevice.10.bc (default: that of a wheel or a toolkit)",
+        triton=TritonVariable("TRITON_LIBDEVICE_PATH", str),
+    )
+    ptxas = Variable(
+        "",
+        "path of ptxas (default: that of a wheel or a toolkit)",
+        NONE,
+        triton=TritonVariable("TRITON_PTXAS_PATH", str),
+    )
+    # part of the keys of cubins
+    ptxas_options = Variable(
+        "",
+        "further options of ptxas, such as --opt-level 0",
+        NONE,
+        triton=TritonVariable(
+            "PTXAS_OPTIONS",
+            _ptxas_options,
+            TritonVariable("DISABLE_PTXAS_OPT", lambda _: _ptxas_options("")),
+        ),
+    )
+    print_ptxas = Variable(
+        False,
+        "print what ptxas reports of each kernel: registers, spills, memory",
+        NONE,
+        triton=TritonVariable("TRITON_DUMP_PTXAS_LOG", triton_flag),
+    )
     python_breakpoint = Variable(
         "", "as for Python: 0 makes kernels ignore `breakpoint()`", NONE, name="PYTHONBREAKPOINT"
     )
@@ -294,7 +371,56 @@ class Config:
         NONE,
     )
     print_after = Variable(
-        _NOTHING, "passes after which the IR is printed to stderr, or `all`", WATCHES, parse=_names
+        _NOTHING,
+        "passes after which the IR is printed to stderr, or `all`",
+        WATCHES,
+        parse=_names,
+        triton=TritonVariable("MLIR_ENABLE_DUMP", _all_passes),
+    )
+    print_kernel = Variable(
+        "",
+        "the kernel for which TILE_PRINT_AFTER prints (default: each)",
+        NONE,
+        triton=TritonVariable("MLIR_ENABLE_DUMP", _only_kernel),
+    )
+    print_file = Variable(
+        "",
+        "a file to which TILE_PRINT_AFTER writes in place of stderr",
+        NONE,
+        triton=TritonVariable("MLIR_DUMP_PATH", str),
+    )
+    print_llvm = Variable(
+        False,
+        "print the LLVM IR of each kernel to stderr",
+        NONE,
+        triton=TritonVariable("LLVM_IR_ENABLE_DUMP", triton_flag),
+    )
+    print_ptx = Variable(
+        False,
+        "print the PTX of each kernel",
+        NONE,
+        triton=TritonVariable("NVPTX_ENABLE_DUMP", triton_flag),
+    )
+    dump_stages = Variable(
+        "",
+        "folder for the stages of each kernel: in a subfolder of its own, kernel.ttir (tile IR), "
+        ".ttgir (thread IR), .llir (LLVM IR) and .ptx",
+        NONE,
+        triton=TritonVariable("TRITON_KERNEL_DUMP", _triton_folder_if("TRITON_DUMP_DIR", "dump")),
+    )
+    override_stages = Variable(
+        "",
+        "folder of files that replace stages (.ttir and .ptx), named as in TILE_DUMP_STAGES",
+        NONE,
+        triton=TritonVariable(
+            "TRITON_KERNEL_OVERRIDE", _triton_folder_if("TRITON_OVERRIDE_DIR", "override")
+        ),
+    )
+    reproducer = Variable(
+        "",
+        "a file for the IR before a pass that fails, with the command that runs the pass",
+        NONE,
+        triton=TritonVariable("TRITON_REPRODUCER_PATH", str),
     )
     dump = Variable(
         "",
@@ -306,8 +432,18 @@ class Config:
         "verify the IR after every pass, not only before the first and after the last",
         WATCHES,
     )
-    timings = Variable(False, "print the time that each pass took to stderr", WATCHES)
-    full_traceback = Variable(False, "keep the frames of this package in tracebacks", NONE)
+    timings = Variable(
+        False,
+        "print the time that each pass took to stderr",
+        WATCHES,
+        triton=TritonVariable("MLIR_ENABLE_TIMING", triton_flag),
+    )
+    full_traceback = Variable(
+        False,
+        "keep the frames of this package in tracebacks",
+        NONE,
+        triton=TritonVariable("TRITON_FRONT_END_DEBUGGING", triton_flag),
+    )
     print_autotuning = Variable(
         False,
         "print the timings of each autotuning run, and the skipped configurations, to stderr",
@@ -352,6 +488,11 @@ class Config:
     def observes_compiler(self) -> bool:
         """True if a setting observes the compiler, which then has to run despite the cache."""
         return any(value != v.default for v, value in self._with(CompileEffect.WATCHES))
+
+    @property
+    def observes_stages(self) -> bool:
+        """True if stages of compiled kernels are written, printed or replaced."""
+        return bool(self.dump_stages or self.override_stages or self.print_llvm or self.print_ptx)
 
     @property
     def cache_key_settings(self) -> str:

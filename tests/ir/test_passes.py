@@ -161,6 +161,36 @@ def test_without_a_folder_a_failure_says_how_to_get_one(module: Module) -> None:
     assert refused.value.loc is not None
 
 
+def test_a_reproducer_is_the_file_that_is_named(module: Module, tmp_path: Path) -> None:
+    file = tmp_path / "failed.tile"
+    with config.scope(reproducer=str(file)), pytest.raises(TileError) as refused:
+        run_pipeline(module, "note,refuse,dce")
+    assert refused.value.notes[1] == f"to reproduce: tile opt {file} -p refuse,dce"
+    assert print_module(parse_module(file.read_text())) == TEXT
+    (tmp_path / "file").write_text("")
+    with (
+        config.scope(reproducer=str(tmp_path / "file" / "in_it")),
+        pytest.raises(ArgumentValueError, match=r"TILE_REPRODUCER=.*: cannot write the IR of `f`"),
+    ):
+        run_pipeline(module, "refuse")
+
+
+def test_ir_is_printed_of_one_kernel_and_to_a_file(
+    module: Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with config.scope(print_after=("dce",), print_kernel="g"):
+        run_pipeline(module, "dce")
+    assert capsys.readouterr().err == ""
+    with config.scope(print_after=("dce",), print_kernel="f"):
+        run_pipeline(module, "dce")
+        printed = capsys.readouterr().err
+        assert printed.startswith("// after dce")
+        with config.scope(print_file=str(tmp_path / "ir")):
+            run_pipeline(module, "dce")
+            run_pipeline(module, "dce")
+    assert (tmp_path / "ir").read_text() == 2 * printed and capsys.readouterr().err == ""
+
+
 def test_a_dump_has_a_file_for_every_pass(module: Module, tmp_path: Path) -> None:
     with config.scope(dump=str(tmp_path / "new")):
         run_pipeline(module, "canonicalize,dce")

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from tile.cache.disk_cache import cache_folder
 from tile.compat.hooks import Chain, CompilationListener, Listener, Single, connect
-from tile.config import read_environment, triton_flag, write_environment
+from tile.config import read_environment, triton_flag, triton_folder, write_environment
 from tile.ir.types import Precision
 
 __all__ = [
@@ -49,12 +49,33 @@ T = TypeVar("T")
 EFFECTS = {
     "TRITON_INTERPRET": "kernels decorated while it is set run on the interpreter",
     "TRITON_CACHE_DIR": "the folder of the compilation cache",
+    "TRITON_HOME": "the folder in which .triton has the cache, dumps and overrides, where these "
+    "have no variable of their own",
     "TRITON_ALWAYS_COMPILE": "kernels are neither taken from the disk cache nor stored in it",
     "TRITON_PRINT_AUTOTUNING": "autotuners print their timings",
     "TRITON_CACHE_AUTOTUNING": "autotuners store their results on disk",
     "TRITON_F32_DEFAULT": "the `input_precision` of dots of float32 that state none",
     "TRITON_DEBUG": "kernels decorated while it is set are compiled with `debug`",
     "TRITON_DEFAULT_FP_FUSION": "the launch option `enable_fp_fusion` of launches that state none",
+    "TRITON_KERNEL_DUMP": "each kernel's stages are written to a folder of its own in "
+    "TRITON_DUMP_DIR: kernel.ttir (tile IR), .ttgir (thread IR), .llir (LLVM IR), .ptx, and "
+    "kernel.txt, which says what was compiled",
+    "TRITON_DUMP_DIR": "the folder of these; ~/.triton/dump by default",
+    "TRITON_KERNEL_OVERRIDE": "files in TRITON_OVERRIDE_DIR that differ from the .ttir or the .ptx "
+    "of a dump replace them; any other stage that differs raises an error",
+    "TRITON_OVERRIDE_DIR": "the folder of these; ~/.triton/override by default",
+    "TRITON_REPRODUCER_PATH": "the file for the IR before a pass that fails, and for its command",
+    "MLIR_ENABLE_DUMP": "the IR is printed after each pass; the name of a kernel limits it to that",
+    "MLIR_DUMP_PATH": "the file to which MLIR_ENABLE_DUMP writes in place of stderr",
+    "MLIR_ENABLE_TIMING": "the time of each pass is printed",
+    "LLVM_IR_ENABLE_DUMP": "the LLVM IR of each kernel is printed to stderr",
+    "NVPTX_ENABLE_DUMP": "the PTX of each kernel is printed",
+    "PTXAS_OPTIONS": "further options of ptxas",
+    "DISABLE_PTXAS_OPT": "ptxas gets `--opt-level 0`",
+    "TRITON_DUMP_PTXAS_LOG": "what ptxas reports is printed",
+    "TRITON_PTXAS_PATH": "the ptxas that assembles kernels",
+    "TRITON_LIBDEVICE_PATH": "the libdevice to which kernels are linked",
+    "TRITON_FRONT_END_DEBUGGING": "tracebacks keep the frames of the compiler",
 }
 
 
@@ -164,17 +185,12 @@ class redis_knobs(base_knobs):
     port = _number("TRITON_REDIS_PORT", 6379)
 
 
-def _triton_folder(name: str) -> str:
-    root = read_environment("TRITON_HOME") or str(Path.home())
-    return str(Path(root) / ".triton" / name)
-
-
 class cache_knobs(base_knobs):
     """Folders of caches and dumps."""
 
     home_dir = Knob("TRITON_HOME", str, lambda: str(Path.home()))
-    dump_dir = Knob("TRITON_DUMP_DIR", str, lambda: _triton_folder("dump"))
-    override_dir = Knob("TRITON_OVERRIDE_DIR", str, lambda: _triton_folder("override"))
+    dump_dir = Knob("TRITON_DUMP_DIR", str, lambda: triton_folder("dump"))
+    override_dir = Knob("TRITON_OVERRIDE_DIR", str, lambda: triton_folder("override"))
     dir = Knob("TRITON_CACHE_DIR", str, lambda: str(cache_folder()))
     manager_class: Any = None
     remote_manager_class: Any = None
@@ -246,7 +262,7 @@ class language_knobs(base_knobs):
 
 
 class nvidia_knobs(base_knobs):
-    """The tools of the NVIDIA backend; `tile` finds its own by `CUDA_PATH`."""
+    """The tools of the NVIDIA backend."""
 
     cuobjdump = _text("TRITON_CUOBJDUMP_PATH")
     nvdisasm = _text("TRITON_NVDISASM_PATH")

@@ -57,6 +57,38 @@ class Compilation:
             ) from error
         return path
 
+    def reproducer(self, text: str) -> Path:
+        """Write how to reproduce a failure, and return the path.
+
+        The file is the one that TILE_REPRODUCER names, or lies in the folder of TILE_DUMP.
+        """
+        if not config.reproducer:
+            return self.write("reproducer.tile", text)
+        path = Path(config.reproducer)
+        self._put("TILE_REPRODUCER", path, lambda: path.write_text(text, encoding="utf-8"))
+        return path
+
+    def tell(self, text: str) -> None:
+        """Print IR to stderr, or append it to the file that TILE_PRINT_FILE names."""
+        if not config.print_file:
+            sys.stderr.write(text)
+            return
+        path = Path(config.print_file)
+
+        def append() -> None:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+
+        self._put("TILE_PRINT_FILE", path, append)
+
+    def _put(self, setting: str, path: Path, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise ArgumentValueError(
+                f"{setting}={path}: cannot write the IR of `{self.kernel}` there: {error.strerror}"
+            ) from error
+
     @property
     def is_dumped(self) -> bool:
         """True if a file was written."""

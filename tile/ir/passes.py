@@ -184,7 +184,8 @@ class PassManager:
             )
         if item.defn.after not in (None, level):
             refuse_unresolved(module)
-        before = print_module(module, locations=True) if self.verify_each or config.dump else ""
+        wanted = self.verify_each or config.dump or config.reproducer
+        before = print_module(module, locations=True) if wanted else ""
         failing = partial(self.guard, index, item, level, before)
         start = time.perf_counter()
         failing(lambda: item.defn.run(module, **item.options))
@@ -204,12 +205,11 @@ class PassManager:
         except TileError as error:
             error.notes.append(f"in pass `{item}`")
             rest = ",".join(map(str, self.passes[index:]))
-            if config.dump:
+            if config.dump or config.reproducer:
                 options = f"-p {shlex.quote(rest)}"
                 if level is not Level.TILE:
                     options = f"--level {level.value} {options}"
-                text = f"// RUN: tile opt %s {options}\n{before}"
-                path = self.compilation.write("reproducer.tile", text)
+                path = self.compilation.reproducer(f"// RUN: tile opt %s {options}\n{before}")
                 command = f"tile opt {shlex.quote(str(path))} {options}"
                 error.notes.append(f"to reproduce: {command}")
             else:
@@ -220,8 +220,9 @@ class PassManager:
         """Print and dump the IR after a pass, if configured."""
         name = item.defn.name
         self.compilation.passes[name] = None
-        if name in config.print_after or ALL in config.print_after:
-            sys.stderr.write(f"// after {item}\n{print_module(module)}\n")
+        wanted = name in config.print_after or ALL in config.print_after
+        if wanted and config.print_kernel in ("", self.compilation.kernel):
+            self.compilation.tell(f"// after {item}\n{print_module(module)}\n")
         self.dump(module, name)
 
     def dump(self, module: Module, name: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.backends.capabilities import AliasSpecialized
+from tile.config import config
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction, Parameter, spell_parameters
 from tile.ir.descriptor_type import Padding
@@ -41,9 +43,12 @@ from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
-    from tile.runtime.compiler import compile_kernel
+    from tile.runtime.compiler import compile_kernel, describe_compilation
+    from tile.runtime.stage_files import observe
 else:
     compile_kernel = lazy_import("tile.runtime.compiler", "compile_kernel")
+    describe_compilation = lazy_import("tile.runtime.compiler", "describe_compilation")
+    observe = lazy_import("tile.runtime.stage_files", "observe")
 
 
 def build(
@@ -76,6 +81,9 @@ def build(
         # backend ignores it.
         if key is not None and not artifact.stops:
             kernel_cache.store_kernel(key, artifact)
+    if config.observes_stages:
+        describe = partial(describe_compilation, function, leaves, target, options)
+        artifact = observe(artifact, backend, describe)
     if guarded:
         leaves = keep_noalias(leaves, artifact.parameters, artifact.noalias)
     return CompiledKernel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
@@ -26,6 +27,7 @@ from tile.language.base.compile_options import default_dot_input_precision, num_
 from tile.runtime.arguments.adapt import retuple
 from tile.runtime.signature import ParameterType
 from tile.runtime.specialize import Constant, Leaf, spell_specialized
+from tile.runtime.stage_files import observe
 
 if TYPE_CHECKING:
     from tile.simt.pass_pipeline import lowering
@@ -51,12 +53,7 @@ def compile_kernel(
     if config.print_after:
         lowering()  # declares all passes
         refuse_unknown(config.print_after)
-
-    def describe() -> str:
-        loc = function.loc
-        head = f"{spelled} for {target}\n{options}\n{loc.file}:{loc.line}"
-        return f"{head}\n\n{function.source.text}"
-
+    describe = partial(describe_compilation, function, leaves, target, options)
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
         with (
@@ -75,6 +72,15 @@ def compile_kernel(
         raise
 
 
+def describe_compilation(
+    function: DeviceFunction, leaves: Mapping[str, Leaf], target: Target, options: Options
+) -> str:
+    """Return a text that identifies a compilation, whatever the version of the compiler."""
+    spelled, loc = spell_specialized(function.name, leaves), function.loc
+    head = f"{spelled} for {target}\n{options}\n{loc.file}:{loc.line}"
+    return f"{head}\n\n{function.source.text}"
+
+
 def compile_for_overlap(artifact: Artifact, backend: Backend) -> Artifact:
     """Compile a kernel again, for launches whose arrays may overlap.
 
@@ -86,8 +92,10 @@ def compile_for_overlap(artifact: Artifact, backend: Backend) -> Artifact:
     for value, argument in zip(module.kernel.args, module.kernel.arguments, strict=True):
         argument.aliased = addresses_memory(value.type)
     target, options = artifact.target, artifact.options
-    with compilation(artifact.kernel, lambda: f"{target}\n{options}\n\n{text}"):
-        return replace(backend.compile(module, target, options), stops=artifact.stops)
+    describe = partial("{}\n{}\n\n{}".format, target, options, text)
+    with compilation(artifact.kernel, describe):
+        compiled = replace(backend.compile(module, target, options), stops=artifact.stops)
+    return observe(compiled, backend, describe)
 
 
 def _type(leaf: Leaf) -> Any:

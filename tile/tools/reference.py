@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -34,7 +34,7 @@ import tile
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
-from tile.compat.ignored_variables import IGNORED
+from tile.compat.ignored_variables import ELSEWHERE, IGNORED, NEEDLESS, PROFILER
 from tile.compat.knobs import EFFECTS
 from tile.compat.reasons import ABSENT_MODULES
 from tile.compat.surface import Entry, State, surface
@@ -227,8 +227,17 @@ def compat_page() -> Iterator[str]:
     yield "\n## Environment variables\n"
     yield from (f"- `{name}`: {effect}." for name, effect in EFFECTS.items())
     yield "\nThese have no effect, and a warning says so where one is set:\n"
-    for reason in dict.fromkeys(IGNORED.values()):
-        names = ", ".join(f"`{name}`" for name in IGNORED if IGNORED[name] == reason)
+    yield from _by_reason(IGNORED)
+    yield "\nThese have no effect either, and ask for nothing:\n"
+    yield from _by_reason(NEEDLESS)
+    yield from _by_reason(dict.fromkeys(PROFILER, "the profiler Proton is part of Triton"))
+    yield f"- `{'...`, `'.join(ELSEWHERE)}...`: `tile` has no backend for AMD's devices."
+
+
+def _by_reason(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each reason, with the names that it is given for."""
+    for reason in dict.fromkeys(reasons.values()):
+        names = ", ".join(f"`{name}`" for name in reasons if reasons[name] == reason)
         yield f"- {names}: {reason}."
 
 

@@ -123,9 +123,9 @@ def no_wheels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     monkeypatch.setenv("PATH", "")
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    toolkit.find_libdevice.cache_clear(), ptxas.find.cache_clear()
+    toolkit.default_libdevice.cache_clear(), ptxas.default.cache_clear()
     yield
-    toolkit.find_libdevice.cache_clear(), ptxas.find.cache_clear()
+    toolkit.default_libdevice.cache_clear(), ptxas.default.cache_clear()
 
 
 @pytest.mark.usefixtures("no_wheels")
@@ -157,7 +157,7 @@ def test_search_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         program.chmod(0o755)
 
     def check(name: str) -> None:
-        toolkit.find_libdevice.cache_clear(), ptxas.find.cache_clear()
+        toolkit.default_libdevice.cache_clear(), ptxas.default.cache_clear()
         root = tmp_path / name
         assert toolkit.find_libdevice() == root / toolkit.LIBDEVICE
         assert ptxas.find() == str(root / "bin" / "ptxas")

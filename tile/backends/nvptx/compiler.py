@@ -51,7 +51,7 @@ def libdevice() -> Path:
 
 def functions(names: Iterable[str]) -> llvm.ModuleRef:
     """Return a new module with these functions and what they call, to be linked to another."""
-    return llvm.parse_bitcode(_extract(frozenset(names)))
+    return llvm.parse_bitcode(_extract(frozenset(names), libdevice()))
 
 
 # Functions of f32 that many kernels call, a tenth of the library.
@@ -63,8 +63,8 @@ COMMON = frozenset(f"__nv_{name}f" for name in _NAMES.split())
 
 
 @functools.cache
-def _extract(names: frozenset[str]) -> bytes:
-    library = _common() if names <= COMMON else libdevice().read_bytes()
+def _extract(names: frozenset[str], path: Path) -> bytes:
+    library = _common(path) if names <= COMMON else path.read_bytes()
     module = llvm.parse_assembly(_without_ftz(str(_only(names, library))))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sccp_pass()
@@ -78,8 +78,8 @@ def _extract(names: frozenset[str]) -> bytes:
 
 
 @functools.cache
-def _common() -> bytes:
-    bitcode: bytes = _only(COMMON, libdevice().read_bytes()).as_bitcode()
+def _common(path: Path) -> bytes:
+    bitcode: bytes = _only(COMMON, path.read_bytes()).as_bitcode()
     return bitcode
 
 

@@ -13,20 +13,28 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from tile.backends.nvptx.toolkit import roots
+from tile.backends.nvptx.toolkit import named, roots
 from tile.cache import CacheEntry, current_cache
+from tile.config import config
 from tile.errors import BackendError, PerformanceWarning
 from tile.tracebacks import warn
 
 
-@functools.cache
 def find() -> str | None:
-    """Return the path of ptxas, in a wheel or a CUDA toolkit or on PATH, or None."""
+    """Return the path of ptxas: as set, in a wheel or a CUDA toolkit, or on PATH; or None."""
+    return str(named("TILE_PTXAS", config.ptxas)) if config.ptxas else default()
+
+
+@functools.cache
+def default() -> str | None:
+    """Return the path of ptxas in a wheel or a CUDA toolkit, or on PATH; or None."""
     programs = (shutil.which("ptxas", path=str(root / "bin")) for root in roots())
     return next(filter(None, programs), None) or shutil.which("ptxas")
 
@@ -39,11 +47,14 @@ def assemble(ptx: str, arch: str, program: str) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [program, "-v", "-lineinfo", f"-arch={arch}", str(source), "-o", str(cubin)]
+        options = ["-v", "-lineinfo", f"-arch={arch}", *shlex.split(config.ptxas_options)]
+        command = [program, *options, str(source), "-o", str(cubin)]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
         if process.returncode:
             notes = [process.stderr[:1000]]
             raise BackendError(f"{program} refuses a kernel for {arch}", notes=notes)
+        if config.print_ptxas:
+            sys.stdout.write(process.stderr)
         return cubin.read_bytes(), process.stderr
 
 
@@ -70,22 +81,33 @@ def cubin(ptx: str, kernel: str, arch: str, driver_version: int) -> bytes | None
     """Return a cubin from the disk cache or ptxas; None without a cache, or if ptxas fails.
 
     The driver explains better than ptxas what is wrong with rejected PTX. `driver_version` is that
-    of the driver that loads the cubin.
+    of the driver that loads the cubin. If ptxas has options that are set, or is to print, it runs
+    without a cache too, and its failure is an error.
     """
+    options = config.ptxas_options
+    asked = bool(options or config.print_ptxas)
     cache = current_cache()
-    if cache is None:
+    if cache is None and not asked:
         return None
-    key = "\n".join([_CUBIN, str(driver_version), arch, kernel, ptx])
-    entry = cache.get(key)
+    key = "\n".join([_CUBIN, str(driver_version), arch, kernel, *filter(None, [options]), ptx])
+    entry = None if cache is None or config.print_ptxas else cache.get(key)
     if entry is not None and _CUBIN in entry.parts:
         return entry.parts[_CUBIN]
     program = find()
+    if program is None and asked:
+        raise BackendError(
+            "ptxas, of which options or the output are asked for, was not found; "
+            "pip install nvidia-cuda-nvcc brings it"
+        )
     if program is None:
         return None
     try:
         code, report = assemble(ptx, arch, program)
     except BackendError:
+        if asked:
+            raise
         return None
     warn_of_spills(report, kernel, arch)
-    cache.put(key, CacheEntry(f"{kernel}, assembled for {arch}", {}, {_CUBIN: code}))
+    if cache is not None:
+        cache.put(key, CacheEntry(f"{kernel}, assembled for {arch}", {}, {_CUBIN: code}))
     return code

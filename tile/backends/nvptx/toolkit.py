@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tile.config import config
+from tile.errors import BackendError
 
 LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 _TRITON = "triton/backends/nvidia"
@@ -50,7 +51,21 @@ def find_file(path: str) -> Path | None:
     return next((root / path for root in roots() if (root / path).is_file()), None)
 
 
-@functools.cache
 def find_libdevice() -> Path | None:
     """Return the path of libdevice, NVIDIA's mathematical functions in LLVM bitcode, or None."""
+    return (
+        default_libdevice() if not config.libdevice else named("TILE_LIBDEVICE", config.libdevice)
+    )
+
+
+@functools.cache
+def default_libdevice() -> Path | None:
+    """Return the path of libdevice in a wheel or a toolkit, or None."""
     return find_file(LIBDEVICE)
+
+
+def named(setting: str, path: str) -> Path:
+    """Return a file that a setting names. Raises `BackendError` if there is none."""
+    if not Path(path).is_file():
+        raise BackendError(f"{setting}={path}: there is no such file")
+    return Path(path)
