@@ -12,8 +12,8 @@ import tile
 import tile.language as tl
 from tests.simt.kernels import KERNELS, Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
+from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.errors import ExecutionError
 from tile.ir.core import Module
 from tile.ir.shared_type import Shared
 from tile.simt.ops import wgmma
@@ -42,7 +42,38 @@ def persistent_kernel(
         tl.store(c_ptr + row[:, None] * N + column[None, :], total)
 
 
+@tile.jit
+def persistent_blocks(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    columns = tl.cdiv(N, BN)
+    for number in tl.range(tl.program_id(0), tl.cdiv(M, BM) * columns, tl.num_programs(0)):
+        row, column = number // columns * BM, number % columns * BN
+        total = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([row, k]), b.load([k, column]), total, input_precision="tf32")
+        rows, cols = row + tl.arange(0, BM), column + tl.arange(0, BN)
+        tl.store(c_ptr + rows[:, None] * N + cols[None, :], total)
+
+
 M, N, K = 128, 64, 128
+BLOCKS = Kernel(
+    persistent_blocks,
+    {
+        **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp32:16"),
+        **dict.fromkeys(("M", "N", "K"), "i32:16"),
+    },
+    {"BM": 64, "BN": 64, "BK": 32},
+    (1, 1, 1),
+    lambda: [
+        numbers(M, K),
+        numbers(K, N, seed=1),
+        np.zeros((M, N), np.float32),
+        *[np.int32(size) for size in (M, N, K)],
+    ],
+)
 
 
 def persistent(a_by_rows: bool, b_by_rows: bool) -> Kernel:
@@ -69,7 +100,7 @@ def persistent(a_by_rows: bool, b_by_rows: bool) -> Kernel:
     return Kernel(persistent_kernel, signature, constants, (1, 1, 1), arguments)
 
 
-def operands(module: Module) -> set[tuple[bool, bool]]:
+def operands(module: Module) -> set[tuple[bool, ...]]:
     """Say of each wgmma's operands if they are in shared memory."""
     dots = [op for op in module.walk() if op.defn is wgmma.wgmma]
     return {tuple(isinstance(x.type, Shared) for x in op.inputs[:2]) for op in dots}
@@ -104,18 +135,32 @@ def test_nothing_is_stored_again() -> None:
     assert operands(transposed) == {(False, True)}
     waits = [op["pending"] for op in transposed.walk() if op.defn is wgmma.wgmma_wait]
     assert waits == [1, 0]
-    results = [run(kernel, plain, WGMMA, 2), run(kernel, transposed, TRANSPOSING, 2)]
-    np.testing.assert_allclose(*results, rtol=1e-2, atol=1e-1)
+    result, expected = run(kernel, transposed, TRANSPOSING, 2), run(kernel, plain, WGMMA, 2)
+    np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-1)
 
 
 def test_each_wait_is_needed() -> None:
+    """Both operands are copied by TMA."""
     kernel = KERNELS["matmul_tf32"]
-    missed = []
-    for removed, broken in without_each(lowered(kernel, TRANSPOSING, 4, 3)):
-        try:
+    module = lowered(kernel, TRANSPOSING, 4, 3)
+    assert not any(op.name == "shared_cp_async" for op in module.walk())
+    for removed, broken in without_each(module):
+        with pytest.raises(FAULTS[removed.defn]):
             run(kernel, broken, TRANSPOSING, 2)
-        except ExecutionError as error:
-            assert isinstance(error, FAULTS[removed.defn])
-        else:
-            missed.append(removed.name)
-    assert missed == ["cp_async_wait_group"]  # after the loop, where none is left
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_producer_issues_both_operands(stages: int) -> None:
+    """Its program reads one of them by threads; each wait and arrive is needed."""
+    module = lowered(BLOCKS, TRANSPOSING, 4, stages)
+    assert any(op.name == "warp_specialize" for op in module.walk())
+    assert operands(module) == {(False, True)}
+    a, b = BLOCKS.arguments()[:2]
+    np.testing.assert_allclose(run(BLOCKS, module, TRANSPOSING, 2), a @ b, rtol=1e-2, atol=1e-1)
+    count = sum(op.defn in PRODUCER_FAULTS for op in module.walk())
+    for index in range(count):
+        broken = module.clone()
+        removed = [op for op in broken.walk() if op.defn in PRODUCER_FAULTS][index]
+        removed.erase()
+        with pytest.raises(PRODUCER_FAULTS[removed.defn]):
+            run(BLOCKS, broken, TRANSPOSING, 2)

@@ -171,6 +171,7 @@ class _Search:
     ) -> None:
         self.function = function
         self.machine = machine
+        self.dots = dots
         self.tuning = machine.target.tuning
         self.anchors = AnchorLayouts()
         self.layouts = self.anchors.of
@@ -356,7 +357,10 @@ class _Search:
             self.anchors.taken[op] = [*operands, self.layouts[op.result]]
 
     def wgmma_operand(self, op: Operation, operand: Operand) -> LinearLayout:
-        value = op.inputs[operand is Operand.RIGHT]
+        index = int(operand is Operand.RIGHT)
+        own, value = self.dots[op].operands[index], op.inputs[index]
+        if own is not None:
+            return own
         layout = self.layouts.get(value) or self.default(value)
         assert layout is not None
         threads = self.machine.target.warp_size, self.machine.num_warps

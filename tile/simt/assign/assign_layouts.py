@@ -190,14 +190,15 @@ def assign_layouts(
 def _lay_out(
     function: Function, machine: LayoutOptions, tiling: DotTiling, tile_sizes: TileSizes
 ) -> None:
-    properties = memory_accesses(function, axis_info(function), machine.target)
+    axes = axis_info(function)
+    properties = memory_accesses(function, axes, machine.target)
     own: dict[Operation, DotTiling] = {}
     if tile_sizes.sizes:
         names = named_tiles(function)
         own = _own_tilings(names, tiling, tile_sizes, machine.num_warps)
         properties = _narrowed(names, properties, tile_sizes)
     layouts = coalesced_layout(properties, machine.target, machine.num_warps)
-    dots = replace_dots(function, machine.target, machine.num_warps, tiling, own)
+    dots = replace_dots(function, axes, machine.target, machine.num_warps, tiling, own)
     anchors = find_anchors(function, machine, layouts, dots)
     insert_conversions(function, anchors, machine.target.tuning)
 

@@ -13,13 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tile.analysis.axis_info import AxisInfoResult
+from tile.analysis.memory_order import contiguous_axis
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
 from tile.ir.ops.dot import UNLIMITED
 from tile.ir.types import F16, F32, Precision, Scalar
 from tile.simt.assign.decompose_dots import decompose_dots, mma_shapes
-from tile.simt.hopper.wgmma_layouts import is_imprecise, wgmma_instruction
+from tile.simt.hopper.wgmma_layouts import (
+    REGISTER_OPERAND_BITS,
+    a_operand_layout,
+    is_imprecise,
+    wgmma_instruction,
+)
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import (
@@ -155,6 +162,7 @@ class DotLayouts:
 
 def replace_dots(
     function: Function,
+    axes: AxisInfoResult,
     target: SimtTarget,
     num_warps: int,
     usual: DotTiling = DotTiling(),
@@ -180,7 +188,7 @@ def replace_dots(
             op = op if instruction is None else _of_f16(op)
         shape = mma_instruction(op, target)
         if instruction is not None:
-            dots |= _by_groups(op, *instruction, target)
+            dots |= _by_groups(op, *instruction, axes, target)
         elif shape is None:
             dots[op] = _by_threads(op, target, num_warps, tiling)
         else:
@@ -217,9 +225,16 @@ def _of_f16(op: Operation) -> Operation:
 
 
 def _by_groups(
-    op: Operation, shape: MmaShape, warpgroups: tuple[int, int], target: SimtTarget
+    op: Operation,
+    shape: MmaShape,
+    warpgroups: tuple[int, int],
+    axes: AxisInfoResult,
+    target: SimtTarget,
 ) -> dict[Operation, DotLayouts]:
     """Replace the dot by a wgmma and an immediate wait for it.
+
+    An `a` operand that the instruction cannot read from memory as it is comes from registers, if
+    each of these has one element.
 
     Where the hardware accumulates with reduced precision, and `max_num_imprecise_acc` limits that,
     the wgmma starts from zero, and its result is added to the accumulator in full precision.
@@ -232,7 +247,9 @@ def _by_groups(
     done = b(wgmma_wait, begun.result, pending=0)
     op.replace_by([b(arith.add, acc, done) if apart else done])
     layout = _matrix_layout(begun.result.type.shape, shape, Operand.ACCUMULATOR, warpgroups)
-    return {begun: DotLayouts((None, None), layout)}
+    loaded = a.type.element.storage_bits in REGISTER_OPERAND_BITS and contiguous_axis(a, axes) == -2
+    left = a_operand_layout(begun, a.type.shape) if loaded else None
+    return {begun: DotLayouts((left, None), layout)}
 
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTiling) -> DotLayouts:

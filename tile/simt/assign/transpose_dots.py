@@ -7,12 +7,16 @@ its elements from the buffer that memory was copied to, and nothing is stored ag
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tile.analysis.axis_info import AxisInfoResult, axis_info
+from tile.analysis.memory_order import contiguous_axis
 from tile.ir.builder import Builder
 from tile.ir.core import Level, Module, Operation, Value
 from tile.ir.effects import constant_of
-from tile.ir.ops import control, dot, memory, shape
+from tile.ir.ops import control, dot, shape
 from tile.ir.passes import module_pass
+from tile.ir.types import with_shape
 from tile.simt.hopper.wgmma_layouts import REGISTER_OPERAND_BITS, wgmma_instruction
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -57,58 +61,74 @@ def _gains(op: Operation, axes: AxisInfoResult) -> bool:
     a, b = op.inputs[:2]
     if a.type.rank != 2 or a.type.element.storage_bits not in REGISTER_OPERAND_BITS:
         return False
-    return _contiguous_axis(a, axes) == 1 and _contiguous_axis(b, axes) == 1
-
-
-def _contiguous_axis(value: Value, axes: AxisInfoResult) -> int | None:
-    """Return the axis along which a loaded matrix is contiguous in memory, or None."""
-    op = value.op
-    if op is not None and op.defn is shape.trans:
-        axis = _contiguous_axis(op.inputs[0], axes)
-        return None if axis is None else op["order"].index(axis)
-    if op is None or op.defn is not memory.load or value.type.rank != 2:
-        return None
-    rows, columns = axes.of(op["ptr"]).contiguous
-    return None if rows == columns else int(columns > rows)
+    return contiguous_axis(a, axes) == contiguous_axis(b, axes) == -1
 
 
 def _transpose(op: Operation) -> None:
     """Replace a dot by the transpose of a dot of transposed operands."""
+    a, b, acc = op.inputs
+    carried = list(_carried(acc, op.result))
     build = Builder.before(op)
-    a, b, acc = (build(shape.trans, value, order=_SWAP) for value in op.inputs)
-    result = build(shape.trans, build(dot.dot, b, a, acc, **op.attributes), order=_SWAP)
-    op.replace_by([result])
-    transposed: Operation | None = acc.op
-    while transposed is not None:
-        transposed = _carry(transposed)
-
-
-def _carry(transposed: Operation) -> Operation | None:
-    """Let a loop carry the transpose of a value that nothing else uses; return that of its init."""
-    (value,) = transposed.inputs
-    number, loop = constant_of(value), value.block.parent
-    if number is not None:
-        build = Builder.before(transposed)
-        transposed.replace_by([build.constant(number, transposed.result.type)])
-        return None
-    if value.op is not None or loop is None or loop.defn is not control.for_ or not value.index:
-        return None
-    (body,), index = loop.regions, value.index - 1
-    end, last = body.yielded[index].op, body.last
-    if end is None or end.defn is not shape.trans or len(value.uses) > 1:
-        return None
-    assert last is not None
-    last.set_operand(index, end.inputs[0])
-    if not end.result.uses:
-        end.erase()
-    init = Builder.before(loop)(shape.trans, loop.operands[_FIRST_INIT + index], order=_SWAP)
-    loop.set_operand(_FIRST_INIT + index, init)
-    result = loop.results[index]
+    left, right = (
+        _spread(build, build(shape.trans, b, order=_SWAP)),
+        build(shape.trans, a, order=_SWAP),
+    )
+    if not carried:
+        total = build(dot.dot, left, right, _to(build, acc), **op.attributes)
+        op.replace_by([_back(build, total)])
+        return
+    for loop, index in carried:
+        for value in (loop.regions[0].args[1 + index], loop.results[index]):
+            value.type = with_shape(value.type.shape[::-1], value.type.element)
+    op.replace_by([build(dot.dot, left, right, acc, **op.attributes)])
+    outermost, index = carried[-1]
+    init = _to(Builder.before(outermost), outermost.inputs[_FIRST_INIT + index])
+    outermost.set_operand(_FIRST_INIT + index, init)
+    result = outermost.results[index]
     uses = list(result.uses)
-    value.type = result.type = init.type
-    transposed.replace_by([value])
     if uses:
-        whole = Builder.after(loop)(shape.trans, result, order=_SWAP)
+        whole = _back(Builder.after(outermost), result)
         for user, position in uses:
             user.set_operand(position, whole)
-    return init.op
+
+
+def _carried(acc: Value, result: Value) -> Iterator[tuple[Operation, int]]:
+    """Yield the loops that carry an accumulator for a dot alone, and its position in each."""
+    while True:
+        loop = acc.block.parent
+        if acc.op is not None or loop is None or loop.defn is not control.for_ or not acc.index:
+            return
+        index = acc.index - 1
+        if len(acc.uses) > 1 or list(result.uses) != [(loop.regions[0].last, index)]:
+            return
+        yield loop, index
+        acc, result = loop.inputs[_FIRST_INIT + index], loop.results[index]
+
+
+def _to(build: Builder, value: Value) -> Value:
+    """Return an accumulator as the transposed dot has it."""
+    number = constant_of(value)
+    if number is not None:
+        return build.constant(number, with_shape(value.type.shape[::-1], value.type.element))
+    return _spread(build, build(shape.trans, value, order=_SWAP))
+
+
+def _back(build: Builder, value: Value) -> Value:
+    """Return the accumulator of a transposed dot as others have it."""
+    return build(shape.trans, _spread(build, value, _GATHER), order=_SWAP)
+
+
+# Rows of the transposed dot, which are columns of b, are reordered in blocks of 32: bits 2 and 3 of
+# their numbers with bit 4. The 8 rows that lanes read at a time are then 4 vectors apart in memory,
+# so that they are in different banks if vectors are swizzled by the row of b.
+_BLOCK = 32
+_SPREAD, _GATHER = (2, 4, 4), (4, 2, 4)
+
+
+def _spread(build: Builder, value: Value, parts: tuple[int, int, int] = _SPREAD) -> Value:
+    """Reorder the rows of a matrix in blocks: exchange the first two of some axes of a block."""
+    rows, columns = value.type.shape
+    split = build(shape.reshape, value, shape=(rows // _BLOCK, *parts, columns))
+    return build(
+        shape.reshape, build(shape.trans, split, order=(0, 2, 1, 3, 4)), shape=(rows, columns)
+    )

@@ -190,8 +190,6 @@ def operand_register_layout(
         return anchor
     if wgmma_buffer_layout(dot, operand, ty, fastest_axis(anchor)) is not None:
         return anchor
-    if operand is Operand.LEFT and ty.element.storage_bits in REGISTER_OPERAND_BITS:
-        return a_operand_layout(dot, ty.shape)
     return _blocks(tuple(ty.shape), operand.value.index("k"), ty.element.storage_bits, *threads)
 
 

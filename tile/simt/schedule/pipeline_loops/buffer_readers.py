@@ -126,6 +126,13 @@ def dot_operands(value: Value) -> list[Reader]:
     ]
 
 
+def register_operand_dots(value: Value) -> frozenset[Operation]:
+    """Return the wgmmas that take a tile as `a` from registers, if nothing else uses it."""
+    uses = [use for reader in conversions(value) for use in reader.op.result.uses]
+    dots = [op for op, index in uses if op.has_trait(Trait.IN_FLIGHT) and index == 0]
+    return frozenset(dots) if len(dots) == len(uses) else frozenset()
+
+
 def operand_uses(readers: Iterable[Reader]) -> set[tuple[Operation, int]]:
     """Return wgmmas, each with the index of the operand that it reads."""
     return {(each.op, each.index) for each in readers}

@@ -32,6 +32,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     operand_buffer_layout,
     operand_uses,
     reads_slices,
+    register_operand_dots,
 )
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
@@ -158,7 +159,7 @@ class LoopPlanner:
         indirect = [op for op in others if backward_slice(loop, op.inputs, early) is not None]
         async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
         if any(each.tma for each in async_loads):
-            async_loads = [each if each.tma else self.tma_vector(each) for each in async_loads]
+            async_loads = [each if each.tma else self.tma_copy(each) for each in async_loads]
         else:
             async_loads += _not_none(self.cp_async_load(load) for load in indirect)
         plan = None
@@ -261,14 +262,20 @@ class LoopPlanner:
             return None
         return self.tma_block(load, layout)
 
-    def tma_vector(self, copy: BufferedLoad) -> BufferedLoad:
-        """Return the TMA load of a descriptor block of one axis, if it can be one, for a copy.
+    def tma_copy(self, copy: BufferedLoad) -> BufferedLoad:
+        """Return the TMA load of a block that threads read, if it can be one, for a copy.
 
-        A producer can issue it with the TMA loads of its loop.
+        That is a block of one axis, or an operand that wgmmas take from registers, whose rows
+        `transpose-dots` has ordered so that swizzled blocks are read without bank conflicts. A
+        producer can issue it with the TMA loads of its loop.
         """
         tile = copy.tile
-        layout = block_layout(tile.dims, tile.element.storage_bits) if tile.rank == 1 else None
-        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
+        layout = block_layout(tile.dims, tile.element.storage_bits)
+        if block_strips(layout, tile.element.storage_bits) is None:
+            return copy
+        if tile.rank > 1 and not (
+            self.target.tuning.transposed_dots and register_operand_dots(copy.load.result)
+        ):
             return copy
         return self.tma_block(copy.load, layout) or copy
 

@@ -43,7 +43,10 @@ from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import order, shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS, warp_specialize
-from tile.simt.schedule.pipeline_loops.buffer_readers import dot_operands
+from tile.simt.schedule.pipeline_loops.buffer_readers import (
+    dot_operands,
+    register_operand_dots,
+)
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
@@ -249,6 +252,7 @@ def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     by_dots: dict[frozenset[Operation], list[BufferedLoad]] = {}
     for load in loads:
         dots = frozenset(operand.op for operand in dot_operands(load.load.result))
+        dots |= register_operand_dots(load.load.result)
         by_dots.setdefault(dots, []).append(load)
     carried = set() if in_flight is None else {*in_flight.loop_carried}
     groups: dict[object, ChannelLoads] = {}
