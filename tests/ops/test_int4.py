@@ -10,6 +10,7 @@ import tile
 import tile.ops
 from tile.ops.core.tables import Table
 from tile.ops.linear.int4_matmul import (
+    EXPANDED_PARTS,
     EXPANDED_ROWS,
     REGISTER_ROWS,
     VECTOR_ROWS,
@@ -40,13 +41,15 @@ def test_configurations_of_a_gpu(
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+@pytest.mark.parametrize("parts", [1, 3])
 def test_many_rows_expand_weights_first(
-    backend: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, parts: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
+    monkeypatch.setitem(EXPANDED_PARTS, "interp", parts)
     random = np.random.default_rng(0)
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
-    weights = random.standard_normal((70, 192)).astype(kind) / 64
+    weights = random.standard_normal((170, 192)).astype(kind) / 64
     a = random.standard_normal((130, 192)).astype(kind)
     with tile.backend(backend):
         packed, scales = tile.ops.pack_int4(weights, 64)

@@ -27,8 +27,8 @@ from tile.ops.linear.configurations import tiles, tiles_of
 from tile.ops.linear.int4_rows import int4_rows
 from tile.ops.linear.int4_vector import int4_vector
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
-from tile.ops.linear.matmul import INT32_LIMIT, matmul_kernel
-from tile.ops.linear.matmul_tiles import tile_position
+from tile.ops.linear.matmul import INT32_LIMIT
+from tile.ops.linear.matmul_tiles import multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 
 # By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
@@ -46,6 +46,8 @@ TABLE = Table(
 RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 # Rows from which on weights are expanded first, by backend, for 16-bit types.
 EXPANDED_ROWS = {"nvptx": 512}
+# Into how many parts these weights are divided; not measured.
+EXPANDED_PARTS: dict[str, int] = {}
 # Rows up to which tensor cores are left out, by backend; not measured.
 VECTOR_ROWS: dict[str, int] = {}
 # Rows of 16-bit types up to which weights stay in registers, by backend; not measured.
@@ -169,31 +171,64 @@ def int4_matmul(
 
 
 @tile.jit
-def unshifted(x):
-    return x * (1.0 / SHIFT)
+def expanded_matmul_kernel(
+    a_ptr,
+    weights_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    a_row,
+    out_row,
+    first,
+    EVEN: tl.constexpr,
+    WIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    a_rows, b_columns = (row % M)[:, None], column[None, :]
+    if WIDE:
+        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
+    inner = tl.arange(0, BLOCK_K)
+    a_tile = a_ptr + a_rows * a_row + inner[None, :]
+    # Tiles fill the array of weights; the last part ends with the result.
+    b_tile = weights_ptr + inner[:, None] + b_columns * K
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    total = multiply_tiles(
+        *(a_tile, b_tile, inner, K, 1, 1, total, "ieee", tl.float32, EVEN, BLOCK_K)
+    )
+    total *= 1.0 / SHIFT
+    tl.assume(first >= 0)
+    store_tile(total, out_ptr, row, first + column, M, out_row, out_row, 1)
 
 
 def _by_expansion(
     call: Call, a: Operand, packed: Operand, scales: Operand, result: Operand
 ) -> None:
-    """Write the matmul of `a` and weights that are converted to its type first."""
+    """Write the matmul of `a` and weights that are converted to its type first.
+
+    Parts of the weights are converted to the same array, which stays in the L2 cache.
+    """
     (m, k), n = a.shape, packed.shape[0]
-    weights = call.new((n, k), a.dtype)
-    expand_int4(packed, scales, weights)
-    config = tiles_of(call.backend, a.dtype, m, n, k)
-    wide_offsets = max(m * a.strides[0], n * k) >= INT32_LIMIT
-    tiles_ = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
-    launch(matmul_kernel, (tiles_, 1, 1))(
-        *(a.value, weights.value, None, result.value, m, n, k, 0, a.strides[0], 1, 0, 1, k),
-        *(0, 0, n, 1, k),
-        ACTIVATION=unshifted,
-        PRECISION="ieee",
-        SUMS=tl.float32,
-        SPLIT=False,
-        EVEN=k % config["BLOCK_K"] == 0,
-        WIDE=wide_offsets,
-        **config,
-    )
+    part = tile.cdiv(n, EXPANDED_PARTS.get(call.backend, 1))
+    config = tiles_of(call.backend, a.dtype, m, part, k)
+    part = tile.cdiv(part, config["BLOCK_N"]) * config["BLOCK_N"]
+    weights = call.new((part, k), a.dtype)
+    for first in range(0, n, part):
+        rows = min(part, n - first)
+        expand_int4(packed, scales, weights, first, rows)
+        count = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(rows, config["BLOCK_N"])
+        launch(expanded_matmul_kernel, (count,))(
+            *(a.value, weights.value, result.value, m, rows, k, a.strides[0], n, first),
+            EVEN=k % config["BLOCK_K"] == 0,
+            WIDE=max(m * a.strides[0], part * k) >= INT32_LIMIT,
+            **config,
+        )
 
 
 def int4_matmul_reference(

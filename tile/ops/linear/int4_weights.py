@@ -162,14 +162,15 @@ def pack_int4_kernel(w_ptr, packed_ptr, scale_ptr, stride, length, GROUP: tl.con
 
 @tile.jit
 def expand_int4_kernel(
-    packed_ptr, scale_ptr, out_ptr, N, K, WEIGHTS: tl.constexpr, ROWS: tl.constexpr
+    packed_ptr, scale_ptr, out_ptr, first, N, K, WEIGHTS: tl.constexpr, ROWS: tl.constexpr
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     group, byte = tl.program_id(1), tl.arange(0, WEIGHTS // 2)
     inside = (row < N)[:, None]
-    at = row.to(tl.int64)[:, None] * (K // 2) + group * (WEIGHTS // 2) + byte[None, :]
+    source = first + row.to(tl.int64)
+    at = source[:, None] * (K // 2) + group * (WEIGHTS // 2) + byte[None, :]
     packed = tl.load(packed_ptr + at, mask=inside, other=0)
-    scale = tl.load(scale_ptr + row.to(tl.int64) * (K // WEIGHTS) + group, mask=row < N, other=0.0)
+    scale = tl.load(scale_ptr + source * (K // WEIGHTS) + group, mask=row < N, other=0.0)
     low, high = weights_of(packed, (scale * SHIFT)[:, None], out_ptr.dtype.element_ty)
     out = out_ptr + row.to(tl.int64)[:, None] * K + group * WEIGHTS + byte[None, :]
     tl.store(out, low, mask=inside)
@@ -201,11 +202,13 @@ def pack_int4(weight: Any, group: int = 128) -> tuple[Any, Any]:
     return packed.value, scales.value
 
 
-def expand_int4(packed: Operand, scales: Operand, weights: Operand) -> None:
-    """Write the weights, N x K and times `SHIFT`, to a new array."""
-    (n, k), groups = weights.shape, scales.shape[1]
-    launch(expand_int4_kernel, (tile.cdiv(n, ROWS), groups))(
-        *(packed.value, scales.value, weights.value, n, k), WEIGHTS=k // groups, ROWS=ROWS
+def expand_int4(packed: Operand, scales: Operand, weights: Operand, first: int, rows: int) -> None:
+    """Write `rows` rows of weights from `first` on, times `SHIFT`, to an array of K columns."""
+    k, groups = weights.shape[1], scales.shape[1]
+    launch(expand_int4_kernel, (tile.cdiv(rows, ROWS), groups))(
+        *(packed.value, scales.value, weights.value, first, rows, k),
+        WEIGHTS=k // groups,
+        ROWS=ROWS,
     )
 
 
