@@ -6,7 +6,7 @@
     GEMS_VENDOR=nvidia tile triton --version 3.6.0 -m tests.libraries.op_db flag_gems --device cuda
 
 `inductor` runs each operator of torch's `op_db` through `torch.compile`, whose kernels are compiled
-by `tile`; `--ptx` compiles each of them for sm_90a too. `flag_gems` replaces torch's operators with
+by `tile`; `--ptx` compiles and assembles each of them for sm_90a too. `flag_gems` replaces torch's operators with
 those of that library. The operators come in an order that is always the same, each with the first
 sample of its inputs, in float32 or by `--dtype` in bfloat16. An operator that starts no kernel does not count, nor does one of
 random results. Prints what was not right, and the counts; fails if there was any. After an error
@@ -38,6 +38,7 @@ from triton.backends.compiler import GPUTarget
 
 from tests.libraries import flag_gems_on_cpu
 from tests.libraries.autotuners import limit_configs
+from tile.backends.nvptx import ptxas
 
 HOPPER = GPUTarget("cuda", 90, 32)
 # Relative and absolute: sums of floats come in another order, and in bfloat16 eager torch has the
@@ -204,11 +205,16 @@ def judge(op: Any, way: str, device: str, dtype: str, ptx: bool) -> Result:
 
 
 def compiled_for_hopper(kernels: Compilations) -> Result:
-    """Compile the kernels of an operator for sm_90a."""
+    """Compile the kernels of an operator for sm_90a, and assemble them if there is a ptxas."""
     counts: Counter[str] = Counter()
+    program = ptxas.find()
     for source, options in kernels.sources:
         try:
-            counts["PTX"] += ".entry" in triton.compile(source, HOPPER, options).asm["ptx"]
+            kernel = triton.compile(source, HOPPER, options)
+            counts["PTX"] += ".entry" in kernel.asm["ptx"]
+            if program is not None and not kernel.asm.get("cubin"):
+                ptxas.assemble(kernel.asm["ptx"], "sm_90a", program)
+            counts["cubin"] += program is not None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             return Result(Outcome.ERROR, f"sm_90a: {summary(error)}", counts)
     return Result(Outcome.RIGHT, "", counts)
@@ -295,7 +301,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ops", type=int, default=10_000, help="operators that start a kernel")
     parser.add_argument("--minutes", type=float, default=1000.0, help="no new operator after these")
     parser.add_argument("--seed", type=int, default=0, help="the order of the operators")
-    parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
+    parser.add_argument(
+        "--ptx", action="store_true", help="compile and assemble each kernel for sm_90a too"
+    )
     parser.add_argument("--only", nargs="*", default=(), help="names of operators")
     parser.add_argument("--verbose", action="store_true", help="name the others too")
     return parser.parse_args()
@@ -310,7 +318,7 @@ def main() -> int:
     with torch.backends.cudnn.flags(allow_tf32=False):  # torch's own result is the reference
         outcomes, ptx = sweep(options)
     if ptx:
-        print(f"{ptx['PTX']} kernels compiled to PTX for sm_90a")
+        print(f"{ptx['PTX']} kernels compiled to PTX for sm_90a, {ptx['cubin']} assembled by ptxas")
     bad = outcomes[Outcome.WRONG] + outcomes[Outcome.ERROR]
     print(f"{outcomes[Outcome.NO_KERNEL]} without a kernel, {outcomes[Outcome.LEFT_OUT]} left out")
     # The form of pytest's last line, which the steps of CI sum up.
