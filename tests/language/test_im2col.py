@@ -98,7 +98,8 @@ def test_blocks_are_rows_of_the_matrix(
     x = np.arange(1, 1 + np.prod(shape) * channels, dtype=np.float32).reshape(*shape, channels)
     kernel: Any = KERNELS[spatial]
     moves = [(0,) * spatial, tuple(range(1, 1 + spatial)), (5,) * spatial]
-    for row, channel, offsets in itertools.product((0, 3, 40, -5), (0, 8, 12, -4), moves):
+    starts = zip((0, 3, 40, -5), (8, 12, -4, 0), strict=True)
+    for (row, channel), offsets in itertools.product(starts, moves):
         y = np.full((16, 8), -1, np.float32)
         with tile.backend(backend):
             window = {"LOWER": lower, "UPPER": upper, "STEPS": (1, *steps, 1)}

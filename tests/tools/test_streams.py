@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.processes import running
+from tests.sampling import sample
 from tile.tools.cli import main
 from tile.tools.streams import CheckedStream
 
@@ -59,6 +62,14 @@ COMMANDS = {
 }
 MAIN = "import sys; from tile.tools.cli import main; sys.exit(main(sys.argv[1:]))"
 
+# All commands write by one kind of stream; their programs are processes, which take a second each.
+
+
+def each_time(*names: str, of: Iterable[str]) -> list[Any]:
+    """Return the commands `of` a test as parameters; all but some run nightly."""
+    return [pytest.param(n, marks=() if n in names else pytest.mark.nightly) for n in of]
+
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
 
 
@@ -99,27 +110,32 @@ def shell(folder: Path, arguments: list[str], redirections: str) -> tuple[int, s
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_a_full_disk_is_one_line_and_a_status(folder: Path, arguments: list[str]) -> None:
-    status, said = shell(folder, arguments, ">/dev/full")
+@pytest.mark.parametrize("name", each_time("help", "opt", "check", "debug", of=COMMANDS))
+def test_a_full_disk_is_one_line_and_a_status(folder: Path, name: str) -> None:
+    status, said = shell(folder, COMMANDS[name], ">/dev/full")
     assert status == 1
     assert said == "error: cannot write to the standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize("name", ["info", "help", "check", "trace", "debug", "opt"])
+@pytest.mark.parametrize(
+    "name", each_time("info", "trace", of=("info", "help", "check", "trace", "debug", "opt"))
+)
 def test_a_reader_that_ends_early_is_no_error(folder: Path, name: str) -> None:
     assert shell(folder, COMMANDS[name], "| head -c 0") == (141, "")
 
 
-@pytest.mark.parametrize("name", ["info", "help", "check", "trace", "debug"])
+@pytest.mark.parametrize(
+    "name", each_time("help", "check", of=("info", "help", "check", "trace", "debug"))
+)
 def test_a_closed_output(folder: Path, name: str) -> None:
     status, said = shell(folder, COMMANDS[name], ">&-")
     assert (status, said.count("\n")) == (1, 1)
     assert said.startswith("error: cannot write to the standard output")
 
 
-@pytest.mark.parametrize("redirections", ["2>&-", "2>/dev/full", "<&-"])
-@pytest.mark.parametrize("name", ["info", "trace", "debug"])
+@pytest.mark.parametrize(
+    ("name", "redirections"), sample(["info", "trace", "debug"], ["2>&-", "2>/dev/full", "<&-"])
+)
 def test_other_streams_are_not_needed(folder: Path, name: str, redirections: str) -> None:
     assert shell(folder, COMMANDS[name], redirections) == (0, "")
 

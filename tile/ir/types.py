@@ -11,8 +11,8 @@ level, fragments replace tiles: a fragment is the part of a tile that one thread
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-`layout_kinds` has the kinds of layouts, `shared_type` and `descriptor_type` the types of buffers and
-tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
+`layout_kinds` has the kinds of layouts, `shared_type` and `descriptor_type` the types of buffers
+and of tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
 """
 
 from __future__ import annotations
