@@ -10,8 +10,8 @@ import pytest
 import tile
 import tile.ops
 from tests import needs
-from tile.ops.core.tables import Table
-from tile.ops.linear import stream_k
+from tile.ops.core.tables import ANY, Table
+from tile.ops.linear import configurations, matmul, stream_k
 
 # On the interpreter a tile is 64 x 64, with steps of 32.
 SIZES = {
@@ -60,6 +60,28 @@ def test_other_backends(backend: str, dtype: str, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(
         result, (a.astype(np.float32) @ b.astype(np.float32)).astype(dtype)
     )
+
+
+def test_shapes_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    stream = matmul.stream_matmul
+
+    def recording(*arguments: Any, **options: Any) -> None:
+        chosen.append(arguments[3][1:])
+        stream(*arguments, **options)
+
+    monkeypatch.setattr(matmul, "stream_matmul", recording)
+    measured = {(64, 16, 256): {"stream": True}, (ANY, ANY, ANY): {"stream": False}}
+    monkeypatch.setattr(configurations, "STREAMED", Table(measured, {}))
+    cast(Any, tile.ops.matmul).plans.clear()
+    for size in ((64, 16, 256), (64, 17, 256)):
+        a, b = (x.astype(np.float16) for x in operands(*size))
+        for splits in (None, 1):
+            with tile.backend("interp"):
+                result = tile.ops.matmul(a, b, splits=splits)
+            np.testing.assert_array_equal(result, (a.astype(float) @ b).astype(np.float16))
+    cast(Any, tile.ops.matmul).plans.clear()
+    assert chosen == [(64, 16, 256)]
 
 
 def test_other_words_are_refused() -> None:

@@ -59,6 +59,19 @@ SHORT = Table(
 # Elements of the inner axis that are worth a program of their own: with fewer, adding up the parts
 # takes longer than what they save. Of 512 to 2048, with the tiles above.
 LEAST_INNER = 1300
+# Shapes whose tiles programs share evenly (stream_k.py), instead of adding up splits: H200,
+# float16, 2026-11-26; of the 20 shapes of docs/results/paper.md, 4096 x 16 x 4096 alone is faster.
+STREAMED = Table(
+    {(ANY, ANY, ANY): {"stream": False}},
+    {
+        "nvptx": {
+            (4095, ANY, ANY): {"stream": False},
+            (ANY, ANY, 4095): {"stream": False},
+            (4096, 16, 4096): {"stream": True},
+            (ANY, ANY, ANY): {"stream": False},
+        }
+    },
+)
 # Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
 WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
 # H200, tf32, 2026-11-21 (docs/results/gpu.md).
@@ -72,3 +85,8 @@ def tiles_of(
     wide = WIDE if precision == "ieee" else ROUNDED
     table = wide if dtype in (F32, F64) else SHORT
     return table.select(backend, m, n, k)
+
+
+def is_streamed(backend: str, dtype: DType, m: int, n: int, k: int) -> bool:
+    """Return True if programs should share the tiles of a matmul evenly."""
+    return dtype.itemsize == 2 and bool(STREAMED.select(backend, m, n, k)["stream"])

@@ -26,7 +26,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import LEAST_INNER, tiles_of
+from tile.ops.linear.configurations import LEAST_INNER, is_streamed, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits, check_splits, splits_of
 from tile.ops.linear.stream_k import stream_matmul
@@ -129,7 +129,7 @@ def matmul(
     operand without a batch is the same for all. bias: N elements of any float type. activation:
     a function of `activate`. precision: of float32 operands, as `input_precision` of `tl.dot`.
     splits: parts of the inner axis; None chooses by shape; "stream" lets programs share all tiles
-    evenly (stream_k.py), which no shape chooses: of 20 that were measured, one was faster so.
+    evenly (stream_k.py), which few shapes choose.
     """
     call = Call("matmul")
     left = call.array("a", a, dtypes=(*FLOATS, I8), rank=_rank(a))
@@ -142,13 +142,15 @@ def matmul(
     if left.dtype == I8 and not (bias is None and activation is None):
         raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
     call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
-    stream = isinstance(splits, str)
+    stream = isinstance(splits, str) or (
+        splits is None and batches == 1 and is_streamed(call.backend, left.dtype, m, n, k)
+    )
     if isinstance(splits, str):
         if splits != "stream":
             raise ArgumentValueError(
                 f"matmul: `splits` is {splits!r}; it must be None, 1 or more, or 'stream'"
             )
-        splits = 1
+        splits = None
     check_splits(call, splits)
     sums = I32 if left.dtype == I8 else accumulator(left.dtype)
     shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
