@@ -228,7 +228,7 @@ def test_assertions_while_compiling() -> None:
 def test_prints_while_compiling(capsys: pytest.CaptureFixture[str]) -> None:
     sketch = Sketch("tile<4xf32>")
     tl.static_print.emit(sketch.build, "x is", sketch.args[0], 3, tl.float16)
-    assert capsys.readouterr().out == "x is <value of type tile<4xf32>> 3 f16\n"
+    assert capsys.readouterr().out == "x is <value of type tile<4xf32>> 3 fp16\n"
     stream = io.StringIO()
     tl.static_print.emit(sketch.build, 1, 2, sep="-", end="!", file=stream, flush=True)
     assert stream.getvalue() == "1-2!"

@@ -9,7 +9,7 @@ from tile.errors import CompilationError, StaticAssertionError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.ops import debug as ops
-from tile.ir.types import EMULATED_FP8, F32
+from tile.ir.types import EMULATED_FP8, F32, Scalar
 from tile.language.base.builtin import builtin
 from tile.language.base.promotion import (
     Operand,
@@ -44,7 +44,7 @@ def static_print(
     """Print when the kernel is compiled; a runtime value is printed as its type."""
     stream = file if file is not None else sys.stdout
     printed = (v if constant_value(v) is None else constant_value(v) for v in values)
-    stream.write(sep.join(str(v) for v in printed) + end)
+    stream.write(sep.join(v.name if isinstance(v, Scalar) else str(v) for v in printed) + end)
     if flush:
         stream.flush()
 
