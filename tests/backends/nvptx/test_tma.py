@@ -392,6 +392,19 @@ def test_arguments_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
+def test_the_map_of_one_axis_has_an_array_of_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver of an H200 refuses a null pointer, although no axis has a stride."""
+    strides: list[int] = []
+
+    def encode(*values: Any) -> tuple[Any, Any]:
+        strides.extend(map(int, values[4]))
+        return driver.cuda.CUresult.CUDA_SUCCESS, "map"
+
+    monkeypatch.setattr(driver.cuda, "cuTensorMapEncodeTiled", encode)
+    assert driver.tensor_map("f32", 0x1000, [64], [], (32,), 0) == "map"
+    assert strides and not strides[0] % 16
+
+
 def test_arguments_of_the_driver_for_im2col_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Corners, steps and extents start with the innermost axis; channels have no corner."""
     passed: list[Any] = []

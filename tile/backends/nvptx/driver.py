@@ -326,6 +326,7 @@ MAP_ELEMENTS = {
         ("i1", "i8", "u8", *(ty.ir_name for ty in ALL_FP8)), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)
     ),
 }
+MAP_STRIDE = 16  # bytes, of which strides of a tensor map are multiples
 _SWIZZLES = {
     0: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
     32: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
@@ -353,7 +354,8 @@ def tensor_map(
             rank,
             base,
             [cuda.cuuint64_t(n) for n in reversed(extents)],
-            [cuda.cuuint64_t(n) for n in reversed(strides)],
+            # The driver refuses an array of no strides, which it does not read for one axis.
+            [cuda.cuuint64_t(n) for n in reversed(strides)] or [cuda.cuuint64_t(MAP_STRIDE)],
             [cuda.cuuint32_t(n) for n in reversed(box_dim)],
             [cuda.cuuint32_t(1)] * rank,
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
