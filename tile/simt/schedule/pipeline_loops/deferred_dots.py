@@ -10,16 +10,27 @@ while threads compute the softmax of the next iteration:
     %b = mul %a, %shrink                      %s = wgmma_wait %r {pending = 1}
     %t = wgmma %p, %v, %b                     %p, %shrink = softmax %s
     %u = wgmma_wait %t                        %u = wgmma_wait %t {pending = 0}
+
+With producer warps, the wait is in the middle of the exponentials of the softmax, which is faster
+than before or after them (docs/notes/scheduling.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tile.ir.core import Block, Operation, Value
+from tile.ir.core import Block, OpDef, Operation, Value
 from tile.ir.effects import is_pure
-from tile.ir.ops import control, shape
+from tile.ir.ops import control, math, shape
+from tile.ir.types import Tile
+from tile.simt.layouts.axes import permute_axes, reshape_axes
+from tile.simt.ops.layout_inference import (
+    LayoutBuilder,
+    layout_of,
+    register_count,
+    split_layout,
+)
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 
 # Operations whose results are larger than their operands, which are cheaper to carry.
@@ -31,12 +42,14 @@ class DeferredDot:
     """A dot to defer, the operations on its accumulator in front of it, and its wait.
 
     first: the operation of the next iteration after which the dot is issued.
+    done: the operation of the next iteration after which it is waited for; None for the last.
     """
 
     accumulate: tuple[Operation, ...]
     dot: Operation
     wait: Operation
     first: Operation
+    done: Operation | None = None
 
     def schedule(self, schedule: LoopSchedule) -> None:
         """Issue the dot in the next iteration, and wait for it at the end."""
@@ -49,7 +62,19 @@ class DeferredDot:
 
     def ends(self, schedule: LoopSchedule, ops: Sequence[Operation]) -> None:
         """Schedule operations with its wait."""
-        schedule.add(Point(schedule.loop.regions[0].last), Rank.REST, 1, ops)
+        if self.done is None:
+            schedule.add(Point(schedule.loop.regions[0].last), Rank.REST, 1, ops)
+        else:
+            schedule.add(Point(self.done, after=True), Rank.DEFERRED_WAITS, 1, ops)
+
+    def half_way(self) -> DeferredDot:
+        """Return the dot, waited for when half of the exponentials of an iteration are computed.
+
+        These are computed in two halves then.
+        """
+        exponentials = _largest(self.dot.block, math.exp2)
+        half = None if exponentials is None else _halve(exponentials)
+        return self if half is None else replace(self, done=half)
 
 
 def find_deferred_dot(dot: Operation, first: Operation) -> DeferredDot | None:
@@ -67,6 +92,37 @@ def find_deferred_dot(dot: Operation, first: Operation) -> DeferredDot | None:
         return None
     ops = {*accumulate, *_widening({*accumulate, dot})}
     return DeferredDot(tuple(op for op in body if op in ops), dot, wait, first)
+
+
+def _largest(body: Block, defn: OpDef) -> Operation | None:
+    """Return the operation of a kind that has the most elements."""
+    ops = [op for op in body if op.defn is defn]
+    return max(ops, key=lambda op: register_count(op.result), default=None)
+
+
+def _halve(op: Operation) -> Operation | None:
+    """Compute an operation on a tile in two halves of columns; return the first half's operation.
+
+    None, with nothing changed, unless threads hold elements of both halves.
+    """
+    ((value,), tile) = op.inputs, op.result.type
+    assert isinstance(tile, Tile)
+    *outer, columns = tile.shape
+    if columns < 2:
+        return None
+    pairs = reshape_axes(layout_of(value), (*outer, 2, columns // 2))
+    order = (*range(len(outer)), len(outer) + 1, len(outer))
+    if split_layout(permute_axes(pairs, order)) is None:
+        return None
+    build = LayoutBuilder.before(op)
+    with build.at(op.loc):
+        value = build(shape.reshape, value, shape=(*outer, 2, columns // 2))
+        parts = build.op(shape.split, build(shape.trans, value, order=order)).results
+        first, second = (build.op(op.defn, part, **op.attributes) for part in parts)
+        both = build(shape.trans, build(shape.join, first.result, second.result), order=order)
+        whole = build(shape.reshape, both, shape=tile.shape)
+        op.replace_by([build.convert(whole, layout_of(op.result))])
+    return first
 
 
 def _accumulation(carried: Value, dot: Operation) -> list[Operation] | None:

@@ -347,6 +347,7 @@ def _lower(
         leading, deferred = each.in_flight.leading[1:], each.in_flight.deferred
         completed = schedule_in_flight(each.in_flight, schedule)
     if deferred is not None:
+        deferred = deferred.half_way()
         deferred.schedule(schedule)
         if ordered:
             assert each.in_flight is not None
@@ -368,6 +369,10 @@ def _lower(
         if deferred is not None and deferred.dot in in_order:
             if in_order == [deferred.dot]:
                 deferred.begins(schedule, [wait])
+                # Ptxas moves nothing across the loop of a wait. Without this one, whose phase has
+                # completed, it would wait for the dot before what threads compute meanwhile.
+                again = channel.wait(LayoutBuilder.before(deferred.wait), iteration)
+                deferred.ends(schedule, [again])
             deferred.ends(schedule, [release])
     loop.attributes["num_stages"] = 1
     return issued
