@@ -134,7 +134,7 @@ def test_nothing_is_stored_again() -> None:
     assert operands(plain) == {(True, True)}
     assert operands(transposed) == {(False, True)}
     waits = [op["pending"] for op in transposed.walk() if op.defn is wgmma.wgmma_wait]
-    assert waits == [1, 0]
+    assert waits == [0, 0]  # before the registers of the operand are written
     result, expected = run(kernel, transposed, TRANSPOSING, 2), run(kernel, plain, WGMMA, 2)
     np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-1)
 

@@ -46,6 +46,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
     operand_uses,
     operands_readable_from,
+    register_operand_dots,
 )
 from tile.simt.schedule.pipeline_loops.deferred_dots import DeferredDot, find_deferred_dot
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -67,6 +68,7 @@ class InFlightWgmma:
     deferred: the dot that may be issued an iteration later.
     completes: True if an iteration waits for all of them, since threads have no registers for what
         the next one would hold besides.
+    reloaded: wgmmas whose `a` operand each iteration loads to registers.
     """
 
     loop: Operation
@@ -75,6 +77,7 @@ class InFlightWgmma:
     stable: frozenset[Operation]
     deferred: DeferredDot | None = None
     completes: bool = False
+    reloaded: frozenset[Operation] = frozenset()
 
     @property
     def loop_carried(self) -> list[Operation]:
@@ -87,6 +90,15 @@ class InFlightWgmma:
     def point(self) -> Point:
         """After the first wgmma: what an iteration issues before any wait goes there."""
         return Point(self.leading[0] if self.leading else self.dots[-1], after=True)
+
+    @property
+    def completion(self) -> Point:
+        """Where the wgmmas of the previous iteration have to be complete.
+
+        Registers of an operand are written only then, since a wgmma in flight still reads them.
+        """
+        first = next((op for op in self.dots if op in self.reloaded), None)
+        return self.point if first is None else Point(first)
 
 
 def find_in_flight(
@@ -108,7 +120,8 @@ def find_in_flight(
     )
     dots = _wgmmas(loop)
     if _all_loop_carried(loop, in_buffers | {*double_buffered}):
-        return InFlightWgmma(loop, dots, (), frozenset(dots))
+        loaded = [register_operand_dots(each.load.result) for each in async_loads]
+        return InFlightWgmma(loop, dots, (), frozenset(dots), reloaded=frozenset().union(*loaded))
     stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
     leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
     if not leading:
@@ -206,7 +219,7 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
     waits = [next(dot.result.users) for dot in loop_carried]
     if not waits:
         return None
-    schedule.add(point, Rank.DEFERRED_WAITS, LATENCIES[wgmma.wgmma], waits)
+    schedule.add(loop_dots.completion, Rank.DEFERRED_WAITS, LATENCIES[wgmma.wgmma], waits)
     return point
 
 
