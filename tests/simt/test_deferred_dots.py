@@ -88,7 +88,7 @@ def test_results_with_a_producer_are_the_same(stages: int) -> None:
 
 
 def waits_again(op: Operation) -> bool:
-    """Is this a wait for a phase that an earlier wait of its block has seen complete?"""
+    """True for a wait for a phase that an earlier wait of its block has seen complete."""
     if op.defn is not tma.mbarrier_wait or op.block is None:
         return False
     before = takewhile(lambda other: other is not op, op.block)

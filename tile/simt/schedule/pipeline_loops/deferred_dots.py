@@ -70,10 +70,11 @@ class DeferredDot:
     def half_way(self) -> DeferredDot:
         """Return the dot, waited for when half of the exponentials of an iteration are computed.
 
-        These are computed in two halves then.
+        These are computed in two parts then.
         """
+        assert self.dot.block is not None
         exponentials = _largest(self.dot.block, math.exp2)
-        half = None if exponentials is None else _halve(exponentials)
+        half = None if exponentials is None else _in_two_parts(exponentials)
         return self if half is None else replace(self, done=half)
 
 
@@ -100,10 +101,10 @@ def _largest(body: Block, defn: OpDef) -> Operation | None:
     return max(ops, key=lambda op: register_count(op.result), default=None)
 
 
-def _halve(op: Operation) -> Operation | None:
-    """Compute an operation on a tile in two halves of columns; return the first half's operation.
+def _in_two_parts(op: Operation) -> Operation | None:
+    """Compute an operation on a tile for both halves of columns; return that for the first one.
 
-    None, with nothing changed, unless threads hold elements of both halves.
+    None, with nothing changed, unless threads hold elements of both.
     """
     ((value,), tile) = op.inputs, op.result.type
     assert isinstance(tile, Tile)
