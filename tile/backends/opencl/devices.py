@@ -33,6 +33,7 @@ from typing import Any
 import pyopencl as cl
 
 from tile.backends.opencl import pocl_linker, tuning
+from tile.backends.opencl.stacks import thread_stacks
 from tile.backends.opencl.target import NAMED, SIMD_CPU, WARP, Capabilities
 from tile.config import config
 from tile.errors import BackendError
@@ -71,6 +72,11 @@ PASSES = (
     "CL_CONFIG_LLVM_OPTIONS",
     " ".join(f"-{option}={value}" for option, value in _OPTIONS.items()),
 )
+
+
+# The private arrays of a work-group's items lie on the stack of one of PoCL's threads. One of 8,849
+# random kernels needed 8.6 MiB, where threads have 8 by default.
+STACK_BYTES = 1 << 26
 
 
 @contextmanager
@@ -259,11 +265,13 @@ def all_devices() -> tuple[Any, ...]:
     Raises `BackendError` if there is no platform.
     """
     try:
-        with visible():
-            platforms = cl.get_platforms()
+        # PoCL starts its threads here.
+        with visible(), thread_stacks(STACK_BYTES):
+            devices = [
+                device for platform in cl.get_platforms() for device in _devices_of(platform)
+            ]
     except cl.Error as error:
         raise BackendError(f"there is no OpenCL platform ({error}); {INSTALL}") from error
-    devices = [device for platform in platforms for device in _devices_of(platform)]
     return tuple(sorted(devices, key=_preference))
 
 
