@@ -21,6 +21,7 @@ from tile.ops.image.windows import Windows
 
 ELEMENTS = 1024  # of a program's tile
 MOST_CHANNELS = 64
+MOST_UNROLLED = 3  # positions of a window: their loads are issued one after the other
 
 
 @tile.jit
@@ -46,6 +47,7 @@ def depthwise_kernel(
     ACTIVATION: tl.constexpr,
     PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
+    UNROLLED: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
     x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
@@ -60,16 +62,20 @@ def depthwise_kernel(
     weights = filters_ptr + channel * group_step + column % multiple * filter_strides[0]
     exists = (pixel < pixels) & (column < filters)
     total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
-    for position in range(R * S):
-        r, s = position // S, position % S
-        down, right = r * apart[0], s * apart[1]
-        h, w = top + down, left + right
-        inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-        # A scalar: the address of a pixel takes one addition.
-        offset = tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
-        x = widen(tl.load(origin + offset, mask=inside, other=0.0))
-        weight = weights + (r * filter_strides[1] + s * filter_strides[2])
-        total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
+    for several in range(R * S // UNROLLED):
+        for one in tl.static_range(UNROLLED):
+            position = several * UNROLLED + one
+            r, s = position // S, position % S
+            down, right = r * apart[0], s * apart[1]
+            h, w = top + down, left + right
+            inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
+            # A scalar: the address of a pixel takes one addition.
+            offset = (
+                tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
+            )
+            x = widen(tl.load(origin + offset, mask=inside, other=0.0))
+            weight = weights + (r * filter_strides[1] + s * filter_strides[2])
+            total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
     if bias_ptr is not None:
         total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
     if ACTIVATION is not None:
@@ -107,13 +113,16 @@ def depthwise(
     batches, p, q, count = out.shape
     pixels = batches * p * q
     rows, block = depthwise_tile(x)
+    columns = max(1, windows.count[1])
+    window = windows.count[0] * columns
     launch(depthwise_kernel, (tile.cdiv(pixels, rows), tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(pixels, count, filters.shape[0], windows.first, windows.step, windows.apart),
         R=windows.count[0],
-        S=max(1, windows.count[1]),
+        S=columns,
         ACTIVATION=activation,
         PIXELS=rows,
         BLOCK=block,
+        UNROLLED=next(n for n in (window, columns, 1) if n <= MOST_UNROLLED),
     )
