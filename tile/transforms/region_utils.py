@@ -1,12 +1,12 @@
 """Utilities for passes that change structured control flow.
 
-They splice and copy regions, remove loop-carried values and results of branches, and find all names
-of one value that a loop carries or a branch yields.
+They splice and copy regions, add loop-carried values, remove these and results of branches, and
+find all names of one value that a loop carries or a branch yields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tile.ir.builder import Builder
@@ -44,6 +44,25 @@ def copy_into(block: Block, before: Operation, arguments: Sequence[Value]) -> li
 def renamed(values: Sequence[Value], mapping: Mapping[Value, Value]) -> list[Value]:
     """Return the values, replaced by a mapping where it has them."""
     return [mapping.get(value, value) for value in values]
+
+
+def add_loop_carried(
+    loop: Operation, inits: Sequence[Value], advance: Callable[[list[Value]], Sequence[Value]]
+) -> list[Value]:
+    """Add loop-carried values to a loop, and return them as arguments of its body.
+
+    inits: the values of the first iteration.
+    advance: builds the next iteration's values from those of an iteration.
+    """
+    (body,) = loop.regions
+    loop.set_operands([*loop.operands, *inits])
+    args = [body.add_arg(value.type, value.name) for value in inits]
+    for value in inits:
+        loop.add_result(value.type)
+    next_carried = advance(args)
+    assert body.last is not None
+    body.last.set_operands([*body.last.inputs, *next_carried])
+    return args
 
 
 def without_results(op: Operation, replacements: Mapping[int, Value]) -> Operation:

@@ -113,25 +113,6 @@ def _in_order(body: Block, ops: Collection[Operation]) -> tuple[Operation, ...]:
     return tuple(ordered)
 
 
-def add_loop_carried(
-    loop: Operation, inits: Sequence[Value], advance: Callable[[list[Value]], Sequence[Value]]
-) -> list[Value]:
-    """Add loop-carried values to a loop, and return them as arguments of its body.
-
-    inits: the values of the first iteration.
-    advance: builds the next iteration's values from those of an iteration.
-    """
-    (body,) = loop.regions
-    loop.set_operands([*loop.operands, *inits])
-    args = [body.add_arg(value.type, value.name) for value in inits]
-    for value in inits:
-        loop.add_result(value.type)
-    next_carried = advance(args)
-    assert body.last is not None
-    body.last.set_operands([*body.last.inputs, *next_carried])
-    return args
-
-
 def _is_single(op: Operation) -> bool:
     """Return True if an operation is not computed twice: a costly dot, or a loop that may hang."""
     return op.has_trait(Trait.DOT) or op.has_trait(Trait.LOOP)

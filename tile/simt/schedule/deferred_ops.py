@@ -30,9 +30,9 @@ from tile.ir.builder import create
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.ops import arith, control
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.backward_slice import add_loop_carried
 from tile.simt.schedule.shifted_copies import copy_shifted, operands_of
 from tile.simt.schedule.trip_count import TripCount
+from tile.transforms.region_utils import add_loop_carried
 
 
 class DeferredOps:

@@ -11,13 +11,14 @@ from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
-from tile.simt.schedule.backward_slice import BackwardSlice, add_loop_carried, backward_slice
+from tile.simt.schedule.backward_slice import BackwardSlice, backward_slice
 from tile.simt.schedule.deferred_ops import DeferredOps
 from tile.simt.schedule.deferred_waits import expand_deferred_waits, is_carried_wait
 from tile.simt.schedule.pending_counts import Issue, IssueOrder, count_issued_since
 from tile.simt.schedule.shifted_copies import copy_shifted, operands_of
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
+from tile.transforms.region_utils import add_loop_carried
 
 
 @module_pass("expand-schedules", before=Level.LAID_OUT)

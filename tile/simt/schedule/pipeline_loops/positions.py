@@ -16,7 +16,7 @@ from tile.ir.shared_type import Shared
 from tile.ir.types import I32
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.backward_slice import add_loop_carried
+from tile.transforms.region_utils import add_loop_carried
 
 
 def stage(build: LayoutBuilder, buffer: Value, iteration: Value) -> Value:
