@@ -27,8 +27,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import ops_cases
+import ops_gradient_cases
 import ops_image_cases
+import ops_loss_cases
 import ops_other_cases
+import ops_selection_cases
 from ops_cases import Problem
 from ops_records import Records, machine_of
 
@@ -108,6 +111,16 @@ class Cuda:
         return self._torch.randint(0, high, shape, device="cuda", dtype=kind)
 
 
+CASES = (
+    ops_cases,
+    ops_image_cases,
+    ops_other_cases,
+    ops_loss_cases,
+    ops_gradient_cases,
+    ops_selection_cases,
+)
+
+
 @dataclass(frozen=True)
 class Bench:
     """The library of arrays, the module torch or None, and the problems."""
@@ -124,7 +137,7 @@ class Bench:
         return cls(Cuda(torch), torch) if torch.cuda.is_available() else cls(NumPy(), None)
 
     def problems(self, part: str) -> Iterator[Problem]:
-        for cases in (ops_cases, ops_image_cases, ops_other_cases):
+        for cases in CASES:
             for problem in cases.on_cpu() if self.torch is None else cases.on_gpu():
                 if part in problem.name:
                     yield problem

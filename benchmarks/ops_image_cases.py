@@ -123,7 +123,7 @@ def normalizations(batch: int, channels: int, size: int) -> Iterator[Problem]:
 
 
 def bags(rows: int, length: int, bag: int) -> Iterator[Problem]:
-    """Yield sums of rows of a table and losses of its rows."""
+    """Yield sums of rows of a table."""
 
     def make(a: Arrays) -> Args:
         indices = a.integers(rows, rows)
@@ -139,14 +139,6 @@ def bags(rows: int, length: int, bag: int) -> Iterator[Problem]:
         bytes_of(rows * length, rows // bag * length),
         make,
         lambda t, i, s, w: t.nn.functional.embedding_bag(i, w, s[:-1], mode="sum"),
-    )
-    yield Problem(
-        "l1_loss",
-        f"{rows}x{length}",
-        "GB/s",
-        bytes_of(2 * rows * length),
-        lambda a: (a.normal(rows, length), a.normal(rows, length)),
-        lambda t, x, y: t.nn.functional.l1_loss(x.float(), y.float()),
     )
 
 
