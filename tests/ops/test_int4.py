@@ -10,7 +10,7 @@ import tile
 import tile.ops
 from tile.ops.core.tables import Table
 from tile.ops.linear.int4_matmul import (
-    EXPANDED_PARTS,
+    EXPANDED_BYTES,
     EXPANDED_ROWS,
     REGISTER_ROWS,
     VECTOR_ROWS,
@@ -46,7 +46,7 @@ def test_many_rows_expand_weights_first(
     backend: str, parts: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
-    monkeypatch.setitem(EXPANDED_PARTS, "interp", parts)
+    monkeypatch.setitem(EXPANDED_BYTES, "interp", 170 * 192 * 2 // parts)
     random = np.random.default_rng(0)
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
     weights = random.standard_normal((170, 192)).astype(kind) / 64

@@ -51,7 +51,8 @@ def test_weights_of_4_bits_are_converted_two_at_a_time(
     a, packed = np.zeros((rows, 512), dtype), np.zeros((512, 256), np.uint8)
     with tile.backend("nvptx:sm_90a"):
         tile.ops.int4_matmul(a, packed, np.zeros((512, 4), np.float32))
-    text = compiled["expand_int4_kernel" if rows == 2048 else "int4_matmul_kernel"]
+    names = {16: "int4_rows_kernel", 256: "int4_matmul_kernel", 2048: "expand_int4_kernel"}
+    text = compiled[names[rows]]
     assert f"fma.rn.{kind}x2" in text and "cvt.rn.f32.s32" not in text
     # Only scales are converted one at a time.
     assert text[: text.rfind("bra")].count(f"cvt.rn.{kind}.f32") <= 16

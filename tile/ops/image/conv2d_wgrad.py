@@ -228,11 +228,13 @@ def _by_matmul(
     tiles = tile.cdiv(filters, config["BLOCK_M"])
     tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
     steps = tile.cdiv(pixels, config["BLOCK_K"])
-    splits = splits_of(call, splits, tiles * groups, steps)
+    resident = config.get("RESIDENT", 1)
+    splits = splits_of(call, splits, tile.cdiv(tiles * groups, resident), steps)
     sums = accumulator(result.dtype)
     parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     shared = {"S": windows.count[1], "WINDOW": window, "CHANNELS": channels, **config}
+    shared.pop("RESIDENT", None)
     if by_im2col:
         launch(im2col_wgrad_kernel, (tiles, splits))(
             *(dy.value, x.value, parts.value, dy.strides[2], x.strides),

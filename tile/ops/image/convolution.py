@@ -71,7 +71,7 @@ WIDE = Table(
             (4096, ANY, ANY): tiles(64, 64, 32, stages=2),
             (ANY, 64, ANY): tiles(128, 64, 64),
             (ANY, 128, ANY): tiles(128, 128, 64, warps=8),
-            (ANY, ANY, ANY): tiles(64, 128, 16, warps=8),
+            (ANY, ANY, ANY): tiles(128, 64, 16, warps=8),
         }
     },
 )

@@ -21,12 +21,13 @@ from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position
 
-# By pixels, filters and the inner axis: H200, 3 x 3 of 64 to 512 channels, 2026-11-26; the entries
-# for 64 filters are not measured.
+# By pixels, filters and the inner axis: H200, tasks 1 to 5 and 7 of docs/results/paper.md,
+# 2026-11-26; the entries for 64 filters are not measured.
 HALF = Table(
     PORTABLE,
     {
         "nvptx": {
+            (ANY, 32, ANY): tiles(256, 32, 32, stages=4),
             (256, ANY, ANY): tiles(64, 64, 128, stages=4),
             (1024, ANY, ANY): tiles(64, 128, 64, stages=5),
             (4096, ANY, ANY): tiles(128, 128, 64, stages=4),
@@ -40,6 +41,7 @@ ROUNDED = Table(
     PORTABLE,
     {
         "nvptx": {
+            (ANY, 32, ANY): tiles(256, 32, 32),
             (256, ANY, ANY): tiles(64, 128, 32, stages=4),
             (1024, ANY, ANY): tiles(128, 128, 32, stages=4),
             (ANY, 64, ANY): tiles(128, 64, 32, stages=4),

@@ -33,9 +33,9 @@ RUNS = Table(
     {
         "nvptx": {
             (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
-            (ANY, ANY, 64): tiles(64, 128, 64, stages=2),
-            (1024, ANY, ANY): tiles(64, 128, 128),
-            (ANY, ANY, ANY): tiles(64, 128, 64),
+            (1024, ANY, ANY): tiles(64, 64, 128),
+            (4096, ANY, ANY): tiles(128, 128, 64),
+            (ANY, ANY, ANY): tiles(64, 128, 64, stages=2),
         }
     },
 )
@@ -47,7 +47,7 @@ SINGLE = Table(
         "nvptx": {
             (ANY, 64, ANY): tiles(64, 64, 32),
             (ANY, 128, ANY): tiles(64, 128, 32, warps=8),
-            (ANY, ANY, ANY): tiles(64, 256, 32, warps=8),
+            (ANY, ANY, ANY): tiles(128, 256, 32, warps=8),
         }
     },
 )

@@ -20,9 +20,10 @@ from tile.ops.image.pixels import pixel_position, store_pixels
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 
-# Programs with many tiles, and the most elements of a window, by backend; not measured.
-PROGRAMS: dict[str, int] = {}
-MOST_INNER = 32
+# Programs with many tiles, by backend and bytes of an element: task 6 of docs/results/paper.md on
+# an H200, 2026-11-26. Fused multiply-adds are faster with one tile a program.
+PROGRAMS = {("nvptx", 2): 396, ("nvptx", 4): 528}
+MOST_INNER = 32  # elements of a window
 TABLE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(128, 64, 32, stages=1)}})
 
 
@@ -100,8 +101,9 @@ def thin_convolution(
     batches, p, q, _ = out.shape
     count, r, s, channels = filters.shape
     pixels, inner = batches * p * q, r * s * channels
-    programs = PROGRAMS.get(call.backend, 0)
-    if not programs or not 0 < inner <= MOST_INNER:
+    programs = PROGRAMS.get((call.backend, dtype.itemsize), 0)
+    by_fma = dtype.itemsize > 2 and precision == "ieee"
+    if not programs or by_fma or not 0 < inner <= MOST_INNER:
         return False
     config = dict(TABLE.select(call.backend, pixels, count, inner))
     config.pop("GROUP")

@@ -27,7 +27,7 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.selection.embedding import convert_kernel
 
 BLOCK = 256  # columns of a program at most
-LOADED = 2048  # elements that an iteration loads, where its rows are not too many or too few
+LOADED = 4096  # elements that an iteration loads, where its rows are not too many or too few
 LEAST_ITEMS, MOST_ITEMS = 8, 32
 CONVERTED = 1024
 MODES = ("sum", "mean", "max")
