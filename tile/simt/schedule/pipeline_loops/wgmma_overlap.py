@@ -93,7 +93,7 @@ class InFlightWgmma:
 
     @property
     def completion(self) -> Point:
-        """Where the wgmmas of the previous iteration have to be complete.
+        """The point at which the wgmmas of the previous iteration are complete.
 
         Registers of an operand are written only then, since a wgmma in flight still reads them.
         """
