@@ -8,6 +8,7 @@ import io
 import keyword
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,7 +128,8 @@ IN_FILES = {
     ),
 }
 GENERATED = {
-    f"docs/{name}.md" for name in ("ir", "language", "passes", "matmul", "opencl", "triton_c")
+    f"docs/{name}.md"
+    for name in ("ir", "language", "passes", "matmul", "opencl", "triton_c", "results/code")
 }
 OPENERS = re.compile(r"(What|Whether|How|Of|Where)\b")
 
@@ -301,3 +303,20 @@ def test_names_in_prose_exist() -> None:
     }
     assert sorted(use for use in unknown if use[0] not in ELSEWHERE) == []
     assert sorted(ELSEWHERE - {name for name, _ in unknown}) == [], "an exception nothing needs"
+
+
+def table() -> Iterator[str]:
+    """Yield a table of Markdown: how often each private word is used in a right sense, and which."""
+    uses = Counter(name for path in PACKAGE.rglob("*.py") for name in set(names(path)))
+    yield from ("| word | names | files of prose | senses |", "|---|--:|--:|---|")
+    for word in sorted(PRIVATE):
+        allowed = {name: sense for name, sense in ALLOWED.items() if word in private_words(name)}
+        files = IN_FILES.get(word.removesuffix("s"), {})
+        senses = dict.fromkeys([*allowed.values(), *files.values()])
+        if senses:
+            count = sum(uses[name] for name in allowed)
+            yield f"| {word} | {count} | {len(files) or ''} | {'; '.join(senses)} |"
+
+
+if __name__ == "__main__":
+    print(*table(), sep="\n")
