@@ -274,8 +274,11 @@ def test_outputs(case: Case) -> None:
     refused(case, {**arguments, "out": 3}, "out")
 
 
-@each_op(OUTPUTS)
-@pytest.mark.parametrize("change", LAYOUTS)
+@pytest.mark.parametrize(
+    ("case", "change"),
+    sample(OUTPUTS, list(LAYOUTS)),
+    ids=lambda value: value.op if isinstance(value, Case) else value,
+)
 def test_layouts_of_outputs(case: Case, change: str) -> None:
     results = results_of(case)
     if all(result.ndim for result in several(results)):

@@ -64,8 +64,9 @@ def wanted(name: str) -> list[Any]:
     return run(EDGES[name], "interp")
 
 
-@pytest.mark.parametrize("stages", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("machine", ["generic", "cp_async", "mma"])
+@pytest.mark.parametrize(
+    ("stages", "machine"), sample([1, 2, 3, 4, 5], ["generic", "cp_async", "mma"])
+)
 def test_loops_of_few_iterations(machine: str, stages: int) -> None:
     """More stages than iterations, and loops that do not run at all."""
     for count in (0, 1, 2, 3, 7):

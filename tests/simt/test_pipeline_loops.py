@@ -143,24 +143,22 @@ def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
         assert machine.most_pending == (max(1, num_stages - 1) if copies else 0)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
-@pytest.mark.parametrize(
-    "dot",
-    [
-        Dot(nested=True),
-        Dot(nested=True, carried=True),
-        Dot(repeats=2),
-        Dot(repeats=2, nested=True, carried=True),
-        Dot(dtype="f16"),
-        Dot(other=None),
-        Dot(other=1.5),
-        Dot(other=-0.0),
-        Dot(count="i64"),
-        Dot(count="i16", step=None),
-    ],
-    ids=str,
-)
-def test_any_kernel(target: SimtTarget, dot: Dot) -> None:
+KINDS = [
+    Dot(nested=True),
+    Dot(nested=True, carried=True),
+    Dot(repeats=2),
+    Dot(repeats=2, nested=True, carried=True),
+    Dot(dtype="f16"),
+    Dot(other=None),
+    Dot(other=1.5),
+    Dot(other=-0.0),
+    Dot(count="i64"),
+    Dot(count="i16", step=None),
+]
+
+
+@pytest.mark.parametrize(("dot", "target"), sample(KINDS, TARGETS), ids=str)
+def test_any_kernel(dot: Dot, target: SimtTarget) -> None:
     for bounds in BOUNDS[:4]:
         check(dot, target, 4, bounds)
 

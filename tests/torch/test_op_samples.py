@@ -77,7 +77,7 @@ TOLERANCES = {
     8: {"rtol": 1e-7, "atol": 1e-7},
 }
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-SAMPLES = 24  # of a function in each run but the nightly one: the first, and every so many others
+SAMPLES = 12  # of a function in each run but the nightly one: the first, and every so many others
 MOST_ELEMENTS = 20_000  # of a sample's tensors; the interpreter is slow
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tests.simt.layouts.layouts import distributed, elements
 from tests.simt.layouts.machine import convert
 from tile.simt.layouts import f2
@@ -21,7 +22,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.layouts.warp_shuffle import ShufflePlan
 
-EXAMPLES = settings(max_examples=80, deadline=None)
+EXAMPLES = examples(30)
 SHAPES = st.sampled_from([[16, 16], [32, 8], [64], [4, 4, 8]])
 BITS = st.sampled_from([8, 16, 32, 64])
 

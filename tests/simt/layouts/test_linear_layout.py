@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tests.simt.layouts.layouts import (
     bijections,
     dims,
@@ -25,7 +26,7 @@ from tile.simt.layouts.linear_layout import LinearLayout, identity1d, zeros1d
 
 THREADS = ("register", "lane", "warp")
 AXES = ("dim0", "dim1", "dim2")
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = examples(30)
 
 
 def chains(draw: Any, length: int) -> list[LinearLayout]:
