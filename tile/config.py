@@ -18,62 +18,12 @@ from typing import Any, Generic, TypeVar
 
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.faults import ALWAYS, parse_checks
+from tile.setting_texts import flag, names, number_of_bytes, one_of, order, positive
 
 T = TypeVar("T")
 
 _NOTHING: tuple[str, ...] = ()
 _UNREAD: Any = object()
-
-
-_FLAGS = {
-    **dict.fromkeys(("", "0", "false", "no", "off"), False),
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-}
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise ValueError("expected 1, true, yes or on, or 0, false, no or off")
-    return _FLAGS[text.lower()]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError("expected a positive integer")
-    return int(text)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.replace(" ", "").split(",") if name)
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"expected one of {', '.join(words)}")
-        return text
-
-    return parse
-
-
-def _order(text: str) -> str | int | None:
-    if text in ("", "reverse"):
-        return text or None
-    if not text.isdecimal():
-        raise ValueError("expected reverse, or an integer seed for a random order")
-    return int(text)
-
-
-_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def _bytes(text: str) -> int:
-    number = text.strip().lower().removesuffix("b").removesuffix("i")
-    digits = number.rstrip("kmgt")
-    unit = number[len(digits) :]
-    if unit not in _UNITS or not digits.strip().isdecimal():
-        raise ValueError("expected a number of bytes, such as 4096, 500M or 2G")
-    return int(digits) << _UNITS[unit]
 
 
 class Origin(Enum):
@@ -245,7 +195,7 @@ class Variable(Generic[T]):
         return functools.partial(texts.get, self._key)
 
     def _read(self, text: str) -> T:
-        parse: Callable[[str], Any] = _flag if isinstance(self.default, bool) else str
+        parse: Callable[[str], Any] = flag if isinstance(self.default, bool) else str
         try:
             return (self.parse or parse)(text)
         except ValueError as error:
@@ -279,13 +229,13 @@ class Config:
         1 << 30,
         "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
         NONE,
-        parse=_bytes,
+        parse=number_of_bytes,
     )
     chunk_bytes = Variable(
         1 << 21,
         "bytes of one tile value over a batch of programs (interp)",
         NONE,
-        parse=_positive,
+        parse=positive,
         name="TILE_INTERP_CHUNK",
     )
     interp_order = Variable(
@@ -293,13 +243,13 @@ class Config:
         "order in which the programs of a grid start: reverse, or the seed of a random order "
         "(interp; default: ascending)",
         NONE,
-        parse=_order,
+        parse=order,
     )
     interp_level = Variable(
         "tile",
         "level at which the interpreter runs: tile, thread (the SIMT simulator), or steps "
         "(statement by statement, for a debugger)",
-        parse=_one_of("tile", "thread", "steps"),
+        parse=one_of("tile", "thread", "steps"),
     )
     interp_target = Variable(
         "generic",
@@ -310,7 +260,7 @@ class Config:
         "memory that addresses in integers reach: arguments, the arrays of the launch, or process, "
         "any memory of the process (interp)",
         NONE,
-        parse=_one_of("arguments", "process"),
+        parse=one_of("arguments", "process"),
     )
     interp_races = Variable(
         False,
@@ -374,7 +324,7 @@ class Config:
         _NOTHING,
         "passes after which the IR is printed to stderr, or `all`",
         WATCHES,
-        parse=_names,
+        parse=names,
         triton=TritonVariable("MLIR_ENABLE_DUMP", _all_passes),
     )
     print_kernel = Variable(
