@@ -13,6 +13,8 @@ _LLVM_PASSES = (
     "tile are those that optimize"
 )
 _TARGET = "the architecture decides which instructions of matrices kernels take"
+_PLUGINS = "the passes of plugins work on Triton's IR in MLIR"
+_PARTITIONS = "MLIR_ENABLE_DUMP prints the IR after the pass that gives warps their parts"
 _MIR = "LLVM's machine code is neither written nor read; NVPTX_ENABLE_DUMP prints the PTX"
 
 IGNORED = {
@@ -28,6 +30,8 @@ IGNORED = {
     "TRITON_STORE_BINARY_ONLY": "the cache has all stages; TILE_CACHE_LIMIT limits its size",
     "TRITON_ENABLE_ASAN": _CHECKS,
     "TRITON_ENABLE_EXPERIMENTAL_CONSAN": _CHECKS,
+    "TRITON_CONSAN_INIT_ALLOCATIONS": _CHECKS,
+    "TRITON_FPSAN_HOMOMORPHIC_CASTS": _CHECKS,
     "TRITON_INSTRUMENTATION_MODE": _CHECKS,
     "TRITON_OVERRIDE_ARCH": "kernels are compiled for the GPU that their arguments are on",
     "TRITON_MOCK_PTX_VERSION": "the architecture decides the version of the PTX",
@@ -38,6 +42,11 @@ IGNORED = {
     "DISABLE_MMA_V5": _TARGET,
     "ALLOW_LHS_TMEM_LAYOUT_CONVERSION": _TARGET,
     "TRITON_PREFER_TMEM_16x256_LAYOUT": _TARGET,
+    "TRITON_PLUGIN_PATHS": _PLUGINS,
+    "TRITON_PLUGIN_VERSION_CHECK": _PLUGINS,
+    "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": _PARTITIONS,
+    "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": _PARTITIONS,
+    "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": _PARTITIONS,
     "TRITON_DUMP_MIR": _MIR,
     "TRITON_SWAP_MIR": _MIR,
     "TRITON_SWAP_MIR_ENABLE_MISCHED": _MIR,
@@ -54,13 +63,17 @@ NEEDLESS = {
     "CC": "no launcher is compiled",
     "TRITON_CUDACRT_PATH": "no launcher is compiled",
     "TRITON_CUDART_PATH": "no launcher is compiled",
+    "TRITON_SANITIZE_OVERFLOW": "the check overflow of TILE_SANITIZE finds integers that wrap",
     "TRITON_REDIS_HOST": "there is no remote cache",
     "TRITON_REDIS_KEY_FORMAT": "there is no remote cache",
     "TRITON_REDIS_PORT": "there is no remote cache",
 }
 """By name, why a variable that has no effect asks for nothing, so that no warning is due."""
 
-ELSEWHERE = ("AMDGCN_", "TRITON_HIP_", "TRITON_LIBHIP_", "TRITON_ROCPROFILER_")
+ELSEWHERE = (
+    *("AMDGCN_", "TRITON_AMD_", "TRITON_HIP_", "TRITON_HSA_", "TRITON_LIBHIP_"),
+    *("TRITON_ROCPROFILER_", "TRITON_ROCTRACER_", "TRITON_ROCTX_"),
+)
 """How the names of variables of AMD's backend begin, which `tile` does not have."""
 
 PROFILER = (

@@ -57,6 +57,8 @@ EFFECTS = {
     "TRITON_F32_DEFAULT": "the `input_precision` of dots of float32 that state none",
     "TRITON_DEBUG": "kernels decorated while it is set are compiled with `debug`",
     "TRITON_DEFAULT_FP_FUSION": "the launch option `enable_fp_fusion` of launches that state none",
+    "TRITON_FORCE_DISABLE_FP_FUSION": "as TRITON_DEFAULT_FP_FUSION=0; a launch that states True "
+    "keeps it",
     "TRITON_KERNEL_DUMP": "each kernel's stages are written to a folder of its own in "
     "TRITON_DUMP_DIR: kernel.ttir (tile IR), .ttgir (thread IR), .llir (LLVM IR), .ptx, and "
     "kernel.txt, which says what was compiled",
@@ -259,6 +261,7 @@ class language_knobs(base_knobs):
 
     fp32_default = _text("TRITON_F32_DEFAULT")
     default_fp_fusion = _flag("TRITON_DEFAULT_FP_FUSION", True)
+    force_disable_fp_fusion = _flag("TRITON_FORCE_DISABLE_FP_FUSION")
 
 
 class nvidia_knobs(base_knobs):
@@ -319,7 +322,7 @@ def launch_defaults() -> dict[str, Any]:
     """Return the defaults of launch options that differ from those under `tile`'s names."""
     return {
         "default_dot_input_precision": language.fp32_default or Precision.TF32.value,
-        "enable_fp_fusion": language.default_fp_fusion,
+        "enable_fp_fusion": language.default_fp_fusion and not language.force_disable_fp_fusion,
     }
 
 
