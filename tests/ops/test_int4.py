@@ -13,7 +13,6 @@ from tile.ops.linear.int4_matmul import (
     EXPANDED_BYTES,
     EXPANDED_ROWS,
     REGISTER_ROWS,
-    VECTOR_ROWS,
     int4_matmul_reference,
 )
 
@@ -59,26 +58,6 @@ def test_many_rows_expand_weights_first(
     expected = int4_matmul_reference(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
-def test_one_row_without_tensor_cores(
-    backend: str, splits: int, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(VECTOR_ROWS, "interp", 1)
-    random = np.random.default_rng(0)
-    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    weights, a = (random.standard_normal((n, 512)).astype(kind) for n in (70, 1))
-    with tile.backend(backend):
-        packed, scales = tile.ops.pack_int4(weights, 64)
-        tile.ops.int4_matmul.plans.clear()
-        result = tile.ops.int4_matmul(a, packed, scales, splits=splits).astype(np.float64)
-        tile.ops.int4_matmul.plans.clear()
-    expected = int4_matmul_reference(a, packed, scales)
-    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
-    assert error < {"float16": 5e-4, "bfloat16": 4e-3, "float32": 1e-6}[dtype]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

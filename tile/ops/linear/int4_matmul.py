@@ -25,7 +25,6 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles, tiles_of
 from tile.ops.linear.int4_rows import int4_rows
-from tile.ops.linear.int4_vector import int4_vector
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, expand_int4, weights_of
 from tile.ops.linear.matmul import INT32_LIMIT
 from tile.ops.linear.matmul_tiles import multiply_tiles, store_tile, tile_position
@@ -49,8 +48,6 @@ EXPANDED_ROWS = {"nvptx": 512}
 # Bytes of these weights that are expanded at a time, by backend: 8192 x 8192 with 2048 rows takes
 # 402 us so on an H200, and 415 us as a whole (2026-11-26).
 EXPANDED_BYTES = {"nvptx": 2**25}
-# Rows up to which tensor cores are left out, by backend; not measured.
-VECTOR_ROWS: dict[str, int] = {}
 # Rows of 16-bit types up to which weights stay in registers, by backend.
 REGISTER_ROWS = {"nvptx": 16}
 
@@ -148,8 +145,6 @@ def int4_matmul(
     many = m >= EXPANDED_ROWS.get(call.backend, m + 1) and splits is None
     if result.size and many and k and left.dtype != F32:
         _by_expansion(call, left, weights, scaling, result)
-    elif result.size and m <= VECTOR_ROWS.get(call.backend, 0) and k:
-        int4_vector(call, left, weights, scaling, result, splits)
     elif result.size and m <= REGISTER_ROWS.get(call.backend, 0) and k and left.dtype != F32:
         int4_rows(call, left, weights, scaling, result, splits)
     elif result.size:
