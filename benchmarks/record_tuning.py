@@ -188,11 +188,11 @@ def layer_norm_kernel(
         inside = mask & (column < columns)[None, :]
         x = tl.load(x_ptr + first + column[None, :], mask=inside, other=0.0).to(tl.float32)
         mean = tl.sum(x, axis=1)[:, None] / columns
-        centred = tl.where(inside, x - mean, 0.0)
-        scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1)[:, None] / columns + eps)
+        centered = tl.where(inside, x - mean, 0.0)
+        scale = 1 / tl.sqrt(tl.sum(centered * centered, axis=1)[:, None] / columns + eps)
         weight = tl.load(weight_ptr + column, mask=column < columns)[None, :]
         bias = tl.load(bias_ptr + column, mask=column < columns)[None, :]
-        y = centred * scale * weight + bias
+        y = centered * scale * weight + bias
         tl.store(out_ptr + first + column[None, :], y.to(out_ptr.dtype.element_ty), mask=inside)
 
 

@@ -245,6 +245,33 @@ def test_private_words_of_prose(text: str, words: set[str]) -> None:
     assert private_prose(text) == words
 
 
+# British spellings, in names and in prose.
+BRITISH = re.compile(
+    r"(behavi|col|fav|hon|neighb)our|centre|(label|model|travel)l(ed|ing)|analyse[dr]?$"
+    r"|(canonical|general|initial|legal|material|maxim|minim|normal|optim|organ|parallel|quant|recogn"
+    r"|serial|special|synchron|vector)is(e|ing|ation)",
+    re.IGNORECASE,
+)
+
+
+def test_spelling_is_american() -> None:
+    root = PACKAGE.parent
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    for folder in ("tile", "examples", "benchmarks", "tests"):
+        pages += (root / folder).rglob("*.py")
+    british = {
+        (word, path.relative_to(root).as_posix())
+        for path in pages
+        if path != Path(__file__)
+        for word in re.findall(r"[A-Za-z]+", path.read_text(encoding="utf-8"))
+        if BRITISH.search(word)
+    }
+    assert sorted(british) == [  # a name of earlier versions, which users may have
+        ("uninitialised", "tests/runtime/test_empty.py"),
+        ("uninitialised", "tile/__init__.py"),
+    ]
+
+
 # Names in prose that stand for something outside of this project's code.
 ELSEWHERE = frozenset(
     """

@@ -70,7 +70,7 @@ def stepped(w: Writer, ty: Type, limit: int, depth: int) -> tuple[Value, Value |
 
 
 def packed(w: Writer, ty: Type, limit: int, depth: int) -> tuple[Value, Value | None]:
-    """Neighbouring elements, axes in any order; all inside."""
+    """Contiguous elements, axes in any order; all inside."""
     steps = [0] * ty.rank
     reach = 1
     for axis in permutation(w, ty.rank):

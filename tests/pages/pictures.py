@@ -20,7 +20,7 @@ const shown = document.querySelector("section.fault") ?? document.querySelector(
 const top = shown.getBoundingClientRect().top + window.scrollY;
 window.scrollTo(0, arguments[0] === "phone" ? top - 10 : 0);
 """
-COLOURS = 256
+COLORS = 256
 SIZES = {"desktop": (1100, 1480), "phone": (360, 1200)}
 
 
@@ -45,7 +45,7 @@ def main() -> None:
                 path = DOCS / "pictures" / f"{name}-{size}.png"
                 browser.screenshot(path, width, height)
                 picture = Image.open(path).convert("RGB")
-                picture.quantize(COLOURS, kmeans=3).save(path, optimize=True)
+                picture.quantize(COLORS, kmeans=3).save(path, optimize=True)
                 print(f"{path}: {path.stat().st_size:,} bytes")
         browser.quit()
 

@@ -249,7 +249,7 @@ def test_a_conversion_between_warps_is_refused() -> None:
 
 @few
 @given(st.data())
-def test_relabelling(data: Any) -> None:
+def test_relabeling(data: Any) -> None:
     extents = data.draw(shapes)
     layout = data.draw(tile_layouts(extents))
     x = laid(extents, I32, layout)

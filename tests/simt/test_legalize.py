@@ -1,4 +1,4 @@
-"""Legalised arithmetic gives what the operations mean."""
+"""Legalized arithmetic gives what the operations mean."""
 
 from __future__ import annotations
 

@@ -459,7 +459,7 @@ def test_copies_have_contiguous_vectors(source: LinearLayout, axis: int, bits: i
 
 @pytest.mark.parametrize("bits", [8, 32])
 def test_copies_of_blocks_to_be_transposed_fill_lines(bits: int) -> None:
-    """Neighbouring vectors of a row lie in 128 bytes, in any order."""
+    """Adjacent vectors of a row lie in 128 bytes, in any order."""
     vector, line = 128 // bits, 1024 // bits
     source = blocked([line, 256], [1, vector], [vector // 8 or 1, min(32, 256 // vector)], [8, 1])
     blocks = blocked([line, 256], [vector, 4], [8, 4], [1, 8], (0, 1))

@@ -252,7 +252,7 @@ def test_a_kernel_that_would_be_copied_stays_whole() -> None:
         assert "prevent_inlining" not in emit_module(module, can, Options())[0]
 
 
-SYNCHRONISING = """
+SYNCHRONIZING = """
 func noinline @meets(%x: ptr<i32>) {
   barrier
   return
@@ -277,7 +277,7 @@ kernel @conditions(%x: ptr<i32>, %n: i1) {
 
 
 def test_functions_with_barriers_are_inlined_where_calls_of_them_are_wrong() -> None:
-    module = parse_module(SYNCHRONISING.replace("CALLED", "only_calls"))
+    module = parse_module(SYNCHRONIZING.replace("CALLED", "only_calls"))
     for inlined in (False, True):
         device = replace(NAMED["generic"], inlined_barriers=inlined)
         text = emit_module(module, device, Options())[0]
@@ -319,7 +319,7 @@ kernel @loops(%x: ptr<i32>, %n: i32, %m: i32) {
 def test_a_branch_with_a_barrier_is_a_loop_with_one_before_its_test(
     called: str, meets: bool
 ) -> None:
-    module = parse_module(SYNCHRONISING.replace("CALLED", called))
+    module = parse_module(SYNCHRONIZING.replace("CALLED", called))
     for wanted in (False, True):
         text, _ = emit_module(module, replace(NAMED["generic"], header_barriers=wanted), Options())
         text = re.sub(r" *//.*\n", "", text)
