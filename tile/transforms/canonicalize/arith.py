@@ -288,6 +288,26 @@ def cast_boolean_compared_with_zero(op: Operation, rewriter: Rewriter) -> Value 
     return _equals(op, rewriter, truth, op["predicate"] is Predicate.NE) if is_boolean else None
 
 
+@CANONICAL.simplification(arith.cmp)
+def extended_compared_with_constant(op: Operation, rewriter: Rewriter) -> Value | None:
+    """Compare an integer before its extension, if its own type has the constant."""
+    x, y = op.inputs
+    source, number = producer(x, arith.cast), constant_of(y)
+    if source is None or not isinstance(number, int) or isinstance(number, bool):
+        return None
+    narrow, wide = scalar(source.inputs[0]), scalar(x)
+    if not (_is_integer(narrow) and _is_integer(wide) and _represents(wide, narrow)):
+        return None
+    if not narrow.min_value <= number <= narrow.max_value:
+        return None
+    other = constant(op, rewriter, number, source.inputs[0].type)
+    return rewriter.build(op, arith.cmp, source.inputs[0], other, predicate=op["predicate"])
+
+
+def _is_integer(ty: Scalar) -> bool:
+    return ty.is_int() and not ty.is_bool()
+
+
 @CANONICAL.simplification(arith.not_)
 def not_of_a_comparison(op: Operation, rewriter: Rewriter) -> Value | None:
     """Use the negated predicate; for floats this is exact for equality only."""
@@ -322,6 +342,20 @@ def select_by_negation(op: Operation, rewriter: Rewriter) -> Value | None:
     condition, x, y = op.inputs
     inner = producer(condition, arith.not_)
     return None if inner is None else rewriter.build(op, arith.select, inner.inputs[0], y, x)
+
+
+@CANONICAL.simplification(arith.select)
+def select_of_extensions(op: Operation, rewriter: Rewriter) -> Value | None:
+    """Select between values before their extension, which then is one instead of two."""
+    condition, *values = op.inputs
+    sources = [producer(value, arith.cast) for value in values]
+    if any(len(value.uses) > 1 for value in values):
+        return None
+    x, y = (None if source is None else source.inputs[0] for source in sources)
+    if x is None or y is None or x.type != y.type or not _represents(scalar(op.result), scalar(x)):
+        return None
+    selected = rewriter.build(op, arith.select, condition, x, y)
+    return rewriter.build(op, arith.cast, selected, to=scalar(op.result))
 
 
 @CANONICAL.pattern(arith.select)
