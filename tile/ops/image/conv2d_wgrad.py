@@ -6,8 +6,7 @@
 Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy. It is
 long where the result is small, so that programs share it: each stores the sums of a part, and a
 second kernel adds up the parts in a fixed order (splits.py). TMA copies the pixels where it can
-(im2col_wgrad.py). Groups of one channel have a kernel without a matmul, whose programs have a block
-of filters at one position of the window.
+(im2col_wgrad.py). Groups of one channel have a kernel without a matmul (depthwise_wgrad.py).
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F64, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.conv_arguments import (
@@ -32,7 +30,7 @@ from tile.ops.image.conv_arguments import (
     grouped,
 )
 from tile.ops.image.convolution import WIDEST
-from tile.ops.image.depthwise import tile_of
+from tile.ops.image.depthwise_wgrad import depthwise_wgrad
 from tile.ops.image.im2col_convolution import upper_corner
 from tile.ops.image.im2col_wgrad import im2col_wgrad_configuration, im2col_wgrad_kernel
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
@@ -116,51 +114,6 @@ def conv2d_wgrad_kernel(
     tl.store(parts_ptr + at, total.to(parts_ptr.dtype.element_ty), mask=inside)
 
 
-@tile.jit
-def depthwise_wgrad_kernel(
-    dy_ptr,
-    x_ptr,
-    parts_ptr,
-    dy_strides,
-    x_strides,
-    sizes,
-    pixels,
-    filters,
-    multiple,
-    first,
-    step,
-    apart,
-    span,
-    S: tl.constexpr,
-    WINDOW: tl.constexpr,
-    PIXELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    height, width, out_height, out_width = sizes
-    position, split = tl.program_id(1), tl.program_id(2)
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
-    dy_columns = dy_ptr + column.to(tl.int64) * dy_strides[3]
-    x_columns = x_ptr + (column // multiple).to(tl.int64) * x_strides[3]
-    x_columns += tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
-    total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
-    for k in range(split * span, min(pixels, (split + 1) * span), PIXELS):
-        pixel = k + tl.arange(0, PIXELS)[:, None]
-        n = (pixel // (out_height * out_width)).to(tl.int64)
-        p, q = pixel // out_width % out_height, pixel % out_width
-        h, w = p * step[0] + down, q * step[1] + right
-        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < filters)
-        inside = inside & (pixel < min(pixels, (split + 1) * span))
-        dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
-        at = n * x_strides[0] + (p * step[0]).to(tl.int64) * x_strides[1]
-        at += (q * step[1]).to(tl.int64) * x_strides[2]
-        dy = widen(tl.load(dy_columns + dy_at, mask=inside, other=0.0))
-        total += dy * widen(tl.load(x_columns + at, mask=inside, other=0.0))
-    sums = tl.sum(total, axis=0, keep_dims=True)
-    at = (split.to(tl.int64) * filters + column) * WINDOW + position
-    tl.store(parts_ptr + at, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
-
-
 @planned()
 def conv2d_wgrad(
     dy: Any,
@@ -199,7 +152,7 @@ def conv2d_wgrad(
     result = call.new(shape, gradient.dtype)
     if result.size:
         if channels == groups > 1:
-            _depthwise(call, grad, image, result, windows, splits)
+            depthwise_wgrad(call, grad, image, result, windows, splits)
         else:
             options = (windows, groups, splits, precision, layout == "NHWC")
             _by_matmul(call, grad, image, result, *options)
@@ -254,28 +207,6 @@ def _by_matmul(
             SUMS=getattr(tl, sums.name),
             **shared,
         )
-    if parts is not result:
-        add_contiguous_splits(parts, result)
-
-
-def _depthwise(
-    call: Call, dy: Image, x: Image, result: Operand, windows: Windows, splits: int | None
-) -> None:
-    batches, p, q, count = dy.shape
-    window, pixels = windows.count[0] * windows.count[1], batches * p * q
-    rows, block = tile_of(x)
-    blocks = tile.cdiv(count, block)
-    splits = splits_of(call, splits, tile.cdiv(blocks * window, 8), tile.cdiv(pixels, rows))
-    parts = call.new((splits, count, window), accumulator(result.dtype)) if splits > 1 else result
-    launch(depthwise_wgrad_kernel, (blocks, window, splits))(
-        *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
-        *(pixels, count, count // x.shape[3], windows.first, windows.step, windows.apart),
-        tile.cdiv(tile.cdiv(pixels, rows), splits) * rows,
-        S=windows.count[1],
-        WINDOW=window,
-        PIXELS=rows,
-        BLOCK=block,
-    )
     if parts is not result:
         add_contiguous_splits(parts, result)
 
