@@ -51,6 +51,11 @@ LANES = Group(
         "test_conditional_barriers.py",
     ),
 )
+SHUFFLED = Group(
+    "as above, where lanes shuffle; what is moved is a register, whatever its type",
+    LANES.tests,
+    but=("test_sums[", "test_sort[", "test_two_tiles_that_decide_together[", "test_gather["),
+)
 HANDED_OUT = Group(
     "one lane broadcasts a value that it loaded, or an atomic result, to others",
     (
@@ -156,9 +161,9 @@ RANDOM = Group("random kernels", ("test_random.py",))
 
 TABLE: dict[str, tuple[Group, ...]] = {
     "interp:plain": (LANES, HANDED_OUT, DOTS, NARROW, BLOCKS, RANDOM),
-    "interp:generic": (LANES, ONE_WARP, RANDOM),
+    "interp:generic": (SHUFFLED, TYPES, INDICES, ONE_WARP, RANDOM),
     "interp:cp_async": (DOTS, SHARED, F16_ALONE, RANDOM),
     "interp:mma": (DOTS, SHARED, RANDOM),
-    "interp:warp64": (LANES, HANDED_OUT, RANDOM),
+    "interp:warp64": (SHUFFLED, TYPES, INDICES, HANDED_OUT, RANDOM),
     "opencl": (EMITTED, TYPES, ORDERS, MASKS, BRANCHES, INDICES, BLIND),
 }

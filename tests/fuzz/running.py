@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
 
 from tests.fuzz.generate import Case
 from tests.fuzz.reference import evaluate
+from tests.sampling import examples
 from tests.ulp import ulp_distance
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.launch import Launch
@@ -21,11 +21,7 @@ LOOSE_ULP = 64
 # Of sums of eight terms of up to 16 that cancel: each of seven additions rounds by 2^-24 of at most
 # 128, and the terms are off by some ulp, in any of two orders.
 LOOSE_DIFFERENCE = 1e-4
-EXAMPLES = settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+EXAMPLES = examples(20)
 
 
 def interpret(module: Module, case: Case, chunk_bytes: int | None = None) -> list[Any]:

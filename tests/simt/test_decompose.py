@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.conformance.running import assert_close
 from tests.evaluate import evaluate
+from tests.sampling import examples
 from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, held, whole
 from tile.errors import TypeRuleError
@@ -41,8 +42,8 @@ Array = np.ndarray[Any, Any]
 
 TARGETS = [GENERIC, PLAIN]
 DECOMPOSED = {reduce.reduce, reduce.arg_reduce, reduce.scan, indexing.sort, shape.flip}
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-FEW = settings(SETTINGS, max_examples=6)
+SETTINGS = examples(12)
+FEW = examples(4)
 ROW = blocked([64], [1], [32], [2])
 
 
