@@ -8,7 +8,8 @@ import pytest
 
 import tile
 import tile.ops
-from tile.ops.core.tables import Table
+from tile.ops.core.tables import ANY, Table
+from tile.ops.linear import int4_rows
 from tile.ops.linear.int4_matmul import (
     EXPANDED_BYTES,
     EXPANDED_ROWS,
@@ -63,11 +64,13 @@ def test_many_rows_expand_weights_first(
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("rows", [1, 8, 13, 16])
 @pytest.mark.parametrize("group", [32, 128, 256])
-@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+@pytest.mark.parametrize(("backend", "groups"), [("interp", 1), ("interp", 2), ("interp:wgmma", 2)])
 def test_few_rows_with_weights_in_registers(
-    backend: str, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, groups: int, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTER_ROWS, "interp", 16)
+    config = {**int4_rows.TABLE.select(backend, rows), "GROUPS": groups}
+    monkeypatch.setattr(int4_rows, "TABLE", Table({(ANY,): config}, {}))
     random = np.random.default_rng(0)
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
     weights, a = (random.standard_normal((n, 512)).astype(kind) for n in (70, rows))

@@ -20,12 +20,14 @@ from tile.ops.linear.int4_weights import high_weights, low_weights
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
 # By rows of a. ROWS: of weights, of a program; two warps multiply by mma, four by wgmma, which
-# takes weights from shared memory. RESIDENT: programs that a multiprocessor runs at a time. H200,
-# float16, 8192 x 8192 with 1, 8 and 16 rows, 2026-11-26.
+# takes weights from shared memory. GROUPS: those of an iteration, where they divide all. RESIDENT:
+# programs that a multiprocessor runs at a time. H200, float16, 8192 x 8192 with 1, 8 and 16 rows,
+# 2026-11-26; several groups are not measured.
+COMMON = {"GROUPS": 1, "RESIDENT": 4, "num_warps": 2, "num_stages": 3}
 TABLE = Table(
     {
-        (8,): {"BLOCK_M": 8, "ROWS": 64, "RESIDENT": 4, "num_warps": 2, "num_stages": 3},
-        (ANY,): {"BLOCK_M": 16, "ROWS": 128, "RESIDENT": 4, "num_warps": 2, "num_stages": 3},
+        (8,): {"BLOCK_M": 8, "ROWS": 64, **COMMON},
+        (ANY,): {"BLOCK_M": 16, "ROWS": 128, **COMMON},
     },
     {},
 )
@@ -60,6 +62,7 @@ def int4_rows_kernel(
     WARPS: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr,
+    GROUPS: tl.constexpr,
 ):
     LONG: tl.constexpr = WEIGHTS // 2
     ELEMENT: tl.constexpr = a_ptr.dtype.element_ty
@@ -73,19 +76,21 @@ def int4_rows_kernel(
     column = row_order(column[:, None], ROWS, 1, WARPS).reshape(ROWS)
     scales = scale_ptr + (column % N).to(tl.int64) * (row_bytes // LONG)
     total = tl.zeros((ROWS, BLOCK_M), dtype=tl.float32)
-    for at in range(split * span, end, LONG):
-        scale = tl.load(scales + at // LONG)
-        packed = tl.load(weights + at)
-        low = row_order(low_weights(packed, ELEMENT), ROWS, LONG, WARPS)
-        high = row_order(high_weights(packed, ELEMENT), ROWS, LONG, WARPS)
-        # Rows that do not exist are not read.
-        a_low = tl.load(a_rows + 2 * at, mask=(row < M)[:, None], other=0.0)
-        a_high = tl.load(a_rows + 2 * at + LONG, mask=(row < M)[:, None], other=0.0)
-        part = tl.dot(inner_order(low, ROWS, LONG), tl.trans(inner_order(a_low, BLOCK_M, LONG)))
-        part = tl.dot(
-            inner_order(high, ROWS, LONG), tl.trans(inner_order(a_high, BLOCK_M, LONG)), part
-        )
-        total += part * scale[:, None]
+    for first in range(split * span, end, GROUPS * LONG):
+        for group in tl.static_range(GROUPS):
+            at = first + group * LONG
+            scale = tl.load(scales + at // LONG)
+            packed = tl.load(weights + at)
+            low = row_order(low_weights(packed, ELEMENT), ROWS, LONG, WARPS)
+            high = row_order(high_weights(packed, ELEMENT), ROWS, LONG, WARPS)
+            # Rows that do not exist are not read.
+            a_low = tl.load(a_rows + 2 * at, mask=(row < M)[:, None], other=0.0)
+            a_high = tl.load(a_rows + 2 * at + LONG, mask=(row < M)[:, None], other=0.0)
+            part = tl.dot(inner_order(low, ROWS, LONG), tl.trans(inner_order(a_low, BLOCK_M, LONG)))
+            part = tl.dot(
+                inner_order(high, ROWS, LONG), tl.trans(inner_order(a_high, BLOCK_M, LONG)), part
+            )
+            total += part * scale[:, None]
     out = out_ptr + (split.to(tl.int64) * M + row)[None, :] * N + column[:, None]
     inside = (row < M)[None, :] & (column < N)[:, None]
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
@@ -98,8 +103,11 @@ def int4_rows(
     (m, k), n, groups = a.shape, packed.shape[0], scales.shape[1]
     config = dict(TABLE.select(call.backend, m))
     programs = tile.cdiv(n, config["ROWS"])
-    splits = splits_of(call, splits, tile.cdiv(programs, config.pop("RESIDENT")), groups)
-    span = tile.cdiv(groups, splits) * (k // groups // 2)
+    if groups % config["GROUPS"]:
+        config["GROUPS"] = 1
+    steps = groups // config["GROUPS"]
+    splits = splits_of(call, splits, tile.cdiv(programs, config.pop("RESIDENT")), steps)
+    span = tile.cdiv(steps, splits) * (k // steps // 2)
     parts = result if splits == 1 else call.new((splits, m, n), F32)
     launch(int4_rows_kernel, (programs, splits))(
         *(a.value, packed.value, scales.value, parts.value, m, n, k // 2, a.strides[0], span),
