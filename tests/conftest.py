@@ -20,7 +20,7 @@ _path = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
 
 
-settings.register_profile("nightly", deadline=None, print_blob=True)
+settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -49,13 +49,13 @@ def short_repr(
         return f"<{type(value).__name__} object whose repr raises {type(error).__name__}>"
 
 
-def join_values(values: Iterable[T], show: Callable[[T], str], limit: int = VALUE) -> str:
+def join_values(values: Iterable[T], show: Callable[[T], str]) -> str:
     """Return the values separated by commas, with `...` for those beyond the limit."""
-    return ", ".join(_join_values(values, show, limit))
+    return ", ".join(_join_values(values, show))
 
 
-def _join_values(values: Iterable[T], show: Callable[[T], str], limit: int) -> Iterator[str]:
-    remaining = limit  # characters
+def _join_values(values: Iterable[T], show: Callable[[T], str]) -> Iterator[str]:
+    remaining = VALUE  # characters
     for number, value in enumerate(values):
         if remaining <= 0 or number == ITEMS:
             yield "..."

@@ -342,8 +342,8 @@ class Operation:
             if value is not None:
                 value.uses[self, index] = None
 
-    def add_result(self, ty: Type, name: str = "") -> Value:
-        value = Value(ty, self, len(self.results), name)
+    def add_result(self, ty: Type) -> Value:
+        value = Value(ty, self, len(self.results))
         self.results.append(value)
         return value
 

@@ -263,21 +263,21 @@ class Search:
                 return int(left[near[np.argmin(mean[near])]])
         return None
 
-    def upcoming(self, count: int = AHEAD) -> list[int]:
+    def upcoming(self) -> list[int]:
         """Return configurations that `next` is likely to choose, to compile them ahead."""
         left = [int(i) for i in np.flatnonzero(self.possible) if int(i) not in self.measured]
         best, started = self.best, len(self.measured) >= STARTING * self.budget
         if not started or best is None:
             ranked = (int(index) for index in np.argsort(self.logs) if self.possible[index])
             chosen = dict.fromkeys((*self._first, *ranked))
-            return [index for index in chosen if index not in self.measured][:count]
+            return [index for index in chosen if index not in self.measured][:AHEAD]
         mean, deviation = self.predict(np.array(left, np.intp)) if left else (None, None)
         if mean is None or deviation is None:
             return []
         gain = expected_improvement(math.log(best.time), mean, deviation)
         adjacent = self._adjacent(np.array(left, np.intp))
-        near = adjacent[np.argsort(-gain[adjacent])][: count // 2]
-        return [left[i] for i in dict.fromkeys((*near, *np.argsort(-gain)))][:count]
+        near = adjacent[np.argsort(-gain[adjacent])][: AHEAD // 2]
+        return [left[i] for i in dict.fromkeys((*near, *np.argsort(-gain)))][:AHEAD]
 
     def predict(self, wanted: npt.NDArray[np.intp]) -> tuple[Numbers, Numbers]:
         """Return the mean and standard deviation of the logarithm of configurations' times."""

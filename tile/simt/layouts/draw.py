@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.simt.layouts.bank_conflicts import BANKS, Banks
+from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.dims import BLOCK, LANE, OFFSET, REGISTER, WARP, require, sizes
 from tile.simt.layouts.linear_layout import LinearLayout
 
@@ -51,7 +51,7 @@ def draw(layout: LinearLayout) -> str:
     return "\n".join(lines)
 
 
-def svg(layout: LinearLayout, element_bits: int = 32, banks: Banks = BANKS) -> str:
+def svg(layout: LinearLayout, element_bits: int = 32) -> str:
     """Return a picture of the elements, one cell each, as the text of an SVG file.
 
     The color of a cell is that of the lane that holds it, paler for higher warps; in shared memory,
@@ -76,7 +76,7 @@ def svg(layout: LinearLayout, element_bits: int = 32, banks: Banks = BANKS) -> s
             parts.append(_text(_MARGIN - 4, bottom + 14, str(number), "end"))
             for column, element in enumerate(row):
                 left = _MARGIN + column * width
-                color = holders.color(element, element_bits, banks)
+                color = holders.color(element, element_bits)
                 parts.append(
                     f'<rect x="{left}" y="{bottom}" width="{width}" height="{_CELL}"'
                     f' fill="{color}"/>'
@@ -157,16 +157,16 @@ class _Holders:
         first = _joined(self.names, tuple(map(str, holders[0])))
         return first if len(holders) == 1 else f"{first}+{len(holders) - 1}"
 
-    def color(self, element: Element, element_bits: int, banks: Banks) -> str:
+    def color(self, element: Element, element_bits: int) -> str:
         holders = self.of_element.get(element)
         if not holders:
             return "#ddd"
         index = dict(zip(self.names, holders[0], strict=True))
         counts = sizes(self.layout.indices)
         if OFFSET in index:
-            line, bank = divmod(index[OFFSET] * element_bits // banks.word_bits, banks.count)
-            lines = max(1, counts[OFFSET] * element_bits // banks.line_bits)
-            return _color(bank / banks.count, line / lines)
+            line, bank = divmod(index[OFFSET] * element_bits // BANKS.word_bits, BANKS.count)
+            lines = max(1, counts[OFFSET] * element_bits // BANKS.line_bits)
+            return _color(bank / BANKS.count, line / lines)
         lanes, warps = counts.get(LANE, 1), counts.get(WARP, 1)
         return _color(index.get(LANE, 0) / lanes, index.get(WARP, 0) / warps)
 
