@@ -17,6 +17,7 @@ from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, held, whole
 from tile.errors import TypeRuleError
 from tile.ir import semantics
+from tile.ir.builder import Builder
 from tile.ir.core import Function, Level, Module, OpDef, Value
 from tile.ir.ops import control, indexing, reduce, shape
 from tile.ir.ops.reduce import ArgKind, ReduceKind
@@ -36,7 +37,7 @@ from tile.simt.ops.layout_inference import (
     layout_of,
     reduced_layout,
 )
-from tile.simt.target import GENERIC, PLAIN, SimtTarget
+from tile.simt.target import GENERIC, MMA, PLAIN, SimtTarget
 
 Array = np.ndarray[Any, Any]
 
@@ -186,19 +187,67 @@ def test_scan(
     reductions(),
     st.sampled_from(list(ArgKind)),
     st.sampled_from((*INTEGERS, *FLOATS)),
-    st.sampled_from(TARGETS),
+    st.sampled_from([*TARGETS, MMA]),
+    st.booleans(),
     st.booleans(),
 )
 def test_arg_reduce(
-    data: Any, where: Any, kind: ArgKind, element: Scalar, target: SimtTarget, left: bool
+    data: Any,
+    where: Any,
+    kind: ArgKind,
+    element: Scalar,
+    target: SimtTarget,
+    left: bool,
+    only_index: bool,
 ) -> None:
     layout, axis = where
     ty = Tile(layout.shape, element, layout)
-    module = function(
-        [ty],
-        lambda b, x: b.op(reduce.arg_reduce, x, axis=axis, kind=kind, tie_break_left=left).results,
-    )
+
+    def build(b: Builder, x: Value) -> Sequence[Value]:
+        op = b.op(reduce.arg_reduce, x, axis=axis, kind=kind, tie_break_left=left)
+        return op.results[only_index:]
+
+    module = function([ty], build)
     check(module, target, values(data, layout.shape, element))
+
+
+@pytest.mark.parametrize("kind", ArgKind)
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_warps_reduce_the_order_of_elements(kind: ArgKind, left: bool, warps: int) -> None:
+    """Ties, zeros of both signs, subnormal numbers, infinities and NaN, between all threads."""
+    layout = blocked([256], [2], [32], [warps])
+    module = function(
+        [Tile(layout.shape, F32, layout)],
+        lambda b, x: b.op(reduce.arg_reduce, x, axis=-1, kind=kind, tie_break_left=left).results[
+            1:
+        ],
+    )
+    random = np.random.default_rng(0)
+    least = np.float32(1e-45)
+    numbers = np.array([0, -0.0, 1, -1, least, -least, np.inf, -np.inf, np.nan], np.float32)
+    for count in (*range(1, len(numbers) + 1), *[3] * 40):
+        chosen = random.choice(numbers, count)
+        check(module, MMA, random.choice(chosen, layout.shape).astype(np.float32))
+    for one in numbers:
+        text = print_module(check(module, MMA, np.full(layout.shape, one, np.float32)))
+        assert "arg_reduce" not in text and text.count("bitcast") == 1
+
+
+@pytest.mark.parametrize("element", [ty for ty in (*INTEGERS, *FLOATS) if ty.bits <= 32], ids=str)
+@settings(SETTINGS, max_examples=10)
+@given(data=st.data(), kind=st.sampled_from(list(ArgKind)), left=st.booleans())
+def test_warps_reduce_the_order_of_each_type(
+    element: Scalar, data: Any, kind: ArgKind, left: bool
+) -> None:
+    layout = blocked([4, 128], [1, 2], [1, 32], [2, 2])
+    module = function(
+        [Tile(layout.shape, element, layout)],
+        lambda b, x: b.op(reduce.arg_reduce, x, axis=-1, kind=kind, tie_break_left=left).results[
+            1:
+        ],
+    )
+    check(module, MMA, values(data, layout.shape, element))
 
 
 @SETTINGS

@@ -14,7 +14,7 @@ from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
-from tile.ir.types import F32, I32, NARROW_FLOATS, Scalar, Type
+from tile.ir.types import F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type
 from tile.simt.lower.decompose.axis_split import (
     axis_owners,
     in_register_order,
@@ -168,7 +168,88 @@ def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[
     pairs = [x, indices_along(b, x, axis)]
     while registers := axis_owners(layout_of(pairs[0]), axis).registers:
         pairs = _select_in_thread(b, pairs, axis, min(registers), kind, left)
-    return reduce_along(b, pairs, axis, arg_region(kind, element, left), target)
+    if op.results[0].uses or not _warps_reduce_order(pairs[0], axis, target):
+        return reduce_along(b, pairs, axis, arg_region(kind, element, left), target)
+    order, index = _select_in_warp(b, pairs, axis, kind, left)
+    if axis_owners(layout_of(pairs[0]), axis).warps:
+        region = arg_region(kind, _order_type(x), left)
+        order, index = reduce_along(b, [order, index], axis, region, target)
+    return [b.constant(0, op.results[0].type), index]
+
+
+def _order_type(x: Value) -> Scalar:
+    """Return the 32-bit integer that has the order of elements of at most 32 bits."""
+    element = x.type.element
+    assert isinstance(element, Scalar)
+    return U32 if element.is_int() and not element.is_int_signed() else I32
+
+
+def _warps_reduce_order(x: Value, axis: int, target: SimtTarget) -> bool:
+    """Return True if the lanes of a warp share an axis, and it reduces the order of elements."""
+    kinds = (ReduceKind.MAX, ReduceKind.MIN)
+    return (
+        x.type.element.bits <= F32.bits
+        and 1 << len(axis_owners(layout_of(x), axis).lanes) == target.warp_size
+        and all(target.has_warp_reduce(kind, ty) for kind in kinds for ty in (I32, _order_type(x)))
+    )
+
+
+def _select_in_warp(
+    b: LayoutBuilder, pairs: Sequence[Value], axis: int, kind: ArgKind, left: bool
+) -> Sequence[Value]:
+    """Select the best elements of warps, as integers of their order, with their indices.
+
+    A warp reduces the integers, and then the indices of those that equal the result. That takes two
+    instructions, where combining pairs takes ten shuffles and the comparisons between them.
+    """
+    owners = axis_owners(layout_of(pairs[0]), axis)
+    order, index = _order(b, pairs[0], kind), pairs[1]
+    if owners.warps:
+        cut = 1 << len(owners.warps), 1 << len(owners.lanes)
+        bits = (*owners.lanes, *owners.warps)
+        order, index = (permute_and_split(b, x, axis, bits, cut) for x in (order, index))
+    best = _reduce_in_warp(b, order, axis, _BEST[kind])
+    first = ReduceKind.MIN if left else ReduceKind.MAX
+    is_best = b(arith.cmp, order, _spread(b, best, axis, order), predicate=Predicate.EQ)
+    index = b(arith.select, is_best, index, b.constant(_WORST[first], index.type))
+    return [best, _reduce_in_warp(b, index, axis, first)]
+
+
+_BEST = {ArgKind.MAX: ReduceKind.MAX, ArgKind.MIN: ReduceKind.MIN}
+# The integers that no other is worse than.
+_WORST = {ReduceKind.MAX: -(1 << 31), ReduceKind.MIN: (1 << 31) - 1}
+
+
+def _spread(b: LayoutBuilder, reduced: Value, axis: int, like: Value) -> Value:
+    """Return the result of a reduction in every element of a tile such as was reduced."""
+    layout, extents = layout_of(like), like.type.shape
+    if not isinstance(reduced.type, Tile):
+        return b(shape.splat, reduced, shape=extents, layout=layout)
+    wide = b(shape.expand_dims, reduced, axis=axis)
+    return b(shape.broadcast, wide, shape=extents, layout=layout)
+
+
+def _reduce_in_warp(b: LayoutBuilder, x: Value, axis: int, kind: ReduceKind) -> Value:
+    region = elementwise_region(kind, x.type.element)
+    (result,) = b.op(reduce_ops.reduce_region, x, axis=axis, regions=[region()]).results
+    return result
+
+
+def _order(b: LayoutBuilder, x: Value, kind: ArgKind) -> Value:
+    """Return 32-bit integers in the order of elements; a NaN is worse than every number.
+
+    The bits of floats are in order but for those of negative ones, which count down from -0.0.
+    """
+    element = x.type.element
+    if not element.is_floating():
+        return cast(b, x, _order_type(x))
+    x = cast(b, x, F32)
+    bits = b(arith.bitcast, x, to=I32)
+    is_negative = b(arith.cmp, bits, b.constant(0, bits.type), predicate=Predicate.LT)
+    least = b.constant(_WORST[ReduceKind.MAX], bits.type)
+    order = b(arith.select, is_negative, b(arith.sub, least, bits), bits)
+    is_number = b(arith.cmp, x, x, predicate=Predicate.EQ)
+    return b(arith.select, is_number, order, b.constant(_WORST[_BEST[kind]], bits.type))
 
 
 def _select_in_thread(
