@@ -235,7 +235,7 @@ def test_warps_reduce_the_order_of_elements(kind: ArgKind, left: bool, warps: in
 
 
 @pytest.mark.parametrize("element", [ty for ty in (*INTEGERS, *FLOATS) if ty.bits <= 32], ids=str)
-@settings(SETTINGS, max_examples=10)
+@FEW
 @given(data=st.data(), kind=st.sampled_from(list(ArgKind)), left=st.booleans())
 def test_warps_reduce_the_order_of_each_type(
     element: Scalar, data: Any, kind: ArgKind, left: bool
