@@ -292,7 +292,7 @@ def matmul_of_kind(kind: Kind, n: int, name: str) -> Case:
     return Case(name, "TFLOP/s", 2 * n**3, by_torch, run, (out,), choices, kind.tolerance)
 
 
-WGMMA_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8))
+WGMMA_TILES = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (256, 128, 8))
 
 
 def matmul_descriptors(m: int, n: int, k: int, name: str) -> Case:

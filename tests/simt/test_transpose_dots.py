@@ -19,7 +19,7 @@ from tile.ir.shared_type import Shared
 from tile.simt.ops import wgmma
 from tile.simt.target import WGMMA
 
-TRANSPOSING = replace(WGMMA, tuning=replace(WGMMA.tuning, transposed_dots=True))
+PLAIN = replace(WGMMA, tuning=replace(WGMMA.tuning, transposed_dots=False))
 
 
 @tile.jit
@@ -117,10 +117,10 @@ def run(kernel: Kernel, module: Module, target: Any, result: int) -> Any:
 def test_major_orders(a_by_rows: bool, b_by_rows: bool) -> None:
     """Through loops in loops, which carry the transposed accumulator."""
     kernel = persistent(a_by_rows, b_by_rows)
-    module = lowered(kernel, TRANSPOSING, 4, 3)
+    module = lowered(kernel, WGMMA, 4, 3)
     in_registers = a_by_rows == b_by_rows or not a_by_rows
     assert operands(module) == {(not in_registers, True)}
-    result = run(kernel, module, TRANSPOSING, 3)
+    result = run(kernel, module, WGMMA, 3)
     a, b, bias = kernel.arguments()[:3]
     a = a.reshape(M, K) if a_by_rows else a.reshape(K, M).T
     b = b.reshape(K, N) if b_by_rows else b.reshape(N, K).T
@@ -130,37 +130,37 @@ def test_major_orders(a_by_rows: bool, b_by_rows: bool) -> None:
 def test_nothing_is_stored_again() -> None:
     """The loop waits for the copies only, and its dots stay in flight into the next iteration."""
     kernel = KERNELS["matmul_tf32"]
-    plain, transposed = (lowered(kernel, target, 4, 3) for target in (WGMMA, TRANSPOSING))
+    plain, transposed = (lowered(kernel, target, 4, 3) for target in (PLAIN, WGMMA))
     assert operands(plain) == {(True, True)}
     assert operands(transposed) == {(False, True)}
     waits = [op["pending"] for op in transposed.walk() if op.defn is wgmma.wgmma_wait]
     assert waits == [0, 0]  # before the registers of the operand are written
-    result, expected = run(kernel, transposed, TRANSPOSING, 2), run(kernel, plain, WGMMA, 2)
+    result, expected = run(kernel, transposed, WGMMA, 2), run(kernel, plain, PLAIN, 2)
     np.testing.assert_allclose(result, expected, rtol=1e-2, atol=1e-1)
 
 
 def test_each_wait_is_needed() -> None:
     """Both operands are copied by TMA."""
     kernel = KERNELS["matmul_tf32"]
-    module = lowered(kernel, TRANSPOSING, 4, 3)
+    module = lowered(kernel, WGMMA, 4, 3)
     assert not any(op.name == "shared_cp_async" for op in module.walk())
     for removed, broken in without_each(module):
         with pytest.raises(FAULTS[removed.defn]):
-            run(kernel, broken, TRANSPOSING, 2)
+            run(kernel, broken, WGMMA, 2)
 
 
 @pytest.mark.parametrize("stages", [2, 3])
 def test_a_producer_issues_both_operands(stages: int) -> None:
     """Its program reads one of them by threads; each wait and arrive is needed."""
-    module = lowered(BLOCKS, TRANSPOSING, 4, stages)
+    module = lowered(BLOCKS, WGMMA, 4, stages)
     assert any(op.name == "warp_specialize" for op in module.walk())
     assert operands(module) == {(False, True)}
     a, b = BLOCKS.arguments()[:2]
-    np.testing.assert_allclose(run(BLOCKS, module, TRANSPOSING, 2), a @ b, rtol=1e-2, atol=1e-1)
+    np.testing.assert_allclose(run(BLOCKS, module, WGMMA, 2), a @ b, rtol=1e-2, atol=1e-1)
     count = sum(op.defn in PRODUCER_FAULTS for op in module.walk())
     for index in range(count):
         broken = module.clone()
         removed = [op for op in broken.walk() if op.defn in PRODUCER_FAULTS][index]
         removed.erase()
         with pytest.raises(PRODUCER_FAULTS[removed.defn]):
-            run(BLOCKS, broken, TRANSPOSING, 2)
+            run(BLOCKS, broken, WGMMA, 2)

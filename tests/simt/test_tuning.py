@@ -41,7 +41,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "conversion_share": (2, None),
     "resident_programs": (16, None),
     "barrier_trip_count": (8, None),
-    "transposed_dots": (False, "docs/notes/hopper.md#transposing-b-in-shared-memory"),
+    "transposed_dots": (True, "docs/notes/hopper.md#transposing-b-in-shared-memory"),
     "gathered_bits": (3, None),
     "max_oversubscription": (4, None),
     "other_registers": (64, f"{REGISTERS}#spills"),

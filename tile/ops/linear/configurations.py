@@ -75,8 +75,8 @@ STREAMED = Table(
 )
 # Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
 WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
-# H200, tf32, 2026-11-21 (docs/results/gpu.md).
-ROUNDED = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(128, 256, 32, warps=8)}})
+# H200, tf32, 2026-11-26 (docs/notes/hopper.md), with B by rows.
+ROUNDED = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(256, 128, 32, warps=8, stages=4)}})
 
 
 def tiles_of(

@@ -18,6 +18,7 @@ from tile.simt.hopper.im2col import reason_against
 from tile.simt.hopper.tma_boxes import block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of
@@ -265,19 +266,26 @@ class LoopPlanner:
     def tma_copy(self, copy: BufferedLoad) -> BufferedLoad:
         """Return the TMA load of a block that threads read, if it can be one, for a copy.
 
-        That is a block of one axis, or an operand that wgmmas take from registers, whose rows
-        `transpose-dots` has ordered so that swizzled blocks are read without bank conflicts. A
-        producer can issue it with the TMA loads of its loop.
+        That is a block of one axis, or an operand that wgmmas take from registers. A producer can
+        issue it with the TMA loads of its loop.
         """
         tile = copy.tile
         layout = block_layout(tile.dims, tile.element.storage_bits)
         if block_strips(layout, tile.element.storage_bits) is None:
             return copy
-        if tile.rank > 1 and not (
-            self.target.tuning.transposed_dots and register_operand_dots(copy.load.result)
-        ):
+        if tile.rank > 1 and not self.reads_operand(copy.load, layout):
             return copy
         return self.tma_block(copy.load, layout) or copy
+
+    def reads_operand(self, load: Operation, layout: LinearLayout) -> bool:
+        """Return True if threads read a wgmma operand from a buffer without bank conflicts."""
+        bits, banks = load.result.type.element.storage_bits, self.target.banks
+        readers = conversions(load.result) if register_operand_dots(load.result) else []
+        accesses = [
+            shared_access(each.before(layout_of(each.op.result)), layout, bits, banks)
+            for each in readers
+        ]
+        return bool(readers) and not any(each.conflicts(bits, banks) for each in accesses)
 
     def tma_block(self, load: Operation, layout: LinearLayout) -> BufferedLoad | None:
         """Return the TMA load of a descriptor block to a layout; None if there can be none."""
