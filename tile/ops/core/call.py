@@ -280,10 +280,12 @@ class Call:
         """Return True if kernels can copy blocks of these arrays by TMA.
 
         One axis of each is contiguous then, the other strides and the addresses are multiples of 16
-        bytes. A plan of this call is for such arrays.
+        bytes. A plan of this call is for such arrays. New arrays have such addresses.
         """
+        numbers = {id(operand): number for number, operand in enumerate(self.operands)}
         for operand in operands:
-            address = _address(self._adapted[self.operands.index(operand)])
+            new = id(operand) not in numbers
+            address = 0 if new else _address(self._adapted[numbers[id(operand)]])
             strides = list(operand.strides)
             if 1 not in strides:
                 return False
@@ -296,7 +298,8 @@ class Call:
         recording = recorder()
         if recording is not None:
             for operand in operands:
-                recording.add_aligned(operand.value)
+                if id(operand) in numbers:
+                    recording.add_aligned(operand.value)
         return True
 
     def _has_tma(self) -> bool:

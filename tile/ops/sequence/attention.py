@@ -94,7 +94,7 @@ def attention(
         width = source.dtype.itemsize
         described = call.describes(key, value)
         if described:
-            sizes = size, width, int(causal), int(bias is not None)
+            sizes = size, width, int(causal), int(bias is not None), keys
             config = BY_DESCRIPTORS.select(call.backend, *sizes)
         else:
             config = BY_POINTERS.select(call.backend, size, width)
@@ -108,6 +108,7 @@ def attention(
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
             DESCRIPTORS=described,
+            STORED_BLOCK=described and call.describes(result),
             HEAD=max(16, tile.next_power_of_2(size)),
             **config,
         )

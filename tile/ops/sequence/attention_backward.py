@@ -6,7 +6,8 @@
     dbias = p * (dp - delta)              dslopes = - sum of p * (dp - delta) * distance
 
 The forward pass leaves a number for each query, log_sum, from which p = 2 ** (scores - log_sum).
-attention_gradients.py and attention_bias_gradients.py have the kernels.
+attention_gradients.py, attention_descriptor_gradients.py and attention_bias_gradients.py have the
+kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ops.core.call import F32, Call, accumulator, row_major
+from tile.ops.core.call import F32, Call, Operand, accumulator, row_major
 from tile.ops.core.call_plans import planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array, wide
@@ -26,6 +27,7 @@ from tile.ops.sequence.attention_arguments import (
     strides_of_bias,
     window_of,
 )
+from tile.ops.sequence.attention_descriptor_gradients import SIZES
 from tile.ops.sequence.attention_gradient_launches import TABLE, Gradients, launch_delta
 
 
@@ -63,8 +65,10 @@ def attention_backward(
     bias_strides = strides_of_bias(call, bias, (batches, heads, queries, keys))
     if slopes is not None:
         call.array("slopes", slopes, dtypes=(F32,), rank=1, shape=(heads,)).contiguous()
-    for name, array in (("dout", dout), ("result", result)):
+    gradient, _ = (
         call.array(name, array, dtypes=(source.dtype,), rank=4, shape=source.shape).contiguous()
+        for name, array in (("dout", dout), ("result", result))
+    )
     sums = accumulator(source.dtype)
     shape = (batches, heads, queries)
     call.array("log_sums", log_sums, dtypes=(sums,), rank=3, shape=shape).contiguous()
@@ -87,7 +91,10 @@ def attention_backward(
         keys=keys,
     )
     config = TABLE.select(call.backend, size, source.dtype.itemsize)
-    if key.size:
+    plain = window is None and bias is None and slopes is None
+    if plain and _describes(call, source, key, value, gradient):
+        gradients.launch_by_descriptors(call.backend, size, scale, bool(causal))
+    elif key.size:
         gradients.launch(config, size, scale, causal, window)
     results = [dq, dk, dv]
     options = (config, size, scale, causal, window)
@@ -96,6 +103,13 @@ def attention_backward(
     if bias_gradients and slopes is not None:
         results.append(_slopes_gradient(call, gradients, *options))
     return tuple(results)
+
+
+def _describes(call: Call, *operands: Operand) -> bool:
+    """Return True if there are kernels that load blocks of q, k, v and dout by descriptors."""
+    source = operands[0]
+    fits = source.shape[-1] in SIZES and source.dtype.itemsize == 2
+    return fits and all(operand.size for operand in operands) and call.describes(*operands)
 
 
 def _bias_gradient(call: Call, gradients: Gradients, *options: Any) -> Any:

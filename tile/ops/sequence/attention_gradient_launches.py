@@ -15,6 +15,12 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention_bias_gradients import bias_gradient_kernel
+from tile.ops.sequence.attention_descriptor_gradients import (
+    KEY_TILES,
+    QUERY_TILES,
+    descriptor_kv_kernel,
+    descriptor_q_kernel,
+)
 from tile.ops.sequence.attention_gradients import (
     delta_kernel,
     gradient_kv_kernel,
@@ -89,6 +95,29 @@ class Gradients:
             launch(gradient_q_kernel, (blocks, self.batches * self.heads))(
                 *(*self.inputs, dq, *layout, self.heads, *sizes), **options
             )
+
+    def launch_by_descriptors(self, backend: str, size: int, scale: float, causal: bool) -> None:
+        """Write dq, dk and dv without a window and bias, by kernels that load by descriptors."""
+        sizes = (self.batches, self.heads, self.key_heads, self.queries, self.keys)
+        options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
+        dq, dk, dv = self.outputs
+        tiles = KEY_TILES.select(backend, size)
+        blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
+        launch(descriptor_kv_kernel, (blocks, self.batches * self.key_heads))(
+            *(*self.inputs, dk, dv, *sizes),
+            GROUPED=self.heads != self.key_heads,
+            RAGGED=self._is_ragged(tiles),
+            **options,
+            **tiles,
+        )
+        tiles = QUERY_TILES.select(backend, size)
+        blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
+        launch(descriptor_q_kernel, (blocks, self.batches * self.heads))(
+            *(*self.inputs, dq, *sizes), RAGGED=self._is_ragged(tiles), **options, **tiles
+        )
+
+    def _is_ragged(self, tiles: Configuration) -> bool:
+        return bool(self.queries % tiles["BLOCK_M"] or self.keys % tiles["BLOCK_N"])
 
     def launch_bias(
         self,

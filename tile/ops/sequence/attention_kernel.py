@@ -33,24 +33,27 @@ BY_POINTERS = Table(
 )
 # Two programs fit on a multiprocessor: one computes while the dots of the other run.
 _TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
-# The same with keys and values by descriptors, and by whether attention is causal, and has a bias.
-# H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md, docs/notes/scheduling.md).
+# The same with keys and values by descriptors, and by whether attention is causal, whether it has a
+# bias, and the number of keys. H200, float16, 4 x 32 x 1024, 2048 and 4096, 2 x 16 x 16384,
+# 2026-11-26 (docs/notes/ops.md).
+_LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
+_SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+_FEW, _MANY = 1024, 8192  # keys
 BY_DESCRIPTORS = Table(
-    {(ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 1, 0): {
-                "BLOCK_M": 64,
-                "BLOCK_N": 128,
-                "num_warps": 4,
-                "num_stages": 2,
-                "warp_specialize": True,
-            },
-            (64, 2, 0, 1): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
-            (128, 2, 1, 0): {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
-            (128, 2, 1, 1): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
-            (256, 2, 1, 1): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2},
-            (ANY, ANY, ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+            (64, 2, 0, 0, ANY): {**_SMALL, "warp_specialize": False},
+            (64, 2, 1, 0, _MANY): {**_SMALL, "warp_specialize": False},
+            (64, 2, 1, 0, ANY): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
+            (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (128, 2, 0, 0, _FEW): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (128, 2, 0, 0, ANY): _LARGE,
+            (128, 2, 1, 0, _FEW): {**_SMALL, "warp_specialize": True},
+            (128, 2, 1, 0, ANY): _LARGE,
+            (128, 2, 1, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (256, 2, 1, 1, ANY): {**_LARGE, "BLOCK_N": 64},
+            (ANY, ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
         }
     },
 )
@@ -197,6 +200,7 @@ def attention_kernel(
     CAUSAL: tl.constexpr,
     SUMS: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
+    STORED_BLOCK: tl.constexpr,
     HEAD: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -303,11 +307,18 @@ def attention_kernel(
         *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
         *(SCALE, SIZE, CAUSAL, True, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
     )
-    out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2] + feature
     if q_starts_ptr is not None:  # queries that see no key have the result 0
         weights = tl.where(weights == 0.0, 1.0, weights)
     total *= (1.0 / weights)[:, None]
-    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
+    total = total.to(out_ptr.dtype.element_ty)
+    if STORED_BLOCK:  # by a descriptor, which clips it
+        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, HEAD]
+        target = tl.make_tensor_descriptor(out_ptr, shape, [*out_strides, 1], block)
+        place = tl.program_id(1) // heads, tl.program_id(1) % heads, rank * BLOCK_M, 0
+        target.store([*place], total.reshape(1, 1, BLOCK_M, HEAD))
+    else:
+        out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2]
+        tl.store(out + feature, total, mask=inside)
     if log_sum_ptr is not None:
         # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
         at = batch * log_strides[0] + head * log_strides[1] + q_row + query

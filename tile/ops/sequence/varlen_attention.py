@@ -145,6 +145,7 @@ def varlen_attention(
             SIZE=size,
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
+            STORED_BLOCK=False,
             DESCRIPTORS=False,
             HEAD=max(16, tile.next_power_of_2(size)),
             **config,

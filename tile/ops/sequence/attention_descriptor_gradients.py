@@ -1,0 +1,214 @@
+"""The gradients of attention by descriptors: blocks that a loop loads are copied by TMA.
+
+As in attention_gradients.py, one kernel has a block of keys, and another one of queries; nothing is
+added atomically. In the first one the rows of the scores are keys, so that p and ds are operands of
+the dots of dv and dk in registers, and no tile is transposed. No barrier is left in either loop.
+"""
+
+from __future__ import annotations
+
+import tile
+import tile.language as tl
+from tile.ops.core.tables import ANY, Table
+from tile.ops.sequence.attention_kernel import is_seen
+
+SIZES = (64, 128)  # of a head, which these tiles are for
+_FOUR = {"num_warps": 4, "num_stages": 2}
+# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
+KEY_TILES = Table(
+    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
+            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": False, **_FOUR},
+        }
+    },
+)
+QUERY_TILES = Table(
+    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64,): {"BLOCK_M": 64, "BLOCK_N": 128, "warp_specialize": True, **_FOUR},
+            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
+        }
+    },
+)
+
+
+@tile.jit
+def accumulate_kv(
+    q_source,
+    dout_source,
+    log_sums,
+    deltas,
+    batch,
+    head,
+    row,
+    begin,
+    queries,
+    keys,
+    k,
+    v,
+    first,
+    dk,
+    dv,
+    LOG2_SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    RAGGED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Return dk and dv with the queries of a head from `begin` on; `row` is the first of its sums.
+
+    RAGGED: some queries or keys of blocks do not exist.
+    """
+    key = first + tl.arange(0, BLOCK_N)
+    for start in range(begin, queries, BLOCK_M):
+        query = start + tl.arange(0, BLOCK_M)
+        q = q_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        log_sum = log_sums.load([row + start])
+        scores = tl.dot(k, tl.trans(q))
+        if LOG2_SCALE <= 0:  # else after the mask, in one operation with the sum's subtraction
+            scores *= LOG2_SCALE
+        dout = dout_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        delta = deltas.load([row + start])
+        if RAGGED:
+            seen = is_seen(query[None, :] + keys - queries, key[:, None], keys, None, CAUSAL)
+            scores = tl.where(seen & (query < queries)[None, :], scores, -float("inf"))
+        elif CAUSAL and start + keys - queries < first + BLOCK_N:
+            seen = key[:, None] <= query[None, :] + keys - queries
+            scores = tl.where(seen, scores, -float("inf"))
+        if LOG2_SCALE > 0:
+            scores *= LOG2_SCALE
+        p = tl.exp2(scores - log_sum[None, :])
+        dv = tl.dot(p.to(dout.dtype), dout, dv)
+        dp = tl.dot(v, tl.trans(dout))
+        ds = (p * (dp - delta[None, :])).to(q.dtype)
+        dk = tl.dot(ds, q, dk)
+    return dk, dv
+
+
+@tile.jit
+def descriptor_kv_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    log_sum_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    batches,
+    heads,
+    key_heads,
+    queries,
+    keys,
+    SCALE: tl.constexpr,
+    LOG2_SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    GROUPED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    RAGGED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, SIZE]
+    strides = [heads * queries * SIZE, queries * SIZE, SIZE, 1]
+    q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
+    dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
+    # A block that crosses the end of a head has sums of the next one, which are masked.
+    rows = batches * heads * queries
+    log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
+    deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
+    batch, key_head = tl.program_id(1) // key_heads, tl.program_id(1) % key_heads
+    first = tl.program_id(0) * BLOCK_N
+    key = first + tl.arange(0, BLOCK_N)
+    key_row = tl.program_id(1).to(tl.int64) * keys + key
+    at = key_row[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    inside = (key < keys)[:, None]
+    k = tl.load(k_ptr + at, mask=inside, other=0.0)
+    v = tl.load(v_ptr + at, mask=inside, other=0.0)
+    dk = tl.zeros((BLOCK_N, SIZE), tl.float32)
+    dv = tl.zeros((BLOCK_N, SIZE), tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = max(first - (keys - queries), 0) // BLOCK_M * BLOCK_M
+    sources = q_source, dout_source, log_sums, deltas
+    keys_of_block = begin, queries, keys, k, v, first
+    options = LOG2_SCALE, SIZE, CAUSAL, RAGGED, BLOCK_M, BLOCK_N
+    if GROUPED:
+        group = heads // key_heads
+        for head in range(key_head * group, (key_head + 1) * group):
+            row = (batch * heads + head) * queries
+            dk, dv = accumulate_kv(*sources, batch, head, row, *keys_of_block, dk, dv, *options)
+    else:
+        row = tl.program_id(1) * queries
+        dk, dv = accumulate_kv(*sources, batch, key_head, row, *keys_of_block, dk, dv, *options)
+    tl.store(dk_ptr + at, (dk * SCALE).to(dk_ptr.dtype.element_ty), mask=inside)
+    tl.store(dv_ptr + at, dv.to(dv_ptr.dtype.element_ty), mask=inside)
+
+
+@tile.jit
+def descriptor_q_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    log_sum_ptr,
+    delta_ptr,
+    dq_ptr,
+    batches,
+    heads,
+    key_heads,
+    queries,
+    keys,
+    SCALE: tl.constexpr,
+    LOG2_SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    RAGGED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
+    strides = [key_heads * keys * SIZE, keys * SIZE, SIZE, 1]
+    k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
+    v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
+    batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads // (heads // key_heads)
+    rank = tl.program_id(0)
+    if CAUSAL:  # those that see the most keys first, so that no long one is last
+        rank = tl.num_programs(0) - 1 - rank
+    query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
+    row = tl.program_id(1).to(tl.int64) * queries + query
+    at = row[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    exists = query < queries
+    q = tl.load(q_ptr + at, mask=exists[:, None], other=0.0)
+    dout = tl.load(dout_ptr + at, mask=exists[:, None], other=0.0)
+    log_sum = tl.load(log_sum_ptr + row, mask=exists, other=0.0)
+    delta = tl.load(delta_ptr + row, mask=exists, other=0.0)
+    dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
+    first = rank * BLOCK_M + keys - queries
+    end = keys
+    if CAUSAL:
+        end = min(keys, first + BLOCK_M)
+    for start in range(0, end, BLOCK_N):
+        key = start + tl.arange(0, BLOCK_N)
+        k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        scores = tl.dot(q, tl.trans(k))
+        if LOG2_SCALE <= 0:
+            scores *= LOG2_SCALE
+        if RAGGED:
+            seen = is_seen(query[:, None] + keys - queries, key[None, :], keys, None, CAUSAL)
+            scores = tl.where(seen, scores, -float("inf"))
+        elif CAUSAL and start + BLOCK_N > first:
+            seen = key[None, :] <= query[:, None] + keys - queries
+            scores = tl.where(seen, scores, -float("inf"))
+        if LOG2_SCALE > 0:
+            scores *= LOG2_SCALE
+        p = tl.exp2(scores - log_sum[:, None])
+        v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        dp = tl.dot(dout, tl.trans(v))
+        ds = p * (dp - delta[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq)
+    tl.store(dq_ptr + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=exists[:, None])
