@@ -58,6 +58,21 @@ def persistent_blocks(
         tl.store(c_ptr + rows[:, None] * N + cols[None, :], total)
 
 
+@tile.jit
+def ragged(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        inner = k + tl.arange(0, BK)
+        a_in, b_in = (rows < M) & (inner < K)[None, :], (inner < K)[:, None] & (columns < N)
+        a = tl.load(a_ptr + rows * K + inner[None, :], mask=a_in, other=0.0)
+        b = tl.load(b_ptr + inner[:, None] * N + columns, mask=b_in, other=0.0)
+        total = tl.dot(a, b, total, input_precision="tf32")
+    total += tl.maximum(total, 0.0)
+    tl.store(c_ptr + rows * N + columns, total, mask=(rows < M) & (columns < N))
+
+
 M, N, K = 128, 64, 128
 BLOCKS = Kernel(
     persistent_blocks,
@@ -164,3 +179,15 @@ def test_a_producer_issues_both_operands(stages: int) -> None:
         removed.erase()
         with pytest.raises(PRODUCER_FAULTS[removed.defn]):
             run(BLOCKS, broken, WGMMA, 2)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 100, 50), (130, 72, 33)])
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(64, 64, 4), (128, 64, 8), (64, 128, 8)])
+def test_ragged_edges(m: int, n: int, k: int, rows: int, columns: int, warps: int) -> None:
+    a, b, c = numbers(m, k), numbers(k, n, seed=1), np.zeros((m, n), np.float32)
+    with tile.backend("interp:wgmma"):
+        ragged[(tile.cdiv(m, rows), tile.cdiv(n, columns))](
+            a, b, c, m, n, k, BM=rows, BN=columns, BK=32, num_warps=warps, num_stages=3
+        )
+    product = a @ b
+    np.testing.assert_allclose(c, product + np.maximum(product, 0), rtol=1e-2, atol=1e-1)
