@@ -5,8 +5,9 @@ the number of contiguous elements along an axis, and the layout the number of th
 holds. If these are not the lowest registers, registers are permuted before the access, and back
 after it.
 
-Where several threads hold copies, only the first holder writes: the one whose number has zeros in
-the bits that lead to copies.
+Where pointers are equal in runs of registers, as those to the parameters of a channel, each run is
+loaded once. Where several threads hold copies, only the first holder writes: the one whose number
+has zeros in the bits that lead to copies.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tile.simt.layouts.axes import Registers, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.distribute.context import Context, Rule
+from tile.simt.lower.distribute.elementwise import constant_runs
 from tile.simt.ops.layout_inference import maybe_layout
 from tile.simt.target import atomic_vector_width
 
@@ -119,10 +121,19 @@ def _mask_writer(ctx: Context, ptr: Value, mask: Value | None) -> Value | None:
 
 
 def load(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Load each thread's elements in vectors; every thread loads a scalar."""
-    other = op["other"]
+    """Load each thread's elements in vectors, equal ones once; every thread loads a scalar."""
+    ptr, mask, other = op["ptr"], op["mask"], op["other"]
+    layout = maybe_layout(ptr)
+    if layout is not None and not op["volatile"] and vector_of(ctx, ptr, mask)[0] == 1:
+        facts = [ctx.axes.of(value) for value in (ptr, mask) if value is not None]
+        facts += [] if other is None else [ctx.wrapping_axes.of(other)]
+        constant = tuple(map(min, zip(*(fact.constant for fact in facts), strict=True)))
+        first, each = constant_runs(layout, constant)
+        if len(first) < len(each):
+            operands = _ordered(ctx, list(ctx.operands(op)), first)
+            return [ctx.pick(ctx(memory.load, *operands, **op.attributes), registers=each)]
     other = None if other is None else ctx.of(other)
-    return [read(ctx, op.inputs[0], op["mask"], other, **op.attributes)]
+    return [read(ctx, ptr, mask, other, **op.attributes)]
 
 
 def read(
