@@ -17,7 +17,8 @@ from tile.errors import BackendError
 # kernels were where LLVM vectorized the loops over work-items. One has `abs` of the least integer, one
 # a masked store right after the exit test of a loop with barriers, one such a store before the call of
 # a function with barriers, and one an `fma` of f16 that was rounded twice. One ended the process: its
-# work-groups need more stack than a thread has by default.
+# work-groups need more stack than a thread has by default. One carried a value out of a loop whose test
+# LLVM splits into two.
 BRANCHES = [41204, 41284, 41327, 41763, 42518]
 VECTORIZED = [40181, 41996, 42706]
 MAGNITUDE = 40795
@@ -25,8 +26,9 @@ EXIT_TEST = 322431
 CALL = 904874
 ROUNDED_TWICE = 907880
 STACK = 948338
+SEVERAL_EXITS = 955927
 WRONG = [
-    *((number, "small") for number in [*BRANCHES, MAGNITUDE, EXIT_TEST, CALL]),
+    *((number, "small") for number in [*BRANCHES, MAGNITUDE, EXIT_TEST, CALL, SEVERAL_EXITS]),
     *((number, "large") for number in [*VECTORIZED, ROUNDED_TWICE, STACK]),
 ]
 

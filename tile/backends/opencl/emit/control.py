@@ -299,7 +299,11 @@ def while_(builder: FunctionBuilder, op: Operation) -> None:
     builder.emit(test)
     condition = builder.scalar(test.yielded[0])
     if _separates(builder, op):
-        _exit_unless(builder, condition)
+        # PoCL 3.0 takes the wrong values out of a loop that LLVM leaves by several edges, one for
+        # each operand of an `and`. A volatile variable keeps them one test.
+        going_on = builder.names.new("going_on")
+        builder.line(f"volatile bool {going_on} = {condition};")
+        _exit_unless(builder, going_on)
     else:
         builder.line(f"if (!{condition}) break;")
     add_side_effect(builder, op)
