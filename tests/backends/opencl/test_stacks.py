@@ -6,6 +6,8 @@ import ctypes
 
 import pytest
 
+pytest.importorskip("pyopencl")
+
 from tile.backends.opencl.stacks import thread_stacks
 
 
