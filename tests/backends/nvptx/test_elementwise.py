@@ -47,7 +47,7 @@ ELEMENTWISE = [defn for defn in OPS if defn.elementwise and defn.name not in OTH
 
 @pytest.mark.parametrize(
     ("defn", "arch"),
-    sample(ELEMENTWISE, ARCHITECTURES, each=2),
+    sample(ELEMENTWISE, ARCHITECTURES),
     ids=lambda value: value.name if isinstance(value, OpDef) else value,
 )
 def test_elementwise(defn: OpDef, arch: str) -> None:
@@ -71,7 +71,7 @@ def test_functions_of_libdevice(arch: str) -> None:
         check(around(cases[first : first + 24]), arch)
 
 
-@pytest.mark.parametrize(("source", "arch"), sample(ALL, ARCHITECTURES, each=2), ids=str)
+@pytest.mark.parametrize(("source", "arch"), sample(ALL, ARCHITECTURES), ids=str)
 def test_cast(source: Scalar, arch: str) -> None:
     cast = OPS["cast"]
     cases = [Use(cast, (fragment(source),), {"to": to}) for to in ALL]

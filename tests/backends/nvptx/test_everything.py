@@ -58,7 +58,7 @@ def spread(cases: Sequence[Case]) -> list[Case]:
     return list(cases[:: -(-len(cases) // BATCH)])
 
 
-@pytest.mark.parametrize(("name", "arch"), sample(CASES, ARCHITECTURES, each=2))
+@pytest.mark.parametrize(("name", "arch"), sample(CASES, ARCHITECTURES))
 def test_every_operation(name: str, arch: str) -> None:
     steps = [Step(c.defn, c.operands, c.attributes, c.regions()) for c in spread(CASES[name])]
     assembled(around_all(steps, masked=True), arch, num_warps=2)
@@ -118,7 +118,7 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "arch"), sample(PROGRAMS, ARCHITECTURES, each=2))
+@pytest.mark.parametrize(("name", "arch"), sample(PROGRAMS, ARCHITECTURES))
 def test_programs(name: str, arch: str) -> None:
     with pytest.raises(Assembled):
         PROGRAMS[name](Assembling(arch))

@@ -18,7 +18,7 @@ from tile.backends.nvptx.target import architecture
 from tile.simt.pass_pipeline import lower
 
 
-@pytest.mark.parametrize(("name", "arch"), sample(KERNELS, ARCHITECTURES, each=2))
+@pytest.mark.parametrize(("name", "arch"), sample(KERNELS, ARCHITECTURES))
 def test_kernels(name: str, arch: str) -> None:
     check(assemble(KERNELS[name].compile(f"nvptx:{arch}").asm["ptx"], arch))
 

@@ -46,9 +46,7 @@ def exchanging(element: Scalar | Pointer, vector: int, masked: bool) -> str:
     """
 
 
-@pytest.mark.parametrize(
-    ("element", "arch"), sample([*ALL, Pointer(F32)], ARCHITECTURES, each=2), ids=str
-)
+@pytest.mark.parametrize(("element", "arch"), sample([*ALL, Pointer(F32)], ARCHITECTURES), ids=str)
 def test_vectors(element: Scalar | Pointer, arch: str) -> None:
     for vector, masked in product((1, 2, 4, 8, 16), (False, True)):
         if vector * element.itemsize <= 16:
