@@ -185,7 +185,10 @@ def rate(problem: Problem, time: float) -> float:
 def measure(bench: Bench, problem: Problem, records: Records | None) -> tuple[list[str], bool]:
     """Return the row of a problem, and whether its result is right; record it if it is."""
     args = problem.make(bench.arrays)
-    run = lambda: getattr(tile.ops, problem.op)(*args, **problem.options)  # noqa: E731
+
+    def run() -> Any:
+        return getattr(tile.ops, problem.op)(*args, **problem.options)
+
     other = bench.peer(problem, args)
     right, note = True, ""
     if other is not None and problem.op not in ("adamw",):

@@ -49,8 +49,13 @@ def bytes_of(*counts: int, size: int = 2) -> float:
 def rowwise(rows: int, columns: Sequence[int]) -> Iterator[Problem]:
     for n in columns:
         count, label = rows * n, f"{rows}x{n}"
-        one = lambda a, n=n: (a.normal(rows, n),)  # noqa: E731
-        two = lambda a, n=n: (a.normal(rows, n), a.normal(rows, n))  # noqa: E731
+
+        def one(a: Arrays, n: Any = n) -> Any:
+            return (a.normal(rows, n),)
+
+        def two(a: Arrays, n: Any = n) -> Any:
+            return (a.normal(rows, n), a.normal(rows, n))
+
         yield Problem(
             "softmax", label, "GB/s", bytes_of(2 * count), one, lambda t, x: t.softmax(x, -1)
         )

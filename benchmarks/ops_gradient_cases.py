@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ops_cases import Args, Arrays, Problem, bytes_of
-from ops_loss_cases import Maker, by_autograd, once
+from ops_loss_cases import by_autograd, once
 
 import tile.ops
 
@@ -17,7 +17,9 @@ def norms(batch: int, channels: int, size: int) -> Iterator[Problem]:
     """Yield the gradients of batch and group norm."""
     count, label = batch * channels * size * size, f"{batch}x{channels}x{size}x{size}"
     groups = channels // 8
-    image = lambda a: a.normal(batch, channels, size, size)  # noqa: E731
+
+    def image(a: Arrays) -> Any:
+        return a.normal(batch, channels, size, size)
 
     def of_batch(a: Arrays) -> Args:
         x, weight, bias = image(a), a.normal(channels), a.normal(channels)
@@ -48,7 +50,10 @@ def norms(batch: int, channels: int, size: int) -> Iterator[Problem]:
 def pools(batch: int, channels: int, size: int) -> Iterator[Problem]:
     """Yield gradients of pooling and resizing, and maxima of adaptive windows."""
     label, count = f"{batch}x{channels}x{size}x{size}", batch * channels * size * size
-    image = lambda a, side=size: a.normal(batch, channels, side, side)  # noqa: E731
+
+    def image(a: Arrays, side: int = size) -> Any:
+        return a.normal(batch, channels, side, side)
+
     half, sides = size // 2, (size, size)
 
     def maxima(a: Arrays) -> Args:
@@ -111,7 +116,10 @@ def pools(batch: int, channels: int, size: int) -> Iterator[Problem]:
 def products(batch: int, size: int, channels: int, rows: int, form: int) -> Iterator[Problem]:
     """Yield a transposed convolution of stride 2, and the gradients of bilinear forms."""
     label = f"{batch}x{size}x{size}x{channels}"
-    planes = lambda x: x.permute(0, 3, 1, 2)  # noqa: E731
+
+    def planes(x: Any) -> Any:
+        return x.permute(0, 3, 1, 2)
+
     yield Problem(
         *("conv_transpose2d", label, "TFLOP/s", 2.0 * batch * size * size * channels**2 * 9),
         lambda a: (a.normal(batch, size, size, channels), a.normal(channels, 3, 3, channels)),
@@ -120,10 +128,13 @@ def products(batch: int, size: int, channels: int, rows: int, form: int) -> Iter
         ).permute(0, 2, 3, 1),
         {"stride": 2, "padding": 1},
     )
-    matrix = lambda a: a.normal(rows, form)  # noqa: E731
-    forms: Maker = lambda a: (  # noqa: E731
-        *(matrix(a), matrix(a), matrix(a), a.normal(form, form, form) / form),
-    )
+
+    def matrix(a: Arrays) -> Any:
+        return a.normal(rows, form)
+
+    def forms(a: Arrays) -> Args:
+        return (*(matrix(a), matrix(a), matrix(a), a.normal(form, form, form) / form),)
+
     yield Problem(
         *("bilinear_backward", f"{rows} of {form}x{form}x{form}", "TFLOP/s"),
         6.0 * rows * form**3,
@@ -135,8 +146,12 @@ def products(batch: int, size: int, channels: int, rows: int, form: int) -> Iter
 def attentions(batch: int, heads: int, context: int, size: int) -> Iterator[Problem]:
     """Yield gradients of attention, and attention of sequences of different lengths."""
     label = f"{batch}x{heads}x{context}x{size}"
-    array = lambda a: a.normal(batch, heads, context, size)  # noqa: E731
-    tokens = lambda a: a.normal(batch * context, heads, size)  # noqa: E731
+
+    def array(a: Arrays) -> Any:
+        return a.normal(batch, heads, context, size)
+
+    def tokens(a: Arrays) -> Any:
+        return a.normal(batch * context, heads, size)
 
     def make(a: Arrays) -> Args:
         q, k, v = array(a), array(a), array(a)

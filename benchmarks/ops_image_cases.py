@@ -21,8 +21,12 @@ def convolutions(batch: int, size: int, channels: int, groups: int = 1) -> Itera
     options = {"stride": 1, "padding": 1, "groups": groups}
     label = f"{batch}x{size}x{size}x{channels}{f' groups {groups}' if groups > 1 else ''}"
     operations = 2.0 * batch * size * size * channels * depth * 9
-    image = lambda a: a.normal(batch, size, size, channels)  # noqa: E731
-    filters = lambda a: a.normal(channels, 3, 3, depth)  # noqa: E731
+
+    def image(a: Arrays) -> Any:
+        return a.normal(batch, size, size, channels)
+
+    def filters(a: Arrays) -> Any:
+        return a.normal(channels, 3, 3, depth)
 
     def backward(torch: Any, dy: Any, x: Any, w: Any, mask: list[bool]) -> Any:
         sides = [1, 1], [1, 1], [1, 1]
@@ -68,7 +72,9 @@ def normalizations(batch: int, channels: int, size: int) -> Iterator[Problem]:
     """Yield normalizations and pooling of planes."""
     count = batch * channels * size * size
     label = f"{batch}x{channels}x{size}x{size}"
-    image = lambda a: a.normal(batch, channels, size, size)  # noqa: E731
+
+    def image(a: Arrays) -> Any:
+        return a.normal(batch, channels, size, size)
 
     def weighted(*more: Any) -> Callable[[Arrays], Args]:
         return lambda a: (image(a), *more, a.normal(channels), a.normal(channels))

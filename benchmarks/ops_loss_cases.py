@@ -59,9 +59,16 @@ def scalar(a: Arrays) -> Any:
 def means(rows: int, length: int) -> Iterator[Problem]:
     """Yield losses that are means over all elements, and their gradients."""
     label, count = f"{rows}x{length}", rows * length
-    numbers: Maker = lambda a: (a.normal(rows, length), a.normal(rows, length))  # noqa: E731
-    probable: Maker = lambda a: (fractions(a, rows, length), fractions(a, rows, length))  # noqa: E731
-    logits: Maker = lambda a: (a.normal(rows, length), fractions(a, rows, length))  # noqa: E731
+
+    def numbers(a: Arrays) -> Args:
+        return (a.normal(rows, length), a.normal(rows, length))
+
+    def probable(a: Arrays) -> Args:
+        return (fractions(a, rows, length), fractions(a, rows, length))
+
+    def logits(a: Arrays) -> Args:
+        return (a.normal(rows, length), fractions(a, rows, length))
+
     losses: dict[str, tuple[Maker, Peer]] = {
         "mse_loss": (numbers, lambda t, x, y: t.nn.functional.mse_loss(x, y)),
         "smooth_l1_loss": (numbers, lambda t, x, y: t.nn.functional.smooth_l1_loss(x, y)),
@@ -76,7 +83,10 @@ def means(rows: int, length: int) -> Iterator[Problem]:
     }
     for op, (make, function) in losses.items():
         yield Problem(op, label, "GB/s", bytes_of(2 * count), make, function)
-        back: Maker = lambda a, make=make: (scalar(a), *make(a))  # noqa: E731
+
+        def back(a: Arrays, make: Maker = make) -> Args:
+            return (scalar(a), *make(a))
+
         name, work = f"{op}_backward", bytes_of(3 * count)
         yield Problem(name, label, "GB/s", work, back, by_autograd(function, 1))
 
@@ -84,7 +94,9 @@ def means(rows: int, length: int) -> Iterator[Problem]:
 def classes(rows: int, length: int) -> Iterator[Problem]:
     """Yield losses of classes that are numbers of each row, and their gradients."""
     label, count = f"{rows}x{length}", rows * length
-    pair: Maker = lambda a: (a.normal(rows, length), a.integers(length, rows))  # noqa: E731
+
+    def pair(a: Arrays) -> Args:
+        return (a.normal(rows, length), a.integers(length, rows))
 
     def entropy(a: Arrays) -> Args:
         x, target = pair(a)
@@ -141,13 +153,22 @@ def vocabularies(rows: int, length: int, words: int) -> Iterator[Problem]:
 def cells(rows: int, units: int) -> Iterator[Problem]:
     """Yield a step of an LSTM and of a GRU, and their gradients."""
     label, operations = f"{rows}x{units}", 4.0 * rows * units * units
-    state = lambda a: a.normal(rows, units)  # noqa: E731
-    weight = lambda a, gates: a.normal(gates * units, units) / 32  # noqa: E731
-    bias = lambda a, gates: a.normal(gates * units)  # noqa: E731
-    lstm: Maker = lambda a: (state(a), state(a), state(a), weight(a, 4), weight(a, 4), bias(a, 4))  # noqa: E731
-    gru: Maker = lambda a: (  # noqa: E731
-        *(state(a), state(a), weight(a, 3), weight(a, 3), bias(a, 3), bias(a, 3)),
-    )
+
+    def state(a: Arrays) -> Any:
+        return a.normal(rows, units)
+
+    def weight(a: Arrays, gates: int) -> Any:
+        return a.normal(gates * units, units) / 32
+
+    def bias(a: Arrays, gates: int) -> Any:
+        return a.normal(gates * units)
+
+    def lstm(a: Arrays) -> Args:
+        return (state(a), state(a), state(a), weight(a, 4), weight(a, 4), bias(a, 4))
+
+    def gru(a: Arrays) -> Args:
+        return (*(state(a), state(a), weight(a, 3), weight(a, 3), bias(a, 3), bias(a, 3)),)
+
     zeros = once(lambda t, b: t.zeros_like(b))
 
     def lstm_of_torch(t: Any, x: Any, h: Any, c: Any, w_x: Any, w_h: Any, b: Any) -> Any:

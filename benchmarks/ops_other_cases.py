@@ -13,9 +13,16 @@ Maker = Callable[[Arrays], Args]
 def rows(count: int, length: int) -> Iterator[Problem]:
     """Yield activations, the logarithm of softmax and scans."""
     label, elements = f"{count}x{length}", count * length
-    one: Maker = lambda a: (a.normal(count, length),)  # noqa: E731
-    two: Maker = lambda a: (a.normal(count, length), a.normal(count, length))  # noqa: E731
-    scanned: Maker = lambda a: (a.normal(count, length, dtype="float32") / length + 1,)  # noqa: E731
+
+    def one(a: Arrays) -> Args:
+        return (a.normal(count, length),)
+
+    def two(a: Arrays) -> Args:
+        return (a.normal(count, length), a.normal(count, length))
+
+    def scanned(a: Arrays) -> Args:
+        return (a.normal(count, length, dtype="float32") / length + 1,)
+
     gelu = {"function": "gelu_erf"}
     by_torch: dict[str, tuple[Maker, float, Any, dict[str, Any]]] = {
         "activate": (one, 2, lambda t, x: t.nn.functional.gelu(x), gelu),
@@ -52,7 +59,9 @@ def groups(count: int, each: int, size: int) -> Iterator[Problem]:
         steps = (a.integers(1, count, dtype="int32") + each).cumsum(0)
         return steps.int() if hasattr(steps, "int") else steps.astype("int32")
 
-    rows_of = lambda a: a.normal(count * each, size)  # noqa: E731
+    def rows_of(a: Arrays) -> Any:
+        return a.normal(count * each, size)
+
     yield Problem(
         "grouped_matmul",
         label,
@@ -74,9 +83,16 @@ def groups(count: int, each: int, size: int) -> Iterator[Problem]:
 def shifts(batch: int, size: int, channels: int) -> Iterator[Problem]:
     """Yield the shift convolution and its gradients; PyTorch has none."""
     operations = 2.0 * batch * size * size * channels * channels
-    image = lambda a: a.normal(batch, size, size, channels)  # noqa: E731
-    filters = lambda a: a.normal(channels, channels)  # noqa: E731
-    moved = lambda a: [a.integers(3, channels, dtype="int32") - 1 for _ in range(2)]  # noqa: E731
+
+    def image(a: Arrays) -> Any:
+        return a.normal(batch, size, size, channels)
+
+    def filters(a: Arrays) -> Any:
+        return a.normal(channels, channels)
+
+    def moved(a: Arrays) -> Any:
+        return [a.integers(3, channels, dtype="int32") - 1 for _ in range(2)]
+
     makers: dict[str, Maker] = {
         "shift_conv": lambda a: (image(a), filters(a), *moved(a)),
         "shift_conv_dgrad": lambda a: (image(a), filters(a), *moved(a)),
@@ -99,10 +115,18 @@ def blocks(size: int, count: int, each: int, n: int) -> Iterator[Problem]:
         values = (a.integers(1, count + 1, dtype="int32") + each).cumsum(0) - each
         return values.int() if hasattr(values, "int") else values.astype("int32")
 
-    left = lambda a: a.normal(count * size, n)  # noqa: E731
-    values = lambda a: a.normal(number, size, size)  # noqa: E731
-    pair = lambda a: (left(a), left(a).T, *positions(a), size)  # noqa: E731
-    sparse = lambda a: (values(a), starts(a), positions(a)[0], left(a))  # noqa: E731
+    def left(a: Arrays) -> Any:
+        return a.normal(count * size, n)
+
+    def values(a: Arrays) -> Any:
+        return a.normal(number, size, size)
+
+    def pair(a: Arrays) -> Any:
+        return (left(a), left(a).T, *positions(a), size)
+
+    def sparse(a: Arrays) -> Any:
+        return (values(a), starts(a), positions(a)[0], left(a))
+
     makers: dict[str, tuple[float, Maker]] = {
         "sddmm": (1, pair),
         "sddmm_backward": (2, lambda a: (values(a), *pair(a))),

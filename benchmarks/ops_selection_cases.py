@@ -14,7 +14,10 @@ import tile.ops
 def orders(rows: int, length: int, k: int) -> Iterator[Problem]:
     """Yield sorted rows and their greatest elements."""
     label, count = f"{rows}x{length}", rows * length
-    make: Maker = lambda a: (a.normal(rows, length, dtype="float32"),)  # noqa: E731
+
+    def make(a: Arrays) -> Args:
+        return (a.normal(rows, length, dtype="float32"),)
+
     yield Problem(*("sort", label, "GB/s", 16.0 * count, make, lambda t, x: t.sort(x, stable=True)))
     yield Problem(
         *("topk", f"{k} of {label}", "GB/s", 4.0 * count),
@@ -26,7 +29,10 @@ def orders(rows: int, length: int, k: int) -> Iterator[Problem]:
 def tables(rows: int, length: int, count: int, bins: int) -> Iterator[Problem]:
     """Yield rows of a table, its gradients, and counts."""
     label = f"{count} of {rows}x{length}"
-    indices = lambda a: a.integers(rows, count)  # noqa: E731
+
+    def indices(a: Arrays) -> Any:
+        return a.integers(rows, count)
+
     bag = 32
 
     def starts(a: Arrays) -> Any:
@@ -63,8 +69,12 @@ def tables(rows: int, length: int, count: int, bins: int) -> Iterator[Problem]:
 def scans(rows: int, length: int) -> Iterator[Problem]:
     """Yield running minima, and gradients of scans."""
     label, size = f"{rows}x{length}", 4.0 * rows * length
-    one: Maker = lambda a: (a.normal(rows, length, dtype="float32"),)  # noqa: E731
-    near: Maker = lambda a: (one(a)[0] / length + 1,)  # noqa: E731
+
+    def one(a: Arrays) -> Args:
+        return (a.normal(rows, length, dtype="float32"),)
+
+    def near(a: Arrays) -> Args:
+        return (one(a)[0] / length + 1,)
 
     def indexed(a: Arrays) -> Args:
         return *one(a), tile.ops.cummax(*one(a))[1]
@@ -96,8 +106,13 @@ def scans(rows: int, length: int) -> Iterator[Problem]:
 def rowwise(rows: int, length: int) -> Iterator[Problem]:
     """Yield gated units, rotations and numbers of 8 bits."""
     label, count = f"{rows}x{length}", rows * length
-    one: Maker = lambda a: (a.normal(rows, length),)  # noqa: E731
-    two: Maker = lambda a: (*one(a), *one(a))  # noqa: E731
+
+    def one(a: Arrays) -> Args:
+        return (a.normal(rows, length),)
+
+    def two(a: Arrays) -> Args:
+        return (*one(a), *one(a))
+
     gated: dict[str, Peer] = {
         "geglu": lambda t, gate, up: t.nn.functional.gelu(gate, approximate="tanh") * up,
         "swiglu": lambda t, gate, up: t.nn.functional.silu(gate) * up,
