@@ -28,14 +28,12 @@ import math
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -46,6 +44,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from library_cases import CASES, Case, Data  # noqa: E402
 from library_worker import Error, First, Sample, Worker, serve  # noqa: E402
+
+from tests.libraries.worker_process import Ended, WorkerProcess  # noqa: E402
 
 PEERS = ("triton", "tile")
 HEADER = (
@@ -70,51 +70,23 @@ class Failure(Exception):  # noqa: N818 - not an error of this program
 
 @dataclass
 class Peer:
-    """A process that runs cases, started when it is needed and again after it has ended."""
+    """A compiler by name, and the process that runs cases with it."""
 
     name: str
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    connection: Connection | None = None
-
-    def start(self) -> None:
-        """Start the process."""
-        ours, theirs = Pipe()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, "--worker", str(theirs.fileno())],
-                env={**os.environ, **self.environment},
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        theirs.close()
-        self.connection = ours
+    worker: WorkerProcess
 
     def send(self, *request: Any) -> None:
-        """Send a request."""
-        if self.process is None:
-            self.start()
-        assert self.connection is not None
-        with suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports it
-            self.connection.send(request)
+        """Send a request to the process, which is started if there is none."""
+        if self.worker.process is None:
+            self.worker.start()
+        self.worker.send(request)
 
     def receive(self, limit: float) -> Any:
         """Return the answer; raises `Failure` if there is none in `limit` seconds, or an error."""
-        assert self.connection is not None and self.process is not None
         try:
-            if not self.connection.poll(limit):
-                self.stop()
-                raise Failure(f"took longer than {limit:.0f} s")
-            answer = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            status = self.process.wait()
-            self.stop()
-            raise Failure(f"the process ended with status {status}") from None
+            answer = self.worker.receive(limit)
+        except Ended as error:
+            raise Failure(str(error)) from None
         if isinstance(answer, Error):
             if answer.fatal:
                 self.stop()
@@ -128,12 +100,7 @@ class Peer:
 
     def stop(self) -> None:
         """End the process."""
-        if self.connection is not None:
-            self.connection.close()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.process = self.connection = None
+        self.worker.stop()
 
 
 @dataclass
@@ -222,7 +189,7 @@ def measure(case: Case, peers: Sequence[Peer], pairs: int, limits: Limits) -> Ro
         except Failure as failure:
             row.errors["samples"] = str(failure)
     for peer in peers:
-        if peer.process is not None:
+        if peer.worker.process is not None:
             with suppress(Failure):
                 peer.ask(limits.other, "close")
     return row
@@ -285,17 +252,20 @@ def make_peers(options: argparse.Namespace, folder: Path) -> list[Peer]:
     return [
         Peer(
             name,
-            programs[name],
-            {
-                "PYTHONPATH": path,
-                "FLA_DISABLE_BACKEND_DISPATCH": "1",
-                "GEMS_VENDOR": "nvidia",  # it would start the tools of other vendors to find out
-                "FLAGGEMS_CACHE_DIR": f"{folder}/{name}/flag_gems",
-                "TILE_CACHE_DIR": f"{folder}/{name}/tile",
-                "TRITON_CACHE_DIR": f"{folder}/{name}/triton",
-                "CUDA_CACHE_PATH": f"{folder}/{name}/cuda",
-            },
-            folder / f"{name}.log",
+            WorkerProcess(
+                programs[name],
+                {
+                    "PYTHONPATH": path,
+                    "FLA_DISABLE_BACKEND_DISPATCH": "1",
+                    "GEMS_VENDOR": "nvidia",  # or it starts the tools of other vendors to find out
+                    "FLAGGEMS_CACHE_DIR": f"{folder}/{name}/flag_gems",
+                    "TILE_CACHE_DIR": f"{folder}/{name}/tile",
+                    "TRITON_CACHE_DIR": f"{folder}/{name}/triton",
+                    "CUDA_CACHE_PATH": f"{folder}/{name}/cuda",
+                },
+                folder / f"{name}.log",
+                keep_log=True,
+            ),
         )
         for name in options.peers
     ]

@@ -16,22 +16,20 @@ import argparse
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-ROOT = Path(__file__).parents[2]
+from tests.libraries.worker_process import ROOT, Crashed, Ended, WorkerProcess
+
 # The version of Triton that a library is told; flag_gems calls compiled kernels without their
 # constants from 3.7 on, where Triton takes all.
 VERSIONS: Mapping[str, str] = {"fla": "3.8.0", "flag_gems": "3.6.0"}
@@ -154,62 +152,31 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:300]
 
 
-class Ended(Exception):
-    """A process that ended, or was ended after its time."""
-
-
-@dataclass
-class Worker:
-    """A process that runs operators, started when it is needed and again after it has ended."""
-
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    connection: Connection | None = None
+class Worker(WorkerProcess):
+    """A process that runs operators."""
 
     def names(self) -> list[str]:
         """Return the operators' names, from a process that is started if there is none."""
-        ours, theirs = Pipe()
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*self.command, "--worker", str(theirs.fileno())],
-                env={**os.environ, **self.environment},
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        theirs.close()
-        self.connection = ours
-        names: list[str] = self.receive(START_SECONDS)
+        self.start()
+        names: list[str] = self.answer(START_SECONDS)
         return names
 
     def ask(self, name: str, limit: float) -> Answer:
         """Return the outcome of an operator; raises `Ended` if there is none."""
         if self.connection is None:
             self.names()
-        assert self.connection is not None
-        with suppress(BrokenPipeError, ConnectionResetError):  # `receive` reports it
-            self.connection.send(name)
-        answer: Answer = self.receive(limit)
+        self.send(name)
+        answer: Answer = self.answer(limit)
         if answer.fatal:
             self.stop()
         return answer
 
-    def receive(self, limit: float) -> Any:
-        """Return what the process sends; raises `Ended` if it sends nothing."""
-        assert self.connection is not None and self.process is not None
+    def answer(self, limit: float) -> Any:
+        """Return what the process sends; raises `Ended`, with its last words, if it crashed."""
         try:
-            if self.connection.poll(limit):
-                return self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            status = self.process.wait()
-            self.stop()
-            raise Ended(f"the process ended with status {status}: {self.last_words()}") from None
-        self.stop()
-        raise Ended(f"took longer than {limit:.0f} s")
+            return self.receive(limit)
+        except Crashed as error:
+            raise Ended(f"{error}: {self.last_words()}") from None
 
     def last_words(self) -> str:
         """Return the last line of the process's output, or where it crashed."""
@@ -217,15 +184,6 @@ class Worker:
         found = [line.strip() for line in lines if line.strip()] or ["no output"]
         crash = next((i for i, line in enumerate(found) if line.startswith("Fatal Python")), -1)
         return " ".join(found[crash:][:3])[:300]
-
-    def stop(self) -> None:
-        """End the process."""
-        if self.connection is not None:
-            self.connection.close()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.process = self.connection = None
 
 
 @dataclass
