@@ -6,8 +6,8 @@
 Measures in one process: the seconds until each of some functions has compiled and run, with empty
 caches; and the microseconds of a call of a compiled function and of a launch of a kernel by
 `kernel[grid](...)`, while the GPU has nothing else to do. `--compare N` does so N times in processes
-on `tile` and on Triton alternately, with one compiling thread and with workers, and prints the
-medians and their ratios. Workers are ready before the first function, and `tile` has bytecode, as
+on `tile` and on Triton alternately, with one compiling thread and with workers, and prints each
+round as it ends, then the medians and their ratios. Workers are ready before the first function, and `tile` has bytecode, as
 if it was installed.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import contextlib
 import importlib
 import json
 import logging
@@ -25,7 +26,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +100,37 @@ def compile_times(device: str) -> dict[str, float]:
     importlib.import_module("torch._inductor.compile_fx")  # which takes as long as all else
     torch.ones(8, device=device).sum().item()  # opens the device
     times = {}
-    for name, (function, arguments) in cases(device).items():
-        torch._dynamo.reset()
-        start = time.perf_counter()
-        torch.compile(function)(*arguments)
-        wait(device)
-        times[f"compile {name}, s"] = time.perf_counter() - start
+    with kernel_times() as of_kernels:
+        for name, (function, arguments) in cases(device).items():
+            torch._dynamo.reset()
+            start = time.perf_counter()
+            torch.compile(function)(*arguments)
+            wait(device)
+            times[f"compile {name}, s"] = time.perf_counter() - start
     times["compile all, s"] = sum(times.values())
+    if of_kernels:
+        times["of it kernels, s"] = sum(of_kernels)
     return times
+
+
+@contextlib.contextmanager
+def kernel_times() -> Iterator[list[float]]:
+    """Yield a list of the seconds that this process takes to compile each kernel."""
+    times: list[float] = []
+    compile_kernel = triton.compile
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return compile_kernel(*arguments, **options)
+        finally:
+            times.append(time.perf_counter() - start)
+
+    triton.compile = timed
+    try:
+        yield times
+    finally:
+        triton.compile = compile_kernel
 
 
 def call_times(device: str) -> dict[str, float]:
@@ -178,19 +203,31 @@ def in_a_process(way: str, threads: int, device: str) -> dict[str, float]:
 
 
 def compare(count: int, device: str) -> None:
-    """Print the medians of both compilers and their ratios."""
+    """Print the times of each round as it ends, then the medians of both and their ratios."""
     compileall.compile_dir(Path(tile.__file__).parent, quiet=1)
-    for threads, title in ((1, "one thread"), (WORKERS, "workers")):
-        runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-        for _ in range(count):
+    modes = {1: "one thread", WORKERS: "workers"}
+    runs: dict[tuple[int, str], list[dict[str, float]]] = defaultdict(list)
+    for number in range(1, count + 1):
+        for threads, title in modes.items():
             for way in WAYS:
-                runs[way].append(in_a_process(way, threads, device))
-        for name in runs["tile"][0]:
-            ours, peer = (statistics.median(run[name] for run in runs[way]) for way in WAYS)
-            print(
-                f"{title}, {name}: {ours:.3f} on tile, {peer:.3f} on Triton, {ours / peer:.3f}",
-                flush=True,
-            )
+                runs[threads, way].append(in_a_process(way, threads, device))
+            print_ratios(f"round {number}, {title}", runs, threads, slice(-1, None))
+    for threads, title in modes.items():
+        print_ratios(f"median, {title}", runs, threads, slice(None))
+
+
+def print_ratios(
+    title: str,
+    runs: Mapping[tuple[int, str], list[dict[str, float]]],
+    threads: int,
+    rounds: slice,
+) -> None:
+    """Print each time's median over some rounds on both compilers, and their ratio."""
+    ours, peers = (runs[threads, way][rounds] for way in WAYS)
+    for name in ours[0]:
+        time_, peer = (statistics.median(run[name] for run in each) for each in (ours, peers))
+        print(f"{title}, {name}: {time_:.3f} on tile, {peer:.3f} on Triton, {time_ / peer:.3f}")
+    sys.stdout.flush()
 
 
 def main() -> int:
