@@ -37,7 +37,6 @@ SAMPLES = 16
 STUDENT_T = 2.131  # 97.5 % quantile for SAMPLES - 1 degrees of freedom
 SHORT = 20e-6  # seconds; shorter calls are timed by CUDA graphs
 LEAST_MEAN, LEAST_ROW = 0.995, 0.98
-CALLS_PER_GRAPH = 40
 
 
 class Worker:
@@ -139,9 +138,9 @@ def serve(root: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels and compilers print is no answer
     import torch
-    import triton
-    from gpu import KERNELS, bench, greatest_error
+    from gpu import KERNELS, greatest_error
     from gpu_cases import makers
+    from gpu_timing import Graph, bench
 
     import tile
     from tile.errors import TileError
@@ -181,23 +180,8 @@ def serve(root: Path) -> None:
         fastest = min(seconds, key=seconds.__getitem__)
         run = runs[fastest]
         current[False] = lambda: bench(run, 15)
-        current[True] = graph_timer(run) if seconds[fastest] < 2 * SHORT else current[False]
+        current[True] = Graph([run], 15) if seconds[fastest] < 2 * SHORT else current[False]
         return {"tiles": fastest, "seconds": current[True]()}
-
-    def graph_timer(run: Callable[[], Any]) -> Callable[[], float]:
-        graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            run()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(CALLS_PER_GRAPH):
-                run()
-        return lambda: (
-            float(triton.testing.do_bench(graph.replay, warmup=4, rep=15, return_mode="median"))
-            / 1e3
-            / CALLS_PER_GRAPH
-        )
 
     for line in sys.stdin:
         request = json.loads(line)

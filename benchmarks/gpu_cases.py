@@ -73,14 +73,6 @@ def makers() -> Iterator[tuple[str, Maker]]:
             yield f"{title} D={head}{', causal' if causal else ''}", partial(make, head, causal)
 
 
-def cases(part: str) -> Iterator[Case]:
-    """Yield the cases whose name contains `part`, each created when it is requested."""
-    for name, make in makers():
-        if part in name:
-            yield make(name)
-            torch.cuda.empty_cache()
-
-
 # -- bound by memory
 
 

@@ -16,3 +16,8 @@ def interval(samples: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(samples)
     low = max(rank - 1, 0)
     return ordered[low], ordered[count - 1 - low]
+
+
+def ratios(mine: Sequence[float], its: Sequence[float]) -> list[float]:
+    """Return the ratios of speeds of paired samples of seconds."""
+    return [theirs / own for own, theirs in zip(mine, its, strict=True)]
