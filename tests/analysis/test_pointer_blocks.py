@@ -209,3 +209,52 @@ def test_forms_that_are_proven(forms: tuple[str, ...], wide: bool, columns_first
     names = ("ROWS", "COLUMNS", "IN_ROWS", "IN_COLUMNS", "OUTER")
     rest = {"MORE": "", "WIDE": wide, "COLUMNS_FIRST": columns_first, "BM": BM, "BK": BK}
     assert loaded_by_descriptors(module_of({**dict(zip(names, forms, strict=True)), **rest})) == 1
+
+
+@tile.jit
+def added(x_ptr, y_ptr, M, N, S, MASK: tl.constexpr, ORDER: tl.constexpr, BK: tl.constexpr):
+    """Add up vectors of a program's row, through a dot, as find-blocks asks for."""
+    row = tl.program_id(0) * S
+    total = tl.zeros((16, BK), tl.float32)
+    for k in range(0, N, BK):
+        columns = k + tl.arange(0, BK)
+        at = x_ptr + row + columns
+        if ORDER == "sum first":
+            at = x_ptr + (row + columns)
+        if MASK == "whole rows":
+            x = tl.load(at, mask=columns < N, other=0.0)
+        elif MASK == "all rows":
+            x = tl.load(at, mask=row + columns < M, other=0.0)
+        elif MASK == "few":
+            x = tl.load(at, mask=tl.arange(0, BK) < 9, other=0.0)
+        else:
+            x = tl.load(at)
+        total = tl.dot(
+            tl.full((16, 16), 1.0, tl.float16), (x[None, :] + tl.zeros((16, BK), tl.float16)), total
+        )
+    place = y_ptr + tl.program_id(0) * 16 * BK
+    tl.store(place + tl.arange(0, 16)[:, None] * BK + tl.arange(0, BK)[None, :], total)
+
+
+@pytest.mark.parametrize(
+    ("mask", "proven"), [("", True), ("whole rows", True), ("all rows", False), ("few", False)]
+)
+@pytest.mark.parametrize("order", ["", "sum first"])
+def test_vectors(mask: str, order: str, proven: bool) -> None:
+    """A vector in a row is a block of one row; that of the rows as one array has no known start."""
+    types = {"x_ptr": "*fp16:16", "y_ptr": "*fp32:16", "S": "i32:8", "M": "i32", "N": "i32"}
+    constants = {"MASK": mask, "ORDER": order, "BK": BK}
+    module = tile.compile(added, types, constants, {}, "interp").artifact.module
+    assert module is not None
+    by_pointers, stated = module.clone(), module.clone()
+    run_pipeline(stated, "find-blocks{pointer_blocks=true,simplify=false}")
+    assert loaded_by_descriptors(stated) == proven
+    results = []
+    for each in (by_pointers, stated):
+        backend = backends.get("interp")
+        artifact = backend.compile(each, Target("interp"), Options())
+        x, y = np.arange(8 * STRIDE, dtype=np.float16), np.zeros((4, 16, BK), np.float32)
+        sizes = [np.int32(number) for number in (8 * STRIDE, 40, STRIDE)]
+        backend.load(artifact).launch((4, 1, 1), [x, y, *sizes])
+        results.append(y)
+    np.testing.assert_array_equal(*results)

@@ -1,4 +1,4 @@
-"""Loads and stores through pointers that are proven to be those of TMA blocks ."""
+"""Loads and stores through pointers that are proven to be those of TMA blocks."""
 
 from __future__ import annotations
 
@@ -137,6 +137,23 @@ def batched(
     tl.store(c_ptrs, total.to(tl.float16), mask=in_c)
 
 
+@tile.jit
+def weighted(w_ptr, x_ptr, sums_ptr, y_ptr, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """As in the gradients of attention, with a number of each row that the loop loads."""
+    first = tl.program_id(0) * N
+    rows, inner = tl.arange(0, BM), tl.arange(0, K)
+    w = tl.load(w_ptr + rows[:, None] * K + inner[None, :])
+    total = tl.zeros((BM, K), tl.float32)
+    for start in range(0, N, BN):
+        row = start + tl.arange(0, BN)
+        x = tl.load(x_ptr + (first + row[:, None]) * K + inner[None, :])
+        scores = tl.dot(w, tl.trans(x))
+        p = tl.exp2(scores - tl.load(sums_ptr + first + row)[None, :])
+        total = tl.dot(p.to(tl.float16), x, total)
+    at = (tl.program_id(0) * BM + rows)[:, None] * K + inner[None, :]
+    tl.store(y_ptr + at, total.to(tl.float16))
+
+
 POINTERS = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
 BLOCKS = {"BM": BM, "BN": BN, "BK": BK}
 
@@ -273,6 +290,64 @@ def test_matrices_in_larger_arrays() -> None:
     assert [one.strides[-1] for one in maps] == [k, k, n]
     assert [one.strides[0] for one in maps[:2]] == [ab, bb]
     assert set(maps[2].strides[0].parameters) == {3, 4}
+
+
+WEIGHTED = Kernel(
+    weighted,
+    {
+        **dict.fromkeys(("w_ptr", "x_ptr", "y_ptr"), "*fp16:16"),
+        "sums_ptr": "*fp32:16",
+        "N": "i32:8",
+    },
+    {"K": 64, "BM": 64, "BN": 64},
+    (2, 1, 1),
+    lambda: [
+        numbers(64, 64, dtype=np.float16, seed=1) / 8,
+        numbers(2 * 192, 64, dtype=np.float16, seed=2),
+        numbers(2 * 192, dtype=np.float32, seed=3) + 4,
+        np.zeros((2 * 64, 64), np.float16),
+        np.int32(192),
+    ],
+)
+
+
+@pytest.mark.parametrize("specialized", [False, True])
+def test_vectors(specialized: bool) -> None:
+    """TMA copies a loop's vectors with its matrices, and each barrier is needed."""
+    module = lowered(WEIGHTED, WGMMA, 4, 2, warp_specialize=specialized)
+    assert count(module, "tma_load") == (2 if specialized else 4)
+    assert count(module, "warp_specialize") == specialized
+    assert not count(module, "shared_cp_async")
+
+    def result(module: Module) -> np.ndarray:
+        arguments = WEIGHTED.arguments()
+        run_threads(module, WGMMA, 4, WEIGHTED.grid, arguments)
+        return arguments[3]
+
+    plain = lowered(WEIGHTED, WGMMA, 4, 2, tma="")
+    assert not count(plain, "tma_load")
+    np.testing.assert_array_equal(result(module), result(plain))
+    w, x, sums, *_ = WEIGHTED.arguments()
+    wide = x.reshape(2, 192, 64).astype(np.float64)
+    p = np.exp2(w.astype(np.float64) @ wide.swapaxes(1, 2) - sums.reshape(2, 1, 192))
+    np.testing.assert_allclose(result(module).reshape(2, 64, 64), p @ wide, atol=0.02, rtol=0.01)
+    if not specialized:
+        for removed, broken in without_each(module):
+            with pytest.raises(FAULTS[removed.defn]):
+                result(broken)
+
+
+def test_maps_of_vectors() -> None:
+    """A vector is a block of a matrix, whose rows are along the axis of the programs."""
+    artifact = WEIGHTED.compile("nvptx:sm_90a", num_stages=2).artifact
+    sums = next(
+        one
+        for one in LaunchMetadata.of(artifact.launch_metadata).maps
+        if len(one.extents) == 2 and one.strides == (LaunchValue((4,), 1, 32),)
+    )
+    assert sums.extents == (LaunchValue((), -(1 << 31), 32),) * 2
+    assert "cp.async.cg" not in artifact.stages["ptx"]
+    assemble(artifact.stages["ptx"], "sm_90a")
 
 
 @pytest.mark.parametrize("name", CASES)

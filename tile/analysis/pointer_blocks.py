@@ -39,7 +39,6 @@ from tile.ir.ops import memory
 from tile.ir.types import I32, I64, Pointer, Scalar, Tile
 
 UNBOUNDED = Polynomial.constant(I32.min_value)  # 2^31 as an unsigned number
-_RANK = 2
 _FAR = 1 << 30
 
 
@@ -56,8 +55,8 @@ class BlockAxis:
 class PointerBlock:
     """A block of the array at `base`; the last axis is contiguous.
 
-    Its last two axes are those of the tile, in the other order if it is `transposed`. Along axes
-    before them it has one element.
+    Its last axes are those of the tile, in the other order if it is `transposed`. Along axes before
+    them it has one element.
     """
 
     base: Value
@@ -81,8 +80,8 @@ class PointerBlocks:
         Raises `NoFormError` with the reason if it is not proven to be one.
         """
         tile, pointers = op["ptr"].type, op["ptr"]
-        if not isinstance(tile, Tile) or tile.rank != _RANK or 1 in tile.shape:
-            raise NoFormError(f"it accesses {tile}, not a matrix")
+        if not isinstance(tile, Tile) or tile.rank not in (1, 2) or 1 in tile.shape:
+            raise NoFormError(f"it accesses {tile}, not a vector or matrix")
         if op.attributes.get("volatile"):
             raise NoFormError("it is volatile")
         if op.defn is memory.load and not is_zero(op["other"]):
@@ -92,21 +91,26 @@ class PointerBlocks:
         uniform, coefficients = self.forms.by_axis(offset)
         inner = next((axis for axis in (-1, -2) if _number(coefficients, axis) == 1), None)
         outer = -1 if inner == -2 else -2
-        if inner is None or outer not in coefficients:
+        if inner is None or (tile.rank > 1 and outer not in coefficients):
             raise NoFormError("no axis is contiguous, next to one that has a stride")
-        stride = coefficients[outer]
-        self.check_stride(stride, tile)
-        single = stride.single
-        assert single is not None
-        row, column = uniform.split_by(single)
         bounds = index_bounds(self.forms, op["mask"], tile.shape)
         wraps = {wrap.axis: wrap for wrap in form.wraps}
         if len(wraps) < len(form.wraps):
             raise NoFormError("several remainders along one axis")
-        *before, rows = self.axes(op, outer, row, bounds, wraps.get(outer), stride)
+        before: list[BlockAxis] = []
+        rows: list[BlockAxis] = []
+        column = uniform
+        if tile.rank > 1:
+            stride = coefficients[outer]
+            self.check_stride(stride, tile)
+            single = stride.single
+            assert single is not None
+            row, column = uniform.split_by(single)
+            *before, last = self.axes(op, outer, row, bounds, wraps.get(outer), stride)
+            rows = [last]
         one = Polynomial.constant(1)
         *others, columns = self.axes(op, inner, column, bounds, wraps.get(inner), one)
-        axes = (*before, *others, rows, columns)
+        axes = (*before, *others, *rows, columns)
         if len(axes) > Descriptor.MAX_RANK:
             raise NoFormError(f"it has {len(axes)} axes, and a block at most {Descriptor.MAX_RANK}")
         return PointerBlock(base, axes, inner == -2)

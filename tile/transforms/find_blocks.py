@@ -37,12 +37,12 @@ def find_blocks(
 
     Loads and stores through `descriptor_pointers` may be done by TMA. The operation is the
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
-    the transpose is loaded or stored. Blocks of more than two axes, as those of an array of
-    matrices, are reshaped. Unless `without_dots`, kernels stay as they are if no loop loads for a
-    dot, or one does that is not proven: TMA pays in loops whose operands it loads. Off unless
-    `pointer_blocks`, which targets with TMA and wgmma set unless the launch option `tma` names
-    other uses. With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a
-    loop with its dot is not proven.
+    the transpose is loaded or stored. Blocks of more axes than the tile has, as those of an array
+    of matrices, are reshaped. Of vectors, those that a loop loads for its dots are stated. Unless
+    `without_dots`, kernels stay as they are if no loop loads for a dot, or one does that is not
+    proven: TMA pays in loops whose operands it loads. Off unless `pointer_blocks`, which targets
+    with TMA and wgmma set unless the launch option `tma` names other uses. With `warn_unproven`,
+    which `tma="pointers"` sets, a warning says why a load in a loop with its dot is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -71,7 +71,7 @@ def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
     for op in accesses:
-        if not _is_stated(op):
+        if not _is_stated(op) and (op in operands or op["ptr"].type.rank > 1):
             try:
                 proven.append((op, blocks.of(op)))
             except NoFormError as reason:
@@ -110,7 +110,8 @@ def _state(op: Operation, block: PointerBlock, forms: IndexForms) -> None:
     at = op.defn.positions["ptr"]
     operands[at] = build(descriptor.descriptor_pointers, operands[at], block.base, *numbers)
     new = build.op(op.defn, *operands, **op.attributes)
-    op.replace_by([_as_tile(build, value, block) for value in new.results])
+    rank = op["ptr"].type.rank
+    op.replace_by([_as_tile(build, value, block, rank) for value in new.results])
 
 
 def _is_before(value: Value, op: Operation) -> bool:
@@ -125,15 +126,15 @@ def _as_block(build: Builder, tile: Value, block: PointerBlock) -> Value:
     """Return an operand of an access with the axes of the block."""
     if block.transposed:
         tile = build(shape.trans, tile, order=(1, 0))
-    for _ in block.axes[2:]:
+    for _ in block.axes[tile.type.rank :]:
         tile = build(shape.expand_dims, tile, axis=-tile.type.rank - 1)
     return tile
 
 
-def _as_tile(build: Builder, loaded: Value, block: PointerBlock) -> Value:
+def _as_tile(build: Builder, loaded: Value, block: PointerBlock, rank: int) -> Value:
     """Return a loaded block with the axes of the tile."""
-    if len(block.axes) > 2:
-        loaded = build(shape.reshape, loaded, shape=loaded.type.shape[-2:])
+    if len(block.axes) > rank:
+        loaded = build(shape.reshape, loaded, shape=loaded.type.shape[-rank:])
     return build(shape.trans, loaded, order=(1, 0)) if block.transposed else loaded
 
 

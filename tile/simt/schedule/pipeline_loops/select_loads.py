@@ -266,14 +266,15 @@ class LoopPlanner:
     def tma_copy(self, copy: BufferedLoad) -> BufferedLoad:
         """Return the TMA load of a block that threads read, if it can be one, for a copy.
 
-        That is a block of one axis, or an operand that wgmmas take from registers. A producer can
-        issue it with the TMA loads of its loop.
+        That is a block along one axis, or an operand that wgmmas take from registers. A producer
+        can issue it with the TMA loads of its loop.
         """
         tile = copy.tile
         layout = block_layout(tile.dims, tile.element.storage_bits)
         if block_strips(layout, tile.element.storage_bits) is None:
             return copy
-        if tile.rank > 1 and not self.reads_operand(copy.load, layout):
+        is_vector = sum(extent > 1 for extent in tile.dims) <= 1
+        if not is_vector and not self.reads_operand(copy.load, layout):
             return copy
         return self.tma_block(copy.load, layout) or copy
 
