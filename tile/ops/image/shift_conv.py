@@ -16,13 +16,13 @@ import tile.language as tl
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.division import divisor, quotient
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
 from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
 from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
-from tile.ops.linear.matmul_tiles import tile_position
 
 VECTOR = 4  # channels of a run that are loaded at once
 # By pixels, filters and channels, for 16-bit types. H200, float16, 2026-11-26: runs of 8 channels
@@ -53,7 +53,7 @@ SINGLE = Table(
 )
 
 
-@tile.jit
+@tile.jit(do_not_specialize=("divisors",))
 def shift_conv_kernel(
     x_ptr,
     filters_ptr,
@@ -62,6 +62,7 @@ def shift_conv_kernel(
     out_ptr,
     height,
     width,
+    divisors,
     pixels,
     filters,
     channels,
@@ -72,25 +73,27 @@ def shift_conv_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
-    tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
+    # Programs with the same pixels are neighbors.
+    tile_row = quotient(tl.program_id(0), divisors[2])
+    tile_column = tl.program_id(0) - tile_row * tl.cdiv(filters, BLOCK_N)
     pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    # Pixels and columns past the end read others again: their results are not stored.
-    source = pixel % pixels
-    h, w = source // width % height, source % width
+    # Pixels and columns past the end read the last ones: their results are not stored.
+    source = min(pixel, pixels - 1)
+    line = quotient(source, divisors[1])  # of all images
+    h, w = line - quotient(line, divisors[0]) * height, source - line * width
     base = x_ptr + source.to(tl.int64) * channels
-    weights = filters_ptr + (column % filters).to(tl.int64) * channels
+    weights = filters_ptr + min(column, filters - 1).to(tl.int64) * channels
     rows, columns = height.to(tl.uint32), width.to(tl.uint32)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for start in range(0, channels, BLOCK_K):
         channel = start + tl.arange(0, BLOCK_K)
         exists = EVEN | (channel < channels)
-        down = tl.load(shift_h_ptr + channel, mask=exists, other=0)
-        right = tl.load(shift_w_ptr + channel, mask=exists, other=0)
-        if RUN > 1:  # so that a thread loads a run of channels at once
-            down, right = tl.max_constancy(down, RUN), tl.max_constancy(right, RUN)
+        # A thread loads one shift for a run of channels, and then the run at once.
+        head = channel // RUN * RUN
+        down = tl.load(shift_h_ptr + head, mask=exists, other=0)
+        right = tl.load(shift_w_ptr + head, mask=exists, other=0)
         down, right = down[None, :], right[None, :]
         # One comparison is for both edges: numbers below 0 are large ones without a sign.
         inside = (h + down).to(tl.uint32, bitcast=True) < rows
@@ -149,9 +152,11 @@ def shift_conv(
         if image.dtype.itemsize == 2:
             table = RUNS if run >= VECTOR else SINGLE
             config = table.select(call.backend, pixels, count, channels)
-        programs = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-        launch(shift_conv_kernel, (programs,))(
-            *(x, filters, shift_h, shift_w, result.value, height, width, pixels, count, channels),
+        config = {name: value for name, value in config.items() if name != "GROUP"}
+        columns = tile.cdiv(count, config["BLOCK_N"])
+        launch(shift_conv_kernel, (tile.cdiv(pixels, config["BLOCK_M"]) * columns,))(
+            *(x, filters, shift_h, shift_w, result.value, height, width),
+            *((divisor(height), divisor(width), divisor(columns)), pixels, count, channels),
             RUN=run,
             EVEN=channels > 0 and channels % config["BLOCK_K"] == 0,
             PRECISION=precision,
