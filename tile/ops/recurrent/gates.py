@@ -1,4 +1,9 @@
-"""The matmuls of recurrent cells, which a program computes for all gates of its hidden units."""
+"""The matmuls of recurrent cells, which a program computes for all gates of its hidden units.
+
+The gates of a hidden unit are rows of a weight that lie `units` apart. A program takes four tiles
+of them side by side, so that one matmul has all sums of its units: in registers of the same thread,
+as a layout of mma repeats every eight columns.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +15,29 @@ from tile.ops.core.call import Call, Operand
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Configuration, Table
 
-# Not measured: tiles of four accumulators that fit into registers.
-TABLE = Table({(ANY,): {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}}, {})
+PORTABLE = {(ANY, ANY): {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32}}
+WIDE = Table(PORTABLE, {})
+# By rows and hidden units, for 16-bit types. Not measured.
+HALF = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (64, ANY): {"BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_K": 64, "num_stages": 4},
+            (ANY, ANY): {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "num_warps": 8},
+        }
+    },
+)
+
+
+def configuration_of(call: Call, state: Operand) -> Configuration:
+    """Return the configuration for a hidden state."""
+    table = HALF if state.dtype.itemsize == 2 else WIDE
+    return table.select(call.backend, *state.shape)
 
 
 @tile.jit
-def add_gate(
+def add_gates(
     total,
-    x_ptr,
-    weight_ptr,
-    rows,
-    units,
-    length,
-    gate,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Return `total` plus x @ weight.T for this program's rows and the units of one gate.
-
-    x: rows x length; weight: (gates * units) x length.
-    """
-    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    unit = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    for start in range(0, length, BLOCK_K):
-        k = start + tl.arange(0, BLOCK_K)
-        x_inside = (row < rows) & (k < length)[None, :]
-        x = tl.load(x_ptr + row * length + k[None, :], mask=x_inside, other=0.0)
-        weight_inside = (unit < units) & (k < length)[:, None]
-        weights = weight_ptr + (gate * units + unit) * length + k[:, None]
-        weight = tl.load(weights, mask=weight_inside, other=0.0)
-        total = tl.dot(x, weight, total, out_dtype=total.dtype)
-    return total
-
-
-@tile.jit
-def part_of_gate(
     x_ptr,
     weight_ptr,
     bias_ptr,
@@ -53,16 +45,40 @@ def part_of_gate(
     units,
     length,
     gate,
-    SUMS: tl.constexpr,
+    used,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Return a tile of x @ weight.T + bias for one gate."""
-    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    total = add_gate(total, x_ptr, weight_ptr, rows, units, length, gate, BLOCK_M, BLOCK_N, BLOCK_K)
-    return total + tl.load(bias_ptr + gate * units + unit, mask=unit < units, other=0.0)[None, :]
+    """Return `total` plus x @ weight.T + bias, for this program's rows and units.
+
+    x: rows x length; weight: (gates * units) x length. gate, used: of each column of the four
+    tiles, its gate, and whether there is one.
+    """
+    row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    unit = tl.program_id(1) * BLOCK_N + tl.arange(0, 4 * BLOCK_N) % BLOCK_N
+    exists = used & (unit < units)
+    column = gate.to(tl.int64) * units + unit
+    for start in range(0, length, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x_inside = (row < rows) & (k < length)[None, :]
+        x = tl.load(x_ptr + row * length + k[None, :], mask=x_inside, other=0.0)
+        weights = weight_ptr + column[None, :] * length + k[:, None]
+        weight = tl.load(weights, mask=exists[None, :] & (k < length)[:, None], other=0.0)
+        total = tl.dot(x, weight, total, out_dtype=total.dtype)
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=exists, other=0.0)[None, :]
+    return total
+
+
+@tile.jit
+def four_gates(total, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Return the four tiles that lie side by side."""
+    pairs = total.reshape(BLOCK_M, 2, 2, BLOCK_N).permute(0, 3, 1, 2)
+    even, odd = pairs.split()
+    first, third = even.split()
+    second, fourth = odd.split()
+    return first, second, third, fourth
 
 
 def cell_operands(

@@ -22,7 +22,7 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.recurrent.gates import TABLE, cell_operands, grid_of, part_of_gate
+from tile.ops.recurrent.gates import add_gates, cell_operands, configuration_of, four_gates, grid_of
 from tile.ops.recurrent.gru_cell_backward import gru_cell_backward
 
 
@@ -43,14 +43,14 @@ def gru_cell_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    of_x = (x_ptr, w_x_ptr, b_x_ptr, rows, units, inputs)
-    of_h = (h_ptr, w_h_ptr, b_h_ptr, rows, units, units)
-    r = part_of_gate(*of_x, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    r = sigmoid(r + part_of_gate(*of_h, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
-    z = part_of_gate(*of_x, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    z = sigmoid(z + part_of_gate(*of_h, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
-    n = part_of_gate(*of_x, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    n = tl.tanh(n + r * part_of_gate(*of_h, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K))
+    part = tl.arange(0, 4 * BLOCK_N) // BLOCK_N  # r, z, and those of n of x and of h
+    blocks = (BLOCK_M, BLOCK_N, BLOCK_K)
+    of_x = (x_ptr, w_x_ptr, b_x_ptr, rows, units, inputs, part, part < 3)
+    of_h = (h_ptr, w_h_ptr, b_h_ptr, rows, units, units, min(part, 2), part != 2)
+    total = tl.zeros((BLOCK_M, 4 * BLOCK_N), dtype=SUMS)
+    total = add_gates(add_gates(total, *of_x, *blocks), *of_h, *blocks)
+    r, z, n_x, n_h = four_gates(total, BLOCK_M, BLOCK_N)
+    z, n = sigmoid(z), tl.tanh(n_x + sigmoid(r) * n_h)
     row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inside = (row < rows) & (unit < units)
@@ -79,7 +79,7 @@ def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any
         call.array(name, bias, dtypes=(inputs.dtype,), shape=(3 * units,)).contiguous()
     result = call.output("out", out, state.shape, inputs.dtype).contiguous()
     if state.size:
-        config = TABLE.select(call.backend, units)
+        config = configuration_of(call, state)
         launch(gru_cell_kernel, grid_of(config, state))(
             *(x, h, w_x, w_h, b_x, b_h, result.value, rows, units, inputs.shape[1]),
             SUMS=getattr(tl, accumulator(inputs.dtype).name),

@@ -3,8 +3,8 @@
     i, f, g, o = x @ w_x.T + h @ w_h.T + bias, a quarter of the columns each
     c' = sigmoid(f) * c + sigmoid(i) * tanh(g)        h' = sigmoid(o) * tanh(c')
 
-The gates of a hidden unit are columns that lie `units` apart. A program computes the four tiles of
-its units, so the rest is arithmetic on registers, and the gates are never stored.
+A program computes the four gates of its hidden units (gates.py), so that the rest is arithmetic on
+registers, and the gates are never stored.
 """
 
 from __future__ import annotations
@@ -21,30 +21,8 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.recurrent.gates import TABLE, add_gate, cell_operands, grid_of, part_of_gate
+from tile.ops.recurrent.gates import add_gates, cell_operands, configuration_of, four_gates, grid_of
 from tile.ops.recurrent.lstm_cell_backward import lstm_cell_backward
-
-
-@tile.jit
-def gate_of(
-    x_ptr,
-    h_ptr,
-    w_x_ptr,
-    w_h_ptr,
-    bias_ptr,
-    rows,
-    units,
-    inputs,
-    gate,
-    SUMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Return a tile of one gate, before its activation."""
-    blocks = (BLOCK_M, BLOCK_N, BLOCK_K)
-    total = part_of_gate(x_ptr, w_x_ptr, bias_ptr, rows, units, inputs, gate, SUMS, *blocks)
-    return add_gate(total, h_ptr, w_h_ptr, rows, units, units, gate, *blocks)
 
 
 @tile.jit
@@ -65,11 +43,12 @@ def lstm_cell_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    arrays = (x_ptr, h_ptr, w_x_ptr, w_h_ptr, bias_ptr, rows, units, inputs)
-    i = gate_of(*arrays, 0, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    f = gate_of(*arrays, 1, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    g = gate_of(*arrays, 2, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
-    o = gate_of(*arrays, 3, SUMS, BLOCK_M, BLOCK_N, BLOCK_K)
+    gate = tl.arange(0, 4 * BLOCK_N) // BLOCK_N
+    blocks = (BLOCK_M, BLOCK_N, BLOCK_K)
+    total = tl.zeros((BLOCK_M, 4 * BLOCK_N), dtype=SUMS)
+    total = add_gates(total, x_ptr, w_x_ptr, bias_ptr, rows, units, inputs, gate, True, *blocks)
+    total = add_gates(total, h_ptr, w_h_ptr, None, rows, units, units, gate, True, *blocks)
+    i, f, g, o = four_gates(total, BLOCK_M, BLOCK_N)
     row = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     unit = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inside = (row < rows) & (unit < units)
@@ -101,7 +80,7 @@ def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[An
     call.array("bias", bias, dtypes=(inputs.dtype,), shape=(4 * units,)).contiguous()
     new_h, new_c = (call.new(state.shape, inputs.dtype) for _ in range(2))
     if state.size:
-        config = TABLE.select(call.backend, units)
+        config = configuration_of(call, state)
         launch(lstm_cell_kernel, grid_of(config, state))(
             *(x, h, c, w_x, w_h, bias, new_h.value, new_c.value, rows, units, inputs.shape[1]),
             SUMS=getattr(tl, accumulator(inputs.dtype).name),
