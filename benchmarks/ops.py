@@ -86,7 +86,7 @@ class NumPy:
         self._random = np.random.default_rng(0)
 
     def normal(self, *shape: int, dtype: str = "float16") -> Any:
-        kind = getattr(ml_dtypes, dtype) if "float8" in dtype else dtype
+        kind = getattr(ml_dtypes, dtype) if hasattr(ml_dtypes, dtype) else dtype
         return self._random.standard_normal(shape, np.float32).astype(kind)
 
     def integers(self, high: int, *shape: int, dtype: str = "int64") -> Any:
