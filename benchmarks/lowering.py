@@ -24,7 +24,8 @@ from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.passes import PassManager
 from tile.simt.pass_pipeline import lowering
 from tile.simt.target import SimtTarget

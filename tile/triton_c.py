@@ -25,7 +25,7 @@ from tile.frontend.triton_c.parser import Text
 from tile.frontend.triton_c.rules import RULES
 from tile.frontend.triton_c.translate import translate
 from tile.frontend.triton_c.unit import Function, Unit
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.language.base.constexpr import constexpr
 from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.autotuning.configs import Config

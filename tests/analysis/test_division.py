@@ -15,7 +15,8 @@ from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_lattice import AxisInfo
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Function, OpDef, Value
+from tile.ir.core import Function, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, debug, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.printer import print_function

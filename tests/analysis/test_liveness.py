@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
 from tile.analysis.liveness import Liveness, LiveRange, liveness
-from tile.ir.core import Function, Module, Value
+from tile.ir.core import Function, Value
+from tile.ir.module import Module
 from tile.ir.printer import print_module
 
 THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

@@ -14,8 +14,9 @@ import tile.language as tl
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.ir.builder import Builder
-from tile.ir.core import Module, Value
+from tile.ir.core import Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
 from tile.ir.ops import descriptor, memory
 from tile.ir.passes import run_pipeline
 from tile.ir.types import I32

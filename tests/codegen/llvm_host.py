@@ -15,7 +15,9 @@ from tile.codegen.llvm import RULES
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
 from tile.codegen.llvm.functions import function_text
 from tile.codegen.llvm.module import ModuleText
-from tile.ir.core import Module, OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import program
 from tile.ir.parser import parse_module
 from tile.simt.pass_pipeline import lower

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, OpDef, Value
+from tile.ir.core import Block, Function, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, memory, program, shape
 from tile.ir.types import I32, Pointer, Scalar, Tile, Type, with_element
 

@@ -11,7 +11,7 @@ import numpy as np
 from tests.ulp import ulp_distance
 from tile import backends
 from tile.backends.base import Options, Target
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ from tests.conformance.kernels import Step, around_all
 from tests.conformance.running import Array, Device, assert_close
 from tests.conformance.values import placeholder
 from tile.ir import semantics
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import math as math_ops
 from tile.ir.types import F32, Tile
 

@@ -15,8 +15,8 @@ from tests.conformance.test_pure import CASES, CONSTANTS
 from tests.conformance.values import random_array
 from tile.errors import DeviceAssertionError
 from tile.ir import semantics
-from tile.ir.core import Level
 from tile.ir.declare import OPS
+from tile.ir.op_definition import Level
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, F32, I32, Scalar
 

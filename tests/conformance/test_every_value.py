@@ -11,9 +11,9 @@ from tests.conformance.kernels import Step, around_all
 from tests.conformance.running import Array, Device, assert_close
 from tests.conformance.values import placeholder
 from tile.ir import semantics
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
 from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import ALL, Scalar, Tile
 

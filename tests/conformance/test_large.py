@@ -23,8 +23,8 @@ from tests.conformance.test_pure import (
     dot,
     reduction,
 )
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.dot import ACCUMULATORS
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import BF16, F32, FP8, I1, I8, I32, I64, U8, Precision, Tile, Type, with_shape

@@ -21,8 +21,9 @@ from tests.conformance.running import Device, assert_close, assert_within
 from tests.conformance.values import placeholder, random_array
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Level, OpDef
+from tile.ir.core import Block
 from tile.ir.declare import OPS
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.dot import ACCUMULATORS

@@ -25,7 +25,8 @@ from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
 from tile.codegen.llvm.functions import function_text
 from tile.codegen.llvm.module import ModuleText
 from tile.errors import UnsupportedError
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import math, program
 from tile.ir.types import F32
 from tile.simt.pass_pipeline import lower

@@ -20,8 +20,8 @@ from tests.conformance.running import Device
 from tests.conformance.test_pure import check_all, elementwise
 from tile.errors import ParseError, UnsupportedError
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import math
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline

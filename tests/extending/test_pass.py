@@ -17,8 +17,8 @@ from tests.filecheck import check
 from tests.transforms.test_semantics import arguments, results
 from tile.errors import PassError
 from tile.ir.builder import Builder
-from tile.ir.core import Module
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, module_pass, parse_pipeline, run_pipeline

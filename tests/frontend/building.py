@@ -12,7 +12,7 @@ from tests.frontend.scalar_machine import ScalarMachine
 from tile.errors import CompilationError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.types import F32, I32, Pointer

@@ -10,7 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
 from tile.ir.types import Scalar
 
 POISON = object()

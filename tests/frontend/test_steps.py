@@ -10,8 +10,8 @@ import tile.language as tl
 from tests.frontend.building import INTS, PTR
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
-from tile.ir.core import Module
 from tile.ir.debug_info import DebugSteps, Variable
+from tile.ir.module import Module
 from tile.ir.ops.debug import StepKind, breakpoint_, debug_step
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline

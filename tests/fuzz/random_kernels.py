@@ -16,8 +16,8 @@ from tile import backends
 from tile.backends.base import Options, Target
 from tile.errors import OutOfResourcesError, UnsupportedError
 from tile.ir.builder import Builder
-from tile.ir.core import Module
 from tile.ir.descriptor_type import addresses_memory
+from tile.ir.module import Module
 from tile.ir.ops import arith
 
 SIZES: dict[str, Sizes] = {"small": SMALL, "large": LARGE}

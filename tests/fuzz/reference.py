@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.module import Module
 from tile.ir.types import Pointer, Type
 
 WINDOW = 1 << 40

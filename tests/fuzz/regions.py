@@ -7,7 +7,8 @@ from typing import Any
 from tests.fuzz.axes import longer
 from tests.fuzz.elementwise import one_zero
 from tests.fuzz.writer import Writer
-from tile.ir.core import Block, OpDef, Value
+from tile.ir.core import Block, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, reduce
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import FLOATS, FP8, I1, I32, INTEGERS, Scalar, Type, with_element

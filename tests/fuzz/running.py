@@ -15,7 +15,7 @@ from tile.backends.interp.backend import RULES
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.translate import translate
 from tile.config import config
-from tile.ir.core import Module
+from tile.ir.module import Module
 
 LOOSE_ULP = 64
 # Of sums of eight terms of up to 16 that cancel: each of seven additions rounds by 2^-24 of at most

@@ -13,7 +13,7 @@ from tile.backends.interp.rules import RULES
 from tile.backends.interp.sanitizer.launch import CheckedLaunch, translate_checked
 from tile.faults import ALL, Check, Checks, FaultLog
 from tile.ir.builder import Builder
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.ops import arith, memory
 from tile.ir.types import Scalar
 

@@ -7,7 +7,7 @@ from hypothesis import given, note
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
-from tile.ir.core import Level
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.passes import PASSES, PassManager, parse_pipeline
 from tile.ir.printer import print_module

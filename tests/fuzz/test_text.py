@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify

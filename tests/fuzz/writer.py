@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.fuzz.sizes import BUDGET, Sizes
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, OpDef, Value
+from tile.ir.core import Block, Function, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.types import I32, Pointer, Scalar, Type, with_shape
 from tile.location import Loc
 

@@ -12,7 +12,8 @@ import pytest
 from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError, TypeRuleError, VerificationError
 from tile.ir.compilation_context import compilation
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module
 from tile.ir.passes import (

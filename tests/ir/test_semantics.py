@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests.ulp import ulp_distance
 from tile.errors import ArgumentTypeError, TypeRuleError
 from tile.ir import semantics, types
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import math as math_ops
 from tile.ir.ops import shape as shape_ops
 from tile.ir.semantics import Array, numpy_dtype

@@ -15,8 +15,9 @@ from tests.analysis.random_ir import functions
 from tests.filecheck import ERROR
 from tile.errors import CompilationError, ParseError
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Module
+from tile.ir.core import Function
 from tile.ir.declare import OPS
+from tile.ir.module import Module
 from tile.ir.ops import arith, control, debug, memory
 from tile.ir.parser import parse_module
 from tile.ir.printer import affine_map, print_module, print_op, print_value

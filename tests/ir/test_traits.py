@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tile.ir.core import Effect, Level, Trait
 from tile.ir.declare import OPS
+from tile.ir.op_definition import Effect, Level, Trait
 from tile.simt import ops
 
 PARAMETERS = {

@@ -6,7 +6,9 @@ import pytest
 
 from tile.errors import VerificationError
 from tile.ir.builder import Builder, create
-from tile.ir.core import Block, Function, Level, Module, Operation
+from tile.ir.core import Block, Function, Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import arith, control, debug
 from tile.ir.parser import parse_module
 from tile.ir.shared_type import Shared

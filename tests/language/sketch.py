@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from tests.evaluate import Array, evaluate
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Module
+from tile.ir.core import Function
+from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.printer import print_function
 from tile.ir.types import Type

@@ -18,7 +18,7 @@ from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.runtime.callbacks import recorded_launches
 from tile.runtime.kernel import CompiledKernel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import named

@@ -11,7 +11,7 @@ from tests.simt.kernels import Kernel
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.translate import translate
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt.ops.layout import convert_layout
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers
 

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 
 from tests.simt.barrier_kernels import LAYOUTS
-from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
 from tile.ir.ops import arith, control, memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import F32, I1, I32, Pointer, Tile

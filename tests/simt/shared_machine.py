@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import Block, Function, Module, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
 from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops import control, memory, reduce
 from tile.ir.shared_type import Shared

@@ -18,7 +18,8 @@ from tile.errors import (
     RaceError,
     WgmmaInFlightError,
 )
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.pass_pipeline import lower

@@ -8,7 +8,9 @@ import pytest
 
 from tests.simt.random_buffers import Writer
 from tile.errors import CompilationError, OutOfResourcesError, PassError
-from tile.ir.core import Function, Level, Module
+from tile.ir.core import Function
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module

@@ -10,7 +10,8 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import assert_same, interpret
 from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import assert_equal, conversions, module_of, run
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.types import F32, Tile

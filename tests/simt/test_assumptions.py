@@ -10,7 +10,7 @@ import pytest
 import tile
 import tile.language as tl
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt.target import TARGETS
 
 

@@ -18,7 +18,9 @@ from tests.simt.threads import Threads, held, whole
 from tile.errors import TypeRuleError
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, OpDef, Value
+from tile.ir.core import Function, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import control, indexing, reduce, shape
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.parser import parse_module

@@ -15,7 +15,8 @@ from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import DeadlockError, ExecutionError, WgmmaInFlightError
 from tile.ir.builder import create
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import control, math, memory
 from tile.simt.ops import order, tma, wgmma
 from tile.simt.target import WGMMA

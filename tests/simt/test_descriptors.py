@@ -12,7 +12,9 @@ import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Level, Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import PassManager
 from tile.simt import ops

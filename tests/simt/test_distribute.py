@@ -16,7 +16,9 @@ from tests.simt.layouts.layouts import invertible
 from tests.simt.threads import Threads, calls, held, whole
 from tile.errors import CompilationError, OutOfResourcesError
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Value
+from tile.ir.core import Block, Function, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import arith, control, dot, memory, reduce, shape
 from tile.ir.semantics import numpy_dtype
 from tile.ir.shared_type import Shared

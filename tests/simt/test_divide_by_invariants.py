@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simt.threads import Threads
-from tile.ir.core import Function, Level, Operation
+from tile.ir.core import Function, Operation
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.passes import parse_pipeline, run_pipeline
 from tile.ir.types import I32

@@ -12,7 +12,9 @@ from tests.sampling import examples
 from tests.simt.pipeline_loops.copying import run
 from tests.simt.pipeline_loops.dots import Dot
 from tests.simt.test_pipeline_loops import BOUNDS, arguments_of, parsed
-from tile.ir.core import Level, Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control, dot, memory
 from tile.ir.verifier import verify
 from tile.simt.ops import shared

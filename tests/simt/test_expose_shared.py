@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.simt.shared_machine import Machine
-from tile.ir.core import Function, Level, Module
+from tile.ir.core import Function
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control
 from tile.ir.passes import run_pipeline
 from tile.ir.types import F16, F32, F64, I1, I8, Tile, with_layout

@@ -11,7 +11,9 @@ import pytest
 from tests.simt.barrier_kernels import KERNELS, Kernel
 from tests.simt.random_buffers import CONDITIONS, COUNTS, Writer
 from tests.simt.shared_machine import Machine
-from tile.ir.core import Level, Module, Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import memory
 from tile.ir.verifier import verify
 from tile.simt.memory.allocate_shared import allocate_shared

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile.errors import VerificationError
-from tile.ir.core import Level
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.verifier import verify
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes

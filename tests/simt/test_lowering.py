@@ -10,7 +10,7 @@ import pytest
 from tests.sampling import sample
 from tests.simt.kernels import KERNELS, Kernel
 from tile import backends
-from tile.ir.core import Level
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify

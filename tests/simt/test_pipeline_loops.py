@@ -20,7 +20,8 @@ from tests.simt.pipeline_loops.copying import SharedMemory, run
 from tests.simt.pipeline_loops.dots import ATTENTION, COLUMNS, ROWS, WIDTH, Dot
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, OpDef
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager

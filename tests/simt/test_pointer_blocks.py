@@ -19,7 +19,7 @@ from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.backends.nvptx.launch_metadata import LaunchMetadata, LaunchValue
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt.target import WGMMA
 
 BM, BN, BK = 64, 64, 32

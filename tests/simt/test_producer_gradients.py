@@ -17,7 +17,8 @@ from tests.simt.synchronization import lowered
 from tests.simt.test_warp_specialize import FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import RaceError, WgmmaInFlightError
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.simt.ops import tma, wgmma
 from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.target import WGMMA

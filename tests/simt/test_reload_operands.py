@@ -11,7 +11,7 @@ import tile
 import tile.language as tl
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt import ops
 from tile.simt.pass_pipeline import lower
 from tile.simt.target import MMA, SimtTarget

@@ -12,7 +12,8 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import assert_same, interpret
 from tests.simt.kernels import KERNELS
 from tests.simt.laid_out import assert_equal, conversions, module_of, run
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.types import Tile
 from tile.ir.verifier import verify
 from tile.simt.assign.assign_layouts import assign_layouts

@@ -16,7 +16,8 @@ from tests.simt.kernels import matmul
 from tests.simt.synchronization import FAULTS, synchronizing, without_each
 from tile.backends.interp.simulator.counters import Counters, registers
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.types import F16, F32, F64, Tile
 from tile.simt import ops

@@ -11,7 +11,8 @@ import tile
 import tile.language as tl
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.ir.types import F16
 from tile.simt import ops

@@ -7,7 +7,8 @@ import pytest
 from tests.simt.kernels import KERNELS
 from tests.simt.test_lowering import agree, run
 from tile.errors import ArgumentTypeError, ArgumentValueError, OutOfResourcesError
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import dot as dot_ops
 from tile.ir.ops import memory
 from tile.ir.passes import PassManager, run_pipeline

@@ -16,7 +16,7 @@ from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.ir.ops.memory import RMWKind
 from tile.simt import ops

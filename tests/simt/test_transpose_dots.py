@@ -14,7 +14,7 @@ from tests.simt.kernels import KERNELS, Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.shared_type import Shared
 from tile.simt.ops import wgmma
 from tile.simt.target import WGMMA

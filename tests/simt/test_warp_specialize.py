@@ -23,7 +23,7 @@ from tile.errors import (
     UndefinedReadError,
     WgmmaInFlightError,
 )
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.simt import ops
 from tile.simt.pass_pipeline import lower

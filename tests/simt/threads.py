@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Type

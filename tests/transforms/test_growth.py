@@ -11,7 +11,7 @@ import pytest
 from tile.analysis.axis_info import axis_info
 from tile.analysis.liveness import liveness
 from tile.analysis.ranges import ranges
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import PassManager
 from tile.ir.verifier import verify

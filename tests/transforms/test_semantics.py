@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
-from tile.ir.core import Function, Module
+from tile.ir.core import Function
+from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.passes import parse_pipeline, run_pipeline
 from tile.ir.printer import print_module

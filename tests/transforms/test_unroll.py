@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.observed import Run
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import parse_pipeline, run_pipeline
 from tile.transforms import pass_pipeline

@@ -22,8 +22,10 @@ from functools import reduce
 
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Effect, Function, Module, Operation, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.descriptor_type import addresses_memory
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.shared_type import Shared

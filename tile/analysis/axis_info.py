@@ -48,7 +48,8 @@ from tile.analysis.axis_lattice import AxisInfo, divisor, uniform, unknown
 from tile.analysis.axis_rules import rule_of
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Scalar, Type

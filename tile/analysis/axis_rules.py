@@ -20,7 +20,8 @@ from tile.analysis.axis_lattice import (
 )
 from tile.analysis.interval import magnitude
 from tile.analysis.ranges import Ranges
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.errors import IRError
-from tile.ir.core import Function, Module, Operation
+from tile.ir.core import Function, Operation
+from tile.ir.module import Module
 from tile.ir.ops import control
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from tile.analysis.index_bounds import index_bounds
 from tile.analysis.index_forms import IndexForms, NoFormError, Wrap, moved_axes
-from tile.ir.core import Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import Trait
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar, Tile
 

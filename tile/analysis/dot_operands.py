@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Trait, Value
+from tile.ir.core import Value
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import Trait
 from tile.ir.ops.dot import is_multiplied
 
 

@@ -26,8 +26,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tile.ir.core import Block, Effect, Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import accesses_global
+from tile.ir.op_definition import Effect
 from tile.ir.ops import control, debug, program
 from tile.ir.shared_type import Shared
 

@@ -30,8 +30,9 @@ from tile.analysis.axis_info import AxisInfoResult
 from tile.analysis.interval import Interval, add, mul
 from tile.analysis.polynomial import Polynomial
 from tile.analysis.ranges import Ranges
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, memory, shape
 from tile.ir.types import I32, Pointer, Tile, Type
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tile.ir.core import Block, Function, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.op_definition import Trait
 from tile.ir.ops import control
 
 

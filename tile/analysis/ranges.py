@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from tile.analysis import interval
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.interval import BOOL, Interval, full
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, indexing, program, reduce, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.reduce import ReduceKind

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.analysis.dataflow import Forward
-from tile.ir.core import Block, Effect, Function, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of, effects
+from tile.ir.op_definition import Effect
 from tile.ir.ops import arith, control, memory, program
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.types import Scalar, Type

@@ -16,8 +16,9 @@ from tile.analysis.dot_operands import feeds_dot
 from tile.analysis.liveness import liveness
 from tile.analysis.pointer_blocks import PointerBlocks
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import accesses_global, constant_of
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, control, descriptor, memory, program
 from tile.ir.ops import shape as shapes
 from tile.ir.types import I1, I32, I64, Pointer, Scalar, Tile, Type

@@ -21,7 +21,7 @@ from tile.location import Loc
 from tile.short_repr import short_repr
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it
-    from tile.ir.core import Module
+    from tile.ir.module import Module
     from tile.ir.parser import parse_module
     from tile.ir.printer import print_module
     from tile.simt.tile_sizes import parse_tile_sizes

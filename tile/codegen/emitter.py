@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tile.errors import UnsupportedError, stamp
-from tile.ir.core import Block, Function, OpDef, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.op_definition import OpDef
 
 R = TypeVar("R", bound=Sequence[str])
 Rules = Mapping[OpDef, Callable[[Any, Operation], None]]  # of a builder and an operation

@@ -6,8 +6,9 @@ part of it where an instruction takes that part.
 
 from __future__ import annotations
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import only_reads
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.simt import ops
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef, Value
+from tile.ir.core import Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I64, U32, Pointer, Tile, with_element

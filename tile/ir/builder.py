@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from tile.errors import stamp
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.ir.core import Block, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import Scalar, Type
 from tile.location import Loc

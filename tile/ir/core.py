@@ -1,4 +1,4 @@
-"""The IR as data: values, operations, blocks, functions, modules.
+"""The IR as data: values, operations, blocks, functions.
 
 A function holds one `Block`; an operation may hold further blocks, its regions. Control flow is
 structured, so a region is always exactly one block and both are one class. An operation's operands
@@ -7,208 +7,19 @@ Every value knows its uses, so replacing a value takes time proportional to the 
 
 Operations of a block form a doubly linked list: insertion and removal take O(1), and a walk
 survives the removal of the current operation.
-
-A level of the IR is a set of legal operations and types, which the verifier enforces. A declaration
-states the levels at which its operation is legal.
-
-    TILE      the user's program: tiles without layouts
-    LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
-    THREAD    per-thread fragments, lanes, shuffles, vector accesses
 """
 
 from __future__ import annotations
 
-import enum
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
-from tile.errors import IRError, TypeRuleError
-from tile.ir.types import Scalar, Type, without_layout
+from tile.ir.op_definition import OpDef, Trait
+from tile.ir.signature import Argument, Signature
+from tile.ir.types import Type
 from tile.location import Loc
 
-
-class Level(enum.Enum):
-    """A level of the IR; see the module docstring."""
-
-    TILE = "tile"
-    LAID_OUT = "laid-out"
-    THREAD = "thread"
-
-
-ALL_LEVELS = frozenset(Level)
-TILE_ONLY = frozenset({Level.TILE})
-TILE_OR_LAID_OUT = frozenset({Level.TILE, Level.LAID_OUT})
-LAID_OUT = frozenset({Level.LAID_OUT})
-LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
-THREAD = frozenset({Level.THREAD})
-
-
-NO_DEFAULT = inspect.Parameter.empty
-EXPLICIT = ("result", "results")
 SCHEDULE = "schedule"  # `Operation.schedule` in the IR's text
-
-
-class Effect(enum.Flag):
-    """The side effects of an operation."""
-
-    NONE = 0
-    READ = enum.auto()  # reads memory
-    WRITE = enum.auto()  # writes memory
-    SHARED = enum.auto()  # uses the program's shared memory
-    SYNC = enum.auto()  # orders memory accesses around it
-    OUTPUT = enum.auto()  # is visible outside: prints, may stop the program
-    ASSUME = enum.auto()  # states a fact for analyses; removable once they have used it
-    NESTED = enum.auto()  # has the effects of its regions as well
-    MAY_HANG = enum.auto()  # a loop that is not proven to end, so what follows may never run
-
-
-PURE = Effect.NONE
-
-
-class Trait(enum.StrEnum):
-    """A property of operations that passes ask for, instead of listing operations."""
-
-    CONSTANT = "constant"  # all elements are known at compile time, or undefined
-    LOOP = "loop"  # its regions run any number of times
-    DIVISION = "division"  # of integers undefined for a divisor of 0, and slow
-    ATOMIC = "atomic"  # an atomic access through a pointer, with an `order` and a `scope`
-    COMBINE = "combine"  # combines or orders the elements along an `axis`: threads exchange values
-    READS_SHARED = "reads shared memory"  # and has no other effect
-    DOT = "dot"  # `a @ b + acc`, with operands of these names, the first three
-    TENSOR_CORE = "tensor core"  # a dot by instructions that a warp or warpgroup executes together
-    IN_FLIGHT = "in flight"  # a dot whose result is complete after a wait
-    ASYNC_PROXY = "async proxy"  # accesses shared memory by the async proxy, after a proxy fence
-
-
-class Symbol(str):
-    """The name of a function, as an attribute."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class AttributeSpec:
-    """One attribute of a declaration."""
-
-    name: str
-    annotation: Any
-    default: Any
-
-    @property
-    def required(self) -> bool:
-        return self.default is NO_DEFAULT
-
-
-@dataclass(frozen=True, eq=False)
-class OpDef:
-    """A declared operation.
-
-    `semantics` is the reference semantics of a pure operation: a function of NumPy arrays whose
-    first axis is the program axis. Attributes are passed by name; regions are passed by name as
-    functions of arrays that return a sequence of arrays. `isolated`: the regions are such
-    functions. They use no value from outside, run any number of times, and are not part of the
-    control flow. `unit_axes_broadcast`: the reference semantics accept and may return arrays in
-    which an axis of extent 1 stands for a value that is constant along that axis (elementwise
-    operations do so by broadcasting). `accepts` lists the element types. `ulp` is the accuracy
-    required of every backend, in units in the last place, for values in `domain`; 0 requires the
-    same bits. `traits` are what passes ask of it besides.
-    """
-
-    name: str
-    rule: Callable[..., Type | tuple[Type, ...] | None]
-    operands: tuple[str, ...]
-    optional: frozenset[str]
-    variadic: str | None
-    attributes: dict[str, AttributeSpec]
-    regions: tuple[str, ...]
-    effect: Effect = PURE
-    semantics: Callable[..., Any] | None = None
-    unit_axes_broadcast: bool = False
-    elementwise: bool = False
-    commutative: bool = False
-    terminator: bool = False
-    isolated: bool = False
-    accepts: tuple[Scalar, ...] = ()
-    domain: tuple[float, float] | None = None
-    ulp: float = 0
-    levels: frozenset[Level] = ALL_LEVELS
-    traits: frozenset[Trait] = frozenset()
-    examples: tuple[str, ...] = ()
-    positions: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def pure(self) -> bool:
-        return self.effect is Effect.NONE and not self.terminator
-
-    @property
-    def doc(self) -> str:
-        return inspect.getdoc(self.rule) or ""
-
-    @property
-    def family(self) -> str:
-        """The name of the file in `tile/ir/ops` that declares the operation."""
-        return self.rule.__module__.rpartition(".")[2]
-
-    @property
-    def explicit(self) -> str | None:
-        """The attribute that holds the result types, or None if they are inferred."""
-        return next((name for name in EXPLICIT if name in self.attributes), None)
-
-    def infer(
-        self,
-        operands: Sequence[Type | None],
-        attributes: dict[str, Any],
-        regions: Sequence[Block],
-    ) -> tuple[Type, ...]:
-        """Return the result types. Raises `TypeRuleError` if the type rule rejects the operands.
-
-        Type rules see types without layouts; this function removes them.
-        """
-        operands = [None if ty is None else without_layout(ty) for ty in operands]
-        # This runs whenever an operation is created or verified, so messages are formatted only
-        # for errors.
-        fixed = len(self.operands)
-        least = fixed - len(self.optional)
-        count = len(operands)
-        if self.variadic is None and not least <= count <= fixed:
-            raise TypeRuleError(f"{self.name} takes {_span(least, fixed)}, not {count}")
-        if count < fixed and self.variadic is not None:
-            raise TypeRuleError(f"{self.name} takes at least {fixed} operands, not {count}")
-        for name, ty in zip(self.operands, operands, strict=False):
-            if ty is None and name not in self.optional:
-                raise TypeRuleError(f"{self.name} needs its operand `{name}`")
-        if len(regions) != len(self.regions):
-            raise TypeRuleError(f"{self.name} has {len(self.regions)} regions, not {len(regions)}")
-        types = self.rule(*operands, **attributes, **dict(zip(self.regions, regions, strict=True)))
-        if types is None:
-            return ()
-        return types if isinstance(types, tuple) else (types,)
-
-    def complete(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes with defaults filled in, in declared order.
-
-        Raises `TypeRuleError` for unknown and missing attributes.
-        """
-        for name in attributes:
-            if name not in self.attributes:
-                raise TypeRuleError(f"{self.name} has no attribute `{name}`")
-        complete = {}
-        for name, spec in self.attributes.items():
-            value = attributes.get(name, spec.default)
-            if value is NO_DEFAULT:
-                raise TypeRuleError(f"{self.name} needs its attribute `{name}`")
-            complete[name] = value
-        return complete
-
-    def __repr__(self) -> str:
-        return f"<op {self.name}>"
-
-
-def _span(least: int, most: int) -> str:
-    count = str(most) if least == most else f"{least} to {most}"
-    return f"{count} operand{'' if count == '1' else 's'}"
 
 
 class Value:
@@ -523,43 +334,6 @@ class Block:
         return op.block is self or any(outer.block is self for outer in op.ancestors())
 
 
-@dataclass
-class Argument:
-    """Attributes of a function's parameter besides its type.
-
-    divisible: divides the value, or for a pointer its address in bytes.
-    readonly: a pointer through which, or through pointers derived from it, the function writes no
-        memory; nor do its callees.
-    noalias: a pointer to memory that, if any of it is written while the function runs, is accessed
-        through pointers derived from this parameter only.
-    aliased: a pointer to memory that other `aliased` parameters may reach, too. Passes assume of
-        all others that their memory is disjoint.
-    disjoint: positions of later parameters of a kernel. A pass has relied on their memory being
-        disjoint from this one's: the code is wrong for launches for which it is not.
-    """
-
-    divisible: int = 1
-    readonly: bool = False
-    noalias: bool = False
-    aliased: bool = False
-    disjoint: tuple[int, ...] = ()
-
-    FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias", "aliased")  # of pointers only
-
-    def __str__(self) -> str:
-        """Return the attributes that differ from their defaults, as in ` {divisible = 16}`."""
-        shown = [
-            spec.name if value is True else f"{spec.name} = {_spell_attribute(value)}"
-            for spec in fields(self)
-            if (value := getattr(self, spec.name)) != spec.default
-        ]
-        return f" {{{', '.join(shown)}}}" if shown else ""
-
-
-def _spell_attribute(value: int | tuple[int, ...]) -> str:
-    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
-
-
 class Function:
     """A function: a kernel that a grid of programs runs, or a device function."""
 
@@ -600,90 +374,6 @@ class Function:
 
     def __str__(self) -> str:
         return f"@{self.name}"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """A function's type, with its parameters' attributes as text: all that a call depends on."""
-
-    parameters: tuple[Type, ...]
-    attributes: tuple[str, ...]
-    results: tuple[Type, ...]
-
-    def __str__(self) -> str:
-        parameters = ", ".join(
-            f"{ty}{attributes}"
-            for ty, attributes in zip(self.parameters, self.attributes, strict=True)
-        )
-        results = f" -> ({', '.join(map(str, self.results))})" if self.results else ""
-        return f"({parameters}){results}"
-
-
-class Module:
-    """Functions by name, in order: kernels and the functions that they call.
-
-    `declarations` are functions that another module defines: a signature, and a body without
-    operations. Iteration, and therefore passes, see definitions only.
-    """
-
-    def __init__(
-        self, functions: Iterable[Function] = (), declarations: Iterable[Function] = ()
-    ) -> None:
-        self.functions: dict[str, Function] = {f.name: f for f in functions}
-        self.declarations: dict[str, Function] = {f.name: f for f in declarations}
-
-    def add(self, function: Function) -> Function:
-        assert function.name not in self.functions, f"@{function.name} is defined twice"
-        self.functions[function.name] = function
-        return function
-
-    def __iter__(self) -> Iterator[Function]:
-        return iter(list(self.functions.values()))
-
-    def __getitem__(self, name: str) -> Function:
-        return self.functions[name]
-
-    @property
-    def kernels(self) -> list[Function]:
-        return [f for f in self.functions.values() if f.kernel]
-
-    @property
-    def kernel(self) -> Function:
-        """The only kernel of the module. Raises `IRError` if there is another number of them."""
-        kernels = self.kernels
-        if len(kernels) == 1:
-            return kernels[0]
-        names = ", ".join(map(str, kernels)) or "none"
-        raise IRError(
-            f"a module to be compiled has one kernel, and this one has {names}",
-            loc=kernels[1].loc if kernels else None,
-        )
-
-    def walk(self) -> Iterator[Operation]:
-        for function in self:
-            yield from function.walk()
-
-    def clone(self) -> Module:
-        """Return a deep copy."""
-        return Module(map(clone_function, self), map(clone_function, self.declarations.values()))
-
-
-def clone_function(function: Function) -> Function:
-    """Return a deep copy of a function."""
-    copy = Function(
-        function.name,
-        [v.type for v in function.args],
-        [v.name for v in function.args],
-        function.result_types,
-        kernel=function.kernel,
-        noinline=function.noinline,
-        loc=function.loc,
-    )
-    copy.arguments = [replace(argument) for argument in function.arguments]
-    mapping = dict(zip(function.args, copy.args, strict=True))
-    for op in function.body:
-        copy.body.append(clone(op, mapping))
-    return copy
 
 
 def clone(

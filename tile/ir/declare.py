@@ -30,7 +30,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tile.ir.core import NO_DEFAULT, AttributeSpec, Block, OpDef
+from tile.ir.core import Block
+from tile.ir.op_definition import NO_DEFAULT, AttributeSpec, OpDef
 from tile.ir.types import Scalar, Type, require, with_element
 
 

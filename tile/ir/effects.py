@@ -5,7 +5,8 @@ Passes query effects through this module only.
 
 from __future__ import annotations
 
-from tile.ir.core import Effect, Operation, Trait, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.termination import ends
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG

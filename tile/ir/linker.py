@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from tile.errors import LinkError
-from tile.ir.core import Function, Module, Operation, clone_function
+from tile.ir.core import Function, Operation
+from tile.ir.module import Module, clone_function
 from tile.ir.ops import control
 
 

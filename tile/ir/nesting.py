@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tile.errors import CompilationError
-from tile.ir.core import Block, Module
+from tile.ir.core import Block
+from tile.ir.module import Module
 from tile.location import Loc
 
 

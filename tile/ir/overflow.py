@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
 from tile.ir.numpy_dtypes import Array
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.types import Scalar
 

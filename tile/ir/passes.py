@@ -28,8 +28,9 @@ from typing import Any
 from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError
 from tile.ir.compilation_context import ALL, Compilation, compiling
-from tile.ir.core import Level, Module
 from tile.ir.linker import refuse_unresolved
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 

@@ -19,7 +19,8 @@ from functools import reduce
 
 from tile.errors import TypeRuleError
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef, Value
+from tile.ir.core import Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, Kind, Scalar, Tile, Type, require, with_element

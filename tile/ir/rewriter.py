@@ -19,8 +19,9 @@ from typing import Any
 
 from tile.errors import PassError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import is_dead
+from tile.ir.op_definition import OpDef
 
 Pattern = Callable[[Operation, "Rewriter"], bool]
 # Returns what replaces the results of an operation; None where it does not apply.

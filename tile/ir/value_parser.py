@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from tile.errors import TileError, TypeRuleError
-from tile.ir.core import Symbol
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.layout_kinds import LAYOUTS, Layout
 from tile.ir.nesting import nesting_error
 from tile.ir.printer import affine_map
 from tile.ir.shared_type import Shared
+from tile.ir.signature import Symbol
 from tile.ir.tokens import Token, TokenReader
 from tile.ir.types import SCALARS, Fragment, Pointer, Scalar, Tile, Type, require
 from tile.location import Loc

@@ -15,7 +15,7 @@ from typing import Any
 from tile._lazy import LazyNames
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops import math as ops
 from tile.ir.types import F32, F64, SCALARS, Scalar

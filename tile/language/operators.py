@@ -15,7 +15,7 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32, I1, I8, I16, I32, I64, U32, U64, Pointer, Scalar

@@ -7,7 +7,7 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import BF16, F32, I1
 from tile.language.base.builtin import builtin, member

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tile.errors import ArgumentTypeError, OutOfResourcesError
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.passes import PASSES, Pass, PassManager
 from tile.simt.assign import assign_layouts, remove_conversions, transpose_dots
 from tile.simt.lower import (

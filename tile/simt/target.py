@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tile.errors import ArgumentValueError
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind

@@ -38,7 +38,8 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.compilation_context import compilation
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import memory
 from tile.ir.passes import PassManager
 from tile.ir.printer import print_module

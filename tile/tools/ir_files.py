@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.tools.command import TRITON_C, load_triton_c
 

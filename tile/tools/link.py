@@ -37,8 +37,8 @@ from typing import Any
 
 from tile.analysis.call_graph import CallGraph
 from tile.errors import ArgumentValueError
-from tile.ir.core import Module
 from tile.ir.linker import conflicts, link
+from tile.ir.module import Module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.tools.arguments import add_define, parse_arguments

@@ -21,8 +21,9 @@ import sys
 
 from tile.config import config
 from tile.errors import TileError
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
 from tile.ir.nesting import deepest_location, nesting_error
+from tile.ir.op_definition import Level
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify

@@ -38,8 +38,8 @@ from tile.compat.ignored_variables import ELSEWHERE, IGNORED, NEEDLESS, PROFILER
 from tile.compat.knobs import EFFECTS
 from tile.compat.reasons import ABSENT_MODULES
 from tile.compat.surface import Entry, State, surface
-from tile.ir.core import ALL_LEVELS, Level, OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import ALL_LEVELS, Level, OpDef
 from tile.ir.passes import PASSES, PassDef, spell
 from tile.ir.printer import print_value
 from tile.ir.semantics.libdevice import Symbol

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.ir.core import Block, Effect, Module, Operation
+from tile.ir.core import Block, Operation
 from tile.ir.effects import effects, is_pure
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect
 from tile.ir.ops import memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

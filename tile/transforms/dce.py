@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tile.analysis.call_graph import CallGraph
-from tile.ir.core import Block, Function, Module, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import is_removable
+from tile.ir.module import Module
+from tile.ir.op_definition import Trait
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.termination import ends

@@ -13,7 +13,9 @@ from tile.analysis.index_forms import IndexForms, NoFormError, Remainder
 from tile.analysis.pointer_blocks import PointerBlock, PointerBlocks
 from tile.analysis.polynomial import Polynomial
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Module, OpDef, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import I32, I64, Scalar, Tile

@@ -7,8 +7,10 @@ from typing import Any
 
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Module, Operation, Trait
+from tile.ir.core import Operation
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import Trait
 from tile.ir.overflow import overflows
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tile.analysis.alias import Alias, module_aliases
 from tile.errors import VerificationError
-from tile.ir.core import Module
 from tile.ir.descriptor_type import addresses_memory
+from tile.ir.module import Module
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_op
 

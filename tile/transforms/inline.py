@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tile.analysis.call_graph import CallGraph
-from tile.ir.core import Function, Module, Operation, Value, clone
+from tile.ir.core import Function, Operation, Value, clone
+from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.location import Loc

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.ir.core import Block, Effect, Function, Module, Operation, Trait
+from tile.ir.core import Block, Function, Operation
 from tile.ir.effects import MAY_STOP, effects, is_pure, iterations
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.ir.core import Module, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import is_pure
+from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.transforms.region_utils import first_carried, shrink, stop_passing

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.analysis.alias import written_arguments
-from tile.ir.core import Module
 from tile.ir.linker import refuse_unresolved
+from tile.ir.module import Module
 from tile.ir.passes import PASSES, Pass, parse_pipeline, run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify

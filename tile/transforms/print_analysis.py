@@ -19,7 +19,8 @@ from tile.analysis.pointer_blocks import UNBOUNDED, PointerBlock, PointerBlocks
 from tile.analysis.polynomial import Polynomial
 from tile.analysis.ranges import Ranges, ranges
 from tile.analysis.uniformity import uniformity
-from tile.ir.core import Function, Module, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tile.config import config
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops.debug import breakpoint_, debug_step
 from tile.ir.passes import module_pass
 from tile.tracebacks import warn

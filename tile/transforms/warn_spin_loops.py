@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.analysis.alias import Alias, module_aliases
-from tile.ir.core import Block, Module, Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
+from tile.ir.module import Module
 from tile.ir.ops import arith, control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

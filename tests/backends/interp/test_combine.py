@@ -17,7 +17,7 @@ from tile.backends.interp.rules import RULES
 from tile.backends.interp.translate import translate
 from tile.config import config
 from tile.frontend.python.code_generator import compile_function
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.semantics import numpy_dtype, scalar_of

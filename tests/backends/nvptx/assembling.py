@@ -21,7 +21,9 @@ from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.target import architecture
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, OpDef, Value
+from tile.ir.core import Function, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import control, memory
 from tile.ir.parser import parse_module
 from tile.ir.types import Fragment, Pointer, Type

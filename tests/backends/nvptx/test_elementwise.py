@@ -11,8 +11,8 @@ import pytest
 from tests.backends.nvptx.assembling import ARCHITECTURES, Use, around, check, fragment
 from tests.sampling import sample
 from tile.backends.nvptx.emit.math import INSTRUCTIONS
-from tile.ir.core import OpDef
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
 from tile.ir.semantics.libdevice import SYMBOLS
 from tile.ir.types import ALL, F32, I1, I32, I64, U8, U16, U32, U64, Pointer, Scalar

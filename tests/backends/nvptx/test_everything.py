@@ -31,7 +31,7 @@ from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import OutOfResourcesError
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.ops.memory import RMWKind
 from tile.ir.parser import parse_module
 from tile.ir.types import BF16, F16, F32, I8, I32

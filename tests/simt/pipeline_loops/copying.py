@@ -16,7 +16,8 @@ from tile.backends.interp.rules import RULES
 from tile.backends.interp.translate import translate
 from tile.backends.interp.values import array_of
 from tile.ir import semantics
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.simt.ops import shared
 

@@ -31,8 +31,8 @@ from tile.backends.interp.tuning import TUNING
 from tile.config import config
 from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace
-from tile.ir.core import Module
 from tile.ir.debug_info import DebugSteps
+from tile.ir.module import Module
 from tile.ir.ops.debug import debug_step
 from tile.transforms.pass_pipeline import INTERPRETED, optimize
 

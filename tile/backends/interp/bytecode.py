@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tile.analysis.exit_slice import ExitSlice
-from tile.ir.core import Function, Module, OpDef, Operation
+from tile.ir.core import Function, Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 
 R = TypeVar("R", bound=Callable[..., Any])
 

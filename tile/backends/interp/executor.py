@@ -32,7 +32,7 @@ from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same, take
 from tile.errors import ExecutionError
 from tile.ir import semantics
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar
 

@@ -23,8 +23,9 @@ from tile.errors import (
 )
 from tile.faults import Check, Fault, FaultAddress, FaultLog
 from tile.heatmap import ArrayView
-from tile.ir.core import Effect, Operation
+from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor
+from tile.ir.op_definition import Effect
 
 ERRORS: dict[Check, type[ExecutionError]] = {
     Check.BOUNDS: OutOfBoundsError,

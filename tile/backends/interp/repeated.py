@@ -28,7 +28,8 @@ from tile.backends.interp.values import (
 )
 from tile.backends.interp.virtual_memory import Memory
 from tile.ir import semantics
-from tile.ir.core import Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.op_definition import Trait
 from tile.ir.ops import dot, memory
 from tile.ir.ops.memory import pointee
 from tile.ir.types import Pointer, Scalar

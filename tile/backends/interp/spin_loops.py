@@ -26,7 +26,8 @@ from tile.analysis.exit_slice import ExitSlice
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same
 from tile.backends.interp.virtual_memory import FaultError, Memory
-from tile.ir.core import Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.op_definition import Trait
 from tile.ir.ops.memory import pointee
 
 

@@ -32,7 +32,9 @@ from tile.config import config
 from tile.errors import DeadlockError, TileError
 from tile.faults import Check, Checks, FaultLog
 from tile.instrumentation import Scoped, active_report
-from tile.ir.core import Block, Module, OpDef, Operation
+from tile.ir.core import Block, Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, debug
 
 

@@ -46,9 +46,11 @@ from tile.backends.interp.values import (
 )
 from tile.errors import UnsupportedError
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Module, OpDef, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import accesses_global
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, shape
 from tile.ir.shared_type import Shared
 from tile.ir.types import Type

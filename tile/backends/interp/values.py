@@ -30,7 +30,8 @@ import numpy.typing as npt
 
 from tile.backends.interp.bytecode import rule_in
 from tile.ir import semantics
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I64, Scalar

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.launch import LoadedKernel
     from tile.backends.nvptx.survey import survey
     from tile.backends.nvptx.target import architecture
-    from tile.ir.core import Module
+    from tile.ir.module import Module
     from tile.simt.target import SimtTarget
 else:
     architecture = lazy_import("tile.backends.nvptx.target", "architecture")

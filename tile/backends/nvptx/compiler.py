@@ -29,7 +29,7 @@ from tile.backends.nvptx.target import Architecture, architecture
 from tile.backends.nvptx.toolkit import find_libdevice
 from tile.errors import BackendError
 from tile.ir.compilation_context import compilation
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.printer import print_module
 from tile.simt.lower.infer_invariant_loads import invariant_parameters

@@ -12,7 +12,7 @@ from tile.backends.opencl import devices
 from tile.backends.opencl.launch import LoadedKernel
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import NAMED, Capabilities
-from tile.ir.core import Module
+from tile.ir.module import Module
 
 if TYPE_CHECKING:
     from tile.backends.opencl.compiler import compile_module

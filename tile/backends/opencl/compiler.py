@@ -15,7 +15,8 @@ from tile.backends.opencl.emit.registers import LANE_OF_THREAD, PART_OF_THREAD, 
 from tile.backends.opencl.emit.types import stored
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import Capabilities
-from tile.ir.core import Function, Module, Value
+from tile.ir.core import Function, Value
+from tile.ir.module import Module
 from tile.ir.ops import debug
 from tile.ir.printer import print_module
 from tile.ir.types import I1

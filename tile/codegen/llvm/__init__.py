@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 
 _FAMILIES = (arith, control, convert, dot, math, memory, registers)
 

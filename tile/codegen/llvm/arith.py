@@ -15,7 +15,8 @@ from tile.codegen.llvm.types import (
     llvm_type,
     number_of,
 )
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar, count_of

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule, types_of
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
 from tile.ir.types import Scalar, count_of
 

@@ -14,7 +14,8 @@ from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
 from tile.codegen.llvm.narrow_floats import narrow, wide
 from tile.codegen.llvm.types import is_integer, literal, llvm_type, number_of
 from tile.errors import UnsupportedError
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F32, F64, I1, Kind, Pointer, Scalar

@@ -9,7 +9,8 @@ from typing import Any
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.narrow_floats import narrow, wide
 from tile.codegen.llvm.types import llvm_type, number_of
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.types import F16, F64, Scalar
 from tile.simt import ops
 

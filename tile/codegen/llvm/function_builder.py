@@ -9,7 +9,8 @@ from typing import Any
 from tile.codegen.emitter import FunctionEmitter
 from tile.codegen.llvm.module import ModuleText
 from tile.codegen.llvm.types import llvm_type
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.types import count_of
 
 Registers = list[str]

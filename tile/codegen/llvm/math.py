@@ -5,7 +5,8 @@ from __future__ import annotations
 from tile.codegen.llvm.arith import element_of, function, magnitude, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
 from tile.codegen.llvm.types import llvm_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import math
 
 # Those that LLVM expands to instructions where a target has them, exact or correctly rounded.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from tile.codegen.llvm.arith import each, instruction
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import is_literal, literal, llvm_type, memory_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import indexing, memory
 from tile.ir.types import I1, Pointer, Scalar
 from tile.simt import ops

@@ -9,7 +9,8 @@ from tile.codegen import unroll_fragments
 from tile.codegen.llvm.function_builder import THREAD, FunctionBuilder, Rule
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.unroll_fragments import register_offsets, thread_images
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.simt import ops
 from tile.simt.layouts.f2 import terms, union
 from tile.simt.layouts.linear_layout import LinearLayout

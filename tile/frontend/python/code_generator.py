@@ -38,11 +38,13 @@ from tile.frontend.python.value_trees import (
     transform,
 )
 from tile.ir.builder import Builder
-from tile.ir.core import Argument, Function, Module
+from tile.ir.core import Function
 from tile.ir.debug_info import DebugSteps
+from tile.ir.module import Module
 from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
+from tile.ir.signature import Argument
 from tile.ir.types import Pointer, Scalar, Type
 from tile.ir.unused import erase_unused
 from tile.language.base.builtin import suggestion

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tile.analysis.alias import Alias, PointsTo, module_aliases
 from tile.errors import CompilationError
-from tile.ir.core import Function, Module, Operation
+from tile.ir.core import Function, Operation
+from tile.ir.module import Module
 from tile.ir.ops import control
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.core import Trait
 from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.descriptor_type import Descriptor
+from tile.ir.op_definition import Trait
 from tile.ir.types import ALL, FLOATS, I1, INTEGERS, Pointer, Scalar, Type, require, with_element
 from tile.short_repr import short_repr
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 
 from tile.errors import TypeRuleError
-from tile.ir.core import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.debug_info import distribute_values
 from tile.ir.declare import op
+from tile.ir.op_definition import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.types import I1, Type, require
 
 

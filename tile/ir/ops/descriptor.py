@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.declare import op
 from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.op_definition import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
 from tile.ir.types import I32, I64, Pointer, Scalar, Tile, Type, require
 

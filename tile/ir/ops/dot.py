@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tile.ir import semantics
-from tile.ir.core import Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.declare import op
+from tile.ir.op_definition import Trait
 from tile.ir.shared_type import Shared
 from tile.ir.types import (
     BF16,

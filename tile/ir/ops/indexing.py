@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tile.ir import semantics
-from tile.ir.core import Trait
 from tile.ir.declare import op
+from tile.ir.op_definition import Trait
 from tile.ir.ops.shape import along, without
 from tile.ir.types import (
     ALL,

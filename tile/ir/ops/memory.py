@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.core import Effect, Trait
 from tile.ir.declare import op
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.types import (
     FLOATS,
     I1,

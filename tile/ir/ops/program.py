@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Effect
 from tile.ir.declare import op
+from tile.ir.op_definition import Effect
 from tile.ir.types import I32, I64, Type, require
 
 MAX_AXES = 3

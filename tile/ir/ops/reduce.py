@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tile.ir import semantics
-from tile.ir.core import Block, Function, Operation, Trait
+from tile.ir.core import Block, Function, Operation
 from tile.ir.declare import op
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, control
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.ops.shape import along, without

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tile.ir.core import Block, Function, OpDef, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, debug, indexing, memory, shape
 from tile.ir.types import Tile
 from tile.simt.assign.coalesce import default_layout

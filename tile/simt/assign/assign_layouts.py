@@ -14,7 +14,9 @@ from dataclasses import replace
 from tile.analysis.axis_info import axis_info
 from tile.analysis.workload import named_tiles
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value, clone
+from tile.ir.core import Block, Function, Operation, Value, clone
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.anchor_layouts import AnchorLayouts, LayoutOptions, find_anchors

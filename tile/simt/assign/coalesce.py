@@ -36,8 +36,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.ir.core import Function, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import accesses_global
+from tile.ir.module import Module
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, descriptor, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tile.ir.core import Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.op_definition import Trait
 from tile.ir.types import Tile
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout

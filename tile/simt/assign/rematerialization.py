@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Operation, Trait, Value, clone
+from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.op_definition import Trait
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.layout_cost import conversion_cost, op_cost
 from tile.simt.layouts.linear_layout import LinearLayout

@@ -27,7 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout

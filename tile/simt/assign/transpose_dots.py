@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.memory_order import contiguous_axis
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control, dot, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import with_shape

@@ -37,7 +37,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tile.analysis.alias import Alias, rely_on_disjoint
-from tile.ir.core import Effect, Function, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
 from tile.ir.shared_type import Shared

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from tile.analysis.liveness import liveness
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import I32, I64, Fragment, Pointer, count_of

@@ -20,8 +20,10 @@ from dataclasses import dataclass
 
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass

@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.types import (

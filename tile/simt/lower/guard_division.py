@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass

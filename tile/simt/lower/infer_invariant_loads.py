@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from functools import reduce
 
 from tile.analysis.alias import PointsTo, alias, module_aliases
-from tile.ir.core import Block, Effect, Function, Level, Module, Operation, Trait
+from tile.ir.core import Block, Function, Operation
 from tile.ir.effects import ATOMIC, accesses_global
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect, Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

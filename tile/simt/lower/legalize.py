@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.ir.builder import Builder
-from tile.ir.core import Module, OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar, with_element

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Level, Module, Operation, Trait, Value, clone
+from tile.ir.core import Operation, Value, clone
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, memory
 from tile.ir.ops.dot import takes_registers
 from tile.ir.passes import module_pass

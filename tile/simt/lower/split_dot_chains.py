@@ -11,8 +11,10 @@ from functools import cached_property
 
 from tile.analysis.liveness import liveness
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import is_pure, only_reads
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef, Trait
 from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment, count_of

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import I64, Fragment, Pointer

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 
-from tile.ir.core import Level, Module, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import iterations
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment, Scalar

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 
 from tile.errors import PerformanceWarning
-from tile.ir.core import Level, Module, Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, Fragment, Scalar

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tile.ir.builder import Builder
-from tile.ir.core import Level, Module, OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import I32, U32

@@ -17,7 +17,9 @@ from functools import cached_property
 
 from tile.analysis.call_graph import CallGraph
 from tile.errors import OutOfResourcesError, PassError
-from tile.ir.core import Block, Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.shared_type import Shared

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tile.analysis.alias import module_aliases
-from tile.ir.core import Block, Level, Module, OpDef, Operation
+from tile.ir.core import Block, Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import control, memory, program, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape

@@ -14,8 +14,9 @@ from tile.analysis import axis_rules, ranges
 from tile.analysis.axis_lattice import AxisInfo
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges
-from tile.ir.core import LAID_OUT, Operation
+from tile.ir.core import Operation
 from tile.ir.declare import op
+from tile.ir.op_definition import LAID_OUT
 from tile.ir.ops.shape import along
 from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
 

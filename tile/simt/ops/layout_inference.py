@@ -27,8 +27,9 @@ from typing import Any
 
 from tile.errors import stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Level, OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.shared_type import Shared

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tile.ir import semantics
-from tile.ir.core import LAID_OUT, THREAD, Trait
 from tile.ir.declare import op
+from tile.ir.op_definition import LAID_OUT, THREAD, Trait
 from tile.ir.ops import dot
 from tile.ir.ops.dot import ACCUMULATORS
 from tile.ir.types import Precision, Scalar, Type, require

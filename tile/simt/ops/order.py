@@ -19,8 +19,8 @@ No memory is handed over: results are the same without any of these.
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED, Effect
 from tile.ir.declare import op
+from tile.ir.op_definition import LOWERED, Effect
 from tile.ir.types import require
 
 ALL = -1

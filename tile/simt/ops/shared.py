@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tile.ir.core import LAID_OUT, LOWERED, Effect, Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.declare import op
+from tile.ir.op_definition import LAID_OUT, LOWERED, Effect, Trait
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I32, I64, Tile, Type, require, with_element, with_shape

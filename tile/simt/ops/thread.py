@@ -6,8 +6,9 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 
 from __future__ import annotations
 
-from tile.ir.core import THREAD, Effect, Trait, Value
+from tile.ir.core import Value
 from tile.ir.declare import op
+from tile.ir.op_definition import THREAD, Effect, Trait
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
 from tile.ir.shared_type import Shared

@@ -26,8 +26,9 @@ the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_asy
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED, Effect, Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.declare import op
+from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require, with_shape

@@ -25,8 +25,9 @@ loads have arrived, and empty when all warps of the program have arrived.
 
 from __future__ import annotations
 
-from tile.ir.core import LOWERED, Block, Effect
+from tile.ir.core import Block
 from tile.ir.declare import op
+from tile.ir.op_definition import LOWERED, Effect
 from tile.ir.ops.control import takes, yields
 from tile.ir.types import require
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir import semantics
-from tile.ir.core import LOWERED, Effect, Operation, Trait
+from tile.ir.core import Operation
 from tile.ir.declare import op
+from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Precision, Tile, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tile.errors import PassError
-from tile.ir.core import Effect, OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import Effect, OpDef
 from tile.ir.ops import arith, memory, shape
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of

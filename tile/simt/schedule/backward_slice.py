@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Operation, Trait, Value, clone
+from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import Trait
 
 
 @dataclass(frozen=True)

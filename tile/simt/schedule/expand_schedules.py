@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.errors import PassError
-from tile.ir.core import Block, Level, Module, Operation, Value
+from tile.ir.core import Block, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder

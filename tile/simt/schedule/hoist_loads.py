@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Block, Effect, Level, Module, Operation, Trait, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import effects, is_pure
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect, Level, Trait
 from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tile.analysis.liveness import Liveness, liveness
-from tile.ir.core import Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tile.ir.builder import create
-from tile.ir.core import Block, Function, Level, Module, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.ops import arith, control, dot, shape
 from tile.ir.passes import module_pass
 from tile.ir.shared_type import Shared

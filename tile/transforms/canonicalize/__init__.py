@@ -6,7 +6,7 @@ set to which they add them.
 
 from __future__ import annotations
 
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.ir.passes import module_pass
 from tile.ir.rewriter import rewrite
 from tile.transforms.canonicalize import arith, control, memory, shape

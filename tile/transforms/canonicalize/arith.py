@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops import dot as dot_ops
 from tile.ir.ops.arith import Predicate, Rounding

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.rewriter import PatternSet, Rewriter
 from tile.ir.types import Type

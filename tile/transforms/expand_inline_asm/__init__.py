@@ -17,7 +17,8 @@ from itertools import islice
 
 from tile.errors import CompilationError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Module, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.module import Module
 from tile.ir.ops.inline_asm import (
     WIDTHS,
     elements_per_register,

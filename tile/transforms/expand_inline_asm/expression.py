@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile.ir.builder import Builder
-from tile.ir.core import OpDef, Value
+from tile.ir.core import Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.types import I1, SIGNED, UNSIGNED, Pointer, Scalar, with_element

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile.errors import CompilationError
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import program, shape
 from tile.ir.types import I1, Pointer, Scalar
 from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned

@@ -26,8 +26,9 @@ from tile.backends.interp.values import array_of, full
 from tile.faults import Check
 from tile.ir import semantics
 from tile.ir.builder import create
-from tile.ir.core import Block, OpDef, Operation
+from tile.ir.core import Block, Operation
 from tile.ir.declare import OPS
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import descriptor
 from tile.ir.ops.arith import NUMBERS
 from tile.ir.types import I1, Type

@@ -8,7 +8,8 @@ import numpy as np
 
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.thread_kernel import run_threads
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.parser import parse_module
 from tile.ir.verifier import verify
 from tile.simt.target import TARGETS

@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import CopyInFlightError, RaceError
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt.target import TARGETS
 
 KINDS = {"barrier": RaceError, "cp_async_wait_group": CopyInFlightError}

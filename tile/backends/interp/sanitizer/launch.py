@@ -49,8 +49,10 @@ from tile.backends.interp.sanitizer.shadow_memory import (
 from tile.backends.interp.translate import Rules, Translator, translate
 from tile.backends.interp.values import RegisterValue, array_of
 from tile.faults import Check, Checks, Fault, FaultLog
-from tile.ir.core import Effect, Module, Operation
+from tile.ir.core import Operation
 from tile.ir.effects import effects
+from tile.ir.module import Module
+from tile.ir.op_definition import Effect
 from tile.ir.ops import arith, control, memory
 from tile.ir.types import Pointer
 from tile.transforms.descriptors_to_pointers import descriptors_to_pointers

@@ -35,7 +35,8 @@ from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of
 from tile.backends.interp.virtual_memory import WINDOW_BITS
 from tile.faults import Check, Checks
 from tile.ir import semantics
-from tile.ir.core import OpDef, Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.overflow import NARROW_BITS

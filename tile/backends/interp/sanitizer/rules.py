@@ -52,7 +52,8 @@ from tile.backends.interp.values import (
     broadcast_rows,
 )
 from tile.faults import Check, Checks, Fault
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug, memory
 
 

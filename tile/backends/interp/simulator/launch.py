@@ -36,7 +36,7 @@ from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, Rows
 from tile.config import config
 from tile.errors import OutOfResourcesError, stamp
-from tile.ir.core import Module
+from tile.ir.module import Module
 from tile.simt import ops
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.target import SimtTarget

@@ -38,7 +38,8 @@ from tile.errors import (
     UndefinedReadError,
     WgmmaInFlightError,
 )
-from tile.ir.core import Operation, Trait
+from tile.ir.core import Operation
+from tile.ir.op_definition import Trait
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61

@@ -10,7 +10,8 @@ from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.launch import ThreadCode, ThreadLaunch, thread_code
 from tile.backends.interp.simulator.rules import RULES
 from tile.errors import ArgumentValueError, BackendError
-from tile.ir.core import Level, Module
+from tile.ir.module import Module
+from tile.ir.op_definition import Level
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lower

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tile.errors import UnsupportedError, WgmmaInFlightError
-from tile.ir.core import Block, Module, OpDef, Operation, Trait, Value
+from tile.ir.core import Block, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Scalar

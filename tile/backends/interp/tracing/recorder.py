@@ -25,7 +25,8 @@ from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Array, RegisterValue, array_of
 from tile.faults import Checks
 from tile.instrumentation import active_report
-from tile.ir.core import Module, Operation
+from tile.ir.core import Operation
+from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.ir.ops.memory import pointee
 from tile.location import Loc

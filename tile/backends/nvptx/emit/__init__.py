@@ -43,7 +43,7 @@ from tile.backends.nvptx.emit import (
 )
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.simt.target import EmittedOps, SimtTarget
 
 _FAMILIES = (

@@ -9,8 +9,9 @@ from tile.codegen.llvm import arith as llvm
 from tile.codegen.llvm.arith import each, element_of, function, instruction, suffix
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import is_integer, llvm_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.types import F32, F64, Scalar
 

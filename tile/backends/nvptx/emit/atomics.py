@@ -23,8 +23,9 @@ from tile.backends.nvptx.emit.narrow_floats import narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type, number_of
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import memory
 from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import BF16, F16, F32, F64, Scalar

@@ -9,8 +9,9 @@ from tile.backends.nvptx.emit.stage_counters import has_wgmma, stage_counters
 from tile.backends.nvptx.emit.vectors import pack, packed_types, unpack
 from tile.codegen.llvm import control as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule, types_of
-from tile.ir.core import OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import may_hang_silently
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control
 from tile.ir.types import Fragment, count_of
 

@@ -15,7 +15,8 @@ from tile.codegen.llvm import convert as llvm
 from tile.codegen.llvm.convert import Convert, between_integers, to_bool
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import llvm_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar

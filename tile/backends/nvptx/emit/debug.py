@@ -24,7 +24,8 @@ from tile.codegen.llvm.memory import when
 from tile.codegen.llvm.registers import layout_index_of
 from tile.codegen.llvm.types import is_integer, llvm_type
 from tile.codegen.unroll_fragments import copy_bits
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer, Scalar
 from tile.location import Loc

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.codegen.llvm import function_builder as llvm
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import Function, OpDef, Value
+from tile.ir.core import Function, Value
+from tile.ir.op_definition import OpDef
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, Launch
 from tile.backends.nvptx.target import REGISTERS, WARP, Architecture
 from tile.codegen.llvm.function_builder import THREAD
 from tile.codegen.llvm.functions import function_text
-from tile.ir.core import Function, Module
+from tile.ir.core import Function
+from tile.ir.module import Module
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.schedule.register_pressure import tile_registers

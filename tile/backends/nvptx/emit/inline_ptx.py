@@ -13,7 +13,8 @@ from tile.backends.nvptx.emit.inline_asm import CONSTRAINTS, Operand, result_typ
 from tile.backends.nvptx.emit.vectors import elements, vector
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.inline_asm import (
     WIDTHS,
     Constraints,

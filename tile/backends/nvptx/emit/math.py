@@ -21,7 +21,8 @@ from tile.codegen.llvm.arith import each, element_of, function
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.math import EXACT, intrinsic
 from tile.codegen.llvm.types import llvm_type, number_of
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import extern, math
 from tile.ir.types import F32
 

@@ -22,7 +22,8 @@ from tile.codegen.llvm import memory as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import from_memory, to_memory
 from tile.codegen.llvm.types import memory_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.types import Pointer, Scalar

@@ -11,7 +11,8 @@ from tile.codegen.llvm import registers as llvm
 from tile.codegen.llvm.arith import each
 from tile.codegen.llvm.function_builder import THREAD, Rule
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import program
 from tile.simt import ops
 

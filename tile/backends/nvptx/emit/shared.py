@@ -18,7 +18,8 @@ from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import Element
 from tile.codegen.llvm.types import is_literal, llvm_type
 from tile.codegen.operand_loads import is_operand_load
-from tile.ir.core import OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.shared_type import Shared

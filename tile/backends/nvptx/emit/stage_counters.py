@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.ir.core import Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith
 from tile.ir.shared_type import Shared
 from tile.ir.types import I32

@@ -22,7 +22,8 @@ from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
 from tile.codegen.llvm.function_builder import Rule
 from tile.errors import CompilationError
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops.memory import RMWKind
 from tile.ir.shared_type import Shared
 from tile.ir.types import I64, U64, Scalar

@@ -13,7 +13,8 @@ from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.target import WARP
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.simt import ops
 from tile.simt.ops.order import ALL
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS

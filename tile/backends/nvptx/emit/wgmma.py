@@ -22,8 +22,9 @@ from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import number_of
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.op_definition import OpDef
 from tile.ir.shared_type import Shared
 from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar
 from tile.simt import ops

@@ -37,7 +37,7 @@ from tile.backends.opencl.emit import (
 )
 from tile.backends.opencl.emit.function_builder import Rule
 from tile.backends.opencl.target import Capabilities
-from tile.ir.core import OpDef
+from tile.ir.op_definition import OpDef
 from tile.ir.types import F16
 from tile.simt.target import EmittedOps, SimtTarget, narrow_rules
 

@@ -21,7 +21,8 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.backends.opencl.target import ROUNDING
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar, count_of

@@ -16,8 +16,10 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.ir.core import Block, Module, OpDef, Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import may_hang_silently
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, memory
 from tile.ir.types import Scalar, count_of
 

@@ -16,7 +16,8 @@ from tile.backends.opencl.emit.types import (
     unsigned,
     value_of,
 )
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar

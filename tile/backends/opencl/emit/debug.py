@@ -14,7 +14,8 @@ from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
 from tile.backends.opencl.emit.types import is_integer, natural, unsigned
 from tile.codegen.unroll_fragments import copy_bits
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug
 from tile.ir.types import F64, I1, Fragment, Pointer
 from tile.simt import ops

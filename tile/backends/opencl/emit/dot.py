@@ -11,7 +11,8 @@ from tile.backends.opencl.emit.arith import Element, narrow, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.register_arrays import Index, RegisterArray, stored_array
 from tile.backends.opencl.emit.types import is_integer, natural
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.types import F16, F32, F64, Precision
 from tile.simt import ops
 

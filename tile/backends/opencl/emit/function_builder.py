@@ -19,7 +19,8 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.backends.opencl.emit.types import is_literal
 from tile.codegen.emitter import FunctionEmitter
-from tile.ir.core import Function, OpDef, Operation, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.types import Type, count_of
 from tile.location import Loc
 

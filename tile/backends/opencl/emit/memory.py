@@ -28,7 +28,8 @@ from tile.backends.opencl.emit.types import (
     unsigned,
 )
 from tile.errors import UnsupportedError
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import indexing, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.types import BF16, F16, F64, I1, Pointer, count_of

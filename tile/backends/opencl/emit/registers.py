@@ -15,7 +15,8 @@ from tile.backends.opencl.emit.register_arrays import (
 )
 from tile.codegen.unroll_fragments import overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import program
 from tile.ir.types import Fragment, count_of, is_power_of_two
 from tile.simt import ops

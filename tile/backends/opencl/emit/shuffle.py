@@ -10,7 +10,8 @@ from tile.backends.opencl.emit.arith import Element
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule, each
 from tile.backends.opencl.emit.helper_functions import reduction
 from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
-from tile.ir.core import OpDef, Operation
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
 from tile.ir.types import I1, Pointer
 from tile.simt import ops
 

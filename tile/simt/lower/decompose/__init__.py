@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.ir.core import Level, Module, OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import indexing as indexing_ops
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops import shape

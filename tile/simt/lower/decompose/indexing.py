@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I32, Scalar, with_element

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, OpDef, Operation, Value, clone
+from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate

@@ -9,7 +9,8 @@ Loops, branches and calls stay the same on a thread's values, as do operations o
 
 from __future__ import annotations
 
-from tile.ir.core import Level, Module, OpDef
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.simt.lower.distribute import convert_layout, dot, elementwise, memory, reduce, shared

@@ -12,7 +12,9 @@ from typing import Any
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Module, OpDef, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Tile, Type, count_of

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.errors import CompilationError
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.types import count_of
 from tile.simt import ops

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tile.errors import CompilationError
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import dot as dot_ops
 from tile.simt import ops
 from tile.simt.hopper.wgmma_operands import staged_operands

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tile.ir.core import OpDef, Operation, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, debug, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.inline_asm import inline_asm

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from tile.ir.core import OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, debug, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import pointee

@@ -31,7 +31,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tile.errors import CompilationError
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.ir.core import Block, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, reduce
 from tile.ir.types import I32, U32, Scalar, count_of, with_element
 from tile.simt import ops

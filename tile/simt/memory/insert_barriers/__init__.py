@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from tile.analysis.alias import module_aliases, rely_on_disjoint
 from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
-from tile.ir.core import Function, Level, Module, Operation, Trait, Value
+from tile.ir.core import Function, Operation, Value
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function

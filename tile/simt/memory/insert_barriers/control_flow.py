@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import Alias, PointsTo
-from tile.ir.core import Block, Function, OpDef, Operation, Trait, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import iterations
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, memory
 from tile.simt import ops
 from tile.simt.memory.insert_barriers.memory_effects import (

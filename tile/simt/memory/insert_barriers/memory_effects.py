@@ -30,8 +30,9 @@ from functools import lru_cache
 
 from tile.analysis.alias import Alias, PointsTo, disjoint_pairs
 from tile.errors import PassError
-from tile.ir.core import Effect, OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
 from tile.ir.effects import accesses_global, constant_of
+from tile.ir.op_definition import Effect, OpDef, Trait
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.memory import Scope
 from tile.ir.shared_type import Shared

@@ -20,7 +20,9 @@ from functools import cache
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import liveness
-from tile.ir.core import Function, Level, Module, Operation, Trait
+from tile.ir.core import Function, Operation
+from tile.ir.module import Module
+from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tile.ir.core import OpDef, Operation, Trait, Value
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied
 from tile.ir.shared_type import Shared

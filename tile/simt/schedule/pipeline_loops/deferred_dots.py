@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tile.ir.core import Block, OpDef, Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, math, shape
 from tile.ir.types import Tile
 from tile.simt.layouts.axes import permute_axes, reshape_axes

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tile.ir.core import Operation, Trait, Value, clone
+from tile.ir.core import Operation, Value, clone
+from tile.ir.op_definition import Trait
 from tile.ir.ops import memory
 from tile.ir.shared_type import Shared
 from tile.simt.hopper.wgmma_operands import stage_operands

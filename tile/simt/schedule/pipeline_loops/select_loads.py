@@ -9,8 +9,9 @@ from functools import cached_property
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_operands import feeds_dot
-from tile.ir.core import Effect, Function, Operation, Trait
+from tile.ir.core import Function, Operation
 from tile.ir.effects import is_zero
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile

@@ -1,0 +1,194 @@
+"""Definitions of operations: what a declaration says of one, for passes, verifier and backends.
+
+A level of the IR is a set of legal operations and types, which the verifier enforces. A declaration
+states the levels at which its operation is legal.
+
+    TILE      the user's program: tiles without layouts
+    LAID_OUT  every tile has a layout; shared memory, copies and barriers are operations
+    THREAD    per-thread fragments, lanes, shuffles, vector accesses
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tile.errors import TypeRuleError
+from tile.ir.types import Scalar, Type, without_layout
+
+
+class Level(enum.Enum):
+    """A level of the IR; see the module docstring."""
+
+    TILE = "tile"
+    LAID_OUT = "laid-out"
+    THREAD = "thread"
+
+
+ALL_LEVELS = frozenset(Level)
+TILE_ONLY = frozenset({Level.TILE})
+TILE_OR_LAID_OUT = frozenset({Level.TILE, Level.LAID_OUT})
+LAID_OUT = frozenset({Level.LAID_OUT})
+LOWERED = frozenset({Level.LAID_OUT, Level.THREAD})
+THREAD = frozenset({Level.THREAD})
+
+NO_DEFAULT = inspect.Parameter.empty
+EXPLICIT = ("result", "results")
+
+
+class Effect(enum.Flag):
+    """The side effects of an operation."""
+
+    NONE = 0
+    READ = enum.auto()  # reads memory
+    WRITE = enum.auto()  # writes memory
+    SHARED = enum.auto()  # uses the program's shared memory
+    SYNC = enum.auto()  # orders memory accesses around it
+    OUTPUT = enum.auto()  # is visible outside: prints, may stop the program
+    ASSUME = enum.auto()  # states a fact for analyses; removable once they have used it
+    NESTED = enum.auto()  # has the effects of its regions as well
+    MAY_HANG = enum.auto()  # a loop that is not proven to end, so what follows may never run
+
+
+PURE = Effect.NONE
+
+
+class Trait(enum.StrEnum):
+    """A property of operations that passes ask for, instead of listing operations."""
+
+    CONSTANT = "constant"  # all elements are known at compile time, or undefined
+    LOOP = "loop"  # its regions run any number of times
+    DIVISION = "division"  # of integers undefined for a divisor of 0, and slow
+    ATOMIC = "atomic"  # an atomic access through a pointer, with an `order` and a `scope`
+    COMBINE = "combine"  # combines or orders the elements along an `axis`: threads exchange values
+    READS_SHARED = "reads shared memory"  # and has no other effect
+    DOT = "dot"  # `a @ b + acc`, with operands of these names, the first three
+    TENSOR_CORE = "tensor core"  # a dot by instructions that a warp or warpgroup executes together
+    IN_FLIGHT = "in flight"  # a dot whose result is complete after a wait
+    ASYNC_PROXY = "async proxy"  # accesses shared memory by the async proxy, after a proxy fence
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """One attribute of a declaration."""
+
+    name: str
+    annotation: Any
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        return self.default is NO_DEFAULT
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """A declared operation.
+
+    `semantics` is the reference semantics of a pure operation: a function of NumPy arrays whose
+    first axis is the program axis. Attributes are passed by name; regions are passed by name as
+    functions of arrays that return a sequence of arrays. `isolated`: the regions are such
+    functions. They use no value from outside, run any number of times, and are not part of the
+    control flow. `unit_axes_broadcast`: the reference semantics accept and may return arrays in
+    which an axis of extent 1 stands for a value that is constant along that axis (elementwise
+    operations do so by broadcasting). `accepts` lists the element types. `ulp` is the accuracy
+    required of every backend, in units in the last place, for values in `domain`; 0 requires the
+    same bits. `traits` are what passes ask of it besides.
+    """
+
+    name: str
+    rule: Callable[..., Type | tuple[Type, ...] | None]
+    operands: tuple[str, ...]
+    optional: frozenset[str]
+    variadic: str | None
+    attributes: dict[str, AttributeSpec]
+    regions: tuple[str, ...]
+    effect: Effect = PURE
+    semantics: Callable[..., Any] | None = None
+    unit_axes_broadcast: bool = False
+    elementwise: bool = False
+    commutative: bool = False
+    terminator: bool = False
+    isolated: bool = False
+    accepts: tuple[Scalar, ...] = ()
+    domain: tuple[float, float] | None = None
+    ulp: float = 0
+    levels: frozenset[Level] = ALL_LEVELS
+    traits: frozenset[Trait] = frozenset()
+    examples: tuple[str, ...] = ()
+    positions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def pure(self) -> bool:
+        return self.effect is Effect.NONE and not self.terminator
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.rule) or ""
+
+    @property
+    def family(self) -> str:
+        """The name of the file in `tile/ir/ops` that declares the operation."""
+        return self.rule.__module__.rpartition(".")[2]
+
+    @property
+    def explicit(self) -> str | None:
+        """The attribute that holds the result types, or None if they are inferred."""
+        return next((name for name in EXPLICIT if name in self.attributes), None)
+
+    def infer(
+        self,
+        operands: Sequence[Type | None],
+        attributes: dict[str, Any],
+        regions: Sequence[object],
+    ) -> tuple[Type, ...]:
+        """Return the result types. Raises `TypeRuleError` if the type rule rejects the operands.
+
+        Type rules see types without layouts; this function removes them.
+        """
+        operands = [None if ty is None else without_layout(ty) for ty in operands]
+        # This runs whenever an operation is created or verified, so messages are formatted only
+        # for errors.
+        fixed = len(self.operands)
+        least = fixed - len(self.optional)
+        count = len(operands)
+        if self.variadic is None and not least <= count <= fixed:
+            raise TypeRuleError(f"{self.name} takes {_span(least, fixed)}, not {count}")
+        if count < fixed and self.variadic is not None:
+            raise TypeRuleError(f"{self.name} takes at least {fixed} operands, not {count}")
+        for name, ty in zip(self.operands, operands, strict=False):
+            if ty is None and name not in self.optional:
+                raise TypeRuleError(f"{self.name} needs its operand `{name}`")
+        if len(regions) != len(self.regions):
+            raise TypeRuleError(f"{self.name} has {len(self.regions)} regions, not {len(regions)}")
+        types = self.rule(*operands, **attributes, **dict(zip(self.regions, regions, strict=True)))
+        if types is None:
+            return ()
+        return types if isinstance(types, tuple) else (types,)
+
+    def complete(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes with defaults filled in, in declared order.
+
+        Raises `TypeRuleError` for unknown and missing attributes.
+        """
+        for name in attributes:
+            if name not in self.attributes:
+                raise TypeRuleError(f"{self.name} has no attribute `{name}`")
+        complete = {}
+        for name, spec in self.attributes.items():
+            value = attributes.get(name, spec.default)
+            if value is NO_DEFAULT:
+                raise TypeRuleError(f"{self.name} needs its attribute `{name}`")
+            complete[name] = value
+        return complete
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def _span(least: int, most: int) -> str:
+    count = str(most) if least == most else f"{least} to {most}"
+    return f"{count} operand{'' if count == '1' else 's'}"
