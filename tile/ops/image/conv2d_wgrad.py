@@ -208,7 +208,7 @@ def _by_matmul(
             **shared,
         )
     if parts is not result:
-        add_contiguous_splits(parts, result)
+        add_contiguous_splits(call, parts, result)
 
 
 def conv2d_wgrad_reference(

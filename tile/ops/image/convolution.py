@@ -291,4 +291,4 @@ def convolve(
         )
     if parts is not None:
         strides = result.strides[0], result.strides[2], result.strides[3]
-        add_splits(parts, result.value, strides, batches, bias, function)
+        add_splits(call, parts, result.value, strides, batches, bias, function)

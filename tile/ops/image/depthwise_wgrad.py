@@ -83,4 +83,4 @@ def depthwise_wgrad(
         BLOCK=block,
     )
     if parts is not result:
-        add_contiguous_splits(parts, result)
+        add_contiguous_splits(call, parts, result)

@@ -118,7 +118,7 @@ def shift_conv_wgrad(
             **config,
         )
         if parts is not result:
-            add_contiguous_splits(parts, result)
+            add_contiguous_splits(call, parts, result)
     return result.value
 
 

@@ -179,7 +179,7 @@ def bilinear_backward(
             **config,
         )
         if parts is not dweight:
-            add_contiguous_splits(parts, dweight)
+            add_contiguous_splits(call, parts, dweight)
     return dx1.value, dx2.value, dweight.value
 
 

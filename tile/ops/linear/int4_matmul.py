@@ -162,7 +162,7 @@ def int4_matmul(
             **config,
         )
         if splits > 1:
-            add_contiguous_splits(parts, result)
+            add_contiguous_splits(call, parts, result)
     return result.value
 
 

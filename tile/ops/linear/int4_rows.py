@@ -21,16 +21,11 @@ from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
 # By rows of a. ROWS: of weights, of a program; two warps multiply by mma, four by wgmma, which
 # takes weights from shared memory. GROUPS: those of an iteration, where they divide all. RESIDENT:
-# programs that a multiprocessor runs at a time. H200, float16, 8192 x 8192 with 1, 8 and 16 rows,
-# 2026-11-26; several groups are not measured.
-COMMON = {"GROUPS": 1, "RESIDENT": 4, "num_warps": 2, "num_stages": 3}
-TABLE = Table(
-    {
-        (8,): {"BLOCK_M": 8, "ROWS": 64, **COMMON},
-        (ANY,): {"BLOCK_M": 16, "ROWS": 128, **COMMON},
-    },
-    {},
-)
+# programs that a multiprocessor runs at a time. H200, float16, 8192 x 8192 with 1 and 16 rows,
+# 2026-11-26.
+FEW = {"BLOCK_M": 8, "ROWS": 32, "GROUPS": 2, "RESIDENT": 8, "num_warps": 2, "num_stages": 2}
+MORE = {"BLOCK_M": 16, "ROWS": 64, "GROUPS": 2, "RESIDENT": 4, "num_warps": 2, "num_stages": 3}
+TABLE = Table({(8,): FEW, (ANY,): MORE}, {})
 
 
 @tile.jit
@@ -116,4 +111,4 @@ def int4_rows(
         **config,
     )
     if splits > 1:
-        add_contiguous_splits(parts, result)
+        add_contiguous_splits(call, parts, result)

@@ -189,7 +189,7 @@ def matmul(
         **config,
     )
     if splits > 1:
-        add_splits(parts, result.value, _matrix(result), batches, bias, function)
+        add_splits(call, parts, result.value, _matrix(result), batches, bias, function)
     return result.value
 
 

@@ -13,9 +13,22 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.call_plans import launch
+from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import PROGRAMS
 
-UNROLL = tl.constexpr(4)
+# By splits, rows and columns. UNROLL: parts that are loaded at a time. H200, 9 shapes, 2026-11-26.
+TABLE = Table(
+    {(ANY, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4}},
+    {
+        "nvptx": {
+            (7, 1, ANY): {"BLOCK": 128, "UNROLL": 4},
+            (7, 64, ANY): {"BLOCK": 256, "UNROLL": 4},
+            (7, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4},
+            (ANY, 64, ANY): {"BLOCK": 256, "UNROLL": 8},
+            (ANY, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4},
+        }
+    },
+)
 
 
 @tile.jit
@@ -32,6 +45,7 @@ def add_splits_kernel(
     out_column,
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -67,6 +81,7 @@ def splits_of(call: Call, splits: int | None, tiles: int, steps: int, least: int
 
 
 def add_splits(
+    call: Call,
     parts: Operand,
     out: Any,
     strides: tuple[int, int, int],
@@ -79,14 +94,16 @@ def add_splits(
     strides: of `out`, of a batch, row and column. batches: they divide the rows.
     """
     splits, rows, columns = parts.shape
-    block = min(1024, tile.next_power_of_2(columns))
+    config = TABLE.select(call.backend, splits, rows, columns)
+    block = min(config["BLOCK"], tile.next_power_of_2(columns))
     launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
         *(parts.value, bias, out, rows // batches, columns, batches, splits, *strides),
         ACTIVATION=function,
         BLOCK=block,
+        UNROLL=config["UNROLL"],
     )
 
 
-def add_contiguous_splits(parts: Operand, out: Operand) -> None:
+def add_contiguous_splits(call: Call, parts: Operand, out: Operand) -> None:
     """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
-    add_splits(parts, out.value, (0, parts.shape[2], 1))
+    add_splits(call, parts, out.value, (0, parts.shape[2], 1))

@@ -13,9 +13,11 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.new_arrays import DType
-from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.core.tables import ANY, Bounds, Configuration, Table
 
-PORTABLE = {(ANY, ANY): {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32}}
+PORTABLE: dict[Bounds, Configuration] = {
+    (ANY, ANY): {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32},
+}
 WIDE = Table(PORTABLE, {})
 # By rows and hidden units, for 16-bit types. Not measured.
 HALF = Table(
