@@ -41,7 +41,9 @@ def problem(queries: int, keys: int, size: int, causal: bool) -> list[np.ndarray
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("queries", "keys", "size"), [(64, 128, 64), (77, 150, 64), (70, 70, 128)])
+@pytest.mark.parametrize(
+    ("queries", "keys", "size"), [(64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)]
+)
 def test_results(queries: int, keys: int, size: int, causal: bool, launched: list[str]) -> None:
     """Queries and keys are no multiples of a block, nor are heads."""
     arrays = problem(queries, keys, size, causal)

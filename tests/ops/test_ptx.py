@@ -101,3 +101,21 @@ def test_wgmmas_after_an_assertion_are_not_serialized(compiled: dict[str, str]) 
     text = compiled["grouped_matmul_kernel"]
     assert "wgmma.mma_async" in text and "tile_fault_record" in text and "trap;" in text
     assert "C7510" not in assemble(text, "sm_90a")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [256, 200])
+@pytest.mark.parametrize("size", [64, 128])
+def test_attention_neither_spills_nor_serializes_wgmmas(
+    size: int, length: int, causal: bool, compiled: dict[str, str]
+) -> None:
+    x, sums = zeros(2, 4, length, size), np.zeros((2, 4, length), np.float32)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.attention(x, x, x, causal=causal)
+        tile.ops.attention_backward(x, x, x, x, x, sums, causal=causal)
+    assert {"attention_kernel", "descriptor_kv_kernel", "descriptor_q_kernel"} <= compiled.keys()
+    for name, text in compiled.items():
+        log = assemble(text, "sm_90a")
+        assert "C75" not in log, name
+        if length % 128 == 0:  # masks of the last blocks take registers
+            assert "spill" not in log.replace("0 bytes spill", ""), name

@@ -66,12 +66,18 @@ def accumulate_kv(
     key = first + tl.arange(0, BLOCK_N)
     for start in range(begin, queries, BLOCK_M):
         query = start + tl.arange(0, BLOCK_M)
-        q = q_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        if RAGGED:
+            q = q_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        else:
+            q = q_source.load([row + start, 0])
         log_sum = log_sums.load([row + start])
         scores = tl.dot(k, tl.trans(q))
         if LOG2_SCALE <= 0:  # else after the mask, in one operation with the sum's subtraction
             scores *= LOG2_SCALE
-        dout = dout_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        if RAGGED:
+            dout = dout_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+        else:
+            dout = dout_source.load([row + start, 0])
         delta = deltas.load([row + start])
         if RAGGED:
             seen = is_seen(query[None, :] + keys - queries, key[:, None], keys, None, CAUSAL)
@@ -113,22 +119,26 @@ def descriptor_kv_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, SIZE]
-    strides = [heads * queries * SIZE, queries * SIZE, SIZE, 1]
+    rows = batches * heads * queries
+    if RAGGED:
+        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, SIZE]
+        strides = [heads * queries * SIZE, queries * SIZE, SIZE, 1]
+    else:  # no block crosses the end of a head: fewer indices, which take registers
+        shape, block, strides = [rows, SIZE], [BLOCK_M, SIZE], [SIZE, 1]
     q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
     # A block that crosses the end of a head has sums of the next one, which are masked.
-    rows = batches * heads * queries
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
     batch, key_head = tl.program_id(1) // key_heads, tl.program_id(1) % key_heads
     first = tl.program_id(0) * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
-    key_row = tl.program_id(1).to(tl.int64) * keys + key
-    at = key_row[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    inside = (key < keys)[:, None]
-    k = tl.load(k_ptr + at, mask=inside, other=0.0)
-    v = tl.load(v_ptr + at, mask=inside, other=0.0)
+    base = tl.program_id(1).to(tl.int64) * (keys * SIZE)
+    at = key[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    inside = (key < keys)[:, None] if RAGGED else None
+    zero = 0.0 if RAGGED else None
+    k = tl.load(k_ptr + base + at, mask=inside, other=zero)
+    v = tl.load(v_ptr + base + at, mask=inside, other=zero)
     dk = tl.zeros((BLOCK_N, SIZE), tl.float32)
     dv = tl.zeros((BLOCK_N, SIZE), tl.float32)
     begin = 0
@@ -145,8 +155,8 @@ def descriptor_kv_kernel(
     else:
         row = tl.program_id(1) * queries
         dk, dv = accumulate_kv(*sources, batch, key_head, row, *keys_of_block, dk, dv, *options)
-    tl.store(dk_ptr + at, (dk * SCALE).to(dk_ptr.dtype.element_ty), mask=inside)
-    tl.store(dv_ptr + at, dv.to(dv_ptr.dtype.element_ty), mask=inside)
+    tl.store(dk_ptr + base + at, (dk * SCALE).to(dk_ptr.dtype.element_ty), mask=inside)
+    tl.store(dv_ptr + base + at, dv.to(dv_ptr.dtype.element_ty), mask=inside)
 
 
 @tile.jit
@@ -171,22 +181,28 @@ def descriptor_q_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
-    strides = [key_heads * keys * SIZE, keys * SIZE, SIZE, 1]
+    if RAGGED:
+        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
+        strides = [key_heads * keys * SIZE, keys * SIZE, SIZE, 1]
+    else:
+        shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE], [SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
     batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads // (heads // key_heads)
+    key_row = (batch * key_heads + head) * keys
     rank = tl.program_id(0)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
         rank = tl.num_programs(0) - 1 - rank
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = tl.program_id(1).to(tl.int64) * queries + query
-    at = row[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    exists = query < queries
-    q = tl.load(q_ptr + at, mask=exists[:, None], other=0.0)
-    dout = tl.load(dout_ptr + at, mask=exists[:, None], other=0.0)
-    log_sum = tl.load(log_sum_ptr + row, mask=exists, other=0.0)
-    delta = tl.load(delta_ptr + row, mask=exists, other=0.0)
+    row = tl.program_id(1).to(tl.int64) * queries
+    at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    exists = query < queries if RAGGED else None
+    inside = exists[:, None] if RAGGED else None
+    zero = 0.0 if RAGGED else None
+    q = tl.load(q_ptr + row * SIZE + at, mask=inside, other=zero)
+    dout = tl.load(dout_ptr + row * SIZE + at, mask=inside, other=zero)
+    log_sum = tl.load(log_sum_ptr + row + query, mask=exists, other=zero)
+    delta = tl.load(delta_ptr + row + query, mask=exists, other=zero)
     dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
     first = rank * BLOCK_M + keys - queries
     end = keys
@@ -194,7 +210,10 @@ def descriptor_q_kernel(
         end = min(keys, first + BLOCK_M)
     for start in range(0, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
-        k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        if RAGGED:
+            k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        else:
+            k = k_source.load([key_row + start, 0])
         scores = tl.dot(q, tl.trans(k))
         if LOG2_SCALE <= 0:
             scores *= LOG2_SCALE
@@ -207,8 +226,11 @@ def descriptor_q_kernel(
         if LOG2_SCALE > 0:
             scores *= LOG2_SCALE
         p = tl.exp2(scores - log_sum[:, None])
-        v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        if RAGGED:
+            v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+        else:
+            v = v_source.load([key_row + start, 0])
         dp = tl.dot(dout, tl.trans(v))
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
-    tl.store(dq_ptr + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=exists[:, None])
+    tl.store(dq_ptr + row * SIZE + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=inside)
