@@ -113,6 +113,8 @@ def test_operands_of_either_major_order(along: tuple[int | None, int], ty: str) 
     flags.append(str(int(along[1] == 1)))
     assert ptx.count(f"p, 1, 1, {', '.join(flags)};") == 2 * 2 * 2
     assert ptx.count(f"k16.f32.{ty}.{ty} ") == 2 * 2 * 2
+    # With a fence for each tile ptxas would wait for all but the last one in `wait_group 1`.
+    assert ptx.count("wgmma.fence.sync.aligned;") == 1
     assert ptx.count("wgmma.commit_group.sync.aligned;") == 1
 
 

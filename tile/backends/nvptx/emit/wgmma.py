@@ -127,7 +127,11 @@ def _descriptor_constant(strips: OperandStrips, offset: int, transposed: bool) -
 
 
 def wgmma(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit an asm statement for each tile of the accumulator; the last commits the wgmma group."""
+    """Emit the wgmma of all tiles of the accumulator as one asm statement, one fence and one group.
+
+    With a fence for each tile, ptxas makes each a group of its own: waiting until one group is
+    pending then waits for all but the last tile of the same op, instead of those of the op before.
+    """
     a, b, acc = op.inputs
     shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     m, n, k = wgmma_sizes(op)
@@ -136,30 +140,31 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
     a_registers = [] if left is not None else _register_operand(builder, a)
     row_tiles = m // (shape.m * rows)
     tiles = list(product(range(row_tiles), range(n // (shape.n * columns))))
-    depth, acc_registers, zero = k // shape.k, _accumulator(builder, acc), constant_of(acc) == 0
-    count, a_count = len(acc_registers) // len(tiles), len(a_registers) // max(1, row_tiles)
-    for number, (row, column) in enumerate(tiles):
-        a_tile = a_registers[row * a_count : (row + 1) * a_count]
-        kinds = tuple(number_of(x.type) for x in op.inputs)
-        text = _Statement(shape, kinds, count, depth, zero)
-        lines = text.lines(left, right, row, column, len(a_tile))
-        if number == len(tiles) - 1:
-            lines.append("wgmma.commit_group.sync.aligned;")
-        a_operands: list[AsmOperand] = a_tile if left is None else [("i64", left.descriptor)]
-        tile = slice(number * count, (number + 1) * count)
-        types = [ty for ty, _ in acc_registers[tile]]
-        results = assemble(
-            builder,
-            "{ " + " ".join(lines) + " }",
-            types,
-            [*a_operands, ("i64", right.descriptor)],
-            initial=[] if zero else [register for _, register in acc_registers[tile]],
-            memory=True,
-            convergent=True,
-            early_clobber=zero,
-        )
-        acc_registers[tile] = zip(types, results, strict=True)
-    builder.set(op, unpack(builder, acc.type.element, [register for _, register in acc_registers]))
+    acc_registers, zero = _accumulator(builder, acc), constant_of(acc) == 0
+    a_operands: list[AsmOperand] = a_registers if left is None else [("i64", left.descriptor)]
+    text = _Statement(
+        shape=shape,
+        kinds=tuple(number_of(x.type) for x in op.inputs),
+        left=left,
+        right=right,
+        registers=len(acc_registers),
+        count=len(acc_registers) // len(tiles),
+        a_operands=len(a_operands),
+        a_count=len(a_registers) // max(1, row_tiles),
+        depth=k // shape.k,
+        zero=zero,
+    )
+    results = assemble(
+        builder,
+        "{ " + " ".join(text.lines(tiles)) + " }",
+        [ty for ty, _ in acc_registers],
+        [*a_operands, ("i64", right.descriptor)],
+        initial=[] if zero else [register for _, register in acc_registers],
+        memory=True,
+        convergent=True,
+        early_clobber=zero,
+    )
+    builder.set(op, unpack(builder, acc.type.element, results))
 
 
 def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
@@ -178,34 +183,23 @@ def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
 
 @dataclass(frozen=True)
 class _Statement:
-    """The text of one asm statement: `$0` and so on are the accumulators, then come the operands.
+    """The text of an asm statement: `$0` and so on are the accumulators, then come the operands.
 
-    With `zero`, the first instruction ignores the accumulators, whatever they hold.
+    With `zero`, the first instruction of a tile ignores the accumulators, whatever they hold.
     """
 
     shape: MmaShape
     kinds: tuple[Scalar, ...]  # of `a`, `b` and the accumulator
-    count: int
+    left: _SharedOperand | None
+    right: _SharedOperand
+    registers: int  # of the accumulators of all tiles
+    count: int  # of those of one tile
+    a_operands: int  # registers of `a`, or its descriptor
+    a_count: int  # registers of `a` for one row of tiles
     depth: int
     zero: bool
 
-    def lines(
-        self,
-        left: _SharedOperand | None,
-        right: _SharedOperand,
-        row: int,
-        column: int,
-        a_count: int,
-    ) -> list[str]:
-        a, b, acc = self.kinds
-        m, n, k, bits = self.shape
-        kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
-        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
-        signs = [1, 1] if a.is_floating() else []
-        transposed = [operand.transposed for operand in (left, right) if operand is not None]
-        majors = transposed if bits in MN_MAJOR_BITS else []
-        flags = "".join(f", {flag}" for flag in (*signs, *majors))
-        each = a_count // self.depth
+    def lines(self, tiles: list[tuple[int, int]]) -> list[str]:
         lines = [
             ".reg .pred p; .reg .b64 da, db;",
             "setp.eq.b32 p, 0, 0;",
@@ -213,17 +207,31 @@ class _Statement:
         ]
         if self.zero:
             lines.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
-        for step in range(self.depth):
-            first = braces(self.count + step * each, each)
-            if left is not None:
-                lines.append(f"add.s64 da, ${self.count}, {left.offset(row, step)};")
-                first = "da"
-            last = self.count + (a_count or 1)
-            lines.append(f"add.s64 db, ${last}, {right.offset(column, step)};")
-            accumulators = braces(0, self.count)
-            scale_d = "z" if self.zero and not step else "p"
-            lines.append(f"{name} {accumulators}, {first}, db, {scale_d}{flags};")
-        return lines
+        for number, (row, column) in enumerate(tiles):
+            accumulators = braces(number * self.count, self.count)
+            for step in range(self.depth):
+                lines += self._instruction(accumulators, row, column, step)
+        return [*lines, "wgmma.commit_group.sync.aligned;"]
+
+    def _instruction(self, accumulators: str, row: int, column: int, step: int) -> list[str]:
+        a, b, acc = self.kinds
+        m, n, k, bits = self.shape
+        kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
+        signs = [1, 1] if a.is_floating() else []
+        operands = [operand for operand in (self.left, self.right) if operand is not None]
+        majors = [operand.transposed for operand in operands] if bits in MN_MAJOR_BITS else []
+        flags = "".join(f", {flag}" for flag in (*signs, *majors))
+        each = self.a_count // self.depth
+        first = braces(self.registers + row * self.a_count + step * each, each)
+        lines = []
+        if self.left is not None:
+            lines.append(f"add.s64 da, ${self.registers}, {self.left.offset(row, step)};")
+            first = "da"
+        descriptor = f"${self.registers + self.a_operands}"
+        lines.append(f"add.s64 db, {descriptor}, {self.right.offset(column, step)};")
+        scale_d = "z" if self.zero and not step else "p"
+        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
+        return [*lines, f"{name} {accumulators}, {first}, db, {scale_d}{flags};"]
 
 
 def wgmma_wait(builder: FunctionBuilder, op: Operation) -> None:
