@@ -15,6 +15,8 @@ therefore opaque values as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
@@ -23,7 +25,7 @@ from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
-from tile.ir.types import I64, Fragment, Pointer
+from tile.ir.types import I64, Fragment, Pointer, Scalar
 from tile.simt import ops
 
 
@@ -43,12 +45,34 @@ def strength_reduce_pointers(module: Module) -> None:
                                                          yield %q, %d
                                                        }
 
-    Bytes that do not change in the loop are computed before it.
+    Bytes that do not change in the loop are computed before it. So are pointers, if an index is a
+    sum of what does not change in the loop and of a number that all registers share:
+
+        %x = add %rows, (frag_splat %k)              %o = opaque (ptradd %base, %bytes_of_rows)
+        %p = addptr %base, %x {stride = 4}           %p = ptradd %o, (frag_splat %bytes_of_k)
     """
     for function in module:
         for loop in [op for op in function.walk() if op.defn is control.for_]:
             if any(op.has_trait(Trait.IN_FLIGHT) for op in loop.regions[0]):
                 _Loop(function, loop).run()
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A term of an offset: registers of a fragment from before the loop, or a scalar in it."""
+
+    value: Value
+    registers: tuple[tuple[int, ...], ...] = ()  # of `frag_shuffle`, one after the other
+
+    @property
+    def uniform(self) -> bool:
+        return not isinstance(self.value.type, Fragment)
+
+    def picked(self, registers: tuple[int, ...]) -> _Term:
+        """Return the term of some registers of the sum."""
+        if self.uniform:
+            return self
+        return replace(self, registers=(*self.registers, registers))
 
 
 class _Loop:
@@ -76,7 +100,11 @@ class _Loop:
         pointer, offset = op.inputs
         step = _constant(offset)
         if step is None:
-            bytes_ = self.scaled(op)
+            terms = self.terms(offset) if pointer.block not in self.blocks else ()
+            if len({term.uniform for term in terms}) == 2:
+                pointer, bytes_ = self.separated(op, terms)
+            else:
+                bytes_ = self.scaled(op)
         elif step and pointer in [self.region.args[1 + index] for index in self.carried]:
             bytes_ = self.constant_step(op, step * op["stride"])
         else:
@@ -95,16 +123,79 @@ class _Loop:
 
     def scaled(self, op: Operation) -> Value:
         """Return the offset of an `addptr` in bytes, computed before the loop if possible."""
-        offset, shift = op.inputs[1], op["stride"].bit_length() - 1
-        before = op if offset.block in self.blocks else self.loop
-        build = Builder.before(before)
+        offset = op.inputs[1]
+        build = Builder.before(op if offset.block in self.blocks else self.loop)
         with build.at(op.loc):
-            if offset.type.element.bits < I64.bits:
-                offset = build(arith.cast, offset, to=I64)
-            if not shift:
-                return offset
-            offset = build(ops.thread.opaque, offset)
-            return build(arith.shl, offset, build.constant(shift, offset.type))
+            return _bytes_of(build, _widened(build, offset), op["stride"])
+
+    def terms(self, offset: Value) -> tuple[_Term, ...]:
+        """Return the terms of a fragment of offsets; none if it is not such a sum."""
+        if offset.block not in self.blocks:
+            return (_Term(offset),)
+        op, scalar = offset.op, ops.thread.splatted(offset)
+        if scalar is not None:
+            return (_Term(scalar),)
+        if op is not None and op.defn is arith.add and _adds_up(offset):
+            parts = [self.terms(operand) for operand in op.inputs]
+            return sum(parts, ()) if all(parts) else ()
+        if op is not None and op.defn is ops.thread.frag_shuffle and len(op.inputs) == 1:
+            terms = self.terms(op.inputs[0])
+            return tuple(
+                term
+                if term.uniform
+                else replace(term, registers=(*term.registers, op["registers"]))
+                for term in terms
+            )
+        return ()
+
+    def separated(self, op: Operation, terms: tuple[_Term, ...]) -> tuple[Value, Value]:
+        """Return the pointers that do not change in the loop, and the bytes to add in it."""
+        before, build = Builder.before(self.loop), Builder.before(op)
+        pointer, ty = op.inputs[0], op.result.type
+        assert isinstance(ty, Fragment)
+        with before.at(op.loc), build.at(op.loc):
+            fixed = [_term_of(before, term) for term in terms if not term.uniform]
+            offset = reduce(lambda x, y: before(arith.add, x, y), fixed)
+            pointer = before(ops.thread.ptradd, pointer, _bytes_of(before, offset, op["stride"]))
+            scalars = [_widened(build, term.value) for term in terms if term.uniform]
+            shared = reduce(lambda x, y: build(arith.add, x, y), scalars)
+            bytes_ = _bytes_of(build, shared, op["stride"])
+            return (
+                before(ops.thread.opaque, pointer),
+                build(ops.thread.frag_splat, bytes_, count=ty.count),
+            )
+
+
+def _adds_up(offset: Value) -> bool:
+    """Return True if a sum is that of its terms in 64 bits.
+
+    Signed sums on the way to an address do not overflow in a correct program.
+    """
+    element = offset.type.element
+    assert isinstance(element, Scalar)
+    return element.is_int_signed() or element.bits == I64.bits
+
+
+def _term_of(build: Builder, term: _Term) -> Value:
+    """Return the registers of a term in 64 bits."""
+    value = term.value
+    for registers in term.registers:
+        value = build(ops.thread.frag_shuffle, value, registers=registers)
+    return _widened(build, value)
+
+
+def _widened(build: Builder, offset: Value) -> Value:
+    narrow = offset.type.element.bits < I64.bits
+    return build(arith.cast, offset, to=I64) if narrow else offset
+
+
+def _bytes_of(build: Builder, offset: Value, stride: int) -> Value:
+    """Return offsets of 64 bits in bytes, by a shift that no compiler sees through."""
+    shift = stride.bit_length() - 1
+    if not shift:
+        return offset
+    offset = build(ops.thread.opaque, offset)
+    return build(arith.shl, offset, build.constant(shift, offset.type))
 
 
 def _is_tile_of_pointers(value: Value) -> bool:
