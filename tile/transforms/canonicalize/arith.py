@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import arith
+from tile.ir.ops import arith, shape
 from tile.ir.ops import dot as dot_ops
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.rewriter import Rewriter
@@ -307,6 +307,50 @@ def extended_compared_with_constant(op: Operation, rewriter: Rewriter) -> Value 
 
 def _is_integer(ty: Scalar) -> bool:
     return ty.is_int() and not ty.is_bool()
+
+
+@CANONICAL.simplification(arith.cmp)
+def extended_compared_with_extended(op: Operation, rewriter: Rewriter) -> Value | None:
+    """Compare integers before their extensions, if these are of one type."""
+    sources = [_before_extension(x) for x in op.inputs]
+    x, y = sources
+    if x is None or y is None or x.type != y.type:
+        return None
+    return rewriter.build(op, arith.cmp, x, y, predicate=op["predicate"])
+
+
+@CANONICAL.simplification(arith.cmp)
+def extended_compared_with_splat(op: Operation, rewriter: Rewriter) -> Value | None:
+    """Compare elements for equality before their extension to 64 bits.
+
+    They are compared with the truncated scalar, and all differ if that is another number.
+    """
+    x, y = op.inputs
+    if producer(x, shape.splat) is not None:
+        x, y = y, x
+    narrow, inner = _before_extension(x), producer(y, shape.splat)
+    if op["predicate"] not in EQUALITY or narrow is None or inner is None:
+        return None
+    if scalar(x).bits <= 32:
+        return None  # one instruction compares these, too
+    (number,), sizes = inner.inputs, {"shape": inner["shape"]}
+    truncated = rewriter.build(op, arith.cast, number, to=scalar(narrow))
+    again = rewriter.build(op, arith.cast, truncated, to=scalar(x))
+    fits = rewriter.build(op, arith.cmp, again, number, predicate=op["predicate"])
+    other = rewriter.build(op, shape.splat, truncated, **sizes)
+    same = rewriter.build(op, arith.cmp, narrow, other, predicate=op["predicate"])
+    combine = arith.and_ if op["predicate"] is Predicate.EQ else arith.or_
+    return rewriter.build(op, combine, same, rewriter.build(op, shape.splat, fits, **sizes))
+
+
+def _before_extension(value: Value) -> Value | None:
+    """Return the narrower integer of which a value is an extension, if it is one."""
+    source = producer(value, arith.cast)
+    if source is None:
+        return None
+    narrow, wide = scalar(source.inputs[0]), scalar(value)
+    extends = narrow != wide and _is_integer(narrow) and _is_integer(wide)
+    return source.inputs[0] if extends and _represents(wide, narrow) else None
 
 
 @CANONICAL.simplification(arith.not_)
