@@ -29,6 +29,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "sector_cost": (0.5, "docs/results/traffic.md"),
     "long_op_cost": (8, None),
     "divisions_by_reciprocal": (12, None),
+    "quotients_by_reciprocal": (48, None),
     "unrolled_fmas": (1024, None),
     "loop_weight": (4, None),
     "replicated_registers": (8, None),

@@ -105,6 +105,10 @@ class SimtTarget:
     has_ldmatrix: bool = False  # ldmatrix: a warp of 32 loads matrices with rows of 16 bytes
     has_stmatrix: bool = False  # stmatrix: a warp of 32 stores them
     ops: EmittedOps = EmittedOps(narrow=narrow_rules())
+    # `div` of f32 is within 2 units in the last place, by an approximate reciprocal.
+    approximate_division: bool = False
+    # Floats of which one instruction compares two pairs and takes the greater or lesser of each.
+    packed_extremes: tuple[Scalar, ...] = ()
     # Reductions over all lanes of a warp that take one instruction, by element.
     warp_reductions: tuple[tuple[Scalar, tuple[ReduceKind, ...]], ...] = ()
     # Contiguous elements that one vector atomic addition covers, by element.
@@ -213,6 +217,7 @@ MMA = replace(
     has_ldmatrix=True,
     has_stmatrix=True,
     ops=EmittedOps(narrow=narrow_rules(NARROW_FLOATS, NARROW_FLOATS)),
+    packed_extremes=(F16, BF16),
     warp_reductions=tuple((element, REDUCTIONS) for element in (I32, U32)),
     vector_atomics=((F32, 4), (F16, 8), (BF16, 8)),
 )
@@ -224,6 +229,7 @@ WGMMA = replace(
     wgmma_types=WGMMA_TYPES,
     wgmma_accumulator_bits=WGMMA_ACCUMULATOR_BITS,
     has_tma=True,
+    approximate_division=True,
 )
 WARP64 = replace(GENERIC, name="warp64", warp_size=64)
 

@@ -29,6 +29,9 @@ class TuningConstants:
     # So many quotients by one divisor take twice as long as multiplications by its reciprocal: 35
     # instructions once, and 8 less for each quotient.
     divisions_by_reciprocal: int = constant(12)
+    # The same for floats, where division multiplies by a reciprocal anyway: 10 instructions and up
+    # to 7 registers once, and 1 instruction less for each quotient.
+    quotients_by_reciprocal: int = constant(48)
     # A conversion outside a loop costs this many times less than one inside: its trip count.
     loop_weight: int = constant(4)
     # A tile with at most this many registers a thread is loaded in the layout of its users,

@@ -86,6 +86,11 @@ class Architecture:
         return (F16, BF16) if self.capability >= 90 else (F16,)
 
     @property
+    def packed_extremes(self) -> tuple[Scalar, ...]:
+        """The floats of 16 bits that instructions compare in pairs."""
+        return self.native_floats if self.capability >= 80 else ()
+
+    @property
     def simt(self) -> SimtTarget:
         """The target as the lowering sees it."""
         return _simt(self)
@@ -137,4 +142,6 @@ def _simt(arch: Architecture) -> SimtTarget:
         warp_reductions=tuple(_warp_reductions(arch)),
         vector_atomics=_VECTOR_ATOMICS[arch.capability >= 90],
         invariant_loads=True,
+        approximate_division=True,
+        packed_extremes=arch.packed_extremes,
     )

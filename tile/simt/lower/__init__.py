@@ -5,6 +5,7 @@ distribute          LAID_OUT to THREAD: tiles to fragments
 legalize            arithmetic that a target lacks
 divide_by_invariants
                     reciprocals, computed once, of divisors of many elements
+share_reciprocals   reciprocals, computed once, of floats that divide many elements
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop

@@ -58,7 +58,7 @@ def divide_by_invariants(module: Module, *, target: SimtTarget = GENERIC) -> Non
         bounds = ranges(function)
         signs = {op: _Signs.of(op, by, bounds) for by, of in divisions.items() for op in of}
         for divisor, of in divisions.items():
-            elements = sum(_weight(op, divisor, target) for op in _distinct(of))
+            elements = sum(weight_of(op, divisor, target) for op in _distinct(of))
             if elements >= target.tuning.divisions_by_reciprocal:
                 reciprocal = _reciprocal(divisor, function)
                 for op in of:
@@ -103,7 +103,7 @@ def _distinct(divisions: list[Operation]) -> Iterator[Operation]:
     yield from {(op.inputs[0], op.block): op for op in divisions}.values()
 
 
-def _weight(op: Operation, divisor: Value, target: SimtTarget) -> int:
+def weight_of(op: Operation, divisor: Value, target: SimtTarget) -> int:
     """Return how many elements are divided for one computation of the reciprocal."""
     weight = count_of(op.result.type)
     for outer in op.ancestors():

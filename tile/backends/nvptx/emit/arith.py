@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
+from tile.backends.nvptx.emit.vectors import elements, vector
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import arith as llvm
 from tile.codegen.llvm.arith import each, element_of, function, instruction, suffix
@@ -70,10 +71,19 @@ def high_half(builder: FunctionBuilder, op: Operation) -> None:
 def extremum(builder: FunctionBuilder, op: Operation) -> None:
     """Emit `min` or `max`; those that propagate NaNs are instructions since sm_80, but of f64."""
     element = element_of(op)
+    kind = "imum" if op["propagate_nan"] else "num"
+    columns = [builder.of(value) for value in op.inputs]
+    if element in builder.module.arch.packed_extremes and len(columns[0]) % 2 == 0:
+        name, ty = f"@llvm.{op.name}{kind}.v2{suffix(element)}", llvm_type(element)
+        results: list[str] = []
+        for first in range(0, len(columns[0]), 2):
+            pairs = [vector(builder, ty, column[first : first + 2]) for column in columns]
+            results += elements(builder, ty, builder.call(name, pairs[0][0], *pairs), 2)
+        return builder.set(op, results)
     direct = not is_integer(element) and element is not F64 and op["propagate_nan"]
     if not direct or builder.module.arch.capability < 80:
         return llvm.extremum(builder, op)
-    return function(builder, op, f"@llvm.{op.name}imum.{suffix(element)}", llvm_type(element))
+    return function(builder, op, f"@llvm.{op.name}{kind}.{suffix(element)}", llvm_type(element))
 
 
 RULES: dict[OpDef, Rule] = {

@@ -10,7 +10,7 @@ from tile.backends.nvptx.emit.narrow_floats import (
     narrow,
     wide,
 )
-from tile.backends.nvptx.emit.vectors import unpack
+from tile.backends.nvptx.emit.vectors import unpack, words_of
 from tile.codegen.llvm import convert as llvm
 from tile.codegen.llvm.convert import Convert, between_integers, to_bool
 from tile.codegen.llvm.function_builder import Rule
@@ -33,7 +33,21 @@ def cast(builder: FunctionBuilder, op: Operation) -> None:
         numbers = unpack(builder, F16, fp8_as_f16(builder, source, registers))
         builder.set(op, [_between_floats(builder, F16, to, number) for number in numbers])
         return
+    words = words_of(builder, "bfloat", registers) if (source, to) == (BF16, F32) else None
+    if words is not None:
+        builder.set(op, [number for word in words for number in _bf16_pair_as_f32(builder, word)])
+        return
     llvm.cast(builder, op, _conversion)
+
+
+def _bf16_pair_as_f32(builder: FunctionBuilder, word: str) -> tuple[str, str]:
+    """Convert two bf16 in an i32: each is the upper half of an f32.
+
+    Of a single bf16, ptxas moves the upper half of its register down, and up again.
+    """
+    bits = builder.new(f"shl i32 {word}, 16"), builder.new(f"and i32 {word}, {0xFFFF0000}")
+    low, high = (builder.new(f"bitcast i32 {half} to float") for half in bits)
+    return low, high
 
 
 def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:

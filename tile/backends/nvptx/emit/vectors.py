@@ -36,14 +36,27 @@ def _from_registers(builder: FunctionBuilder, ty: str, registers: Sequence[str])
     per_register, count = _PER_REGISTER.get(ty, 0), len(registers)
     if not per_register or count <= per_register or count % per_register:
         return None
-    packed = []
-    for first in range(0, count, per_register):
-        part = builder.vectors.get((ty, *registers[first : first + per_register]))
-        if part is None:
-            return None
-        packed.append(builder.new(f"bitcast <{per_register} x {ty}> {part} to i32"))
+    packed = words_of(builder, ty, registers)
+    if packed is None:
+        return None
     vector_type, value = vector(builder, "i32", packed)
     return builder.new(f"bitcast {vector_type} {value} to <{count} x {ty}>")
+
+
+def words_of(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> Registers | None:
+    """Return the 32-bit registers that hold elements; None unless all of them came from some."""
+    per_register, count = _PER_REGISTER[ty], len(registers)
+    if count % per_register:
+        return None
+    if count > per_register and (whole := builder.vectors.get((ty, *registers))) is not None:
+        words = f"<{count // per_register} x i32>"
+        value = builder.new(f"bitcast <{count} x {ty}> {whole} to {words}")
+        return elements(builder, "i32", value, count // per_register)
+    groups = [registers[first : first + per_register] for first in range(0, count, per_register)]
+    vectors = [builder.vectors.get((ty, *group)) for group in groups]
+    if None in vectors:
+        return None
+    return [builder.new(f"bitcast <{per_register} x {ty}> {value} to i32") for value in vectors]
 
 
 def _from_bytes(builder: FunctionBuilder, registers: Sequence[str]) -> str | None:

@@ -34,7 +34,7 @@ from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, reduce
-from tile.ir.types import I32, U32, Scalar, count_of, with_element
+from tile.ir.types import F32, I32, U32, Scalar, count_of, with_element
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
@@ -99,8 +99,8 @@ def reduce_region(ctx: Context, op: Operation) -> Sequence[Value]:
     layout, axis, region = layout_of(op.inputs[0]), op["axis"], op.regions[0]
     check_in_warp(ctx, op, layout)
     parts = [ctx.of(value) for value in op.inputs]
-    for bit in sorted([bit for bit, _ in along_axis(layout, REGISTER, axis)], reverse=True):
-        parts = inline_region(ctx, region, *[_half(ctx, parts, bit, upper) for upper in (0, 1)])
+    bits = [bit for bit, _ in along_axis(layout, REGISTER, axis)]
+    parts = _reduce_registers(ctx, region, parts, bits)
     lanes = along_axis(layout, LANE, axis)
     warp_reduction = (
         _warp_reduction(ctx, region) if 1 << len(lanes) == ctx.target.warp_size else None
@@ -116,12 +116,47 @@ def reduce_region(ctx: Context, op: Operation) -> Sequence[Value]:
     return [ctx(ops.thread.frag_extract, part, register=0) for part in parts]
 
 
+def _reduce_registers(ctx: Context, region: Block, parts: Values, bits: Sequence[int]) -> Values:
+    """Combine the registers whose numbers differ in some bits."""
+    op, cast = _only_op(region), parts[0].op
+    narrow = op is not None and cast is not None and _packs(ctx, op, cast)
+    if narrow:
+        assert cast is not None
+        parts = [*cast.inputs]
+    for bit in sorted(bits, reverse=True):
+        first, second = (_half(ctx, parts, bit, upper) for upper in (0, 1))
+        if narrow:
+            assert op is not None
+            parts = [ctx(op.defn, *first, *second, **op.attributes)]
+        else:
+            parts = inline_region(ctx, region, first, second)
+    return [ctx(arith.cast, part, to=F32) for part in parts] if narrow else parts
+
+
+def _packs(ctx: Context, op: Operation, cast: Operation) -> bool:
+    """Return True if extremes of widened floats are better computed two at a time, before that.
+
+    The greatest of widened numbers is the greatest number, widened.
+    """
+    if op.defn not in (arith.max_, arith.min_) or cast.defn is not arith.cast:
+        return False
+    element = cast.inputs[0].type.element
+    return cast.result.type.element == F32 and element in ctx.target.packed_extremes
+
+
+def _only_op(region: Block) -> Operation | None:
+    """Return the operation that combines both arguments of a region, if the region has no other."""
+    op, end = region.first, region.last
+    if op is None or end is None or op.next is not end:
+        return None
+    same = [*op.inputs] == [*region.args] and [*end.inputs] == [*op.results]
+    return op if same else None
+
+
 def _warp_reduction(ctx: Context, region: Block) -> dict[str, Any] | None:
     """Return the attributes of the target's warp reduction; None if it has none for a region."""
-    op, end = region.first, region.last
-    if op is None or end is None or op.next is not end or op.defn not in _KINDS:
-        return None
-    if [*op.inputs] != [*region.args] or [*end.inputs] != [*op.results]:
+    op = _only_op(region)
+    if op is None or op.defn not in _KINDS:
         return None
     kind, element = _KINDS[op.defn], op.result.type.element
     if not isinstance(element, Scalar) or not ctx.target.has_warp_reduce(kind, _widened(element)):
