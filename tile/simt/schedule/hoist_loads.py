@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from tile.ir.core import Block, Operation, Value
+from tile.analysis.liveness import liveness
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import effects, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
-from tile.ir.ops import indexing, memory
+from tile.ir.ops import control, indexing, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
+from tile.simt.schedule.register_pressure import pressure
+from tile.simt.schedule.resources import Resources
 from tile.simt.target import GENERIC, SimtTarget
 
 # Effects that a load does not move across, besides operations with regions: it may read what these
@@ -21,20 +24,25 @@ STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
 
 
 @module_pass("hoist-loads", before=Level.LAID_OUT)
-def hoist_loads(module: Module, *, target: SimtTarget = GENERIC) -> None:
+def hoist_loads(module: Module, *, target: SimtTarget = GENERIC, num_stages: int = 3) -> None:
     """Move loads, and the address computations they need, above reductions, scans and the like.
 
     Memory latency then overlaps with the synchronization. A load stays below the operations that it
-    depends on, and below all that may write the memory that it reads. Loops are left to
-    `pipeline-loops`.
+    depends on, and below all that may write the memory that it reads.
 
         %x = load %p : tile<256xf32, #a>       %x = load %p : tile<256xf32, #a>
         %s = reduce %x {kind = sum}            %q = addptr %w, %i {stride = 4}
         %q = addptr %w, %i {stride = 4}        %y = load %q : tile<256xf32, #a>
         %y = load %q : tile<256xf32, #a>       %s = reduce %x {kind = sum}
+
+    In loops of one stage loads move above dots, too, as long as threads have registers for them.
+    Loops of several stages are left to `pipeline-loops`.
     """
     for function in module:
         _Hoisting(function.body, target.tuning.hoisted_load_bytes).run()
+        for loop in [op for op in function.walk() if op.defn is control.for_]:
+            if (loop["num_stages"] or num_stages) < 2 and any(map(_is_dot, loop.regions[0])):
+                _LoopHoisting(function, loop, target).run()
 
 
 class _Hoisting:
@@ -44,7 +52,7 @@ class _Hoisting:
     occupancy than the overlap gains.
     """
 
-    def __init__(self, block: Block, most: int) -> None:
+    def __init__(self, block: Block, most: int = 0) -> None:
         self.block = block
         self.ops = list(block)
         self.number = {op: number for number, op in enumerate(self.ops)}
@@ -54,24 +62,33 @@ class _Hoisting:
 
     def run(self) -> None:
         for op in self.ops:
-            if _waits(op):
+            if self.is_wait(op):
                 self.waits.append(op)
             elif op.defn is memory.load:
                 self._load(op)
-            if not _waits(op) and (op.regions or effects(op) & STOPS):
+            if not self.is_wait(op) and (op.regions or effects(op) & STOPS):
                 self.waits.clear()
 
-    def _load(self, op: Operation) -> None:
-        if not isinstance(op.result.type, Tile) or op["volatile"]:
+    def is_wait(self, op: Operation) -> bool:
+        """Return True if loads are of use in front of an operation."""
+        return _waits(op)
+
+    def hoist(self, load: Operation, wait: Operation) -> None:
+        """Move a load in front of an operation, if there are registers for its result."""
+        if not isinstance(load.result.type, Tile):
             return
-        if op["cache"] is CacheModifier.CV:
+        size = load.result.type.of.bytes_of(1 << register_bits(layout_of(load.result)))
+        if size <= self.left:
+            self.left -= size
+            self._move(load, wait)
+
+    def _load(self, op: Operation) -> None:
+        if op["volatile"] or op["cache"] is CacheModifier.CV:
             return
         ready = max([self._ready(value) for value in op.inputs], default=-1)
         wait = next((wait for wait in self.waits if self.number[wait] > ready), None)
-        size = op.result.type.of.bytes_of(1 << register_bits(layout_of(op.result)))
-        if wait is not None and size <= self.left:
-            self.left -= size
-            self._move(op, wait)
+        if wait is not None:
+            self.hoist(op, wait)
 
     def _ready(self, value: Value) -> int:
         """Return the number of the last operation that must precede the computation of a value."""
@@ -95,6 +112,34 @@ class _Hoisting:
         op.unlink()
         self.block.insert(op, before)
         self.number[op] = self.after[op] = self.number[before] - 1
+
+
+class _LoopHoisting(_Hoisting):
+    """The walk over the body of a loop with dots."""
+
+    def __init__(self, function: Function, loop: Operation, target: SimtTarget) -> None:
+        super().__init__(loop.regions[0])
+        self.function = function
+        self.loop = loop
+        self.target = target
+
+    def is_wait(self, op: Operation) -> bool:
+        # ptxas sinks loads below a dot, but not below the barrier in front of its operands.
+        return _waits(op) or _is_dot(op) or op.defn is convert_layout
+
+    def hoist(self, load: Operation, wait: Operation) -> None:
+        order, number, after = list(self.block), dict(self.number), dict(self.after)
+        self._move(load, wait)
+        tiles = pressure(self.loop, liveness(self.function), self.target)
+        if Resources(self.target).would_spill(tiles):
+            for op in order:
+                op.unlink()
+                self.block.insert(op, None)
+            self.number, self.after = number, after
+
+
+def _is_dot(op: Operation) -> bool:
+    return op.has_trait(Trait.DOT)
 
 
 def _goes_along(op: Operation) -> bool:
