@@ -3,9 +3,11 @@
     out[n, p, q, k] = sum over r, s of x[n, p * step + first + r * apart, ..., k / m]
                       * filters[k, r, s]
 
-m is the number of filters of a channel. The limit is memory: a program has some pixels of the
-result and a block of channels, and iterates over the window. Lanes lie along the axis of `x` that
-is contiguous: channels, or pixels where the channels are planes.
+m is the number of filters of a channel. The limit is memory, and the instructions that load and
+convert elements: a program has groups of adjacent pixels of the result and a block of channels, so
+that a thread loads an element of `x` once for all pixels of a group; the compiler merges the loads
+of one address. Lanes lie along the axis of `x` that is contiguous: channels, or pixels where the
+channels are planes.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import pixel_position
 from tile.ops.image.windows import Windows
 
 ELEMENTS = 1024  # of a program's tile
 MOST_CHANNELS = 64
-MOST_UNROLLED = 3  # positions of a window: their loads are issued one after the other
 
 
 @tile.jit
@@ -36,52 +38,60 @@ def depthwise_kernel(
     group_step,
     out_strides,
     sizes,
-    pixels,
+    groups,
     filters,
     multiple,
     first,
     step,
     apart,
-    R: tl.constexpr,
+    R,
     S: tl.constexpr,
+    STEP: tl.constexpr,
+    APART: tl.constexpr,
+    ADJACENT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    PIXELS: tl.constexpr,
+    GROUPS: tl.constexpr,
     BLOCK: tl.constexpr,
-    UNROLLED: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
     x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
-    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
+    group = tl.program_id(0) * GROUPS + tl.arange(0, GROUPS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n = (pixel // (out_height * out_width)).to(tl.int64)
-    p, q = pixel // out_width % out_height, pixel % out_width
-    top, left = p * step[0] + first[0], q * step[1] + first[1]
+    n, p, q = pixel_position(group, out_height, tl.cdiv(out_width, ADJACENT))
+    q *= ADJACENT
+    exists = (group < groups) & (column < filters)
+    top, left = p * step[0] + first[0], q * STEP + first[1]
     channel = column // multiple
     origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
     origin += top.to(tl.int64) * x_strides[1] + left.to(tl.int64) * x_strides[2]
     weights = filters_ptr + channel * group_step + column % multiple * filter_strides[0]
-    exists = (pixel < pixels) & (column < filters)
-    total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
-    for several in range(R * S // UNROLLED):
-        for one in tl.static_range(UNROLLED):
-            position = several * UNROLLED + one
-            r, s = position // S, position % S
-            down, right = r * apart[0], s * apart[1]
-            h, w = top + down, left + right
-            inside = exists & (h >= 0) & (h < height) & (w >= 0) & (w < width)
-            # A scalar: the address of a pixel takes one addition.
-            offset = (
-                tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
-            )
-            x = widen(tl.load(origin + offset, mask=inside, other=0.0))
-            weight = weights + (r * filter_strides[1] + s * filter_strides[2])
-            total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
-    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
-    tl.store(out_ptr + at + column.to(tl.int64) * out_strides[3], total, mask=exists)
+    totals: Any = ()
+    for _ in tl.static_range(ADJACENT):
+        totals += (widen(tl.zeros((GROUPS, BLOCK), x_ptr.dtype.element_ty)),)
+    for r in range(R):
+        h = top + r * apart[0]
+        in_row = exists & (h >= 0) & (h < height)
+        row = origin + tl.cast(r * apart[0], tl.int64) * x_strides[1]
+        added: Any = ()
+        for j in tl.static_range(ADJACENT):
+            total = totals[j]
+            for s in tl.static_range(S):
+                right = j * STEP + s * APART
+                inside = in_row & (left + right >= 0) & (left + right < width)
+                x = widen(tl.load(row + right * x_strides[2], mask=inside, other=0.0))
+                weight = weights + (r * filter_strides[1] + s * filter_strides[2])
+                total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
+            added += (total,)
+        totals = added
+    at = n * out_strides[0] + p * out_strides[1] + column.to(tl.int64) * out_strides[3]
+    for j in tl.static_range(ADJACENT):
+        total = totals[j]
+        if bias_ptr is not None:
+            total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
+        if ACTIVATION is not None:
+            total = ACTIVATION(total)
+        out = out_ptr + at + (q + j) * out_strides[2]
+        tl.store(out, total, mask=exists & (q + j < out_width))
 
 
 def tile_of(image: Image) -> tuple[int, int]:
@@ -91,13 +101,15 @@ def tile_of(image: Image) -> tuple[int, int]:
     return ELEMENTS // block, block
 
 
-def depthwise_tile(image: Image) -> tuple[int, int]:
-    """Return the pixels and the channels of a tile whose pixels share the loads of weights.
+def groups_of(image: Image) -> tuple[int, int, int]:
+    """Return the adjacent pixels of a group, and the groups and channels of a program's tile.
 
-    H200, float16, 3 x 3, 32 x 256 channels of 56 x 56, 2026-11-23.
+    Not measured.
     """
+    if image.strides[3] != 1:
+        return 1, ELEMENTS // 2, 2
     block = min(256, tile.next_power_of_2(image.shape[3]))
-    return (4 * ELEMENTS // block, block) if image.strides[3] == 1 else (ELEMENTS // 2, 2)
+    return 4, ELEMENTS // block, block
 
 
 def depthwise(
@@ -111,18 +123,18 @@ def depthwise(
 ) -> None:
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
-    pixels = batches * p * q
-    rows, block = depthwise_tile(x)
-    columns = max(1, windows.count[1])
-    window = windows.count[0] * columns
-    launch(depthwise_kernel, (tile.cdiv(pixels, rows), tile.cdiv(count, block)))(
+    adjacent, rows, block = groups_of(x)
+    groups = batches * p * tile.cdiv(q, adjacent)
+    launch(depthwise_kernel, (tile.cdiv(groups, rows), tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
-        *(pixels, count, filters.shape[0], windows.first, windows.step, windows.apart),
+        *(groups, count, filters.shape[0], windows.first, windows.step, windows.apart),
         R=windows.count[0],
-        S=columns,
+        S=max(1, windows.count[1]),
+        STEP=windows.step[1],
+        APART=windows.apart[1],
+        ADJACENT=adjacent,
         ACTIVATION=activation,
-        PIXELS=rows,
+        GROUPS=rows,
         BLOCK=block,
-        UNROLLED=next(n for n in (window, columns, 1) if n <= MOST_UNROLLED),
     )

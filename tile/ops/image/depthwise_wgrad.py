@@ -2,20 +2,28 @@
 
     dfilters[k, r, s] = sum over n, p, q of dy[n, p, q, k] * x[n, p * stride - padding + r, ..., c]
 
-A program has a block of filters at one position of the window, and adds up its part of the pixels.
+A program has a block of filters at all positions of the window, or at those of one row if it is
+great. It adds up its part of the pixels by groups of adjacent ones (depthwise.py): an element of dy
+is loaded once, and one of x for all pixels of a group.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.image.depthwise import tile_of
+from tile.ops.image.depthwise import groups_of
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import pixel_position
 from tile.ops.image.windows import Windows
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
+
+MOST_POSITIONS = 12  # of a window, whose sums a program holds in registers
+RESIDENT = 3  # programs that a multiprocessor runs at a time
 
 
 @tile.jit
@@ -26,7 +34,7 @@ def depthwise_wgrad_kernel(
     dy_strides,
     x_strides,
     sizes,
-    pixels,
+    groups,
     filters,
     multiple,
     first,
@@ -35,32 +43,52 @@ def depthwise_wgrad_kernel(
     span,
     S: tl.constexpr,
     WINDOW: tl.constexpr,
-    PIXELS: tl.constexpr,
+    POSITIONS: tl.constexpr,
+    STEP: tl.constexpr,
+    APART: tl.constexpr,
+    ADJACENT: tl.constexpr,
+    GROUPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
-    position, split = tl.program_id(1), tl.program_id(2)
+    ROWS: tl.constexpr = POSITIONS // S
+    first_row, split = tl.program_id(1) * ROWS, tl.program_id(2)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
+    end = min(groups, (split + 1) * span)
     dy_columns = dy_ptr + column.to(tl.int64) * dy_strides[3]
     x_columns = x_ptr + (column // multiple).to(tl.int64) * x_strides[3]
-    x_columns += tl.cast(down, tl.int64) * x_strides[1] + tl.cast(right, tl.int64) * x_strides[2]
-    total = widen(tl.zeros((PIXELS, BLOCK), x_ptr.dtype.element_ty))
-    for k in range(split * span, min(pixels, (split + 1) * span), PIXELS):
-        pixel = k + tl.arange(0, PIXELS)[:, None]
-        n = (pixel // (out_height * out_width)).to(tl.int64)
-        p, q = pixel // out_width % out_height, pixel % out_width
-        h, w = p * step[0] + down, q * step[1] + right
-        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < filters)
-        inside = inside & (pixel < min(pixels, (split + 1) * span))
-        dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
-        at = n * x_strides[0] + (p * step[0]).to(tl.int64) * x_strides[1]
-        at += (q * step[1]).to(tl.int64) * x_strides[2]
-        dy = widen(tl.load(dy_columns + dy_at, mask=inside, other=0.0))
-        total += dy * widen(tl.load(x_columns + at, mask=inside, other=0.0))
-    sums = tl.sum(total, axis=0, keep_dims=True)
-    at = (split.to(tl.int64) * filters + column) * WINDOW + position
-    tl.store(parts_ptr + at, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
+    totals: Any = ()
+    for _ in tl.static_range(POSITIONS):
+        totals += (widen(tl.zeros((GROUPS, BLOCK), x_ptr.dtype.element_ty)),)
+    for k in range(split * span, end, GROUPS):
+        group = k + tl.arange(0, GROUPS)[:, None]
+        n, p, q = pixel_position(group, out_height, tl.cdiv(out_width, ADJACENT))
+        q *= ADJACENT
+        exists = (group < end) & (column < filters)
+        dy_at = dy_columns + n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
+        dy: Any = ()
+        for j in tl.static_range(ADJACENT):
+            inside = exists & (q + j < out_width)
+            dy += (widen(tl.load(dy_at + j * dy_strides[2], mask=inside, other=0.0)),)
+        left = q * STEP + first[1]
+        at = x_columns + n * x_strides[0] + left.to(tl.int64) * x_strides[2]
+        added: Any = ()
+        for i in tl.static_range(POSITIONS):
+            total = totals[i]
+            h = p * step[0] + (first_row + i // S) * apart[0] + first[0]
+            row = at + h.to(tl.int64) * x_strides[1]
+            in_row = exists & (h >= 0) & (h < height)
+            for j in tl.static_range(ADJACENT):
+                right = j * STEP + i % S * APART
+                inside = in_row & (left + right >= 0) & (left + right < width)
+                x = widen(tl.load(row + right * x_strides[2], mask=inside, other=0.0))
+                total += dy[j] * x
+            added += (total,)
+        totals = added
+    at = (split.to(tl.int64) * filters + column) * WINDOW + first_row * S
+    for i in tl.static_range(POSITIONS):
+        sums = tl.sum(totals[i], axis=0, keep_dims=True)
+        tl.store(parts_ptr + at + i, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
 
 
 def depthwise_wgrad(
@@ -68,18 +96,25 @@ def depthwise_wgrad(
 ) -> None:
     """Write the gradient of filters, one for each channel of `dy`, to `result`."""
     batches, p, q, count = dy.shape
-    window, pixels = windows.count[0] * windows.count[1], batches * p * q
-    rows, block = tile_of(x)
-    blocks = tile.cdiv(count, block)
-    splits = splits_of(call, splits, tile.cdiv(blocks * window, 8), tile.cdiv(pixels, rows))
-    parts = call.new((splits, count, window), accumulator(result.dtype)) if splits > 1 else result
-    launch(depthwise_wgrad_kernel, (blocks, window, splits))(
+    r, s = windows.count
+    adjacent, rows, block = groups_of(x)
+    positions = r * s if r * s <= MOST_POSITIONS else s
+    groups = batches * p * tile.cdiv(q, adjacent)
+    blocks, steps = tile.cdiv(count, block), tile.cdiv(groups, rows)
+    programs = blocks * (r * s // positions)
+    splits = splits_of(call, splits, tile.cdiv(programs, RESIDENT), steps)
+    parts = call.new((splits, count, r * s), accumulator(result.dtype)) if splits > 1 else result
+    launch(depthwise_wgrad_kernel, (blocks, r * s // positions, splits))(
         *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
-        *(pixels, count, count // x.shape[3], windows.first, windows.step, windows.apart),
-        tile.cdiv(tile.cdiv(pixels, rows), splits) * rows,
-        S=windows.count[1],
-        WINDOW=window,
-        PIXELS=rows,
+        *(groups, count, count // x.shape[3], windows.first, windows.step, windows.apart),
+        tile.cdiv(steps, splits) * rows,
+        S=s,
+        WINDOW=r * s,
+        POSITIONS=positions,
+        STEP=windows.step[1],
+        APART=windows.apart[1],
+        ADJACENT=adjacent,
+        GROUPS=rows,
         BLOCK=block,
     )
     if parts is not result:

@@ -7,6 +7,7 @@ they would not be with atomic additions; bias and activation follow there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import tile
@@ -16,19 +17,24 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import PROGRAMS
 
-# By splits, rows and columns. UNROLL: parts that are loaded at a time. H200, 9 shapes, 2026-11-26.
+# By splits, rows and columns. PARTS: those of a tile, whose rows are added up at the end; UNROLL:
+# tiles that are loaded at a time. H200, 9 shapes, 2026-11-26; more than 16 parts are not measured.
 TABLE = Table(
-    {(ANY, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4}},
+    {(ANY, ANY, ANY): {"PARTS": 1, "BLOCK": 1024, "UNROLL": 4}},
     {
         "nvptx": {
-            (7, 1, ANY): {"BLOCK": 128, "UNROLL": 4},
-            (7, 64, ANY): {"BLOCK": 256, "UNROLL": 4},
-            (7, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4},
-            (ANY, 64, ANY): {"BLOCK": 256, "UNROLL": 8},
-            (ANY, ANY, ANY): {"BLOCK": 1024, "UNROLL": 4},
+            (7, 1, ANY): {"PARTS": 1, "BLOCK": 128, "UNROLL": 4},
+            (7, 64, ANY): {"PARTS": 1, "BLOCK": 256, "UNROLL": 4},
+            (7, ANY, ANY): {"PARTS": 1, "BLOCK": 1024, "UNROLL": 4},
+            (16, 64, ANY): {"PARTS": 1, "BLOCK": 256, "UNROLL": 8},
+            (16, ANY, ANY): {"PARTS": 1, "BLOCK": 1024, "UNROLL": 4},
+            (ANY, 1, ANY): {"PARTS": 32, "BLOCK": 64, "UNROLL": 1},
+            (ANY, 64, ANY): {"PARTS": 1, "BLOCK": 256, "UNROLL": 8},
+            (ANY, ANY, ANY): {"PARTS": 1, "BLOCK": 1024, "UNROLL": 4},
         }
     },
 )
+MOST_UNTILED, MOST_FLAT = 16, 2**21  # parts, and elements of a result whose rows are added as one
 
 
 @tile.jit
@@ -44,17 +50,21 @@ def add_splits_kernel(
     out_row,
     out_column,
     ACTIVATION: tl.constexpr,
+    PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     batch = row // M
-    total = tl.zeros((BLOCK,), dtype=parts_ptr.dtype.element_ty)
-    # Loads of several parts are in flight at a time.
-    for split in tl.range(splits, loop_unroll_factor=UNROLL):
-        part = parts_ptr + (split * batches * M + row) * N + column
-        total += tl.load(part, mask=column < N, other=0.0)
+    part = tl.arange(0, PARTS)[:, None]
+    totals = tl.zeros((PARTS, BLOCK), dtype=parts_ptr.dtype.element_ty)
+    # Loads of several tiles are in flight at a time.
+    for first in tl.range(0, splits, PARTS, loop_unroll_factor=UNROLL):
+        at = ((first + part).to(tl.int64) * batches * M + row) * N + column[None, :]
+        inside = (first + part < splits) & (column < N)[None, :]
+        totals += tl.load(parts_ptr + at, mask=inside, other=0.0)
+    total = tl.sum(totals, axis=0)
     if bias_ptr is not None:
         total += tl.load(bias_ptr + column, mask=column < N, other=0.0)
     if ACTIVATION is not None:
@@ -94,16 +104,19 @@ def add_splits(
     strides: of `out`, of a batch, row and column. batches: they divide the rows.
     """
     splits, rows, columns = parts.shape
-    config = TABLE.select(call.backend, splits, rows, columns)
-    block = min(config["BLOCK"], tile.next_power_of_2(columns))
+    config = dict(TABLE.select(call.backend, splits, rows, columns))
+    block = min(config.pop("BLOCK"), tile.next_power_of_2(columns))
     launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
         *(parts.value, bias, out, rows // batches, columns, batches, splits, *strides),
         ACTIVATION=function,
         BLOCK=block,
-        UNROLL=config["UNROLL"],
+        **config,
     )
 
 
 def add_contiguous_splits(call: Call, parts: Operand, out: Operand) -> None:
     """Write the sums of `parts`, splits x rows x columns, to `out`; both are contiguous."""
+    splits, rows, columns = parts.shape
+    if splits > MOST_UNTILED and rows * columns <= MOST_FLAT:
+        parts = replace(parts, shape=(splits, 1, rows * columns))
     add_splits(call, parts, out.value, (0, parts.shape[2], 1))
