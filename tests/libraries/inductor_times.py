@@ -7,8 +7,8 @@ Measures in one process: the seconds until each of some functions has compiled a
 caches; and the microseconds of a call of a compiled function and of a launch of a kernel by
 `kernel[grid](...)`, while the GPU has nothing else to do. `--compare N` does so N times in processes
 on `tile` and on Triton alternately, with one compiling thread and with workers, and prints each
-round as it ends, then the medians and their ratios. Workers are ready before the first function, and `tile` has bytecode, as
-if it was installed.
+run as it ends, then the medians and their ratios. Workers are ready before the first function, and
+`tile` has bytecode, as if it was installed.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def in_a_process(way: str, threads: int, device: str) -> dict[str, float]:
 
 
 def compare(count: int, device: str) -> None:
-    """Print the times of each round as it ends, then the medians of both and their ratios."""
+    """Print the times of each pair of processes as it ends, then the medians of both and their ratios."""
     compileall.compile_dir(Path(tile.__file__).parent, quiet=1)
     modes = {1: "one thread", WORKERS: "workers"}
     runs: dict[tuple[int, str], list[dict[str, float]]] = defaultdict(list)
@@ -211,7 +211,7 @@ def compare(count: int, device: str) -> None:
         for threads, title in modes.items():
             for way in WAYS:
                 runs[threads, way].append(in_a_process(way, threads, device))
-            print_ratios(f"round {number}, {title}", runs, threads, slice(-1, None))
+            print_ratios(f"run {number}, {title}", runs, threads, slice(-1, None))
     for threads, title in modes.items():
         print_ratios(f"median, {title}", runs, threads, slice(None))
 
@@ -220,10 +220,10 @@ def print_ratios(
     title: str,
     runs: Mapping[tuple[int, str], list[dict[str, float]]],
     threads: int,
-    rounds: slice,
+    chosen: slice,
 ) -> None:
-    """Print each time's median over some rounds on both compilers, and their ratio."""
-    ours, peers = (runs[threads, way][rounds] for way in WAYS)
+    """Print each time's median over some runs on both compilers, and their ratio."""
+    ours, peers = (runs[threads, way][chosen] for way in WAYS)
     for name in ours[0]:
         time_, peer = (statistics.median(run[name] for run in each) for each in (ours, peers))
         print(f"{title}, {name}: {time_:.3f} on tile, {peer:.3f} on Triton, {time_ / peer:.3f}")
