@@ -113,7 +113,17 @@ EMITTED = Group(
         # Operands are read from memory in any case, and a scan backwards is one of flipped tiles.
         *("-computed]", "test_scans_keep_the_order["),
         # Loops over the elements of large tiles are those of reductions, dots and sorts.
-        *("test_large[scan-", "test_large[scan_region-"),
+        *("test_large[scan-", "test_large[scan_region-", "test_large[arg_reduce-"),
+        *(
+            "test_moves[",
+            "test_dots_of_operands_in_every_order[",
+            "test_blocks_are_combined_within_bounds[",
+        ),
+        # These are expanded to shifts, bitwise operations and selects, which have tests of their own.
+        *(
+            f"test_integers[{family}]"
+            for family in ("bitwise", "counts", "fields", "permutations", "video")
+        ),
     ),
 )
 MASKS = Group(
@@ -126,9 +136,31 @@ TYPES = Group(
         f"test_combining.py::{test}[{ty}{rest}]"
         for ty in ("u8", "i32", "bf16", "f64")
         for test, rest in (
-            *(("test_sums", ""), ("test_sort", "")),
+            *(("test_sums", ""), ("test_sort", ""), ("test_moves", "")),
             ("test_two_tiles_that_decide_together", "-first_greatest"),
         )
+    ),
+)
+OPERANDS = Group(
+    "operands of dots are converted when they are read: each type, and sums of few bits, once",
+    tuple(
+        f"test_dot_loops.py::test_dots_of_operands_in_every_order[{kind}-loaded]"
+        for kind in (
+            *(
+                "f16-f16-f16-ieee-0",
+                "bf16-bf16-f32-ieee-0",
+                "f32-f32-f32-tf32x3-0",
+                "i8-i8-i32-ieee-0",
+            ),
+            "f8e5m2-f8e4m3-f32-ieee-64",
+        )
+    ),
+)
+COMBINED = Group(
+    "atomics on blocks are those of pointers under masks: each type once, and each kind",
+    tuple(
+        f"test_descriptors.py::test_blocks_are_combined_within_bounds[{kind}"
+        for kind in ("add-", "max-i64]", "min-f16]", "and-u8]", "or-i32]", "xor-u64]")
     ),
 )
 ORDERS = Group(
@@ -167,5 +199,5 @@ TABLE: dict[str, tuple[Group, ...]] = {
     "interp:cp_async": (DOTS, SHARED, F16_ALONE, RANDOM),
     "interp:mma": (DOTS, SHARED, RANDOM),
     "interp:warp64": (SHUFFLED, TYPES, INDICES, HANDED_OUT, RANDOM),
-    "opencl": (EMITTED, TYPES, ORDERS, MASKS, BRANCHES, INDICES, BLIND),
+    "opencl": (EMITTED, TYPES, OPERANDS, COMBINED, ORDERS, MASKS, BRANCHES, INDICES, BLIND),
 }
