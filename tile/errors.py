@@ -8,8 +8,7 @@ Messages, notes and source lines have a bounded length (`tile.short_repr`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tile.location import Loc, describe
@@ -234,12 +233,22 @@ class DeviceAssertionError(ExecutionError):
     """A `device_assert` was false."""
 
 
-@contextmanager
-def stamp(loc: Loc | None) -> Iterator[None]:
-    """Set the location of a `TileError` raised inside the `with` block that has none yet."""
-    try:
-        yield
-    except TileError as error:
-        if error.loc is None:
-            error.loc = loc
-        raise
+class stamp:  # noqa: N801 - used as a function
+    """Set the location of a `TileError` raised inside a `with` block that has none yet.
+
+    A class, since every expression and operation enters one, and a generator takes longer.
+    """
+
+    __slots__ = ("loc",)
+
+    def __init__(self, loc: Loc | None) -> None:
+        self.loc = loc
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, TileError) and error.loc is None:
+            error.loc = self.loc

@@ -286,10 +286,13 @@ class Block:
 
     def walk(self) -> Iterator[Operation]:
         """Yield all operations in pre-order: each before those of its regions."""
-        for op in self.ops:
+        op = self.first
+        while op is not None:
+            following = op.next
             yield op
             for region in op.regions:
                 yield from region.walk()
+            op = following
 
     def append(self, op: Operation) -> Operation:
         return self.insert(op, None)

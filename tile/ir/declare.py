@@ -30,9 +30,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tile.errors import TypeRuleError
 from tile.ir.core import Block
 from tile.ir.op_definition import NO_DEFAULT, AttributeSpec, OpDef
-from tile.ir.types import Scalar, Type, require, with_element
+from tile.ir.types import Scalar, Type, with_element
 
 
 class OpTable:
@@ -168,7 +169,9 @@ def same_shape(
     """Check the type rule of elementwise operations: equal types with an accepted element."""
     first = types[0]
     for other in types[1:]:
-        require(first == other, f"{name} takes operands of one type, not {first} and {other}")
-    names = ", ".join(ty.ir_name for ty in accepts)
-    require(first.element in accepts, f"{name} is not defined on {first.element}; it takes {names}")
+        if first is not other and first != other:
+            raise TypeRuleError(f"{name} takes operands of one type, not {first} and {other}")
+    if first.element not in accepts:
+        names = ", ".join(ty.ir_name for ty in accepts)
+        raise TypeRuleError(f"{name} is not defined on {first.element}; it takes {names}")
     return first if result is None else with_element(first, result)

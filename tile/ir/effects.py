@@ -13,6 +13,7 @@ OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect
 ATOMIC = Effect.READ | Effect.WRITE
 # Effects that may prevent the following operations from running.
 MAY_STOP = Effect.OUTPUT | Effect.MAY_HANG
+UNREMOVABLE = OBSERVABLE | Effect.ASSUME
 
 
 def effects(op: Operation) -> Effect:
@@ -24,6 +25,8 @@ def effects(op: Operation) -> Effect:
     effect = op.defn.effect
     if op.attributes.get("volatile"):
         effect |= Effect.SYNC
+    if effect is Effect.NONE and not op.regions:  # most operations; flags are slow
+        return effect
     if op.has_trait(Trait.LOOP) and not ends(op):
         effect |= Effect.MAY_HANG
     if Effect.NESTED in effect:
@@ -54,7 +57,10 @@ def is_pure(op: Operation) -> bool:
 
 def is_removable(op: Operation) -> bool:
     """Return True if the operation may be removed once its results have no uses."""
-    return not op.defn.terminator and not effects(op) & (OBSERVABLE | Effect.ASSUME)
+    if op.defn.terminator:
+        return False
+    effect = effects(op)
+    return effect is Effect.NONE or not effect & UNREMOVABLE
 
 
 def is_dead(op: Operation) -> bool:

@@ -11,6 +11,7 @@ states the levels at which its operation is legal.
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +135,7 @@ class OpDef:
         """The name of the file in `tile/ir/ops` that declares the operation."""
         return self.rule.__module__.rpartition(".")[2]
 
-    @property
+    @functools.cached_property
     def explicit(self) -> str | None:
         """The attribute that holds the result types, or None if they are inferred."""
         return next((name for name in EXPLICIT if name in self.attributes), None)
@@ -164,7 +165,8 @@ class OpDef:
                 raise TypeRuleError(f"{self.name} needs its operand `{name}`")
         if len(regions) != len(self.regions):
             raise TypeRuleError(f"{self.name} has {len(self.regions)} regions, not {len(regions)}")
-        types = self.rule(*operands, **attributes, **dict(zip(self.regions, regions, strict=True)))
+        named = dict(zip(self.regions, regions, strict=True)) if regions else {}
+        types = self.rule(*operands, **attributes, **named)
         if types is None:
             return ()
         return types if isinstance(types, tuple) else (types,)

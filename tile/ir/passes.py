@@ -151,6 +151,16 @@ def spell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """The settings of a run, read once, since it has some forty passes."""
+
+    dump: str = field(default_factory=lambda: config.dump)
+    reproducer: str = field(default_factory=lambda: config.reproducer)
+    print_after: tuple[str, ...] = field(default_factory=lambda: config.print_after)
+    print_kernel: str = field(default_factory=lambda: config.print_kernel)
+
+
 class PassManager:
     """Runs passes over a module.
 
@@ -162,12 +172,14 @@ class PassManager:
         self.verify_each = config.verify if verify_each is None else verify_each
         self.timings: list[tuple[str, float]] = []
         self.compilation: Compilation
+        self.settings: _Settings
 
     def run(self, module: Module, level: Level = Level.TILE) -> Level:
         """Run all passes in place and return the level of the module after them."""
+        self.settings = _Settings()
         describe = partial(print_module, module, locations=True)
         with compiling(_name(module), describe) as self.compilation:
-            if not self.compilation.is_dumped:
+            if self.settings.dump and not self.compilation.is_dumped:
                 self.dump(module, "input")
             for index, item in enumerate(self.passes):
                 level = self.step(module, index, item, level)
@@ -185,7 +197,8 @@ class PassManager:
             )
         if item.defn.after not in (None, level):
             refuse_unresolved(module)
-        wanted = self.verify_each or config.dump or config.reproducer
+        settings = self.settings
+        wanted = self.verify_each or settings.dump or settings.reproducer
         before = print_module(module, locations=True) if wanted else ""
         failing = partial(self.guard, index, item, level, before)
         start = time.perf_counter()
@@ -206,7 +219,7 @@ class PassManager:
         except TileError as error:
             error.notes.append(f"in pass `{item}`")
             rest = ",".join(map(str, self.passes[index:]))
-            if config.dump or config.reproducer:
+            if self.settings.dump or self.settings.reproducer:
                 options = f"-p {shlex.quote(rest)}"
                 if level is not Level.TILE:
                     options = f"--level {level.value} {options}"
@@ -221,15 +234,16 @@ class PassManager:
         """Print and dump the IR after a pass, if configured."""
         name = item.defn.name
         self.compilation.passes[name] = None
-        wanted = name in config.print_after or ALL in config.print_after
-        if wanted and config.print_kernel in ("", self.compilation.kernel):
+        settings = self.settings
+        wanted = name in settings.print_after or ALL in settings.print_after
+        if wanted and settings.print_kernel in ("", self.compilation.kernel):
             self.compilation.tell(f"// after {item}\n{print_module(module)}\n")
-        self.dump(module, name)
+        if settings.dump:
+            self.dump(module, name)
 
     def dump(self, module: Module, name: str) -> None:
-        """Write the next numbered dump file, if TILE_DUMP is set."""
-        if config.dump:
-            self.compilation.dump(name, print_module(module, locations=True))
+        """Write the next numbered dump file."""
+        self.compilation.dump(name, print_module(module, locations=True))
 
 
 def _name(module: Module) -> str:

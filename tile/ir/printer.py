@@ -207,10 +207,11 @@ class _Printer:
 
     def op(self, op: Operation, depth: int) -> None:
         results = f"{self.list(op.results)} = " if op.results else ""
-        custom = {"for": self.for_, "while": self.while_, "if": self.if_}.get(op.name)
-        if custom is not None:
-            self.custom(op, results, depth, *custom(op))
-            return
+        if op.regions:
+            custom = {"for": self.for_, "while": self.while_, "if": self.if_}.get(op.name)
+            if custom is not None:
+                self.custom(op, results, depth, *custom(op))
+                return
         operands = list(op.operands)
         while operands and operands[-1] is None:
             operands.pop()

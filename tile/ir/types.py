@@ -326,10 +326,11 @@ class Tile(Type):
         require(len(self.dims) > 0, "a tile has at least one axis")
         for extent in self.dims:
             check_extent(extent)
-        require(
-            self.numel <= MAX_NUMEL,
-            f"a tile of shape {list(self.dims)} has {self.numel} elements; the most is {MAX_NUMEL}",
-        )
+        numel = self.numel
+        if numel > MAX_NUMEL:
+            raise TypeRuleError(
+                f"a tile of shape {list(self.dims)} has {numel} elements; the most is {MAX_NUMEL}"
+            )
 
     def __str__(self) -> str:
         extents = "x".join(map(str, self.dims))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.errors import TypeRuleError
 from tile.ir import semantics
 from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.descriptor_type import Descriptor
@@ -82,26 +83,19 @@ def _const(*, value: bool | int | float, result: Type) -> Any:
 def const(*, value: bool | int | float, result: Type) -> Type:
     """A constant; a tile constant has `value` in every element."""
     element = result.element
-    require(isinstance(element, Scalar), f"a constant has a number type, not {result}")
-    assert isinstance(element, Scalar)
+    if not isinstance(element, Scalar):
+        raise TypeRuleError(f"a constant has a number type, not {result}")
+    kind: type = int
+    expected = "an integer"
     if element.is_bool():
-        require(
-            isinstance(value, bool),
-            f"a constant of type i1 is true or false, not {short_repr(value)}",
-        )
+        kind, expected = bool, "true or false"
     elif element.is_floating():
-        require(
-            isinstance(value, float),
-            f"a constant of type {element} is a float, not {short_repr(value)}",
-        )
-    else:
-        require(
-            isinstance(value, int) and not isinstance(value, bool),
-            f"a constant of type {element} is an integer, not {short_repr(value)}",
-        )
-        require(
-            element.min_value <= value <= element.max_value,
-            f"{value} does not fit {element} ({element.min_value} to {element.max_value})",
+        kind, expected = float, "a float"
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeRuleError(f"a constant of type {element} is {expected}, not {short_repr(value)}")
+    if kind is int and not element.min_value <= value <= element.max_value:
+        raise TypeRuleError(
+            f"{value} does not fit {element} ({element.min_value} to {element.max_value})"
         )
     return result
 

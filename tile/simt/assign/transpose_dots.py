@@ -48,8 +48,10 @@ def transpose_dots(
     if not (target.wgmma_shapes and target.tuning.transposed_dots):
         return
     for function in module:
-        axes = axis_info(function)
-        for op in [op for op in function.walk() if op.defn is dot.dot]:
+        dots = [op for op in function.walk() if op.defn is dot.dot]
+        axes = axis_info(function) if dots else None
+        for op in dots:
+            assert axes is not None
             instructions = [
                 wgmma_instruction(op, target, num_warps, warp_rows, transposed=transposed)
                 for transposed in (False, True)

@@ -52,10 +52,12 @@ def slice_dots(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 
 def _cut_all(function: Function, target: SimtTarget) -> None:
-    for op in list(function.walk()):
+    dots = [op for op in function.walk() if op.defn is dot.dot]
+    for op in dots:
         if is_sliced(op, target):
             _cut(op, target)
-    remove_dead(function)
+    if dots:
+        remove_dead(function)
 
 
 # -- operands

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tile.analysis.liveness import liveness
 from tile.backends.base import Options
@@ -127,5 +129,9 @@ def _runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:
 
 def _peak(function: Function) -> int:
     """Return the most 32-bit registers that a thread needs for tiles at one time."""
-    live = liveness(function).sweep()
-    return max((sum(map(tile_registers, values)) for _, values in live), default=0)
+    changes: Counter[int] = Counter()
+    for value, span in liveness(function).ranges.items():
+        registers = tile_registers(value)
+        changes[span.start] += registers
+        changes[span.end] -= registers
+    return max(accumulate(changes[number] for number in sorted(changes)), default=0)
