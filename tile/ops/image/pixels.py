@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.division import quotient
 
 
 @tile.jit
@@ -11,6 +12,14 @@ def pixel_position(pixel, height, width):
     """Return the image, row and column of pixels that are numbered through all images."""
     rows = pixel // width  # of all images; a remainder costs no second division
     image = rows // height
+    return image.to(tl.int64), rows - image * height, pixel - rows * width
+
+
+@tile.jit
+def position_by(pixel, height, by_height, width, by_width):
+    """Return the same, where `divisor` made the two numbers to divide by."""
+    rows = quotient(pixel, by_width)
+    image = quotient(rows, by_height)
     return image.to(tl.int64), rows - image * height, pixel - rows * width
 
 

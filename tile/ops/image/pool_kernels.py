@@ -20,16 +20,19 @@ import tile
 import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
+from tile.ops.core.division import divisor, quotient
 from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import position_by
 from tile.ops.image.windows import Pair, Windows
 
 
 @tile.jit
-def window_of(p, size, count, step, first, extent, ADAPTIVE: tl.constexpr):
+def window_of(p, size, count, by_count, step, first, extent, ADAPTIVE: tl.constexpr):
     """Return the first pixel of window p, and one past its last; they may be in the padding."""
     if ADAPTIVE:
-        start, end = p * size // count, ((p + 1) * size + count - 1) // count
+        start = quotient(p * size, by_count)
+        end = quotient((p + 1) * size + count - 1, by_count)
     else:
         start = p * step + first
         end = start + extent
@@ -37,18 +40,18 @@ def window_of(p, size, count, step, first, extent, ADAPTIVE: tl.constexpr):
 
 
 @tile.jit
-def windows_around(h, size, count, step, first, extent, ADAPTIVE: tl.constexpr):
+def windows_around(h, size, by_size, count, step, by_step, first, extent, ADAPTIVE: tl.constexpr):
     """Return the first window that pixel h is in, and one past the last."""
     if ADAPTIVE:
-        start, end = h * count // size, ((h + 1) * count + size - 1) // size
+        start, end = quotient(h * count, by_size), quotient((h + 1) * count + size - 1, by_size)
     else:
         # A window p has h - first - extent < p * step <= h - first.
-        start = (tl.maximum(h - first - extent + 1, 0) + step - 1) // step
-        end = tl.minimum((h - first) // step + 1, count)
+        start = quotient(tl.maximum(h - first - extent + 1, 0) + step - 1, by_step)
+        end = tl.minimum(quotient(h - first, by_step) + 1, count)
     return start, end
 
 
-@tile.jit
+@tile.jit(do_not_specialize=("divisors",))
 def pool_kernel(
     x_ptr,
     index_ptr,
@@ -57,6 +60,7 @@ def pool_kernel(
     index_strides,
     out_strides,
     sizes,
+    divisors,
     pixels,
     channels,
     extent,
@@ -71,13 +75,14 @@ def pool_kernel(
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
+    of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
+    of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n = (pixel // (out_height * out_width)).to(tl.int64)
-    p, q = pixel // out_width % out_height, pixel % out_width
+    n, p, q = position_by(pixel, out_height, divisors[2], out_width, divisors[3])
     exists = (pixel < pixels) & (channel < channels)
-    top, bottom = window_of(p, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
-    left, right = window_of(q, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+    top, bottom = window_of(p, *of_height)
+    left, right = window_of(q, *of_width)
     origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
     nothing = 0.0 if MEAN else -float("inf")
     total = widen(tl.full((PIXELS, BLOCK), nothing, x_ptr.dtype.element_ty))
@@ -111,7 +116,7 @@ def pool_kernel(
         tl.store(index_ptr + at, index, mask=exists)
 
 
-@tile.jit
+@tile.jit(do_not_specialize=("divisors",))
 def pool_backward_kernel(
     dy_ptr,
     index_ptr,
@@ -120,6 +125,7 @@ def pool_backward_kernel(
     index_strides,
     dx_strides,
     sizes,
+    divisors,
     pixels,
     channels,
     extent,
@@ -134,13 +140,18 @@ def pool_backward_kernel(
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
+    of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
+    of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n = (pixel // (height * width)).to(tl.int64)
-    h, w = pixel // width % height, pixel % width
+    n, h, w = position_by(pixel, height, divisors[0], width, divisors[1])
     exists = (pixel < pixels) & (channel < channels)
-    p_start, p_end = windows_around(h, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
-    q_start, q_end = windows_around(w, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+    p_start, p_end = windows_around(
+        *(h, height, divisors[0], out_height, step[0], divisors[4], first[0], extent[0], ADAPTIVE)
+    )
+    q_start, q_end = windows_around(
+        *(w, width, divisors[1], out_width, step[1], divisors[5], first[1], extent[1], ADAPTIVE)
+    )
     total = widen(tl.zeros((PIXELS, BLOCK), dy_ptr.dtype.element_ty))
     for position in range(R * S):
         p, q = p_start + position // S, q_start + position % S
@@ -156,8 +167,8 @@ def pool_backward_kernel(
         elif PADDED:
             total += dy / (extent[0] * extent[1])
         else:
-            top, bottom = window_of(p, height, out_height, step[0], first[0], extent[0], ADAPTIVE)
-            left, right = window_of(q, width, out_width, step[1], first[1], extent[1], ADAPTIVE)
+            top, bottom = window_of(p, *of_height)
+            left, right = window_of(q, *of_width)
             rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
             columns = tl.minimum(right, width) - tl.maximum(left, 0)
             total += tl.where(inside, dy / (rows * columns), 0.0)
@@ -200,12 +211,12 @@ class Pooling:
         source, index, result = arrays
         windows = self.windows or Windows((1, 1), (0, 0), (1, 1), (1, 1))
         batches, height, width, channels = result.shape
-        pixels = batches * height * width
+        pixels, sizes = batches * height * width, (*image.shape[1:3], *pooled.shape[1:3])
         rows, block = tile_of(result)
         launch(kernel, (tile.cdiv(pixels, rows), tile.cdiv(channels, block)))(
             *(source.value, None if index is None else index.value, result.value),
             *(source.strides, (index or result).strides, result.strides),
-            *((*image.shape[1:3], *pooled.shape[1:3]), pixels, channels),
+            *(sizes, tuple(map(divisor, (*sizes, *windows.step))), pixels, channels),
             *(windows.count, windows.step, windows.first),
             R=reach[0],
             S=reach[1],
