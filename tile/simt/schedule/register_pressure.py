@@ -6,7 +6,7 @@ operand that an iteration loads from shared memory only a slice is live at a tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import accumulate
 
 from tile.analysis.liveness import Liveness
@@ -28,10 +28,13 @@ _FILLED = frozenset(
 _READS = frozenset({convert_layout, ops.thread.ldmatrix})
 
 
-def pressure(loop: Operation, live: Liveness, target: SimtTarget) -> int:
+def pressure(
+    loop: Operation, live: Liveness, target: SimtTarget, without: Container[Value] = ()
+) -> int:
     """Estimate the peak number of 32-bit registers that a thread needs for tiles in a loop.
 
-    The loop is one of laid-out tiles, before it is pipelined, or of fragments.
+    The loop is one of laid-out tiles, before it is pipelined, or of fragments. Values `without`
+    which the loop will do take none.
     """
     first, last = live.start(loop), live.end(loop)
     changes = [0] * (last - first + 2)
@@ -43,7 +46,7 @@ def pressure(loop: Operation, live: Liveness, target: SimtTarget) -> int:
             changes[end - first] -= count
 
     for value, span in live.ranges.items():
-        if span.start < last and span.end > first:
+        if span.start < last and span.end > first and value not in without:
             dots = _read_by(value, loop)
             if not dots:
                 add(span.start, _end(value, live), tile_registers(value))

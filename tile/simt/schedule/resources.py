@@ -135,6 +135,15 @@ class Resources:
                 return registers
         return alone
 
+    def left_by_producer(self, warps: int) -> int:
+        """Return the registers of a thread of a program of `warps` warps that is alone."""
+        return self._consumer_registers(warps, 1)
+
+    def without_producer(self, warps: int) -> int:
+        """Return the registers of a thread of a program of `warps` warps and no others."""
+        whole = self.target.register_file // (warps * self.target.warp_size)
+        return min(self.target.registers, whole)
+
     def at_entry(self, warps: int, programs: int = 1) -> int:
         """Return the registers of each thread at entry, if so many programs are co-resident.
 

@@ -181,6 +181,13 @@ def specialize(
             f"warps have {at_entry} at entry",
             plans[0].loop,
         )
+    tiles, left = _tile_registers(function, plans, resources), resources.left_by_producer(warps)
+    if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
+        raise CannotSpecializeError(
+            f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
+            f"thread of {warps} warps",
+            plans[0].loop,
+        )
     planned = max(plan.stages for plan in plans)
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
@@ -323,6 +330,16 @@ def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:
             raise CannotSpecializeError(
                 f"the address of a load needs a `{op.name}`, which may be done only once", op
             )
+
+
+def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
+    """Return the registers of a thread for tiles, besides those with which blocks are loaded."""
+    loads = [load.load for plan in plans for load in plan.async_loads]
+    operands = [value for load in loads for value in load.inputs]
+    _, addresses = dependences(operands, [plan.loop for plan in plans])
+    without = addresses | {load.result for load in loads}
+    live = liveness(function)
+    return max(pressure(plan.loop, live, resources.target, without) for plan in plans)
 
 
 # -- build
