@@ -595,13 +595,20 @@ def image() -> Iterator[Case]:
         ("1x1", (2, 4, 4, 33), (70, 1, 1, 33), {"activation": "relu"}),
         ("no batch", (0, 4, 4, 3), (7, 3, 3, 3), {}),
         ("depthwise", (2, 6, 5, 6), (12, 3, 2, 1), {"groups": 6, "dilation": (2, 1)}),
+        ("one pixel", (1, 1, 1, 8), (3, 3, 3, 8), {"padding": 1}),
+        ("wide, depthwise", (2, 3, 9, 5), (5, 2, 7, 1), {"groups": 5, "padding": 3, "stride": 2}),
     ):
         for layout in ("NHWC", "NCHW"):
             # Their kernels differ in addresses only.
             dtypes = ALL if layout == "NHWC" and label in ("groups", "depthwise") else ("float32",)
             for op, make in convolutions(shape, filters, options, layout).items():
                 yield Case(op, f"{label} {layout}", make, ALL if op == "conv2d" else dtypes)
-    for shape, count in (((2, 5, 7, 9), 11), ((1, 7, 7, 64), 20), ((0, 5, 5, 3), 4)):
+    for shape, count in (
+        ((2, 5, 7, 9), 11),
+        ((1, 7, 7, 64), 20),
+        ((0, 5, 5, 3), 4),
+        ((2, 1, 1, 3), 1),
+    ):
         for op, make in shifted(shape, count).items():
             yield Case(op, "x".join(map(str, shape)), make)
     for op, make in shifted((1, 7, 5, 40), 20, run=8, splits=2, most=5).items():

@@ -155,7 +155,7 @@ def conv2d_kernel(
     weights = filters_ptr + column.to(tl.int64) * filter_strides[0]
     if DENSE:  # the inner axis is contiguous
         weights += inner[:, None]
-    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
+    rows, columns = tl.cast(height, tl.uint32), tl.cast(width, tl.uint32)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     start, end = 0, INNER
     if SPLIT:

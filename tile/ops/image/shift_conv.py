@@ -85,7 +85,7 @@ def shift_conv_kernel(
     h, w = line - quotient(line, divisors[0]) * height, source - line * width
     base = x_ptr + source.to(tl.int64) * channels
     weights = filters_ptr + min(column, filters - 1).to(tl.int64) * channels
-    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
+    rows, columns = tl.cast(height, tl.uint32), tl.cast(width, tl.uint32)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     for start in range(0, channels, BLOCK_K):
         channel = start + tl.arange(0, BLOCK_K)

@@ -65,7 +65,7 @@ def thin_conv2d_kernel(
     b = tl.load(weights, mask=exists[:, None] & (column < filters), other=0.0)
     down, right = (r * apart[0])[None, :], (s * apart[1])[None, :]
     offset = down * x_strides[1] + right * x_strides[2] + channel[None, :] * x_strides[3]
-    rows, columns = height.to(tl.uint32), width.to(tl.uint32)
+    rows, columns = tl.cast(height, tl.uint32), tl.cast(width, tl.uint32)
     for number in tl.range(tl.program_id(0), tl.cdiv(pixels, BLOCK_M), tl.num_programs(0)):
         pixel = number * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
         n, p, q = pixel_position(pixel, out_height, out_width)
