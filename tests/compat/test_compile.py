@@ -1,7 +1,9 @@
 """`triton.compile`, drivers, backends and caches of files."""
 
 import importlib
+import os
 import pickle
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -87,6 +89,39 @@ def test_driver(triton) -> None:
     assert driver.active.get_current_target() is None and driver.default is active
     driver.reset_active()
     assert driver.active is active
+
+
+PYTORCH_WITH_A_GPU = """
+import sys
+from types import ModuleType, SimpleNamespace
+
+import tile.compat
+
+tile.compat.install_as_triton()
+torch = sys.modules["torch"] = ModuleType("torch")
+torch.version = SimpleNamespace(cuda="13.0")
+torch.cuda = SimpleNamespace(
+    is_initialized=lambda: True, get_device_capability=lambda: (9, 0), is_available=lambda: True
+)
+from triton.runtime import driver
+
+target = driver.active.get_current_target()
+assert (target.backend, target.arch, target.warp_size) == ("cuda", 90, 32), target
+assert tile.compat.driver.tile_target(target).arch == "sm_90a"
+assert "tile.backends.nvptx.driver" not in sys.modules
+"""
+
+
+def test_pytorch_tells_the_current_device_without_cuda_python() -> None:
+    env = {name: text for name, text in os.environ.items() if name != "TILE_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-c", PYTORCH_WITH_A_GPU],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_backends(triton) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from tile import backends as tile_backends
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
+from tile.backends.nvptx.architectures import native
 from tile.config import config
 from tile.errors import TileError, UnsupportedError
 from tile.runtime.autotuning.do_bench import do_bench
@@ -132,7 +133,22 @@ def default_target() -> Target:
 
 def _resolved(text: str) -> Target:
     target = Target.parse(text)
+    if target.backend == NVPTX and not target.arch:
+        target = Target(NVPTX, _architecture_in_torch())
     return tile_backends.get(target.backend).resolve(target, ())
+
+
+def _architecture_in_torch() -> str:
+    """Return the architecture of PyTorch's current device; an empty string if it uses none yet.
+
+    `cuda-python`, which tells it too, takes longer to import than a kernel to compile, and launches
+    by TorchInductor need it for nothing else.
+    """
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or torch is None or torch.version.cuda is None or not cuda.is_initialized():
+        return ""
+    return native(*cuda.get_device_capability())
 
 
 @functools.cache
