@@ -9,6 +9,7 @@ multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_la
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
 wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later
+outer_loads       loads of a loop around, for wgmmas of inner loops
 warp_specialize   TMA loads in producer warps
 """
 
@@ -20,7 +21,7 @@ from functools import cache
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import liveness
-from tile.ir.core import Function, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control
@@ -128,13 +129,14 @@ def pipeline_loops(
     block_stores = BlockStores(lambda op: is_whole(op, target), tma)
     resources = Resources(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
-        plans = LoopPlanner(function, aliases, resources, num_stages).plans()
+        planner = LoopPlanner(function, aliases, resources, num_stages)
+        plans = planner.plans()
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
             if plan.prefetched:
                 lower_shared_loads(plan, schedules[plan.loop], _insertion_point(plan, target))
         specialized = _specialize(
-            function, plans, aliases, schedules, resources, _OPTIONS[warp_specialize], block_stores
+            planner, plans, aliases, schedules, resources, _OPTIONS[warp_specialize], block_stores
         )
         for plan in plans:
             if plan.async_loads and plan not in specialized.plans:
@@ -147,7 +149,7 @@ def pipeline_loops(
 
 
 def _specialize(
-    function: Function,
+    planner: LoopPlanner,
     plans: Sequence[LoopPlan],
     aliases: Aliases,
     schedules: Mapping[Operation, LoopSchedule],
@@ -164,6 +166,7 @@ def _specialize(
     """
     if not resources.target.has_tma:
         return Specialized()
+    function = planner.function
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
     for plan in chosen:
@@ -178,8 +181,10 @@ def _specialize(
     if asked or (not off and any(_gains(plan, resources) for plan in chosen)):
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
-            fewer = bool(asked)
-            return specialize(function, chosen, stores, resources, schedules, fewer_stages=fewer)
+            outer, fewer = planner.outer_loads(chosen), bool(asked)
+            return specialize(
+                function, chosen, stores, resources, schedules, outer, fewer_stages=fewer
+            )
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"
             for loop in asked:

@@ -15,7 +15,7 @@ transposed or reshaped view.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tile.ir.core import Operation, Value
@@ -127,6 +127,25 @@ def dot_operands(value: Value) -> list[Reader]:
     ]
 
 
+def nested_operands(value: Value) -> list[Reader] | None:
+    """Return the wgmma operands that a tile is used as, in its block and in nested ones.
+
+    None if it has other uses.
+    """
+    readers: list[Reader] = []
+    for user, index in list(value.uses):
+        if user.defn in _VIEWS:
+            later = nested_operands(user.result)
+            if later is None:
+                return None
+            readers += [replace(each, between=(user, *each.between)) for each in later]
+        elif user.has_trait(Trait.IN_FLIGHT) and is_multiplied(user, index):
+            readers.append(Reader(user, index))
+        else:
+            return None
+    return readers
+
+
 def register_operand_dots(value: Value) -> frozenset[Operation]:
     """Return the wgmmas that take a tile as `a` from registers, if nothing else uses it."""
     uses = [use for reader in conversions(value) for use in reader.op.result.uses]
@@ -158,6 +177,12 @@ def operands_readable_from(value: Value, layout: LinearLayout) -> list[Reader]:
     ]
 
 
+def common_buffer_layout(readers: Sequence[Reader], major: int) -> LinearLayout | None:
+    """Return the layout of a buffer that several wgmmas read; None if there is none."""
+    layouts = {_buffer_layout(reader, major) for reader in readers}
+    return layouts.pop() if len(layouts) == 1 else None
+
+
 def _buffer_layout(reader: Reader, major: int) -> LinearLayout | None:
     """Return the layout of a buffer, contiguous along an axis of the tile, for a wgmma operand."""
     operand = (Operand.LEFT, Operand.RIGHT)[reader.index]
@@ -180,9 +205,7 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
     """
     value, ty = load.result, stage.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    for reader in operands_readable_from(value, ty.layout):
-        reader.op.set_operand(reader.index, reader.use(stage, _VIEWS))
-        reader.erase_between()
+    read_operands(operands_readable_from(value, ty.layout), stage)
     build = LayoutBuilder.before(load)
     tiles: dict[LinearLayout, Value] = {}
 
@@ -198,3 +221,10 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
         reader.erase_between()
     if value.uses:
         value.replace_by(read(layout_of(value)))
+
+
+def read_operands(readers: Iterable[Reader], stage: Value) -> None:
+    """Make wgmmas read their operands from a stage of a buffer."""
+    for reader in readers:
+        reader.op.set_operand(reader.index, reader.use(stage, _VIEWS))
+        reader.erase_between()

@@ -54,7 +54,7 @@ def count_through(
 ) -> dict[C, Value]:
     """Carry counts through a block: through the loops of `channels`, and loops around them.
 
-    channels: the channels of each innermost loop that uses some.
+    channels: the channels of each loop whose iterations use a stage of some.
     Returns the counts after the block.
     """
     counts = dict(counts)
@@ -81,11 +81,14 @@ def _through(
         for arg in args:
             arg.name = "iteration"
         inner = dict(zip(used, args, strict=True))
-        if loop not in channels:
-            return [*count_through(loop.regions[0], channels, inner, visit).values()]
-        visit(loop, inner)
-        end = Builder(loop.regions[0], loop.regions[0].last, loop.loc)
-        return [end(arith.add, arg, end.constant(1, I32)) for arg in args]
+        own = channels.get(loop, ())
+        nested = {channel: count for channel, count in inner.items() if channel not in own}
+        following = count_through(loop.regions[0], channels, nested, visit)
+        if own:
+            visit(loop, inner)
+            end = Builder(loop.regions[0], loop.regions[0].last, loop.loc)
+            following |= {each: end(arith.add, inner[each], end.constant(1, I32)) for each in own}
+        return [following[channel] for channel in used]
 
     add_loop_carried(loop, [counts[channel] for channel in used], advance)
     return dict(zip(used, loop.results[before:], strict=True))

@@ -28,9 +28,11 @@ from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     Reader,
+    common_buffer_layout,
     conversions,
     converted_layout,
     dot_operands,
+    nested_operands,
     operand_buffer_layout,
     operand_uses,
     reads_slices,
@@ -38,6 +40,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
 )
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad, complete_in_loops
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import double_buffered
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import (
@@ -260,6 +263,29 @@ class LoopPlanner:
         """
         tile = load.result.type
         layout = operand_buffer_layout(load.result, major=tile.rank - 1)
+        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
+            return None
+        return self.tma_block(load, layout)
+
+    def outer_loads(self, plans: Sequence[LoopPlan]) -> list[OuterLoad]:
+        """Return the TMA loads of the loops around some, of tiles that wgmmas in these read."""
+        around = dict.fromkeys(plan.loop.parent for plan in plans)
+        loops = [loop for loop in around if loop is not None and loop.defn is control.for_]
+        return [
+            OuterLoad(loop, load)
+            for loop in loops
+            for load in _not_none(map(self.outer_load, loop.regions[0]))
+        ]
+
+    def outer_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the TMA load of a tile that wgmmas in inner loops read; None if there is none."""
+        if not _is_candidate(load) or load.parent is None:
+            return None
+        readers = nested_operands(load.result)
+        if not readers or not complete_in_loops(readers, load.parent):
+            return None
+        tile = load.result.type
+        layout = common_buffer_layout(readers, major=tile.rank - 1)
         if layout is None or block_strips(layout, tile.element.storage_bits) is None:
             return None
         return self.tma_block(load, layout)

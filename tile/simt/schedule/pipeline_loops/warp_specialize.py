@@ -51,6 +51,7 @@ from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointer
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad
 from tile.simt.schedule.pipeline_loops.positions import count_through
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
@@ -155,6 +156,7 @@ def specialize(
     stores: Sequence[TmaStore],
     resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
+    outer_loads: Sequence[OuterLoad] = (),
     *,
     fewer_stages: bool,
 ) -> Specialized:
@@ -163,6 +165,7 @@ def specialize(
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
         stage.
     schedules: of the loops, which get what `expand-schedules` moves.
+    outer_loads: loads of the loops around, which the producer issues as well if it can.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
 
@@ -173,6 +176,8 @@ def specialize(
         return Specialized()
     loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
+    _check_scalar(function, [load for plan in plans for load in plan.async_loads], plans)
+    outer_loads = [each for each in outer_loads if _has_scalar_address(function, each, plans)]
     warps = _warps(loops[0])
     needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
     if needed > at_entry:
@@ -191,7 +196,7 @@ def specialize(
     planned = max(plan.stages for plan in plans)
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
-        other = _other_bytes(function, loops, stores, resources)
+        other = _other_bytes(function, loops, stores, outer_loads, resources)
         if other + planned * _stage_bytes(loops) <= resources.target.shared_bytes:
             break
     stage, left = _stage_bytes(loops), resources.target.shared_bytes - other
@@ -202,7 +207,6 @@ def specialize(
             f"takes {stage}",
             plans[0].loop,
         )
-    _check_scalar(function, plans)
     top = function.body.first
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
@@ -211,6 +215,9 @@ def specialize(
         for key, group in _groups(loops).items()
     }
     channels = {each.loop: [made[key] for key in each.groups] for each in loops}
+    by_outer = {TmaChannel(build, [each.load], readers=warps): each for each in outer_loads}
+    for channel, outer in by_outer.items():
+        channels.setdefault(outer.loop, []).append(channel)
     build.op(wgmma.fence_proxy_async)
     ready = build.op(memory.barrier)
     start = dict.fromkeys(chain(*channels.values()), build.constant(0, I32))
@@ -218,7 +225,12 @@ def specialize(
     issued: list[Operation] = []
 
     def visit(loop: Operation, at: dict[TmaChannel, Value]) -> None:
-        issued.extend(_lower(by_loop[loop], channels[loop], at, schedules[loop], ordered=ordered))
+        own = [channel for channel in channels[loop] if channel not in by_outer]
+        if loop in by_loop:
+            issued.extend(_lower(by_loop[loop], own, at, schedules[loop], ordered=ordered))
+        for channel in channels[loop]:
+            if channel in by_outer:
+                issued.extend(by_outer[channel].lower(channel, at[channel]))
 
     ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
     count_through(function.body, channels, start, visit)
@@ -236,7 +248,8 @@ def specialize(
         after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
         _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
-    return Specialized(plans, partition, tuple(start), warps, stages * stage + other)
+    inner = tuple(channel for channel in start if channel not in by_outer)
+    return Specialized(plans, partition, inner, warps, stages * stage + other)
 
 
 # -- analysis
@@ -299,24 +312,38 @@ def _other_bytes(
     function: Function,
     loops: Sequence[SpecializedLoop],
     stores: Sequence[TmaStore],
+    outer_loads: Sequence[OuterLoad],
     resources: Resources,
 ) -> int:
-    """Return the bytes that the kernel takes besides the channels, while these are live."""
+    """Return the bytes that the kernel takes besides the channels of `loops`, while these live."""
     reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
+    reads.update(*[each.buffer_reads for each in outer_loads])
     reads |= {store.conversion for store in stores if store.conversion is not None}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
     buffers = [store.bytes for store in stores if store.op.defn is memory.store]
     padding += sum(buffers) + SWIZZLE_ALIGNMENT * len(stores)
+    padding += sum(each.bytes for each in outer_loads)
     return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
-def _check_scalar(function: Function, plans: Sequence[LoopPlan]) -> None:
+def _has_scalar_address(function: Function, outer: OuterLoad, plans: Sequence[LoopPlan]) -> bool:
+    """Return True if a producer can compute the address of a load of a loop around."""
+    try:
+        _check_scalar(function, [outer.load], plans)
+    except CannotSpecializeError:
+        return False
+    return True
+
+
+def _check_scalar(
+    function: Function, loads: Sequence[BufferedLoad], plans: Sequence[LoopPlan]
+) -> None:
     """Raise unless all that the TMA loads need is scalars, which each producer thread can compute.
 
     They need their addresses, and what controls the loops around them.
     """
-    blocks = [block_pointers_of(load.load) for plan in plans for load in plan.async_loads]
+    blocks = [block_pointers_of(load.load) for load in loads]
     addresses = [value for op in blocks if op is not None for value in op.inputs[1:]]
     ops, values = dependences(addresses, [plan.loop for plan in plans])
     for op in function.walk():
