@@ -12,14 +12,17 @@ import tile
 import tile.language as tl
 
 
-def divisor(number: int) -> tuple[int, int]:
-    """Return the multiplier and the shift with which `quotient` divides by `number`, 1 or more."""
+def divisor(number: int) -> int:
+    """Return the multiplier and, above its 32 bits, the shift that divide by `number`, 1 or more.
+
+    They are one integer, as fast launches take tuples of integers, but no tuples of tuples.
+    """
     shift = (number - 1).bit_length()
-    return -(-(1 << (31 + shift)) // number), shift
+    return -(-(1 << (31 + shift)) // number) | shift << 32
 
 
 @tile.jit
 def quotient(n, by):
     """Return n // number for int32 n of 0 or more, where `by` is `divisor(number)`."""
-    multiplier, shift = tl.cast(by[0], tl.uint32), tl.cast(by[1], tl.uint32)
+    multiplier, shift = tl.cast(by, tl.uint32), tl.cast(by >> 32, tl.uint32)
     return (tl.umulhi(n.to(tl.uint32) * 2, multiplier) >> shift).to(tl.int32)
