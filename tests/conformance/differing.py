@@ -119,6 +119,8 @@ EMITTED = Group(
             "test_dots_of_operands_in_every_order[",
             "test_blocks_are_combined_within_bounds[",
         ),
+        # Scans are of the kinds of reductions.
+        "test_pure[scan-full]",
         # These are expanded to shifts, bitwise operations and selects, which have tests of their own.
         *(
             f"test_integers[{family}]"
@@ -127,8 +129,8 @@ EMITTED = Group(
     ),
 )
 MASKS = Group(
-    "masks on loads and stores do not depend on the operation: each type once",
-    ("test_pure.py::test_pure[select-masked]",),
+    "masks on loads and stores do not depend on the operation: each type once, and so scans",
+    tuple(f"test_pure.py::test_pure[{name}-masked]" for name in ("select", "scan")),
 )
 TYPES = Group(
     "combined and sorted elements differ by the names of their types: integers, floats, emulated ones",
