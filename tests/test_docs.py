@@ -156,6 +156,16 @@ def test_results_are_updated_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert elsewhere == f"# Title\n\n{there}\nProse.\n\n{old}"
 
 
+def test_headlines_follow_the_results() -> None:
+    results = (
+        "| add | GB/s | 4.4 | 5.6 | 6.0 | 0.79 | 0.73 | 0.7 to 0.8 |\n| copy | GB/s |  |  | 7 |\n"
+    )
+    page = "Prose.\n\n| add | GB/s | 1 | 2 | 3 |\n| add | GB/s | 1 | 2 | 3 | 0.5 | 0.3 |\n{}"
+    other = "| add | 1 |\n| copy | GB/s | 1 | 2 | 3 |\n| interpreter | s | 1 | 2 | 3 |\n"
+    new = "Prose.\n\n| add | GB/s | 4 | 6 | 6 |\n| add | GB/s | 4 | 6 | 6 | 0.79 | 0.73 |\n"
+    assert update().with_headlines(page.format(other), results) == new + other
+
+
 @pytest.mark.parametrize(("page", "most"), [("architecture", 150), ("performance", 100)])
 def test_overviews_stay_short(page: str, most: int) -> None:
     """Details go to `docs/notes`, figures to `docs/results`."""

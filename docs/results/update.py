@@ -14,7 +14,8 @@ A command and its tables stand between two comments:
     | programs | seconds | ...
     <!-- end -->
 
-Only the tables of the output are copied, below the date and the machine, which `--machine` names
+The headline figures of `README.md` and `docs/performance.md` follow those of `gpu.md`. Only the
+tables of the output are copied, below the date and the machine, which `--machine` names
 (for example "H200, driver 580"; the default is the processor). If a command fails, the page does
 not change and the exit status is 1. Text outside the comments is written by hand: reread it after
 an update.
@@ -35,6 +36,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+HEADLINES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 BLOCK = re.compile(r"<!-- begin: (?P<command>[^\n]+) -->\n(?P<body>.*?)<!-- end -->\n", re.S)
 
 
@@ -81,6 +83,32 @@ def updated(page: str, numbers: Sequence[int], name: str, printed: str | None = 
     return page
 
 
+def with_headlines(page: str, results: str) -> str:
+    """Return a page whose rows of cases have the figures that the results have for these.
+
+    A row has the case, the unit, three rates without decimals and up to two ratios, as in `gpu.md`.
+    """
+    figures = {cells[0]: cells[1:] for cells in map(cells_of, results.splitlines()) if cells[1:]}
+    lines = page.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        case, *old = cells_of(line) or [""]
+        new = figures.get(case, [])
+        if old and len(new) >= 6 and old[0] == new[0] and all(map(is_number, new[1:4])):
+            rates = [f"{float(rate):.0f}" for rate in new[1:4]]
+            cells = [case, new[0], *rates, *new[4:6]][: len(old) + 1]
+            lines[number] = f"| {' | '.join(cells)} |\n"
+    return "".join(lines)
+
+
+def cells_of(line: str) -> list[str]:
+    """Return the cells of a line of a Markdown table; none of another line."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")] if line[:1] == "|" else []
+
+
+def is_number(cell: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)?", cell) is not None
+
+
 def main() -> int:
     """List the commands, or run those that the arguments select."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -104,6 +132,9 @@ def main() -> int:
         print(f"{error.cmd} failed with status {error.returncode}", file=sys.stderr)
         return 1
     path.write_text(text, "utf-8")
+    if options.page == "gpu":
+        for page in HEADLINES:
+            page.write_text(with_headlines(page.read_text("utf-8"), text), "utf-8")
     return 0
 
 
