@@ -49,7 +49,7 @@ ALLOWED = {
     "_round": "a round of the Philox cipher",
     "n_rounds": "rounds of the Philox cipher, as in Triton",
     **dict.fromkeys(
-        ("_boxes", "box_dim", "boxes", "box", "Box", "MAX_BOX", "tma_boxes", "whole_box_dim"),
+        ("box_dim", "boxes", "box", "Box", "MAX_BOX", "tma_boxes", "whole_box_dim"),
         "boxDim of TMA",
     ),
     **dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), "Gluon's, and CUDA's"),

@@ -49,17 +49,19 @@ SOURCES = frozenset(
 )
 
 
-def uniformity(function: Function) -> dict[Value, Variation]:
+def uniformity(function: Function, axis: int | None = None) -> dict[Value, Variation]:
     """Return the variation of all values.
 
-    A kernel's arguments are uniform; a device function's may vary.
+    A kernel's arguments are uniform; a device function's may vary. With `axis`, the programs are
+    those that differ along that axis of the grid alone.
     """
-    return _Uniformity(function).run(function)
+    return _Uniformity(function, axis).run(function)
 
 
 class _Uniformity(Forward[Variation]):
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, axis: int | None) -> None:
         super().__init__()
+        self.axis = axis
         changed = Effect.WRITE | Effect.SYNC
         self.stable_memory = not any(effects(op) & changed for op in function.body)
 
@@ -79,6 +81,8 @@ class _Uniformity(Forward[Variation]):
         unstable = op.defn.effect is Effect.READ and (
             op.attributes.get("volatile", False) or not self.stable_memory
         )
+        if op.defn is program.program_id and self.axis not in (None, op["axis"]):
+            return Variation.UNIFORM
         if unstable or op.defn in SOURCES:
             return Variation.VARYING
         return self.any_of(self.present(op))

@@ -95,10 +95,11 @@ class Options:
 
     `num_ctas` consecutive programs along axis 0 of the grid run concurrently as one thread block
     cluster, if the device has clusters and the grid is a multiple of it; results never depend on
-    it. `thread_tile` and `warp_rows` are sizes of dots inside a program: the edge of the square
-    that one thread computes in dots without mma, and the number of warps along the rows of the
-    result (0: chosen by its shape); `tile_sizes` has sizes of single dots, loads and stores
-    (`tile.simt.tile_sizes`). `warp_specialize` decides for the loops whose `tl.range` does not say
+    it. Two of them load what both read once (`tile/simt/ops/cluster.py`). `thread_tile` and
+    `warp_rows` are sizes of dots inside a program: the edge of the square that one thread computes
+    in dots without mma, and the number of warps along the rows of the result (0: chosen by its
+    shape); `tile_sizes` has sizes of single dots, loads and stores (`tile.simt.tile_sizes`).
+    `warp_specialize` decides for the loops whose `tl.range` does not say
     whether producer warps issue their TMA loads (None: the compiler). `tma` names uses of TMA other
     than by descriptors (`tile.simt.tma_uses`), as in "stores+pointers" (None: those that pay).
     `sanitize` names checks as `tile.sanitize` does (None: those of the configuration); the
@@ -190,6 +191,8 @@ class Options:
             rare["warp_specialize"] = bool(self.warp_specialize)
         if self.tma is not None:
             rare["tma"] = self.tma
+        if self.num_ctas != 1:
+            rare["num_ctas"] = self.num_ctas
         return {name: getattr(self, name) for name in names} | rare
 
     @classmethod

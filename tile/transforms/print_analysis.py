@@ -84,15 +84,17 @@ def print_alias(module: Module) -> None:
 
 
 @module_pass("print-uniformity")
-def print_uniformity(module: Module) -> None:
+def print_uniformity(module: Module, *, axis: int = -1) -> None:
     """Print the variation of values among programs.
+
+    With an `axis` of the grid, among programs that differ along it alone.
 
     It follows each operation as a comment:
 
         %p = program_id {axis = 0} : i32          %p = program_id ... // %p: varying
     """
     for function in module:
-        facts = uniformity(function)
+        facts = uniformity(function, None if axis < 0 else axis)
         _print_values(function, {value: fact.value for value, fact in facts.items()})
 
 

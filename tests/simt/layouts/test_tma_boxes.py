@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -70,6 +71,22 @@ def test_one_box_of_all_strips_fills_the_layout(shape: tuple[int, ...], bits: in
             at ^= (at >> 7 & strips.swizzle // 16 - 1) << 4
         result[(*outer, strip * strips.width + column)] = at
     np.testing.assert_array_equal(result, offsets(shape, bits))
+
+
+@pytest.mark.parametrize(("shape", "bits"), SHAPES)
+def test_two_parts_of_a_block_fill_the_layout(shape: tuple[int, ...], bits: int) -> None:
+    """The first has the first half of the bytes, and both have boxes of the same extents."""
+    strips = block_strips(block_layout(shape, bits), bits)
+    assert strips is not None
+    if strips.split is None:
+        assert math.prod(shape[:-1]) < 16 and strips.count == 1
+        return
+    box_dim, middle, pairs = strips.split
+    assert 2 * middle == math.prod(shape) * bits // 8 and middle % 128 == 0
+    boxes = [box for pair in pairs for box in pair]
+    assert sorted(boxes) == list(strips.boxes(box_dim))
+    assert all((box.byte >= middle) == number % 2 for number, box in enumerate(boxes))
+    assert all(later.byte - first.byte == middle for first, later in pairs)
 
 
 def test_the_number_of_boxes() -> None:

@@ -34,6 +34,7 @@ from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.tma import MAX_RANK
 
 MAX_BOX = 256  # elements of a box along an axis
+TMA_ALIGNMENT = 128  # of a box in shared memory, in bytes (PTX ISA, "cp.async.bulk.tensor")
 VECTOR_BYTES = 16  # of which the last extent of a box, in bytes, is a multiple
 
 
@@ -42,6 +43,18 @@ class Box(NamedTuple):
 
     byte: int
     start: tuple[int, ...]
+
+
+class SplitBlock(NamedTuple):
+    """The TMA boxes of a block that two programs load, half each.
+
+    pairs: a box of the first half of the buffer's bytes, and one of the second, which begins at the
+        byte `middle`. The boxes have the extents `box_dim`.
+    """
+
+    box_dim: tuple[int, ...]
+    middle: int
+    pairs: tuple[tuple[Box, Box], ...]
 
 
 @dataclass(frozen=True)
@@ -84,10 +97,27 @@ class BlockStrips:
         rows = self.box_dim[:-1] == self.shape[:-1]
         return (self.count, *self.box_dim) if fits and rows else None
 
-    def boxes(self) -> Iterator[Box]:
-        """Yield the boxes of the block, strip by strip."""
+    @property
+    def split(self) -> SplitBlock | None:
+        """The block in two parts of half of its bytes; None if TMA does not copy these."""
+        dims = self.box_dim
+        if math.prod(dims) == math.prod(self.shape):
+            rows = [axis for axis, extent in enumerate(dims[:-1]) if extent > 1]
+            if not rows:
+                return None
+            dims = tuple([n // 2 if axis == rows[0] else n for axis, n in enumerate(dims)])
+        boxes = list(self.boxes(dims))
+        middle = len(boxes) // 2
+        alignment = ROWS * self.row_bytes if self.swizzle else TMA_ALIGNMENT
+        if boxes[middle].byte % alignment:
+            return None
+        pairs = tuple(zip(boxes[:middle], boxes[middle:], strict=True))
+        return SplitBlock(dims, boxes[middle].byte, pairs)
+
+    def boxes(self, box_dim: tuple[int, ...] | None = None) -> Iterator[Box]:
+        """Yield the boxes of the block, strip by strip; of other extents, if some are passed."""
         *outer, columns = self.shape
-        *steps, width = self.box_dim
+        *steps, width = box_dim or self.box_dim
         starts = [range(0, extent, step) for extent, step in zip(outer, steps, strict=True)]
         strip_bytes = math.prod(outer) * self.row_bytes
         for strip, column in enumerate(range(0, columns, width)):

@@ -37,12 +37,13 @@ from tile.simt.ops.shared import buffer
 
 MAX_RANK = 5  # of the arrays that TMA copies
 
-_MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
-_BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
-_NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
+MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
+BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
+NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
 
 
-def _check_mbarriers(name: str, bars: Type) -> Shared:
+def check_mbarriers(name: str, bars: Type) -> Shared:
+    """Return the type of an operation's mbarriers; raise for another type."""
     require(
         isinstance(bars, Shared) and bars.dims == (1,) and bars.of == I64,
         f"{name} takes mbarriers, shared<1xi64, stages = n>, not {bars}",
@@ -51,7 +52,8 @@ def _check_mbarriers(name: str, bars: Type) -> Shared:
     return bars
 
 
-def _check_iteration(name: str, iteration: Type, active: Type = I1) -> None:
+def check_iteration(name: str, iteration: Type, active: Type = I1) -> None:
+    """Raise for an iteration or a predicate of another type."""
     require(iteration == I32, f"{name} takes an iteration of type i32, not {iteration}")
     require(active == I1, f"{name} takes a predicate of type i1, not {active}")
 
@@ -60,8 +62,8 @@ def _check_iteration(name: str, iteration: Type, active: Type = I1) -> None:
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(
-        f"%b: {_MBARRIERS} | mbarrier_init %b",
-        f"%b: {_MBARRIERS} | mbarrier_init %b {{count = 8}}",
+        f"%b: {MBARRIERS} | mbarrier_init %b",
+        f"%b: {MBARRIERS} | mbarrier_init %b {{count = 8}}",
     ),
 )
 def mbarrier_init(bars: Type, *, count: int = 1) -> None:
@@ -71,14 +73,14 @@ def mbarrier_init(bars: Type, *, count: int = 1) -> None:
     Other threads may wait for them after a `barrier`, and TMA loads arrive on them after a
     `fence_proxy_async`.
     """
-    _check_mbarriers("mbarrier_init", bars)
+    check_mbarriers("mbarrier_init", bars)
     require(count > 0, f"mbarrier_init takes a count of 1 thread or more, not {count}")
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {_MBARRIERS} | mbarrier_inval %b",))
+@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {MBARRIERS} | mbarrier_inval %b",))
 def mbarrier_inval(bars: Type) -> None:
     """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
-    _check_mbarriers("mbarrier_inval", bars)
+    check_mbarriers("mbarrier_inval", bars)
 
 
 @op(
@@ -86,7 +88,7 @@ def mbarrier_inval(bars: Type) -> None:
     effect=Effect.SHARED,
     levels=LOWERED,
     examples=(
-        f"%b: {_MBARRIERS}, %t: i32, %c: i1 | mbarrier_arrive_expect_tx %b, %t, %c "
+        f"%b: {MBARRIERS}, %t: i32, %c: i1 | mbarrier_arrive_expect_tx %b, %t, %c "
         f"{{size = 512, stage_offset = 1}}",
     ),
 )
@@ -97,15 +99,15 @@ def mbarrier_arrive_expect_tx(
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
-    _check_mbarriers("mbarrier_arrive_expect_tx", bars)
-    _check_iteration("mbarrier_arrive_expect_tx", iteration, active)
+    check_mbarriers("mbarrier_arrive_expect_tx", bars)
+    check_iteration("mbarrier_arrive_expect_tx", iteration, active)
     require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
+    examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
 )
 def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
     """Wait in every thread of the partition for the phase of `iteration + stage_offset`.
@@ -114,19 +116,19 @@ def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None
     What TMA has loaded may then be read by the thread, and by wgmmas that it issues later. A
     partition that has waited for another one to arrive may overwrite what that one read before.
     """
-    _check_mbarriers("mbarrier_wait", bars)
-    _check_iteration("mbarrier_wait", iteration)
+    check_mbarriers("mbarrier_wait", bars)
+    check_iteration("mbarrier_wait", iteration)
 
 
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%b: {_MBARRIERS}, %t: i32 | mbarrier_arrive %b, %t",),
+    examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_arrive %b, %t",),
 )
 def mbarrier_arrive(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
     """Arrive on the mbarrier of `iteration + stage_offset`, once for each warp of the program."""
-    _check_mbarriers("mbarrier_arrive", bars)
-    _check_iteration("mbarrier_arrive", iteration)
+    check_mbarriers("mbarrier_arrive", bars)
+    check_iteration("mbarrier_arrive", iteration)
 
 
 @op(
@@ -134,7 +136,7 @@ def mbarrier_arrive(bars: Type, iteration: Type, *, stage_offset: int = 0) -> No
     effect=Effect.SHARED | Effect.READ,
     levels=LOWERED,
     examples=(
-        f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {_NUMBERS} | "
+        f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
         "tma_load %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
     ),
 )
@@ -156,9 +158,9 @@ def tma_load(
     the strides in bytes are multiples of 16, and the buffer has a layout of
     `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is `active`.
     """
-    _check_mbarriers("tma_load", bars)
-    _check_iteration("tma_load", iteration, active)
-    _check_block("tma_load", mem, ptr, numbers)
+    check_mbarriers("tma_load", bars)
+    check_iteration("tma_load", iteration, active)
+    check_block("tma_load", mem, ptr, numbers)
 
 
 @op(
@@ -166,7 +168,7 @@ def tma_load(
     effect=Effect.SHARED | Effect.READ,
     levels=LOWERED,
     examples=(
-        f"%m: {_BLOCK}, %b: {_MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, %n: i32, %w: i32, "
+        f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, %n: i32, %w: i32, "
         "%d: i32, %s: i64, %u: i64, %i: i32, %x: i32, %k: i32, %r: i32 | "
         "tma_load_im2col %m, %b, %t, %c, %p, %n, %w, %d, %s, %u, %i, %x, %k, %r "
         "{lower = (-1), upper = (-1), steps = (1)}",
@@ -192,8 +194,8 @@ def tma_load_im2col(
     image. It reads each pixel at its index plus the offsets. All else is as for `tma_load`.
     """
     name = "tma_load_im2col"
-    _check_mbarriers(name, bars)
-    _check_iteration(name, iteration, active)
+    check_mbarriers(name, bars)
+    check_iteration(name, iteration, active)
     held = buffer(name, mem)
     require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
     block = with_shape(held.dims, pointee(name, ptr))
@@ -219,7 +221,7 @@ def tma_load_im2col(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.WRITE,
     levels=LOWERED,
-    examples=(f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
+    examples=(f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
 def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     """Begin to store a buffer to a descriptor block; elements outside of the array are not written.
@@ -228,7 +230,7 @@ def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
     for the same buffer comes before the buffer is written again, and before the kernel ends. Writes
     of other threads to the buffer are made visible to it by a `fence_proxy_async`.
     """
-    _check_block("tma_store", mem, ptr, numbers)
+    check_block("tma_store", mem, ptr, numbers)
 
 
 # The elements that TMA combines in memory. (PTX ISA, "cp.reduce.async.bulk.tensor"; it has minima
@@ -245,7 +247,7 @@ REDUCE_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
     effect=Effect.SHARED | Effect.READ | Effect.WRITE,
     levels=LOWERED,
     examples=(
-        f"%m: {_BLOCK}, %p: ptr<f16>, {_NUMBERS} | "
+        f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | "
         "tma_reduce %m, %p, %n0, %n1, %s, %i, %j {kind = add}",
     ),
 )
@@ -255,7 +257,7 @@ def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
     Each element is combined by a relaxed atomic operation of device scope. All else is as for
     `tma_store`, and a `tma_store_wait` waits for it as for a store.
     """
-    _check_block("tma_reduce", mem, ptr, numbers)
+    check_block("tma_reduce", mem, ptr, numbers)
     assert isinstance(mem, Shared)
     allowed = REDUCE_ELEMENTS.get(kind, ())
     require(
@@ -268,7 +270,7 @@ def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
 @op(
     effect=Effect.SHARED,
     levels=LOWERED,
-    examples=(f"%m: {_BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",),
+    examples=(f"%m: {BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",),
 )
 def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
     """Wait, in the first thread, until its TMA stores and reductions are complete.
@@ -295,7 +297,7 @@ def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value]
     return extents, strides, index, numbers[ends[-1] :]
 
 
-def _check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
+def check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
     """Raise for a buffer, an array and numbers that do not fit together."""
     held = buffer(name, mem)
     rank = len(held.dims)

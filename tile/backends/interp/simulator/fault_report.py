@@ -6,12 +6,14 @@ import numpy as np
 
 from tile.backends.interp.fault_report import error_for, verb_of
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.simulator.async_ops import MbarrierMisuseError
+from tile.backends.interp.simulator.clusters import ClusterWaitError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
+from tile.backends.interp.simulator.mbarriers import MbarrierMisuseError
 from tile.backends.interp.simulator.races import GlobalRaceError
 from tile.backends.interp.simulator.shared_memory import SharedFaultError
 from tile.backends.interp.simulator.tma_writes import TmaWriteOrderError
 from tile.errors import (
+    DeadlockError,
     DivergenceError,
     ExecutionError,
     RaceError,
@@ -49,6 +51,18 @@ def misuse_error(fault: MbarrierMisuseError, batch: ProgramBatch) -> ExecutionEr
     ]
     raised: ExecutionError = error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
     return raised
+
+
+@error_for.register
+def cluster_wait(fault: ClusterWaitError, batch: ProgramBatch) -> ExecutionError:
+    """Return the error for a program that waits for another one of its cluster forever."""
+    launch, chunk = launch_of(batch), chunk_of(batch)
+    row = chunk.first + fault.program * chunk.threads
+    return DeadlockError(
+        f"`{launch.name}` waits for a program of its cluster that never arrives",
+        loc=fault.op.loc,
+        notes=[f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}"],
+    )
 
 
 @error_for.register

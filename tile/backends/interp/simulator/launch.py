@@ -22,9 +22,10 @@ from tile.backends.interp.simulator.async_ops import (
     InFlightCopies,
     InFlightStores,
     InFlightWgmma,
-    Mbarriers,
 )
+from tile.backends.interp.simulator.clusters import Clusters
 from tile.backends.interp.simulator.counters import Counters
+from tile.backends.interp.simulator.mbarriers import Mbarriers
 from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
@@ -56,7 +57,8 @@ VECTORS = (
 class ThreadCode:
     """Code of a THREAD module, for programs of `num_warps` warps on a target.
 
-    Each program has `shared_bytes` of shared memory, with access records per `granule` bytes.
+    `num_ctas` programs form a cluster. Each program has `shared_bytes` of shared memory, with
+    access records per `granule` bytes.
     """
 
     code: Code
@@ -64,6 +66,7 @@ class ThreadCode:
     num_warps: int
     shared_bytes: int
     granule: int
+    num_ctas: int = 1
 
     @property
     def threads(self) -> int:
@@ -76,7 +79,9 @@ class ThreadCode:
         return max(1, self.shared_bytes * (1 + 2 * 8 // self.granule))
 
 
-def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules) -> ThreadCode:
+def thread_code(
+    module: Module, target: SimtTarget, num_warps: int, rules: Rules, num_ctas: int = 1
+) -> ThreadCode:
     """Translate a THREAD module to code.
 
     Raises `UnsupportedError` for an operation without a rule and for one that the target does not
@@ -89,7 +94,9 @@ def thread_code(module: Module, target: SimtTarget, num_warps: int, rules: Rules
         with stamp(op.loc):
             check_supported(op, target, num_warps)
     check_accumulators(module)
-    return ThreadCode(translate(module, rules), target, num_warps, shared, _granule(module))
+    return ThreadCode(
+        translate(module, rules), target, num_warps, shared, _granule(module), num_ctas
+    )
 
 
 def _fits(target: SimtTarget, shared: int, threads: int) -> None:
@@ -128,11 +135,14 @@ class Chunk:
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
         self.stores = InFlightStores(self.memory, len(programs))
         self.tma_writes = TmaWrites(len(programs))
-        self.mbarriers = Mbarriers(self.memory, len(programs))
+        self.clusters = Clusters(self.memory, len(programs), launch.cluster)
+        self.mbarriers = Mbarriers(self.memory, len(programs), code.num_warps)
         self.order = WarpgroupOrder(len(programs), code.num_warps)
         # The record up to which a producer partition has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.
         self.acquired: Array | None = None
+        # And that up to which it has acquired those of the other program of the cluster.
+        self.acquired_of_peers = self.clusters.seen
         self._rows: Rows | None = None
         self._thread_map: ThreadMap | None = None
 
@@ -140,6 +150,7 @@ class Chunk:
         """Return the same state as a producer partition sees it, which starts now."""
         producer = copy(self)
         producer.acquired = self.memory.barriers.copy()
+        producer.acquired_of_peers = self.clusters.seen.copy()
         return producer
 
     def horizon(self, programs: Rows) -> Array:
@@ -164,6 +175,7 @@ class ThreadExecutor(Executor):
             programs = chunk.thread_map(batch.rows).programs
             chunk.stores.end(programs)
             chunk.order.end(programs)
+            chunk.mbarriers.end(programs, chunk.clusters)
         return super().return_(batch, frame, instruction)
 
 
@@ -182,6 +194,7 @@ class ThreadLaunch(Launch):
         super().__init__(code.code, grid, arguments)
         self.threads_code = code
         self.threads = code.threads
+        self.cluster = code.num_ctas if grid[0] % code.num_ctas == 0 else 1
         self.counters = counters
         self.races = (
             GlobalRaces(self.memory, self.programs, self.threads) if config.interp_races else None
@@ -191,14 +204,16 @@ class ThreadLaunch(Launch):
         """Yield the programs of the grid in batches of whole programs, in the configured order."""
         code = self.threads_code
         rows = min(TUNING.chunk_programs, config.chunk_bytes // code.code.largest_value)
-        size = max(1, min(rows // self.threads, TUNING.chunk_shared_bytes // code.shared_cost))
+        size = min(rows // self.threads, TUNING.chunk_shared_bytes // code.shared_cost)
+        size, clusters = max(1, size // self.cluster), self.programs // self.cluster
         order = config.interp_order
         runs = (
-            np.split(np.arange(self.programs), range(size, self.programs, size))
+            np.split(np.arange(clusters), range(size, clusters, size))
             if order is None
-            else reordered_runs(self.programs, size, order)
+            else reordered_runs(clusters, size, order)
         )
-        for programs in runs:
+        for run in runs:
+            programs = (run[:, None] * self.cluster + np.arange(self.cluster)).ravel()
             start, end = int(programs[0]) * self.threads, (int(programs[-1]) + 1) * self.threads
             batch = self.start(np.arange(start, end))
             batch.chunk = Chunk(self, programs)

@@ -25,13 +25,16 @@ def run_threads(
     grid: Grid,
     arguments: Sequence[LaunchArgument],
     counters: Counters | None = None,
+    num_ctas: int = 1,
 ) -> None:
     """Run the kernel of a THREAD module over a grid; arrays are accessed in place.
+
+    `num_ctas` programs form a cluster, if the grid is a multiple of it.
 
     Raises the `ExecutionError` of the first fault, and `UnsupportedError` for an operation that the
     target does not have.
     """
-    code = thread_code(module, target, num_warps, RULES)
+    code = thread_code(module, target, num_warps, RULES, num_ctas)
     if counters is not None:
         count_instructions(code.code)
         counters.shared_bytes = max(counters.shared_bytes, code.shared_bytes)
@@ -51,7 +54,8 @@ class ThreadKernel:
     def count(self, grid: Grid, arguments: Sequence[LaunchArgument], counters: Counters) -> None:
         """Run it over a grid, and add its instructions and memory accesses to `counters`."""
         code = self.code
-        run_threads(code.code.module, code.target, code.num_warps, grid, arguments, counters)
+        module, warps = code.code.module, code.num_warps
+        run_threads(module, code.target, warps, grid, arguments, counters, code.num_ctas)
 
 
 def simt_target(target: Target) -> SimtTarget:
@@ -74,7 +78,7 @@ def compile(  # noqa: A001 - as a backend
     simt = simt_target(target)
     lower(module, simt, **options.lowering)
     verify(module, Level.THREAD)
-    code = thread_code(module, simt, options.num_warps, RULES)
+    code = thread_code(module, simt, options.num_warps, RULES, options.num_ctas)
     return print_module(module), code
 
 
@@ -84,4 +88,6 @@ def load(artifact: Artifact) -> ThreadKernel:
         return ThreadKernel(artifact.code)
     assert artifact.module is not None
     target = simt_target(artifact.target)
-    return ThreadKernel(thread_code(artifact.module, target, artifact.options.num_warps, RULES))
+    options = artifact.options
+    code = thread_code(artifact.module, target, options.num_warps, RULES, options.num_ctas)
+    return ThreadKernel(code)

@@ -158,6 +158,14 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _aligned(op, mem)
 
 
+def _tma_multicast(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    _tma_block(op, target, num_warps)
+    ty = op.inputs[0].type
+    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    strips = block_strips(ty.layout, ty.of.storage_bits)
+    _require(strips is None or strips.split is not None, f"{op.name} divides no {ty}")
+
+
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _layout(op["layout"], target, num_warps)
 
@@ -209,6 +217,9 @@ CHECKS: dict[OpDef, Check] = {
     ops.warp_specialize.warp_specialize: _tma,
     ops.tma.tma_load: _tma_block,
     ops.tma.tma_load_im2col: _tma_block,
+    ops.cluster.cluster_arrive: _tma,
+    ops.cluster.mbarrier_arrive_pair: _tma,
+    ops.cluster.tma_load_multicast: _tma_multicast,
     ops.tma.tma_store: _tma_block,
     ops.tma.tma_reduce: _tma_block,
 }

@@ -14,6 +14,7 @@ add, in files of the same names, and:
     shared, tma                shared memory; mbarriers and TMA
     mma, wgmma                 dots
     warp_specialize            producer warps
+    cluster                    what CTAs of a cluster share
     stage_counters             stages of multi-buffers
     atomics                    atomic operations in PTX
     debug                      prints and assertions
@@ -27,6 +28,7 @@ from dataclasses import replace
 from tile.backends.nvptx.emit import (
     arith,
     atomics,
+    cluster,
     control,
     convert,
     debug,
@@ -49,6 +51,7 @@ from tile.simt.target import EmittedOps, SimtTarget
 _FAMILIES = (
     arith,
     atomics,
+    cluster,
     control,
     convert,
     debug,

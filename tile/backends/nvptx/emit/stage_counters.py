@@ -68,6 +68,7 @@ def stage_counters(loop: Operation) -> list[StageCounter]:
 _MODULUS_IN_STAGES = {
     ops.shared.local_subview: 1,
     ops.tma.mbarrier_arrive: 1,
+    ops.cluster.mbarrier_arrive_pair: 1,
     ops.tma.mbarrier_wait: 2,
 }
 

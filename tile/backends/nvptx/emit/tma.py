@@ -41,7 +41,7 @@ def _buffer(op: Operation) -> Shared:
     return buffer
 
 
-def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
+def first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
     """Return an i1: this is the first warp of its partition, and `active` is true."""
     if builder.in_producer:  # which only its first warp executes
         return "true" if active is None else builder.scalar(active)
@@ -51,7 +51,7 @@ def _first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
     return builder.new(f"and i1 {first}, {builder.scalar(active)}")
 
 
-def _elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence[Operand]) -> None:
+def elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence[Operand]) -> None:
     """Emit instructions for one thread of the warp for which the first operand is true."""
     elect = "{ .reg .pred p; elect.sync _|p, 0xffffffff; and.pred p, p, $0; "
     text = elect + " ".join([f"@p {line};" for line in lines]) + " }"
@@ -63,7 +63,7 @@ def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
     start = builder.buffers[op["bars"]].offset
     offsets = [start + stage * MBARRIER_BYTES for stage in range(_buffer(op).stages)]
     lines = [text.format(f"[$1+{offset}]") for offset in offsets]
-    _elect_one(builder, lines, [("i1", _first_warp(builder)), (SHARED, MEMORY)])
+    elect_one(builder, lines, [("i1", first_warp(builder)), (SHARED, MEMORY)])
 
 
 def mbarrier_init(builder: FunctionBuilder, op: Operation) -> None:
@@ -76,13 +76,13 @@ def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
     _each_mbarrier(builder, op, "mbarrier.inval.shared::cta.b64 {}")
 
 
-def _mbarrier(builder: FunctionBuilder, op: Operation) -> SharedAddress:
+def mbarrier_address(builder: FunctionBuilder, op: Operation) -> SharedAddress:
     """Return the address of the mbarrier of an iteration."""
     address, iteration = builder.buffers[op["bars"]], builder.scalar(op["iteration"])
     return stage_address(builder, address, iteration, op["stage_offset"], _buffer(op))
 
 
-def _pointer(builder: FunctionBuilder, address: SharedAddress) -> str:
+def pointer_of(builder: FunctionBuilder, address: SharedAddress) -> str:
     """Return a pointer to an address without its constant offset."""
     if address.base == "0":
         return MEMORY
@@ -91,10 +91,10 @@ def _pointer(builder: FunctionBuilder, address: SharedAddress) -> str:
 
 def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
     """Arrive by one thread, and expect the bytes of copies."""
-    address = _mbarrier(builder, op)
+    address = mbarrier_address(builder, op)
     text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1+{address.offset}], {op['size']}"
-    operands = [("i1", _first_warp(builder, op["active"])), (SHARED, _pointer(builder, address))]
-    _elect_one(builder, [text], operands)
+    operands = [("i1", first_warp(builder, op["active"])), (SHARED, pointer_of(builder, address))]
+    elect_one(builder, [text], operands)
 
 
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
@@ -102,48 +102,48 @@ def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     parity = parity_of(
         builder, builder.scalar(op["iteration"]), op["stage_offset"], _buffer(op).stages
     )
-    address = _mbarrier(builder, op)
+    address = mbarrier_address(builder, op)
     text = (
         "{ .reg .pred p; again: "
         f"mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{address.offset}], $1; @!p bra again; }}"
     )
-    operands = [(SHARED, _pointer(builder, address)), ("i32", parity)]
+    operands = [(SHARED, pointer_of(builder, address)), ("i32", parity)]
     assemble(builder, text, [], operands, memory=True)
 
 
 def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
     """Arrive by one thread of each warp, once all of its lanes have read."""
-    address = _mbarrier(builder, op)
+    address = mbarrier_address(builder, op)
     builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
     text = f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]"
-    _elect_one(builder, [text], [("i1", "true"), (SHARED, _pointer(builder, address))])
+    elect_one(builder, [text], [("i1", "true"), (SHARED, pointer_of(builder, address))])
 
 
 def tma_load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block."""
-    mbarrier = _mbarrier(builder, op)
+    mbarrier = mbarrier_address(builder, op)
     name = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     text = f"{name} [$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}]"
-    predicate = _first_warp(builder, op["active"])
-    _copy(builder, op, text, predicate, (SHARED, _pointer(builder, mbarrier)))
+    predicate = first_warp(builder, op["active"])
+    _copy(builder, op, text, predicate, (SHARED, pointer_of(builder, mbarrier)))
 
 
 def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each strip of channels."""
-    mbarrier, strips = _mbarrier(builder, op), _strips_of(op)
+    mbarrier, strips = mbarrier_address(builder, op), strips_of(op)
     _, _, index, offsets = ops.tma.array_operands(op)
     *pixel, channel = [builder.scalar(value) for value in index]
     moves = [builder.new(f"trunc i32 {builder.scalar(value)} to i16") for value in offsets]
     pixels = strips.shape[0]
     window = (op["lower"], op["upper"], op["steps"])
-    map_ = _tensor_map(op, strips, (pixels, strips.width))._replace(window=window, in_strips=False)
+    map_ = tensor_map_of(op, strips, (pixels, strips.width))._replace(window=window)
     address = builder.buffers[op["mem"]]
     # TMA counts axes from the innermost one.
     operands: list[Operand] = [
-        ("i1", _first_warp(builder, op["active"])),
-        (SHARED, _pointer(builder, address)),
+        ("i1", first_warp(builder, op["active"])),
+        (SHARED, pointer_of(builder, address)),
         ("ptr", builder.module.tensor_map(map_)),
-        (SHARED, _pointer(builder, mbarrier)),
+        (SHARED, pointer_of(builder, mbarrier)),
         *[("i16", move) for move in reversed(moves)],
         *[("i32", value) for value in reversed(pixel)],
     ]
@@ -160,7 +160,7 @@ def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
             f"{name}.mbarrier::complete_tx::bytes [$1+{byte}], [$2, {{{names}}}], "
             f"[$3+{mbarrier.offset}], {{{shifts}}}"
         )
-    _elect_one(builder, lines, operands)
+    elect_one(builder, lines, operands)
 
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
@@ -169,14 +169,14 @@ def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     if op.defn is ops.tma.tma_reduce:
         instruction, kind = "cp.reduce.async", f".{op['kind']}"
     name = f"{instruction}.bulk.tensor.{{rank}}d.global.shared::cta{kind}.bulk_group"
-    _copy(builder, op, f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]", _first_warp(builder))
-    _elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _first_warp(builder))])
+    _copy(builder, op, f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]", first_warp(builder))
+    elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", first_warp(builder))])
 
 
 def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Wait until stores have read, or are complete."""
     wait = f"cp.async.bulk.wait_group{'.read' if op['read'] else ''} {op['pending']}"
-    _elect_one(builder, [wait], [("i1", _first_warp(builder))])
+    elect_one(builder, [wait], [("i1", first_warp(builder))])
 
 
 def _copy(
@@ -190,7 +190,7 @@ def _copy(
     With the option `tma=strips`, one instruction copies all strips if the array and the block
     consist of whole strips. Otherwise there is an instruction for each TMA box.
     """
-    strips = _strips_of(op)
+    strips = strips_of(op)
     _, _, index, _ = ops.tma.array_operands(op)
     first = [builder.scalar(value) for value in index]
     whole = strips.whole_box_dim if parse_tma_uses(builder.module.options.tma).strips else None
@@ -198,13 +198,13 @@ def _copy(
         extents, *_ = ops.tma.array_operands(op)
         is_whole = _is_multiple(builder, (builder.scalar(extents[-1]), first[-1]), strips.width)
         strip = builder.new(f"ashr i32 {first[-1]}, {strips.width.bit_length() - 1}")
-        map_ = _tensor_map(op, strips, whole)
+        map_ = tensor_map_of(op, strips, whole)
         chosen = builder.new(f"and i1 {predicate}, {is_whole}")
-        _boxes(builder, op, text, chosen, map_, [(0, [strip, *first[:-1], "0"])], more)
+        copy_by_tma(builder, op, text, chosen, map_, [(0, [strip, *first[:-1], "0"])], more)
         other = builder.new(f"xor i1 {is_whole}, true")
         predicate = builder.new(f"and i1 {predicate}, {other}")
     boxes = ((box.byte, _sums(builder, first, box.start)) for box in strips.boxes())
-    _boxes(builder, op, text, predicate, _tensor_map(op, strips, None), boxes, more)
+    copy_by_tma(builder, op, text, predicate, tensor_map_of(op, strips), boxes, more)
 
 
 def _sums(builder: FunctionBuilder, index: Sequence[str], start: Sequence[int]) -> list[str]:
@@ -213,7 +213,7 @@ def _sums(builder: FunctionBuilder, index: Sequence[str], start: Sequence[int]) 
     return [_plus(builder, *pair) for pair in reversed(pairs)][::-1]
 
 
-def _boxes(
+def copy_by_tma(
     builder: FunctionBuilder,
     op: Operation,
     text: str,
@@ -221,19 +221,23 @@ def _boxes(
     map_: TensorMap,
     boxes: Iterable[tuple[int, Sequence[str]]],
     more: Sequence[Operand],
+    *,
+    buffer: str | None = None,
 ) -> None:
-    """Emit an instruction for each TMA box: its first byte in the buffer, and index in the map."""
+    """Emit an instruction for each TMA box: its first byte in the buffer, and index in the map.
+
+    buffer: points to the buffer, without its constant offset, or to a part of it.
+    """
     address = builder.buffers[op["mem"]]
-    buffer = (SHARED, _pointer(builder, address))
+    place = buffer or pointer_of(builder, address)
     described = builder.module.tensor_map(map_)
-    operands: list[Operand] = [("i1", predicate), buffer, ("ptr", described), *more]
+    operands: list[Operand] = [("i1", predicate), (SHARED, place), ("ptr", described), *more]
     lines = []
     for byte, index in boxes:
         names = ", ".join(f"${len(operands) + number}" for number in range(len(index)))
         operands += [("i32", value) for value in reversed(index)]
-        place = address.offset + byte
-        lines.append(text.format(rank=len(index), byte=place, index=names))
-    _elect_one(builder, lines, operands)
+        lines.append(text.format(rank=len(index), byte=address.offset + byte, index=names))
+    elect_one(builder, lines, operands)
 
 
 def _is_multiple(builder: FunctionBuilder, values: Sequence[str], number: int) -> str:
@@ -243,7 +247,8 @@ def _is_multiple(builder: FunctionBuilder, values: Sequence[str], number: int) -
     return builder.new(f"icmp eq i32 {rest}, 0")
 
 
-def _strips_of(op: Operation) -> BlockStrips:
+def strips_of(op: Operation) -> BlockStrips:
+    """Return the strips of an operation's block."""
     mem = op["mem"].type
     assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
     strips = block_strips(mem.layout, mem.of.storage_bits)
@@ -255,8 +260,13 @@ def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:
     return builder.new(f"add i32 {index}, {constant}") if constant else index
 
 
-def _tensor_map(op: Operation, strips: BlockStrips, whole: tuple[int, ...] | None) -> TensorMap:
-    """Return the map of the array that an operation copies, in `whole` TMA boxes if there are."""
+def tensor_map_of(
+    op: Operation, strips: BlockStrips, box_dim: tuple[int, ...] | None = None
+) -> TensorMap:
+    """Return the map of the array that an operation copies, in TMA boxes of other extents if given.
+
+    TMA boxes with an axis more than the block are of whole strips.
+    """
     extents, strides, _, _ = ops.tma.array_operands(op)
     (base,) = _launch_value(op, op["ptr"]).parameters
     element = op["mem"].type.of
@@ -268,9 +278,9 @@ def _tensor_map(op: Operation, strips: BlockStrips, whole: tuple[int, ...] | Non
         tuple([_launch_value(op, value) for value in extents]),
         tuple([_launch_value(op, value) for value in strides]),
         element.ir_name,
-        whole or strips.box_dim,
+        box_dim or strips.box_dim,
         strips.swizzle,
-        whole is not None,
+        box_dim is not None and len(box_dim) > len(strips.shape),
     )
 
 

@@ -243,6 +243,7 @@ _ROLES = {
     ops.tma.mbarrier_arrive_expect_tx: Role.FIRST_THREAD,
     ops.tma.tma_load: Role.FIRST_THREAD,
     ops.tma.tma_load_im2col: Role.FIRST_THREAD,
+    ops.cluster.tma_load_multicast: Role.FIRST_THREAD,
 }
 # The operations whose buffers the async proxy uses, other than those that it writes.
 _ASYNC_PROXY = frozenset(
@@ -251,6 +252,7 @@ _ASYNC_PROXY = frozenset(
         ops.tma.mbarrier_init,
         ops.tma.mbarrier_wait,
         ops.tma.mbarrier_arrive,
+        ops.cluster.mbarrier_arrive_pair,
         ops.tma.mbarrier_inval,
         ops.tma.tma_store,
         ops.tma.tma_reduce,

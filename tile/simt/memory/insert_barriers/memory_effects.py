@@ -401,8 +401,13 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
     ops.tma.mbarrier_arrive_expect_tx: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_wait: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_arrive: (("bars", Kind.READ, _unknown),),
+    ops.cluster.mbarrier_arrive_pair: (("bars", Kind.READ, _unknown),),
     ops.tma.mbarrier_inval: (("bars", Kind.INVALIDATE, _unknown),),
     ops.tma.tma_load: (("mem", Kind.TMA_WRITE, _unknown), ("bars", Kind.READ, _unknown)),
+    ops.cluster.tma_load_multicast: (
+        ("mem", Kind.TMA_WRITE, _unknown),
+        ("bars", Kind.READ, _unknown),
+    ),
     ops.tma.tma_load_im2col: (
         ("mem", Kind.TMA_WRITE, _unknown),
         ("bars", Kind.READ, _unknown),

@@ -11,6 +11,7 @@ wgmma_overlap     wgmmas in flight across iterations
 deferred_dots     dots that run an iteration later
 outer_loads       loads of a loop around, for wgmmas of inner loops
 warp_specialize   TMA loads in producer warps
+multicast         blocks that both programs of a cluster load
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tile.ir.passes import module_pass
 from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.expose_shared import is_whole
-from tile.simt.ops import wgmma
+from tile.simt.ops import cluster, wgmma
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
@@ -60,6 +61,7 @@ def pipeline_loops(
     num_stages: int = 3,
     warp_specialize: bool | None = None,
     tma: TmaUses = NO_USES,
+    num_ctas: int = 1,
 ) -> None:
     """Lower loads of loops to async operations with a schedule, so that dots need not wait.
 
@@ -114,7 +116,8 @@ def pipeline_loops(
                                                   %s = wgmma_wait %r {pending = 1}
 
     `warp_specialize` decides for the loops that do not say whether producer warps issue their TMA
-    loads; None stands for what is likely to be faster. `tma` names uses of TMA that kernels do not
+    loads; None stands for what is likely to be faster. With 2 `num_ctas`, these multicast blocks
+    that both programs of a cluster load. `tma` names uses of TMA that kernels do not
     have by default.
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
@@ -136,7 +139,14 @@ def pipeline_loops(
             if plan.prefetched:
                 lower_shared_loads(plan, schedules[plan.loop], _insertion_point(plan, target))
         specialized = _specialize(
-            planner, plans, aliases, schedules, resources, _OPTIONS[warp_specialize], block_stores
+            planner,
+            plans,
+            aliases,
+            schedules,
+            resources,
+            _OPTIONS[warp_specialize],
+            block_stores,
+            multicast=num_ctas == cluster.PAIR,
         )
         for plan in plans:
             if plan.async_loads and plan not in specialized.plans:
@@ -156,6 +166,8 @@ def _specialize(
     resources: Resources,
     default: WarpSpecialize,
     block_stores: BlockStores,
+    *,
+    multicast: bool,
 ) -> Specialized:
     """Give the TMA loads of a kernel's loops to producer warps.
 
@@ -181,9 +193,15 @@ def _specialize(
     if asked or (not off and any(_gains(plan, resources) for plan in chosen)):
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
-            outer, fewer = planner.outer_loads(chosen), bool(asked)
             return specialize(
-                function, chosen, stores, resources, schedules, outer, fewer_stages=fewer
+                function,
+                chosen,
+                stores,
+                resources,
+                schedules,
+                planner.outer_loads(chosen),
+                fewer_stages=bool(asked),
+                multicast=multicast,
             )
         except CannotSpecializeError as error:
             where = "" if error.op.loc is None else f", at {error.op.loc}"

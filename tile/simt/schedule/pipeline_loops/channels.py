@@ -3,7 +3,8 @@
 A channel has the multi-buffers of some loads, whose copies of one iteration complete together: in a
 commit group of cp.async, or on an mbarrier (`full`) of TMA. Copies are issued some iterations ahead
 by the threads that read the buffers, or by a producer partition. A producer waits until the program
-has released a stage: until all warps have arrived on its second mbarrier, `empty`.
+has released a stage: until all warps have arrived on its second mbarrier, `empty`. In a `Pair`, the
+warps of both programs arrive, and what both load is multicast.
 """
 
 from __future__ import annotations
@@ -11,17 +12,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tile.ir.core import Operation, Value
-from tile.ir.ops import descriptor
+from tile.ir.ops import arith, descriptor
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I64
+from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops import shared, tma
+from tile.simt.ops import cluster, shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 from tile.simt.schedule.pipeline_loops.positions import stage
 from tile.simt.schedule.shared_memory import align_up
+
+
+class Pair:
+    """The two programs of a cluster in one loop, whose loads may be multicast (`multicast`).
+
+    paired: an i1, True if the cluster has both, and the other one is in the same iteration.
+    """
+
+    def __init__(self, paired: Value) -> None:
+        self.paired = paired
+
+    def same_block(self, build: LayoutBuilder, array: Sequence[Value]) -> Value | None:
+        """Return True, an i1, if the peer loads the same block of an array; None if unknown."""
+        raise NotImplementedError
+
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
@@ -77,6 +94,7 @@ class TmaChannel(Channel):
     readers: the warps of the program that release a stage for a producer; 0 if there is none.
     behind: 1 if the program releases the stage only in the next iteration, since a wgmma that reads
         it stays in flight until then; else 0.
+    programs: 2 if a stage is released by two programs of a cluster.
     """
 
     def __init__(
@@ -86,12 +104,13 @@ class TmaChannel(Channel):
         *,
         readers: int = 0,
         behind: int = 0,
+        programs: int = 1,
     ) -> None:
         super().__init__(build, loads)
         self.bytes = sum(load.stage_bytes for load in loads)
         self.behind = behind
         self.full = self._mbarriers(build, "full" if readers else "mbarriers", 1)
-        self.empty = self._mbarriers(build, "empty", readers) if readers else None
+        self.empty = self._mbarriers(build, "empty", readers * programs) if readers else None
 
     def _mbarriers(self, build: LayoutBuilder, name: str, count: int) -> Value:
         mbarriers = build(shared.local_alloc, result=mbarriers_type(self.stages))
@@ -105,6 +124,7 @@ class TmaChannel(Channel):
         loads: Sequence[BufferedLoad],
         mapping: Mapping[Value, Value],
         at: Value,
+        pair: Pair | None = None,
     ) -> list[Operation]:
         """Issue the TMA loads of an iteration, by a producer once the stage is empty."""
         active, size, ops = build.constant(True, I1), self.bytes, list[Operation]()
@@ -121,16 +141,23 @@ class TmaChannel(Channel):
                 array = [mapping.get(value, value) for value in pointers.inputs[1:]]
                 names = ("lower", "upper", "steps") if each.issue is tma.tma_load_im2col else ()
                 window = {name: pointers[name] for name in names}
-                ops.append(build.op(each.issue, target, self.full, at, active, *array, **window))
+                same = pair.same_block(build, array) if pair and can_halve(each) else None
+                alone = active if same is None else build(arith.xor, same, active)
+                ops.append(build.op(each.issue, target, self.full, at, alone, *array, **window))
+                if same is not None:
+                    operands = target, self.full, at, same, *array
+                    ops.append(build.op(cluster.tma_load_multicast, *operands))
         return ops
 
     def wait(self, build: LayoutBuilder, at: Value) -> Operation:
         """Wait for the loads of an iteration."""
         return build.op(tma.mbarrier_wait, self.full, at)
 
-    def release(self, build: LayoutBuilder, at: Value) -> Operation:
+    def release(self, build: LayoutBuilder, at: Value, pair: Pair | None = None) -> Operation:
         """Let the producer fill the stage of an iteration again."""
         assert self.empty is not None
+        if pair is not None:
+            return build.op(cluster.mbarrier_arrive_pair, self.empty, at, pair.paired)
         return build.op(tma.mbarrier_arrive, self.empty, at)
 
     def end(self, build: LayoutBuilder) -> None:
@@ -149,6 +176,12 @@ def block_pointers_of(load: Operation) -> Operation | None:
     pointers = load["ptr"].op
     is_block = pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
     return pointers if is_block else None
+
+
+def can_halve(load: BufferedLoad) -> bool:
+    """Return True if a load's block can be loaded by two programs, half by each."""
+    strips = block_strips(load.layout, load.tile.of.storage_bits)
+    return load.issue is tma.tma_load and strips is not None and strips.split is not None
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad]) -> int:

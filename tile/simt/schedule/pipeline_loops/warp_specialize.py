@@ -40,17 +40,18 @@ from tile.ir.types import I32, Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
-from tile.simt.ops import order, shared, wgmma
+from tile.simt.ops import cluster, order, shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS, warp_specialize
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
     register_operand_dots,
 )
-from tile.simt.schedule.pipeline_loops.channels import TmaChannel, block_pointers_of
+from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, LoopPair, Pairing
 from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad
 from tile.simt.schedule.pipeline_loops.positions import count_through
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
@@ -67,6 +68,7 @@ from tile.simt.schedule.resources import (
     Resources,
 )
 from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
+from tile.tracebacks import warn
 from tile.transforms.dce import dependences, retain
 
 MBARRIER_BYTES = 8
@@ -159,6 +161,7 @@ def specialize(
     outer_loads: Sequence[OuterLoad] = (),
     *,
     fewer_stages: bool,
+    multicast: bool = False,
 ) -> Specialized:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
 
@@ -168,6 +171,7 @@ def specialize(
     outer_loads: loads of the loops around, which the producer issues as well if it can.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
+    multicast: True if programs may be in clusters of two.
 
     Raises `CannotSpecializeError`, with nothing changed, if that cannot be. The registers of the
     program are assigned later.
@@ -210,8 +214,16 @@ def specialize(
     top = function.body.first
     assert top is not None
     build = LayoutBuilder(function.body, top, function.loc)
+    pairs = _pairs(function, plans, build) if multicast else {}
+    programs = cluster.PAIR if pairs else 1
     made = {
-        key: TmaChannel(build, in_stages(group.loads, stages), readers=warps, behind=group.behind)
+        key: TmaChannel(
+            build,
+            in_stages(group.loads, stages),
+            readers=warps,
+            behind=group.behind,
+            programs=programs,
+        )
         for key, group in _groups(loops).items()
     }
     channels = {each.loop: [made[key] for key in each.groups] for each in loops}
@@ -227,22 +239,28 @@ def specialize(
     def visit(loop: Operation, at: dict[TmaChannel, Value]) -> None:
         own = [channel for channel in channels[loop] if channel not in by_outer]
         if loop in by_loop:
-            issued.extend(_lower(by_loop[loop], own, at, schedules[loop], ordered=ordered))
+            pair, schedule = pairs.get(loop), schedules[loop]
+            issued.extend(_lower(by_loop[loop], own, at, schedule, pair, ordered=ordered))
         for channel in channels[loop]:
             if channel in by_outer:
                 issued.extend(by_outer[channel].lower(channel, at[channel]))
 
     ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
     count_through(function.body, channels, start, visit)
-    after = LayoutBuilder.after(ready)
+    after, producer = LayoutBuilder.after(ready), _slice_off(function, ready, issued)
+    if pairs:
+        _synchronize_cluster(after)  # mbarriers are initialized
     partition = after.op(
         warp_specialize,
-        regions=(_slice_off(function, ready, issued),),
+        regions=(producer,),
         num_warps=PRODUCER_WARPS,
         registers=(PRODUCER_REGISTERS, MOST_PROGRAM_REGISTERS),
     )
+    if pairs:  # no peer arrives on mbarriers after that
+        last = _after_last(function.body, chain(*[channel.full.users for channel in start]))
+        _synchronize_cluster(last)
     for channel in start:
-        channel.end(_after_last(function.body, channel.full.users))
+        channel.end(last if pairs else _after_last(function.body, channel.full.users))
     waits = [op for op in function.walk() if op.defn is order.order_wait]
     if waits:
         after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
@@ -372,11 +390,33 @@ def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Re
 # -- build
 
 
+def _pairs(
+    function: Function, plans: Sequence[LoopPlan], top: LayoutBuilder
+) -> dict[Operation, Pair]:
+    """Pair the programs of clusters in all loops; warn if none of their loads can be multicast."""
+    try:
+        pairing = Pairing.of(function, [plan.loop for plan in plans])
+    except CannotMulticastError as error:
+        warn(f"num_ctas={cluster.PAIR} multicasts no loads of this loop: {error}", error.op.loc)
+        return {}
+    loads = chain.from_iterable(plan.async_loads for plan in plans)
+    if not any(map(pairing.can_share, loads)):
+        return {}
+    paired = pairing.build(top)
+    return {plan.loop: LoopPair(pairing, plan.loop, paired) for plan in plans}
+
+
+def _synchronize_cluster(build: LayoutBuilder) -> None:
+    build.op(cluster.cluster_arrive)
+    build.op(cluster.cluster_wait)
+
+
 def _lower(
     each: SpecializedLoop,
     channels: Sequence[TmaChannel],
     at: dict[TmaChannel, Value],
     schedule: LoopSchedule,
+    pair: Pair | None,
     *,
     ordered: bool,
 ) -> list[Operation]:
@@ -401,7 +441,7 @@ def _lower(
     issued: list[Operation] = []
     for group, channel in zip(each.groups.values(), channels, strict=True):
         iteration = at[channel]
-        issued += channel.issue(top, group.loads, addresses, iteration)
+        issued += channel.issue(top, group.loads, addresses, iteration, pair)
         stages = channel.replace_loads(group.loads, iteration)
         readers = {op.within(body) for stage in stages for op in _readers(stage)}
         in_order = [op for op in body if op in readers]
@@ -409,7 +449,7 @@ def _lower(
         if each.in_flight is not None and not readers.isdisjoint(leading):
             schedule.add(each.in_flight.point, Rank.LEADING, 0, [wait])
         point = _release_point(body, in_order, group, completed)
-        release = channel.release(LayoutBuilder.after(point), iteration)
+        release = channel.release(LayoutBuilder.after(point), iteration, pair)
         if deferred is not None and deferred.dot in in_order:
             if in_order == [deferred.dot]:
                 deferred.begins(schedule, [wait])

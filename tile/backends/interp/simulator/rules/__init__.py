@@ -14,8 +14,8 @@ from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
+from tile.backends.interp.simulator.rules import cluster, shared, tma, warp, wgmma
 from tile.backends.interp.simulator.rules import memory as memory_rules
-from tile.backends.interp.simulator.rules import shared, tma, warp, wgmma
 from tile.backends.interp.simulator.threads import index_table
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
@@ -30,6 +30,7 @@ RULES: Rules = {
     **tile_rules.RULES,
     **memory_rules.RULES,
     **tma.RULES,
+    **cluster.RULES,
     **warp.RULES,
     **wgmma.RULES,
     **shared.RULES,

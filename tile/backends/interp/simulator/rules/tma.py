@@ -16,13 +16,13 @@ from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import Frame, ProgramBatch
 from tile.backends.interp.rules import update_groups
 from tile.backends.interp.simulator import access_cost
-from tile.backends.interp.simulator.async_ops import MbarrierUse
 from tile.backends.interp.simulator.fault_report import (
     buffer_of,
     misaligned_block,
     require_whole_programs,
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
+from tile.backends.interp.simulator.mbarriers import MbarrierUse
 from tile.backends.interp.simulator.shared_memory import Touch
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
@@ -42,20 +42,24 @@ VECTOR_BYTES = 16
 
 @rule(ops.tma.mbarrier_init)
 def mbarrier_init(op: Operation) -> Run:
-    stages = _mbarriers_of(op).stages
-    return lambda batch, bars: chunk_of(batch).mbarriers.init(_all_stages(batch, op, bars), stages)
+    stages, count = _mbarriers_of(op).stages, op["count"]
+    return lambda batch, bars: chunk_of(batch).mbarriers.init(
+        _all_stages(batch, op, bars), stages, count
+    )
 
 
 @rule(ops.tma.mbarrier_inval)
 def mbarrier_inval(op: Operation) -> Run:
-    return lambda batch, bars: chunk_of(batch).mbarriers.invalidate(_all_stages(batch, op, bars))
+    return lambda batch, bars: chunk_of(batch).mbarriers.invalidate(
+        _all_stages(batch, op, bars), chunk_of(batch).clusters
+    )
 
 
 @rule(ops.tma.mbarrier_arrive_expect_tx)
 def mbarrier_arrive_expect_tx(op: Operation) -> Run:
     def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
-        use, _ = _stage_of(batch, op, bars, iteration)
-        use = use.take_rows(_by_program(batch, active))
+        use, _ = stage_of(batch, op, bars, iteration)
+        use = use.take_rows(by_program(batch, active))
         chunk_of(batch).mbarriers.expect_tx(use, op["size"])
 
     return run
@@ -65,12 +69,14 @@ def mbarrier_arrive_expect_tx(op: Operation) -> Run:
 def mbarrier_wait(op: Operation) -> Run:
     def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
         chunk = chunk_of(batch)
-        use, parity = _stage_of(batch, op, bars, iteration)
+        use, parity = stage_of(batch, op, bars, iteration)
         if chunk.acquired is None:
             chunk.mbarriers.wait_for_loads(use, parity)
         else:
-            arrived = chunk.mbarriers.wait_for_program(use, parity)
-            chunk.acquired[use.programs] = np.maximum(chunk.acquired[use.programs], arrived)
+            records = chunk.mbarriers.wait_for_program(use, parity)
+            acquired = chunk.acquired, chunk.acquired_of_peers
+            for seen, arrived in zip(acquired, records, strict=True):
+                seen[use.programs] = np.maximum(seen[use.programs], arrived)
 
     return run
 
@@ -78,7 +84,7 @@ def mbarrier_wait(op: Operation) -> Run:
 @rule(ops.tma.mbarrier_arrive)
 def mbarrier_arrive(op: Operation) -> Run:
     return lambda batch, bars, iteration: chunk_of(batch).mbarriers.arrive(
-        _stage_of(batch, op, bars, iteration)[0]
+        stage_of(batch, op, bars, iteration)[0]
     )
 
 
@@ -101,7 +107,7 @@ def warp_specialize(op: Operation) -> Run:
 
 @rule(ops.tma.tma_load)
 def tma_load(op: Operation) -> Run:
-    return _load(op, _DescriptorBlock(op))
+    return _load(op, DescriptorBlock(op))
 
 
 @rule(ops.tma.tma_load_im2col)
@@ -109,7 +115,7 @@ def tma_load_im2col(op: Operation) -> Run:
     return _load(op, _PixelBlock(op))
 
 
-def _load(op: Operation, block: _DescriptorBlock) -> Run:
+def _load(op: Operation, block: DescriptorBlock) -> Run:
     """Return the rule of an operation that loads a block to shared memory."""
 
     def run(
@@ -121,13 +127,13 @@ def _load(op: Operation, block: _DescriptorBlock) -> Run:
         ptr: RunValue,
         *numbers: RunValue,
     ) -> None:
-        use, _ = _stage_of(batch, op, bars, iteration)
-        chosen = _by_program(batch, active)
+        use, _ = stage_of(batch, op, bars, iteration)
+        chosen = by_program(batch, active)
         use = use.take_rows(chosen)
         if len(use.programs) == 0:
             return
-        descriptor = [_by_program(batch, value)[chosen] for value in (ptr, *numbers)]
-        begin = _by_program(batch, mem)[chosen]
+        descriptor = [by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+        begin = by_program(batch, mem)[chosen]
         values = block.read(batch, use.programs, *descriptor)
         touch = block.touch(batch, use.programs, begin)
         chunk_of(batch).mbarriers.start_load(use, touch, values)
@@ -137,24 +143,24 @@ def _load(op: Operation, block: _DescriptorBlock) -> Run:
 
 @rule(ops.tma.tma_store)
 def tma_store(op: Operation) -> Run:
-    return _write(op, _DescriptorBlock.write, atomic=False)
+    return _write(op, DescriptorBlock.write, atomic=False)
 
 
 @rule(ops.tma.tma_reduce)
 def tma_reduce(op: Operation) -> Run:
-    return _write(op, _DescriptorBlock.combine, atomic=True)
+    return _write(op, DescriptorBlock.combine, atomic=True)
 
 
 def _write(op: Operation, write: Callable[..., None], *, atomic: bool) -> Run:
     """Return the rule of an operation that `write`s a block from shared memory."""
-    block = _DescriptorBlock(op)
+    block = DescriptorBlock(op)
 
     def run(batch: ProgramBatch, mem: RunValue, ptr: RunValue, *numbers: RunValue) -> None:
         require_whole_programs(batch, op)
         programs, memory = thread_map_of(batch).programs, chunk_of(batch).memory
-        touch = block.touch(batch, programs, _by_program(batch, mem))
+        touch = block.touch(batch, programs, by_program(batch, mem))
         chunk_of(batch).stores.start(programs, touch)
-        descriptor = [_by_program(batch, value) for value in (ptr, *numbers)]
+        descriptor = [by_program(batch, value) for value in (ptr, *numbers)]
         values = memory.words(block.size, VECTOR_BYTES // block.size)[touch.start // VECTOR_BYTES]
         address, inside = block.addresses(batch, *descriptor)
         write(block, batch, programs, values, address, inside)
@@ -175,7 +181,7 @@ def tma_store_wait(op: Operation) -> Run:
     return run
 
 
-class _DescriptorBlock:
+class DescriptorBlock:
     """The descriptor block that an operation copies."""
 
     def __init__(self, op: Operation) -> None:
@@ -260,7 +266,7 @@ class _DescriptorBlock:
         return Touch(self.op, start, VECTOR_BYTES, thread, chunk.horizon(programs)[:, None])
 
 
-class _PixelBlock(_DescriptorBlock):
+class _PixelBlock(DescriptorBlock):
     """The block of pixels and channels that a load in im2col mode copies."""
 
     def addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
@@ -334,7 +340,7 @@ def _mbarriers_of(op: Operation) -> Shared:
     return mbarriers
 
 
-def _by_program(batch: ProgramBatch, value: RunValue) -> Array:
+def by_program(batch: ProgramBatch, value: RunValue) -> Array:
     """Return a value that the threads of a program share, once per program."""
     result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
     return result
@@ -347,11 +353,11 @@ def _all_stages(batch: ProgramBatch, op: Operation, bars: RunValue) -> MbarrierU
     return MbarrierUse(op, int(array_of(bars)[0]), programs, np.zeros(len(programs), np.int64))
 
 
-def _stage_of(
+def stage_of(
     batch: ProgramBatch, op: Operation, bars: RunValue, iteration: RunValue
 ) -> tuple[MbarrierUse, Array]:
     """Return a use of the mbarrier of an iteration, and the parity of its phase."""
     require_whole_programs(batch, op)
-    number = _by_program(batch, iteration).astype(np.int64) + op["stage_offset"]
+    number = by_program(batch, iteration).astype(np.int64) + op["stage_offset"]
     phase, stage = np.divmod(number, _mbarriers_of(op).stages)
     return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1

@@ -1,0 +1,96 @@
+"""Rules of clusters: their barrier, and arrives and TMA loads that reach both programs of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.simulator.fault_report import require_whole_programs
+from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
+from tile.backends.interp.simulator.rules.tma import DescriptorBlock, by_program, stage_of
+from tile.backends.interp.translate import Rules
+from tile.backends.interp.values import Array, RunValue
+from tile.ir.core import Operation
+from tile.simt import ops
+
+RULES: Rules = {}
+rule = rule_in(RULES)
+
+
+@rule(ops.cluster.cluster_size)
+def cluster_size(op: Operation) -> Run:
+    return lambda batch: np.full(1, chunk_of(batch).clusters.size, np.int32)
+
+
+@rule(ops.cluster.cluster_arrive)
+def cluster_arrive(op: Operation) -> Run:
+    def run(batch: ProgramBatch) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).clusters.arrive(op, thread_map_of(batch).programs)
+
+    return run
+
+
+@rule(ops.cluster.cluster_wait)
+def cluster_wait(op: Operation) -> Run:
+    def run(batch: ProgramBatch) -> None:
+        require_whole_programs(batch, op)
+        chunk_of(batch).clusters.wait(op, thread_map_of(batch).programs)
+
+    return run
+
+
+@rule(ops.cluster.mbarrier_arrive_pair)
+def mbarrier_arrive_pair(op: Operation) -> Run:
+    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, paired: RunValue) -> None:
+        use, _ = stage_of(batch, op, bars, iteration)
+        chunk, both = chunk_of(batch), by_program(batch, paired)
+        chunk.mbarriers.arrive(use)
+        chunk.mbarriers.arrive(use.take_rows(~both))
+        chunk.mbarriers.arrive_at_peers(use.take_rows(both), chunk.clusters)
+
+    return run
+
+
+@rule(ops.cluster.tma_load_multicast)
+def tma_load_multicast(op: Operation) -> Run:
+    block = DescriptorBlock(op)
+
+    def run(
+        batch: ProgramBatch,
+        mem: RunValue,
+        bars: RunValue,
+        iteration: RunValue,
+        active: RunValue,
+        ptr: RunValue,
+        *numbers: RunValue,
+    ) -> None:
+        use, _ = stage_of(batch, op, bars, iteration)
+        chosen = by_program(batch, active)
+        use = use.take_rows(chosen)
+        if len(use.programs) == 0:
+            return
+        chunk = chunk_of(batch)
+        descriptor = [by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+        begin = by_program(batch, mem)[chosen]
+        values = _half_of(block.read(batch, use.programs, *descriptor), use.programs)
+        own = block.touch(batch, use.programs, begin)
+        own = replace(own, start=_half_of(own.start, use.programs))
+        chunk.mbarriers.start_load(use, own, values)
+        peers = chunk.clusters.peers(use.programs)
+        horizon = chunk.acquired_of_peers[use.programs][:, None]
+        shift = (peers - use.programs)[:, None] * chunk.memory.size
+        other = replace(own, start=own.start + shift, barrier=horizon)
+        chunk.mbarriers.start_load_at_peers(use, other, values, chunk.clusters)
+
+    return run
+
+
+def _half_of(vectors: Array, programs: Array) -> Array:
+    """Return the half of a block's vectors that each program loads."""
+    middle = vectors.shape[1] // 2
+    second = (programs & 1 == 1).reshape(-1, *(1,) * (vectors.ndim - 1))
+    return np.where(second, vectors[:, middle:], vectors[:, :middle])

@@ -1,0 +1,117 @@
+"""Clusters of two CTAs: their barrier, arrives on mbarriers of both, and multicast TMA loads.
+
+The kernel asks for the size of its cluster when it runs, so that it also runs without clusters. An
+address in the shared memory of the other CTA is that of one's own memory, mapped to its rank
+(`mapa`). (PTX ISA, "barrier.cluster", "mapa", "cp.async.bulk.tensor" with `.multicast::cluster`.)
+"""
+
+from __future__ import annotations
+
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder
+from tile.backends.nvptx.emit.inline_asm import assemble
+from tile.backends.nvptx.emit.memory import SHARED
+from tile.backends.nvptx.emit.registers import special
+from tile.backends.nvptx.emit.shared import MEMORY
+from tile.backends.nvptx.emit.tma import (
+    copy_by_tma,
+    elect_one,
+    first_warp,
+    mbarrier_address,
+    pointer_of,
+    strips_of,
+    tensor_map_of,
+)
+from tile.codegen.llvm.function_builder import Rule
+from tile.ir.core import Operation
+from tile.ir.op_definition import OpDef
+from tile.simt import ops
+from tile.simt.ops.cluster import PAIR
+
+_BOTH = (1 << PAIR) - 1  # a bit for each CTA that multicast writes to
+
+
+def cluster_size(builder: FunctionBuilder, op: Operation) -> None:
+    """Read the number of CTAs in the cluster; a launch without clusters has clusters of one."""
+    builder.set(op, [special(builder, "cluster.nctarank")])
+
+
+def cluster_arrive(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by each thread; its initializations of mbarriers are visible in the cluster, too."""
+    text = "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.release;"
+    assemble(builder, text, [], [], memory=True, convergent=True)
+
+
+def cluster_wait(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait in each thread until all threads of the cluster have arrived that have not exited."""
+    assemble(builder, "barrier.cluster.wait.acquire;", [], [], memory=True, convergent=True)
+
+
+def mbarrier_arrive_pair(builder: FunctionBuilder, op: Operation) -> None:
+    """Arrive by one thread of each warp, once here and once at the peer, or here again.
+
+    The arrive has the default semantics, which need no fence of the GPU: what it releases has been
+    read, and is written by TMA only.
+    """
+    address = mbarrier_address(builder, op)
+    builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
+    rank = special(builder, "cluster.ctarank")
+    other = builder.new(f"xor i32 {rank}, 1")
+    paired = builder.scalar(op["paired"])
+    target = builder.new(f"select i1 {paired}, i32 {other}, i32 {rank}")
+    mapa = "mapa.shared::cluster.u32 $0, $1, $2;"
+    (remote,) = assemble(builder, mapa, ["i32"], [(SHARED, MEMORY), ("i32", target)])
+    if address.base != "0":
+        remote = builder.new(f"add i32 {remote}, {address.base}")
+    lines = [
+        f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]",
+        f"mbarrier.arrive.shared::cluster.b64 _, [$2+{address.offset}]",
+    ]
+    own = pointer_of(builder, address)
+    elect_one(builder, lines, [("i1", "true"), (SHARED, own), ("i32", remote)])
+
+
+def tma_load_multicast(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit an instruction for each TMA box of the half that this CTA loads."""
+    strips = strips_of(op)
+    split = strips.split
+    assert split is not None, f"{op['mem'].type} has no split"
+    mbarrier = mbarrier_address(builder, op)
+    rank = special(builder, "cluster.ctarank")
+    second = builder.new(f"and i32 {rank}, 1")
+    shift = builder.new(f"mul i32 {second}, {split.middle}")
+    buffer = builder.new(
+        f"getelementptr i8, {SHARED} {pointer_of(builder, builder.buffers[op['mem']])}, i32 {shift}"
+    )
+    _, _, index, _ = ops.tma.array_operands(op)
+    first = [builder.scalar(value) for value in index]
+    boxes = []
+    for low, high in split.pairs:
+        start = []
+        for value, ours, theirs in zip(first, low.start, high.start, strict=True):
+            moved = builder.new(f"add i32 {value}, {ours}") if ours else value
+            if theirs != ours:
+                more = builder.new(f"mul i32 {second}, {theirs - ours}")
+                moved = builder.new(f"add i32 {moved}, {more}")
+            start.append(moved)
+        boxes.append((low.byte, start))
+    name = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    place = f"[$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}], $4"
+    copy_by_tma(
+        builder,
+        op,
+        f"{name}.multicast::cluster {place}",
+        first_warp(builder, op["active"]),
+        tensor_map_of(op, strips, split.box_dim),
+        boxes,
+        ((SHARED, pointer_of(builder, mbarrier)), ("i16", str(_BOTH))),
+        buffer=buffer,
+    )
+
+
+RULES: dict[OpDef, Rule] = {
+    ops.cluster.cluster_size: cluster_size,
+    ops.cluster.cluster_arrive: cluster_arrive,
+    ops.cluster.cluster_wait: cluster_wait,
+    ops.cluster.mbarrier_arrive_pair: mbarrier_arrive_pair,
+    ops.cluster.tma_load_multicast: tma_load_multicast,
+}

@@ -1,0 +1,112 @@
+"""Clusters of two programs, which load what both need once: multicast.
+
+Programs `2 i` and `2 i + 1` along axis 0 of the grid form a cluster, if it is launched in clusters.
+They run at the same time, and reach each other's shared memory. If both load a block in the same
+iteration, each loads half of it, and TMA writes that to the shared memory of both. So a stage of a
+multi-buffer is full when the bytes of both loads have arrived, and empty when the warps of both
+programs have arrived:
+
+    %size = cluster_size
+    mbarrier_init %full; mbarrier_init %empty {count = 16}    8 warps of either program
+    fence_proxy_async
+    barrier
+    cluster_arrive                                  the other one's mbarriers are initialized
+    cluster_wait
+    warp_specialize {..} region producer() {
+      mbarrier_wait %empty, %i {stage_offset = -3}
+      mbarrier_arrive_expect_tx %full, %i, %yes {size = 4096}     of the whole block
+      tma_load %m, %full, %i, %no, ..               if it is another block
+      tma_load_multicast %m, %full, %i, %yes, ..    if it is the same
+    }
+    mbarrier_wait %full, %i
+    ..
+    mbarrier_arrive_pair %empty, %i, %paired
+    ..
+    cluster_arrive                                  the other one uses the mbarriers no more
+    cluster_wait
+    mbarrier_inval %full; mbarrier_inval %empty
+
+A program that is alone, or whose peer has no such iteration, arrives twice on its own mbarriers.
+(PTX ISA, "barrier.cluster", "mapa", "cp.async.bulk.tensor" with `.multicast::cluster`.)
+"""
+
+from __future__ import annotations
+
+from tile.ir.declare import op
+from tile.ir.op_definition import LOWERED, Effect, Trait
+from tile.ir.types import I1, I32, Type, require
+from tile.simt.ops.tma import (
+    BLOCK,
+    MBARRIERS,
+    NUMBERS,
+    check_block,
+    check_iteration,
+    check_mbarriers,
+)
+
+PAIR = 2  # programs of a cluster whose loads are multicast
+
+
+@op(levels=LOWERED, examples=("%n = cluster_size : i32",))
+def cluster_size() -> Type:
+    """Return the number of programs in this program's cluster; 1 without clusters."""
+    return I32
+
+
+@op(effect=Effect.SYNC, levels=LOWERED, examples=("cluster_arrive",))
+def cluster_arrive() -> None:
+    """Arrive at the barrier of the cluster, with all threads of the program that have not ended."""
+
+
+@op(effect=Effect.SYNC, levels=LOWERED, examples=("cluster_wait",))
+def cluster_wait() -> None:
+    """Wait until all programs of the cluster have arrived as often as this one.
+
+    What they did before is visible then, and they may use the mbarriers that it initialized before.
+    """
+
+
+@op(
+    effect=Effect.SHARED,
+    levels=LOWERED,
+    examples=(f"%b: {MBARRIERS}, %t: i32, %p: i1 | mbarrier_arrive_pair %b, %t, %p",),
+)
+def mbarrier_arrive_pair(
+    bars: Type, iteration: Type, paired: Type, *, stage_offset: int = 0
+) -> None:
+    """Arrive on the mbarrier of `iteration + stage_offset` of both programs of the cluster.
+
+    Each warp of the program arrives once on either; twice on its own unless they are `paired`.
+    """
+    check_mbarriers("mbarrier_arrive_pair", bars)
+    check_iteration("mbarrier_arrive_pair", iteration)
+    require(paired == I1, f"mbarrier_arrive_pair takes a predicate of type i1, not {paired}")
+
+
+@op(
+    traits={Trait.ASYNC_PROXY},
+    effect=Effect.SHARED | Effect.READ,
+    levels=LOWERED,
+    examples=(
+        f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
+        "tma_load_multicast %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
+    ),
+)
+def tma_load_multicast(
+    mem: Type,
+    bars: Type,
+    iteration: Type,
+    active: Type,
+    ptr: Type,
+    *numbers: Type,
+    stage_offset: int = 0,
+) -> None:
+    """Begin to load half of a descriptor block to the shared memory of both programs of a cluster.
+
+    The program of even number loads the first half of the buffer's bytes, the other one the second.
+    Each half arrives on the mbarrier of `iteration + stage_offset` of both. Both programs do so, at
+    the same iteration and with the same block. All else is as for `tma_load`.
+    """
+    check_mbarriers("tma_load_multicast", bars)
+    check_iteration("tma_load_multicast", iteration, active)
+    check_block("tma_load_multicast", mem, ptr, numbers)
