@@ -3,6 +3,7 @@
     python benchmarks/gpu.py                     all cases
     python benchmarks/gpu.py --case matmul       cases whose name contains `matmul`
     python benchmarks/gpu.py --part 1/2          every second case, from the first
+    python benchmarks/gpu.py --compile only      compile only, for processes on other cards
     python benchmarks/gpu.py --markdown          also print the table as Markdown
     python benchmarks/gpu.py --csv gpu.csv       also write it as CSV
     python benchmarks/gpu.py --json gpu.json     also write it, with card and versions
@@ -254,6 +255,12 @@ def main() -> int:
     )
     parser.add_argument("--case", action="append", default=[], help="only names that contain this")
     parser.add_argument("--part", type=fraction, default=(1, 1), help="1/2: every second case")
+    parser.add_argument(
+        "--compile",
+        choices=("first", "only", "not"),
+        default="first",
+        help="compile in parallel and then measure, or do one of these (default: %(default)s)",
+    )
     parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.add_argument("--csv", type=Path, help="a file for the table")
     parser.add_argument("--json", type=Path, help="a file for the table, for gpu_cards.py")
@@ -265,8 +272,11 @@ def main() -> int:
     start = time.monotonic()
     names = chosen_names(options.case, options.part)
     cases = {name: make for name, make in makers() if name in names}
-    warm([*cases], [*KERNELS])
-    print(f"  compiled after {time.monotonic() - start:.0f} s", flush=True)
+    if options.compile != "not":
+        warm([*cases], [*KERNELS])
+        print(f"  compiled after {time.monotonic() - start:.0f} s", flush=True)
+    if options.compile == "only":
+        return 0
     rows, right = [], True
     for name in names:
         row, is_right = (
