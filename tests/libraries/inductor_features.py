@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import logging
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -218,15 +220,56 @@ def cpp_wrapper(device: str) -> None:
         same(torch.compile(model, fullgraph=True)(x), model(x))
 
 
+# Loads a model without `tile`, and stores its results for the arguments of a file.
+LOADER = """
+import sys
+import torch
+package, arguments, results = sys.argv[1:]
+loaded = torch._inductor.aoti_load_package(package)
+torch.save([loaded(x) for x in torch.load(arguments)], results)
+"""
+
+
 def ahead_of_time(device: str) -> None:
-    """Put a model into a library by AOTInductor, and load it."""
+    """Put a model into a library by AOTInductor; load it here, and in a process without `tile`."""
     model, x = model_of(device)
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-        exported = torch.export.export(model, (x,))
-        path = str(Path(folder) / "model.pt2")
-        package = torch._inductor.aoti_compile_and_package(exported, package_path=path)
+    arguments = [x, torch.cat([x, x])]
+    shapes = ({0: torch.export.Dim("rows", min=2, max=1024)},)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        exported = torch.export.export(model, (x,), dynamic_shapes=shapes)
+        package = torch._inductor.aoti_compile_and_package(
+            exported, package_path=str(folder / "model.pt2")
+        )
+        check_libstdcxx(Path(package))
         loaded = torch._inductor.aoti_load_package(package)
-        same(loaded(x), model(x))
+        expected = [model(argument) for argument in arguments]
+        same([loaded(argument) for argument in arguments], expected)
+        torch.save(arguments, folder / "arguments")
+        command = [sys.executable, "-c", LOADER, package]
+        paths = [str(folder / "arguments"), str(folder / "results")]
+        done = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failed(f"a process that loads it exits with {done.returncode}: {done.stderr}")
+        same(torch.load(folder / "results"), expected)
+
+
+def check_libstdcxx(package: Path) -> None:
+    """Raise `Failed` if a model's library has a libstdc++ of its own.
+
+    PyTorch's C++ parses the name of a device by a regular expression. In a static libstdc++ that
+    ends the process (signal 11) as soon as the library is loaded, whichever compiler wrote the
+    kernels.
+    """
+    with zipfile.ZipFile(package) as files:
+        libraries = [files.read(name) for name in files.namelist() if name.endswith(".wrapper.so")]
+    if not libraries:
+        raise Failed("the package has no library")
+    if not all(b"libstdc++.so" in library for library in libraries):
+        raise Failed(
+            "the C++ compiler links libstdc++ statically, so that a process that loads the library "
+            "would end; set the environment variable CXX to one that links the shared libstdc++"
+        )
 
 
 def device_assertion(device: str) -> str:
