@@ -137,6 +137,14 @@ class FastLaunchable(Protocol):
 
 
 @runtime_checkable
+class Preloaded(Protocol):
+    """A backend that can load what it compiles with while a function is compiled to TILE IR."""
+
+    def preload(self) -> None:
+        """Start to load it in a thread, once a process."""
+
+
+@runtime_checkable
 class Steppable(Protocol):
     """A backend whose kernels a debugger can follow."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Backend, Options, Target
-from tile.backends.capabilities import Steppable
+from tile.backends.capabilities import Preloaded, Steppable
 from tile.config import config
 from tile.errors import TileError
 from tile.frontend.python.code_generator import compile_function
@@ -46,6 +46,8 @@ def compile_kernel(
 
     Raises `CompilationError` for an invalid function, and `BackendError`.
     """
+    if isinstance(backend, Preloaded):
+        backend.preload()
     types = {n: _type(leaf) for n, leaf in leaves.items() if not isinstance(leaf, Constant)}
     constants = {n: leaf.value for n, leaf in leaves.items() if isinstance(leaf, Constant)}
     parameters = dict(pair for n, leaf in leaves.items() for pair in _parameter_types(n, leaf))

@@ -160,7 +160,7 @@ def test_functions_of_libdevice_select_coefficients() -> None:
 def test_a_pass_builder_runs_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second run with it calls what the first has left on the stack, and may end the process."""
     llvm = pytest.importorskip("llvmlite.binding")
-    from tile.backends.nvptx import compiler
+    from tile.backends.nvptx import libdevice
 
     used: list[object] = []
     run = llvm.ModulePassManager.run
@@ -171,11 +171,11 @@ def test_a_pass_builder_runs_passes_once(monkeypatch: pytest.MonkeyPatch) -> Non
         run(passes, module, builder)
 
     monkeypatch.setattr(llvm.ModulePassManager, "run", run_once)
-    compiler._prepare()
-    for extract in (compiler._extract, compiler._common):
+    libdevice.prepare_llvm()
+    for extract in (libdevice._extract, libdevice._common):
         extract.cache_clear()
     for names in (["__nv_erff"], ["__nv_expf", "__nv_sinf"], ["__nv_erfinvf", "__nv_exp"]):
-        defined = {f.name for f in compiler.functions(names).functions if not f.is_declaration}
+        defined = {f.name for f in libdevice.functions(names).functions if not f.is_declaration}
         assert defined >= set(names)
     assert used
 

@@ -3,7 +3,10 @@
 backend          the backend as the registry sees it
 architectures    names of architectures
 target           capabilities of each architecture
-compiler         lowering, emission, and PTX by llvmlite with functions of libdevice
+compiler         lowering, emission, and PTX by llvmlite
+libdevice        mathematical functions of NVIDIA's library; LLVM's initialization
+data_layout      the triple and the data layout of LLVM modules
+preload          loads LLVM and libdevice in a thread
 emit             THREAD IR to the text of an LLVM module
 launch_metadata  what the launcher must know of a kernel
 toolkit          files of the CUDA toolkit: libdevice, ptxas

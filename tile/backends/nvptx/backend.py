@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.emit import lowering_target as emitter_target
     from tile.backends.nvptx.event_timer import current_timer
     from tile.backends.nvptx.launch import LoadedKernel
+    from tile.backends.nvptx.preload import start
     from tile.backends.nvptx.survey import survey
     from tile.backends.nvptx.target import architecture
     from tile.ir.module import Module
@@ -39,6 +40,7 @@ else:
     current_architecture = lazy_import("tile.backends.nvptx.driver", "current_architecture")
     current_names = lazy_import("tile.backends.nvptx.driver", "current_names")
     device_of = lazy_import("tile.backends.nvptx.driver", "device_of")
+    start = lazy_import("tile.backends.nvptx.preload", "start")
     LoadedKernel = lazy_import("tile.backends.nvptx.launch", "LoadedKernel")
     survey = lazy_import("tile.backends.nvptx.survey", "survey")
 
@@ -73,6 +75,10 @@ class NvptxBackend:
     def identity(self, target: Target) -> str:
         """Return the version of llvmlite, which determines that of LLVM."""
         return _llvmlite()
+
+    def preload(self) -> None:
+        """Start a thread that loads LLVM and libdevice."""
+        start()
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module, in place, to PTX.

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from tile.backends.base import Assertion, Options
+from tile.backends.nvptx.data_layout import DATA_LAYOUT, TRIPLE
 from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import module as llvm
-
-# Pointers to shared, constant and local memory have 32 bits; see `compiler.py`.
-DATA_LAYOUT = (
-    "e-p:64:64:64-p3:32:32:32-p4:32:32:32-p5:32:32:32-p6:32:32:32-p7:32:32:32-i1:8:8-i8:8:8-"
-    "i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-f128:128:128-v16:16:16-"
-    "v32:32:32-n16:32:64"
-)
-TRIPLE = "nvptx64-nvidia-cuda"
 
 
 class ModuleText(llvm.ModuleText):
