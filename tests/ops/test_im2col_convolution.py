@@ -11,7 +11,13 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.tables import ANY, Table
-from tile.ops.image import conv2d_wgrad, convolution, im2col_convolution, im2col_wgrad
+from tile.ops.image import (
+    conv2d_wgrad,
+    convolution,
+    im2col_convolution,
+    im2col_wgrad,
+    pointer_convolution,
+)
 from tile.ops.image.conv2d import conv2d_reference
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad_reference
@@ -40,7 +46,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(JITFunction, "__getitem__", recording)
     table = Table({(ANY, ANY, ANY): TILES}, {})
-    monkeypatch.setattr(convolution, "TABLE", table)
+    monkeypatch.setattr(pointer_convolution, "TABLE", table)
     for name in ("HALF", "ROUNDED"):
         monkeypatch.setattr(im2col_convolution, name, table)
     monkeypatch.setattr(im2col_wgrad, "TABLE", table)

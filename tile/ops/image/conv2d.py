@@ -4,8 +4,7 @@
                       * filters[k, r, s, c]
 
 With groups, a filter has the channels of its group alone: filters are divided into as many groups
-as channels are. convolution.py has the kernel, a matmul whose left operand is never stored, and
-depthwise.py one for groups of one channel.
+as channels are. It is a matmul whose left operand is never stored; convolution.py chooses a kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ from tile.ops.image.conv_arguments import (
     image_and_filters,
     referenced,
 )
-from tile.ops.image.convolution import Groups, convolve
+from tile.ops.image.convolution import convolve
+from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
 from tile.ops.pointwise.activation import activation_gradient
@@ -103,10 +103,12 @@ def conv2d(
     result, out_image = result_image(call, out, (batches, p, q, count), operand.dtype, layout)
     if result.size:
         per_group = replace(weights, shape=(count // groups, r, s, depth))
+        step = count // groups * weights.strides[0]
         convolve(
-            *(call, image, per_group, bias, out_image, windows),
-            Groups(groups, count // groups * weights.strides[0]),
-            *(operand.dtype, activation, precision),
+            Convolution(
+                *(call, image, per_group, bias, out_image, windows, groups, step),
+                *(operand.dtype, activation, precision),
+            )
         )
     return result.value
 

@@ -39,7 +39,8 @@ from tile.ops.image.conv_arguments import (
     image_size,
     referenced,
 )
-from tile.ops.image.convolution import Groups, convolve
+from tile.ops.image.convolution import convolve
+from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import Image, result_image
 from tile.ops.image.windows import Window, Windows, edges_of, inner, windows_of
 
@@ -99,12 +100,13 @@ def gradient_of_image(
         )
         count, origin = (down.count, right.count), (down.origin, right.origin)
         convolve(
-            *(call, dy, weights, bias),
-            dx.phase((down.first, right.first), windows.step, (down.size, right.size)),
-            Windows(count, origin, (1, 1), (down.apart, right.apart)),
-            Groups(groups, per_group * k),
-            dtype,
-            precision=precision,
+            Convolution(
+                *(call, dy, weights, bias),
+                dx.phase((down.first, right.first), windows.step, (down.size, right.size)),
+                Windows(count, origin, (1, 1), (down.apart, right.apart)),
+                *(groups, per_group * k, dtype),
+                precision=precision,
+            )
         )
 
 

@@ -29,11 +29,11 @@ from tile.ops.image.conv_arguments import (
     group_count,
     grouped,
 )
-from tile.ops.image.convolution import WIDEST
 from tile.ops.image.depthwise_wgrad import depthwise_wgrad
 from tile.ops.image.im2col_convolution import upper_corner
 from tile.ops.image.im2col_wgrad import im2col_wgrad_configuration, im2col_wgrad_kernel
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
+from tile.ops.image.pointer_convolution import WIDEST
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position

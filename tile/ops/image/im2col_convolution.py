@@ -10,11 +10,14 @@ the right and below only: windows of the gradient, which go the other way, are r
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import F32, Call
+from tile.ops.core.call import F32
+from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import Image
 from tile.ops.image.pixels import store_pixels
 from tile.ops.image.windows import Windows
@@ -136,8 +139,9 @@ def im2col_conv2d_kernel(
     )
 
 
-def reversed_windows(windows: Windows, filters: Image) -> tuple[Windows, Image]:
-    """Return windows that go to the right and below, and the filters in their order."""
+def ahead(conv: Convolution) -> Convolution:
+    """Return the convolution by windows that go to the right and below, with filters in order."""
+    windows, filters = conv.windows, conv.filters
     first, apart, start = [*windows.first], [*windows.apart], filters.start
     strides = [*filters.strides]
     for axis in (0, 1):
@@ -148,7 +152,8 @@ def reversed_windows(windows: Windows, filters: Image) -> tuple[Windows, Image]:
             apart[axis], strides[1 + axis] = -apart[axis], -strides[1 + axis]
     moved = replace(windows, first=(first[0], first[1]), apart=(apart[0], apart[1]))
     k, r, s, c = strides
-    return moved, replace(filters, start=start, strides=(k, r, s, c))
+    ordered = replace(filters, start=start, strides=(k, r, s, c))
+    return replace(conv, windows=moved, filters=ordered)
 
 
 def upper_corner(windows: Windows, image: Image, out: Image) -> tuple[int, int]:
@@ -171,25 +176,44 @@ def fits_descriptor(windows: Windows, image: Image, out: Image) -> bool:
     )
 
 
-def im2col_configuration(
-    call: Call, image: Image, filters: Image, out: Image, windows: Windows, precision: str
-) -> Configuration | None:
+def im2col_configuration(conv: Convolution) -> Configuration | None:
     """Return a configuration for pixels and filters that TMA copies; None if it cannot.
 
-    The windows and filters are those of `reversed_windows`.
+    The windows go to the right and below (`ahead`).
     """
+    image, filters = conv.x, conv.filters
     values = image.value, filters.value
-    operands = [each for each in call.operands if any(each.value is value for value in values)]
-    half, rounded = operands[0].dtype.itemsize == 2, precision == "tf32"
+    operands = [op for op in conv.call.operands if any(op.value is value for value in values)]
+    half, rounded = operands[0].dtype.itemsize == 2, conv.precision == "tf32"
     table = HALF if half else ROUNDED if operands[0].dtype == F32 and rounded else None
-    (count, r, s, channels), (batches, p, q, _) = filters.shape, out.shape
+    _, r, s, channels = filters.shape
     contiguous = filters.strides[3] == 1 or (filters.strides[0] == 1 and half)
     if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
         return None
-    config = table.select(call.backend, batches * p * q, count, r * s * channels)
+    config = table.select(conv.call.backend, *conv.sizes)
     fits = (
         channels % config["BLOCK_K"] == 0
-        and fits_descriptor(replace(windows, count=(r, s)), image, out)
-        and call.describes(*operands)
+        and fits_descriptor(replace(conv.windows, count=(r, s)), image, conv.out)
+        and conv.call.describes(*operands)
     )
     return config if fits else None
+
+
+def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options: Any) -> None:
+    """Write a convolution of one group, or parts of its sums; see `pointer_convolution`."""
+    k, down, right, c = conv.filters.strides
+    dense = c == 1
+    batches, p, q, _ = conv.out.shape
+    extents = (batches, *conv.x.shape[1:3], p, q, conv.filters.shape[0])
+    launch(im2col_conv2d_kernel, (grid[0], grid[2]))(
+        *(*conv.arrays, *extents, conv.x.strides, *conv.starts[1:]),
+        *((k if dense else c, down, right), conv.out.strides),
+        LOWER=conv.windows.first,
+        UPPER=upper_corner(conv.windows, conv.x, conv.out),
+        STEPS=(1, *conv.windows.step, 1),
+        APART=conv.windows.apart,
+        DENSE=dense,
+        SPLIT=grid[2] > 1,
+        **conv.constants,
+        **options,
+    )

@@ -7,17 +7,12 @@ tiles of pixels, and loads those of the next tile while it stores the result of 
 
 from __future__ import annotations
 
-from typing import Any
-
 import tile
 import tile.language as tl
-from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch
-from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
-from tile.ops.image.images import Image
+from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.pixels import pixel_position, store_pixels
-from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 
 # Programs with many tiles, by backend and bytes of an element: task 6 of docs/results/paper.md on
@@ -86,42 +81,23 @@ def thin_conv2d_kernel(
         )
 
 
-def thin_convolution(
-    call: Call,
-    x: Image,
-    filters: Image,
-    bias: Any,
-    out: Image,
-    windows: Windows,
-    dtype: DType,
-    function: Any,
-    precision: str,
-) -> bool:
-    """Write the convolution to `out` if its windows have few elements; return True then."""
-    batches, p, q, _ = out.shape
-    count, r, s, channels = filters.shape
-    pixels, inner = batches * p * q, r * s * channels
-    programs = PROGRAMS.get((call.backend, dtype.itemsize), 0)
-    by_fma = dtype.itemsize > 2 and precision == "ieee"
+def thin_convolution(conv: Convolution) -> bool:
+    """Write a convolution of one group if its windows have few elements; return True then."""
+    pixels, count, inner = conv.sizes
+    programs = PROGRAMS.get((conv.call.backend, conv.dtype.itemsize), 0)
+    by_fma = conv.dtype.itemsize > 2 and conv.precision == "ieee"
     if not programs or by_fma or not 0 < inner <= MOST_INNER:
         return False
-    config = dict(TABLE.select(call.backend, pixels, count, inner))
+    config = dict(TABLE.select(conv.call.backend, pixels, count, inner))
     config.pop("GROUP")
     grid = (
         min(programs, tile.cdiv(pixels, config["BLOCK_M"])),
         tile.cdiv(count, config["BLOCK_N"]),
     )
     launch(thin_conv2d_kernel, grid)(
-        *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
-        *(x.strides, filters.strides, out.strides, (*x.shape[1:3], p, q), pixels, count),
-        *(windows.first, windows.step, windows.apart),
-        S=s,
-        CHANNELS=channels,
-        INNER=inner,
-        LINEAR=out.strides[:2] == (p * q * out.strides[2], q * out.strides[2]),
-        ACTIVATION=function,
-        PRECISION=precision,
-        SUMS=getattr(tl, accumulator(dtype).name),
+        *(*conv.arrays, conv.starts, *conv.addresses),
+        SUMS=conv.sums,
+        **conv.constants,
         **config,
     )
     return True
