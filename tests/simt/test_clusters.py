@@ -284,3 +284,14 @@ def test_other_sizes_of_clusters_only_place_programs() -> None:
     module: Module = case.compile("interp").artifact.module.clone()
     lower(module, WGMMA, num_warps=4, num_stages=2, num_ctas=4)
     assert operations(module, "tma_load_multicast", "cluster_arrive") == 0
+
+
+def test_a_relaxed_arrive_at_the_end_is_reported() -> None:
+    """It does not order arrives on the peer's mbarriers before those are invalidated."""
+    case = gemm(grouped, 2, (128, 64, 256))
+    module = lowered(case)
+    first, last = [op for op in module.walk() if op.defn is ops.cluster.cluster_arrive]
+    assert first["relaxed"] and not last["relaxed"]
+    last.attributes["relaxed"] = True
+    with pytest.raises(RaceError, match="uses an mbarrier of the other program of its cluster"):
+        run(case, module)

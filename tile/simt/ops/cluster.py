@@ -10,7 +10,7 @@ programs have arrived:
     mbarrier_init %full; mbarrier_init %empty {count = 16}    8 warps of either program
     fence_proxy_async
     barrier
-    cluster_arrive                                  the other one's mbarriers are initialized
+    cluster_arrive {relaxed = true}                 the other one's mbarriers are initialized
     cluster_wait
     warp_specialize {..} region producer() {
       mbarrier_wait %empty, %i {stage_offset = -3}
@@ -53,17 +53,22 @@ def cluster_size() -> Type:
     return I32
 
 
-@op(effect=Effect.SYNC, levels=LOWERED, examples=("cluster_arrive",))
-def cluster_arrive() -> None:
-    """Arrive at the barrier of the cluster, with all threads of the program that have not ended."""
+@op(
+    effect=Effect.SYNC,
+    levels=LOWERED,
+    examples=("cluster_arrive", "cluster_arrive {relaxed = true}"),
+)
+def cluster_arrive(*, relaxed: bool = False) -> None:
+    """Arrive at the barrier of the cluster, with all threads of the program that have not ended.
+
+    What they did before is visible to programs that wait for it. If it is `relaxed`, only that they
+    initialized mbarriers is.
+    """
 
 
 @op(effect=Effect.SYNC, levels=LOWERED, examples=("cluster_wait",))
 def cluster_wait() -> None:
-    """Wait until all programs of the cluster have arrived as often as this one.
-
-    What they did before is visible then, and they may use the mbarriers that it initialized before.
-    """
+    """Wait until all programs of the cluster have arrived as often as this one."""
 
 
 @op(

@@ -33,10 +33,14 @@ class Clusters:
         self.memory = memory
         self.size = size
         self.arrived = np.zeros(programs, np.int64)  # times, by program
-        # The record of the last arrive, and that of the one before: nobody is ahead by more.
+        # The record of the last arrive, and that of the one before: nobody is ahead by more. And
+        # the same of the last one that was not relaxed.
         self.records = np.zeros((programs, 2), np.int64)
-        # The record before which a program has seen the accesses of all others of its cluster.
+        self.released = np.full((programs, 2), 1 << memory.bits, np.int64)
+        # The records before which a program has seen what all others of its cluster initialized,
+        # and all that they did.
         self.seen = np.zeros(programs, np.int64)
+        self.acquired = np.full(programs, 1 << memory.bits, np.int64)
 
     def members(self, programs: Rows) -> Rows:
         """Return all programs of the clusters of some: (program, member)."""
@@ -49,7 +53,9 @@ class Clusters:
 
     def arrive(self, op: Operation, programs: Rows) -> None:
         """Arrive at the barrier."""
-        self.records[programs, self.arrived[programs] & 1] = self.memory.tick(op)
+        now, at = self.memory.tick(op), self.arrived[programs] & 1
+        self.records[programs, at] = now
+        self.released[programs, at] = self.released[programs, 1 - at] if op["relaxed"] else now
         self.arrived[programs] += 1
 
     def wait(self, op: Operation, programs: Rows) -> None:
@@ -58,8 +64,9 @@ class Clusters:
         if not wait.all_arrived():
             raise ParkedError(wait)
         latest = self.arrived[programs] - 1 & 1
-        records = self.records[self.members(programs), latest[:, None]]
-        self.seen[programs] = records.min(axis=1)
+        at = self.members(programs), latest[:, None]
+        self.seen[programs] = self.records[at].min(axis=1)
+        self.acquired[programs] = self.released[at].min(axis=1)
 
 
 @dataclass(frozen=True, eq=False)

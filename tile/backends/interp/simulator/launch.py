@@ -142,7 +142,7 @@ class Chunk:
         # program. None for the program itself, whose threads synchronize by barriers.
         self.acquired: Array | None = None
         # And that up to which it has acquired those of the other program of the cluster.
-        self.acquired_of_peers = self.clusters.seen
+        self.acquired_of_peers = self.clusters.acquired
         self._rows: Rows | None = None
         self._thread_map: ThreadMap | None = None
 
@@ -150,7 +150,7 @@ class Chunk:
         """Return the same state as a producer partition sees it, which starts now."""
         producer = copy(self)
         producer.acquired = self.memory.barriers.copy()
-        producer.acquired_of_peers = self.clusters.seen.copy()
+        producer.acquired_of_peers = self.clusters.acquired.copy()
         return producer
 
     def horizon(self, programs: Rows) -> Array:

@@ -237,7 +237,7 @@ class Mbarriers:
         """Raise if other programs may still use mbarriers of `programs`."""
         for program in programs:
             record, use = array.peer_uses.get(int(program), (0, None))
-            if use is not None and record >= clusters.seen[program]:
+            if use is not None and record >= clusters.acquired[program]:
                 at = int((clusters.peers(use.programs) == program).argmax())
                 raise self._error(MbarrierMisuse.PEER_ENDS, use, at)
 

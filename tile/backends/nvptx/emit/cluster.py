@@ -36,8 +36,10 @@ def cluster_size(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def cluster_arrive(builder: FunctionBuilder, op: Operation) -> None:
-    """Arrive by each thread; its initializations of mbarriers are visible in the cluster, too."""
-    text = "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.release;"
+    """Arrive by each thread; a relaxed arrive needs no fence of all memory."""
+    text = "barrier.cluster.arrive.release;"
+    if op["relaxed"]:
+        text = "fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed;"
     assemble(builder, text, [], [], memory=True, convergent=True)
 
 

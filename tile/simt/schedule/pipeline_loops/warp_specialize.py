@@ -249,7 +249,7 @@ def specialize(
     count_through(function.body, channels, start, visit)
     after, producer = LayoutBuilder.after(ready), _slice_off(function, ready, issued)
     if pairs:
-        _synchronize_cluster(after)  # mbarriers are initialized
+        _synchronize_cluster(after, relaxed=True)  # mbarriers are initialized
     partition = after.op(
         warp_specialize,
         regions=(producer,),
@@ -406,8 +406,8 @@ def _pairs(
     return {plan.loop: LoopPair(pairing, plan.loop, paired) for plan in plans}
 
 
-def _synchronize_cluster(build: LayoutBuilder) -> None:
-    build.op(cluster.cluster_arrive)
+def _synchronize_cluster(build: LayoutBuilder, *, relaxed: bool = False) -> None:
+    build.op(cluster.cluster_arrive, relaxed=relaxed)
     build.op(cluster.cluster_wait)
 
 
