@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 
 from tile.compat import torch_kernels
 from tile.compat.environment import announce, announced, withdraw
@@ -59,12 +58,7 @@ class Installation:
     def __enter__(self) -> Installation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.uninstall()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from types import TracebackType
 from typing import Any
 
 
@@ -71,11 +70,6 @@ class AsyncCompileMode:
     def __enter__(self) -> AsyncCompileMode:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for kernel in self.future_kernels.values():
             kernel.result(self.ignore_errors)

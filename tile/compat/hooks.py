@@ -64,14 +64,8 @@ class Single:
         connect(group)
 
 
-class Listener:
+class Listener(Single):
     """An attribute of a group that is one function, called after each autotuning; or None."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, group: Any, owner: type) -> Any:
-        return self if group is None else vars(group).get(self.name)
 
     def __set__(self, group: Any, listener: Callable[..., object] | None) -> None:
         self.disconnect(vars(group).get(self.name))

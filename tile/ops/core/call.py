@@ -271,6 +271,11 @@ class Call:
             )
         return value
 
+    def float_type(self, name: str, value: Any) -> DType:
+        """Return the float type of this name, or raise `ArgumentValueError`."""
+        kinds = {kind.name: kind for kind in FLOATS}
+        return kinds[self.choice(name, value, tuple(kinds))]
+
     @property
     def backend(self) -> str:
         """The name of the backend that runs the kernels of this call."""

@@ -17,7 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import F32, FLOATS, I8, Call
+from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
@@ -113,8 +113,7 @@ def block_scaled_matmul(
             ("b_scale", b_scale, (blocks, tile.cdiv(n, BLOCK))),
         )
     ]
-    kinds = {kind.name: kind for kind in FLOATS}
-    kind = kinds[call.choice("dtype", dtype, tuple(kinds))]
+    kind = call.float_type("dtype", dtype)
     result = call.output("out", out, (m, n), kind)
     if result.size:
         config = TABLE.select(call.backend, m, n, k)

@@ -18,7 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import F32, FLOATS, I8, Call
+from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
@@ -105,8 +105,7 @@ def scaled_matmul(
         )
     for name, scale, count in (("a_scale", a_scale, m), ("b_scale", b_scale, n)):
         call.array(name, scale, dtypes=(F32,), rank=1, shape=(count,)).contiguous()
-    kinds = {kind.name: kind for kind in FLOATS}
-    kind = kinds[call.choice("dtype", dtype, tuple(kinds))]
+    kind = call.float_type("dtype", dtype)
     result = call.output("out", out, (m, n), kind)
     if result.size:
         config = TABLE.select(call.backend, m, n, k)

@@ -20,6 +20,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.rowwise.softmax import gradient_of_rows
 
 LONGEST = 8192  # elements of a block
 
@@ -119,20 +120,7 @@ def log_softmax(x: Any, *, out: Any = None) -> Any:
 def log_softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
     call = Call("log_softmax_backward")
-    gradient = call.array("dy", dy)
-    forward = call.array("y", y, dtypes=(gradient.dtype,), shape=gradient.shape)
-    result = call.output("out", out, gradient.shape, gradient.dtype, in_place=("dy",))
-    rows = [operand.rows() for operand in (gradient, forward, result)]
-    count, length = rows[0].count, rows[0].length
-    if result.size:
-        launch(log_softmax_backward_kernel, (count,))(
-            *(dy, y, result.value),
-            *(each.stride for each in rows),
-            length,
-            LONG=length > LONGEST,
-            BLOCK=min(tile.next_power_of_2(length), LONGEST),
-        )
-    return result.value
+    return gradient_of_rows(call, log_softmax_backward_kernel, dy, y, out, LONGEST)
 
 
 def log_softmax_reference(x: Array) -> Array:

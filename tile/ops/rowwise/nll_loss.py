@@ -16,7 +16,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import FLOATS, Call, accumulator
+from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
@@ -91,8 +91,7 @@ def nll_loss_backward(
     The other arguments are those of `nll_loss`.
     """
     call = Call("nll_loss_backward")
-    kinds = {kind.name: kind for kind in FLOATS}
-    kind = kinds[call.choice("dtype", dtype, tuple(kinds))]
+    kind = call.float_type("dtype", dtype)
     count = call.integer("classes", classes, low=0)
     losses = call.array("dloss", dloss, dtypes=(accumulator(kind),), rank=1).contiguous()
     _labels(call, target, weight, losses.shape[0], count, ignore_index)

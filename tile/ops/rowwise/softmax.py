@@ -147,19 +147,26 @@ def softmax(x: Any, *, out: Any = None) -> Any:
 @planned()
 def softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    call = Call("softmax_backward")
+    return gradient_of_rows(Call("softmax_backward"), softmax_backward_kernel, dy, y, out, LONGEST)
+
+
+def gradient_of_rows(call: Call, kernel: Any, dy: Any, y: Any, out: Any, longest: int) -> Any:
+    """Return the gradient of x, which `kernel` computes from rows of `dy` and of the result `y`.
+
+    longest: the elements of a block.
+    """
     gradient = call.array("dy", dy)
     forward = call.array("y", y, dtypes=(gradient.dtype,), shape=gradient.shape)
     result = call.output("out", out, gradient.shape, gradient.dtype, in_place=("dy",))
     rows = [operand.rows() for operand in (gradient, forward, result)]
     count, length = rows[0].count, rows[0].length
     if result.size:
-        launch(softmax_backward_kernel, (count,))(
+        launch(kernel, (count,))(
             *(dy, y, result.value),
             *(each.stride for each in rows),
             length,
-            BLOCK=min(tile.next_power_of_2(length), LONGEST),
-            LONG=length > LONGEST,
+            BLOCK=min(tile.next_power_of_2(length), longest),
+            LONG=length > longest,
         )
     return result.value
 

@@ -17,7 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.language.extra import libdevice
-from tile.ops.core.call import F32, FLOATS, I8, Call
+from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
 
@@ -88,8 +88,7 @@ def dequantize(q: Any, scale: Any, dtype: str = "float32", *, out: Any = None) -
     call = Call("dequantize")
     source = call.array("q", q, dtypes=(I8, F8)).contiguous()
     call.array("scale", scale, dtypes=(F32,), shape=source.shape[:-1] or (1,)).contiguous()
-    kinds = {kind.name: kind for kind in FLOATS}
-    kind = kinds[call.choice("dtype", dtype, tuple(kinds))]
+    kind = call.float_type("dtype", dtype)
     result = call.output("out", out, source.shape, kind).contiguous()
     if result.size:
         rows = source.rows()
