@@ -196,8 +196,9 @@ def descriptor_q_kernel(
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     row = tl.program_id(1).to(tl.int64) * queries
     at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    exists = query < queries if RAGGED else None
-    inside = exists[:, None] if RAGGED else None
+    seen = query < queries
+    exists = seen if RAGGED else None
+    inside = seen[:, None] if RAGGED else None
     zero = 0.0 if RAGGED else None
     q = tl.load(q_ptr + row * SIZE + at, mask=inside, other=zero)
     dout = tl.load(dout_ptr + row * SIZE + at, mask=inside, other=zero)
