@@ -11,7 +11,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
-from tests.simt.test_warp_specialize import EARLY, F16, operations, persistent, product
+from tests.simt.test_warp_specialize import EARLY, F16, attention, operations, persistent, product
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import DeadlockError, ExecutionError, MbarrierError, RaceError
 from tile.ir.module import Module
@@ -295,3 +295,22 @@ def test_a_relaxed_arrive_at_the_end_is_reported() -> None:
     last.attributes["relaxed"] = True
     with pytest.raises(RaceError, match="uses an mbarrier of the other program of its cluster"):
         run(case, module)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_attention(stages: int) -> None:
+    """Pairs of programs share K and V, of which a dot releases V an iteration later."""
+    n, d, heads, block = 256, 64, 2, 64
+    q, k, v = (numbers(heads * n, d, dtype=np.float16, seed=seed) for seed in range(3))
+    o = np.zeros_like(q)
+    with tile.backend("interp:wgmma"):
+        compiled = attention[n // block, heads](
+            q, k, v, o, heads * n, n, 0.125 * 1.4427, block, d, num_stages=stages, num_ctas=2
+        )
+    assert compiled.asm["thread"].count("tma_load_multicast") == 2
+    for head in range(heads):
+        rows = slice(head * n, (head + 1) * n)
+        scores = product(q[rows], k[rows].T) * 0.125
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        wanted = powers / powers.sum(1, keepdims=True) @ v[rows].astype(np.float32)
+        np.testing.assert_allclose(o[rows].astype(np.float32), wanted, atol=2e-3)
