@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import tile
-from tests.ops.cases import EVERYWHERE, Case, function_of
+from tests.ops.cases import EVERYWHERE, FIRST, Case, function_of
+from tests.sampling import sample
 from tile.runtime.jit import JITFunction
 
 pytest.importorskip("llvmlite")
@@ -31,7 +33,15 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("case", EVERYWHERE, ids=lambda case: f"{case.op}-{case.label}")
+def every_case() -> Iterator[Any]:
+    """Yield each case; those of attention's other gradients, whose kernels take long, run nightly."""
+    for case in EVERYWHERE:
+        others = case.op == "attention_backward" and case not in FIRST
+        marks = pytest.mark.nightly if others and case.label != "gradient of slopes" else ()
+        yield pytest.param(case, id=f"{case.op}-{case.label}", marks=marks)
+
+
+@pytest.mark.parametrize("case", list(every_case()))
 def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
     dtype = "float16" if "float16" in case.dtypes else case.dtypes[0]
     args, options = case.arguments(dtype)
@@ -42,8 +52,7 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
         assemble(text, "sm_90a")
 
 
-@pytest.mark.parametrize("rows", [16, 256, 2048])
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize(("rows", "kind"), sample([16, 256, 2048], ["f16", "bf16"]))
 def test_weights_of_4_bits_are_converted_two_at_a_time(
     rows: int, kind: str, compiled: dict[str, str]
 ) -> None:

@@ -171,8 +171,7 @@ def test_all_examples_are_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} - {"report"} == set(SIZES)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("name", "arch"), sample(SIZES, ARCHITECTURES, 2))
 def test_examples(name: str, arch: str) -> None:
     """Each function as it was compiled last, for f16, in tiles that fit the chip's memory."""
     waiting = {function for function, _, _ in built_by(name)}

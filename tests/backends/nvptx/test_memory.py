@@ -148,8 +148,7 @@ def test_invariant_loads_of_every_element(element: Scalar | Pointer) -> None:
             assert ptx.count("ld.global.nc") == count // vector
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("kind", RMWKind)
+@pytest.mark.parametrize(("kind", "arch"), sample(RMWKind, ARCHITECTURES, 2))
 def test_atomics(kind: RMWKind, arch: str) -> None:
     for element, masked in product(RMW_ELEMENTS[kind], (False, True)):
         check(atomic(f"atomic_rmw %p, %v{{}} {{{{kind = {kind}}}}}", element, masked), arch)
