@@ -54,18 +54,29 @@ def around(
     return around_all([step], masked=masked), step.results
 
 
-def around_all(steps: Sequence[Step], *, masked: bool) -> Module:
+def zero(build: Builder, ty: Type) -> Value:
+    """Return zeros, null pointers among them."""
+    if isinstance(ty.element, Scalar):
+        return build.constant(0, ty)
+    zero = build.constant(0, with_element(ty, I32))
+    return build(arith.bitcast, build(arith.cast, zero, to=ty.element), to=ty.element)
+
+
+def around_all(
+    steps: Sequence[Step], *, masked: bool, other: Callable[[Builder, Type], Value] = zero
+) -> Module:
     """A kernel that does several operations, one after the other.
 
     Parameters: of each step a pointer for each operand that is there and one for each result, and
-    in the end the number of elements of each array that are loaded and stored, if `masked`.
+    in the end the number of elements of each array that are loaded and stored, if `masked`. `other`
+    makes what is loaded past it.
     """
     types = [ty for step in steps for ty in step.parameters]
     names = [f"p{i}" for i in range(len(types))]
     kernel = Function("around", [*types, I32], [*names, "n"], kernel=True)
     build = Builder(kernel.body)
     *pointers, limit = kernel.args
-    writer = _Writer(build, limit if masked else None)
+    writer = _Writer(build, limit if masked else None, other)
     place = iter(pointers)
     for step in steps:
         writer.step(step, [next(place) for _ in step.parameters])
@@ -76,9 +87,12 @@ def around_all(steps: Sequence[Step], *, masked: bool) -> Module:
 class _Writer:
     """Writes a kernel; what addresses of one shape have in common is computed once."""
 
-    def __init__(self, build: Builder, limit: Value | None) -> None:
+    def __init__(
+        self, build: Builder, limit: Value | None, other: Callable[[Builder, Type], Value]
+    ) -> None:
         self.build = build
         self.limit = limit
+        self.other = other
         self.program = build(program.program_id, axis=0)
         self.offsets: dict[tuple[int, ...], tuple[Value, Value | None]] = {}
 
@@ -90,7 +104,7 @@ class _Writer:
                 values.append(None)
                 continue
             address, mask = self.addresses(next(place), ty)
-            other = None if mask is None else _zero(build, ty)
+            other = None if mask is None else self.other(build, ty)
             values.append(build(memory.load, address, mask, other))
         op = build.op(step.defn, *values, regions=step.regions, **step.attributes)
         for pointer, value in zip(place, op.results, strict=True):
@@ -132,10 +146,3 @@ class _Writer:
         if isinstance(ty, Tile):
             limit = build(shape.splat, limit, shape=ty.dims)
         return offset, build(arith.cmp, offset, limit, predicate=arith.Predicate.LT)
-
-
-def _zero(build: Builder, ty: Type) -> Value:
-    if isinstance(ty.element, Scalar):
-        return build.constant(0, ty)
-    zero = build.constant(0, with_element(ty, I32))
-    return build(arith.bitcast, build(arith.cast, zero, to=ty.element), to=ty.element)

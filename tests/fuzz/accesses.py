@@ -11,7 +11,7 @@ from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import I1, I32, I64, U32, Scalar, Type, with_element
+from tile.ir.types import I1, I32, I64, U32, Scalar, Type, is_power_of_two, with_element
 
 
 def pointer(w: Writer, pointee: Scalar) -> tuple[Value, int]:
@@ -115,7 +115,8 @@ def boxable(w: Writer, ty: Type) -> bool:
     element = ty.element
     assert isinstance(element, Scalar)
     wide = ty.rank > 0 and ty.shape[-1] * element.itemsize >= Descriptor.ALIGNMENT
-    return wide and element != I1 and element in {e for _, e in aligned(w)}
+    powers = all(map(is_power_of_two, ty.shape))
+    return powers and wide and element != I1 and element in {e for _, e in aligned(w)}
 
 
 def aligned(w: Writer) -> list[tuple[Value, Scalar]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from tests.fuzz.accesses import boxable, descriptor_block, load_of
@@ -34,6 +33,7 @@ from tests.fuzz.shapes import (
     flip_of,
     index_of,
     join_of,
+    reshapable,
     reshape_of,
     splat_of,
     split_of,
@@ -96,12 +96,7 @@ MAKERS: tuple[Maker, ...] = (
     (_tile, splat_of),
     (_tile, broadcast_of),
     (lambda w, ty: ty.rank > 1 and 1 in ty.shape, expand_dims_of),
-    (
-        lambda w, ty: (
-            ty.rank > 0 and any(s and math.prod(s) == math.prod(ty.shape) for s in w.sizes.shapes)
-        ),
-        reshape_of,
-    ),
+    (lambda w, ty: ty.rank > 0 and bool(reshapable(w, ty)), reshape_of),
     (_tile, trans_of),
     (lambda w, ty: _numeric(w, ty) and ty.rank < 3, reduce_of),
     (_combinable, scan_of),

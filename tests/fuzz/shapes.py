@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tests.fuzz.sizes import Shape
 from tests.fuzz.writer import Writer
+from tile.errors import TypeRuleError
 from tile.ir.core import Value
 from tile.ir.ops import arith, shape
 from tile.ir.types import I32, Type, with_element, with_shape
@@ -47,9 +49,19 @@ def expand_dims_of(w: Writer, ty: Type, depth: int) -> Value:
     return w.emit(shape.expand_dims, x, axis=axis - ty.rank)
 
 
+def reshapable(w: Writer, ty: Type) -> list[Shape]:
+    """Return the shapes that can be reshaped to that of a tile."""
+    shapes = []
+    for before in w.sizes.shapes:
+        if before and math.prod(before) == math.prod(ty.shape):
+            with suppress(TypeRuleError):
+                shape.reshape.infer([with_shape(before, ty.element)], {"shape": ty.shape}, [])
+                shapes.append(before)
+    return shapes
+
+
 def reshape_of(w: Writer, ty: Type, depth: int) -> Value:
-    numel = math.prod(ty.shape)
-    before = w.choose([s for s in w.sizes.shapes if s and math.prod(s) == numel])
+    before = w.choose(reshapable(w, ty))
     x = w.value(with_shape(before, ty.element), depth)
     return w.emit(shape.reshape, x, shape=ty.shape)
 

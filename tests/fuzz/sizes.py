@@ -12,7 +12,7 @@ TILES = 4  # places that a program has to store tiles in
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, which are powers of two."""
+    """Sizes; those of arrays are powers of two."""
 
     shapes: tuple[Shape, ...]  # of values
     elements: int  # of every array that is only read, and of every tile
@@ -52,6 +52,19 @@ LARGE = Sizes(
     inner=(16, 32),
     counted=((256,), (512,)),
     most=2048,
+)
+# Extents that are no powers of two, and some that are.
+UNPADDED = Sizes(
+    shapes=(
+        *((), (3,), (5,), (13,), (12,), (16,), (1, 5), (3, 1), (3, 4), (5, 3), (2, 6), (4, 3)),
+        *((3, 2, 2), (2, 1, 7), (2, 2, 3), (1, 1)),
+    ),
+    elements=64,
+    largest=16,
+    longer=(1, 2, 3, 4),
+    inner=(1, 3, 4, 7),
+    counted=((1,), (7,), (12,)),
+    most=64,
 )
 BUDGET = 150  # operations of a function, after which no more is made than is needed
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, expected, interpret
+from tests.fuzz.sizes import UNPADDED
 from tile import backends
 from tile.backends.base import Options, Target
 
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the chan
 @EXAMPLES
 @given(case=modules())
 def test_raw_ir_means_what_it_says(case: Case) -> None:
+    assert_same(case, interpret(case.module, case), expected(case))
+
+
+@EXAMPLES
+@given(case=modules(sizes=UNPADDED))
+def test_extents_that_are_no_powers_of_two(case: Case) -> None:
     assert_same(case, interpret(case.module, case), expected(case))
 
 

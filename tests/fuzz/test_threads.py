@@ -16,7 +16,7 @@ import tile
 from tests.fuzz.generate import Case, make, modules
 from tests.fuzz.loops import ITERATIONS, LOOPS, SIGNATURE, Loop, arguments, varied
 from tests.fuzz.running import assert_same
-from tests.fuzz.sizes import LARGE, SMALL, Sizes
+from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, Sizes
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
@@ -77,6 +77,12 @@ def test_small_tiles(case: Case, where: Configuration) -> None:
 
 
 @EXAMPLES
+@given(case=modules(sizes=UNPADDED), where=CONFIGURATIONS)
+def test_padded_tiles(case: Case, where: Configuration) -> None:
+    check(case, where)
+
+
+@EXAMPLES
 @given(case=modules(sizes=LARGE), where=CONFIGURATIONS)
 def test_tiles_that_warps_share(case: Case, where: Configuration) -> None:
     check(case, where)
@@ -84,7 +90,9 @@ def test_tiles_that_warps_share(case: Case, where: Configuration) -> None:
 
 @EXAMPLES
 @given(
-    seed=st.integers(0, (1 << 32) - 1), sizes=st.sampled_from([LARGE, SMALL]), where=CONFIGURATIONS
+    seed=st.integers(0, (1 << 32) - 1),
+    sizes=st.sampled_from([LARGE, SMALL, UNPADDED]),
+    where=CONFIGURATIONS,
 )
 def test_random_kernels(seed: int, sizes: Sizes, where: Configuration) -> None:
     """Hypothesis prefers simple kernels; dice do not, but what they make does not shrink."""

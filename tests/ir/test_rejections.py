@@ -19,10 +19,11 @@ from tile.errors import TileError, TypeRuleError
 from tile.ir import declare, types
 from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation
+from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import arith, control, memory
 from tile.ir.parser import parse_module
 from tile.ir.shared_type import Shared
-from tile.ir.types import F32, I32, Pointer, Tile
+from tile.ir.types import F32, I32, Pointer, Tile, Type
 from tile.ir.verifier import verify
 from tile.tools.ir_files import chunks
 
@@ -123,15 +124,41 @@ def test_guards_are_detected() -> None:
     assert any("arange counts up" in message for message in messages)
 
 
+@pytest.mark.parametrize("extent", [0, -4])
+def test_extents_are_positive(extent: int) -> None:
+    with pytest.raises(TypeRuleError, match=f"extents are positive, and {extent} is not"):
+        Tile((8, extent), F32)
+
+
 @pytest.mark.parametrize(
     ("dims", "nearest"),
     [((3,), "2 or 4"), ((48,), "32 or 64"), ((0,), "the nearest are 1"), ((-4,), "are 1")],
 )
-def test_extents_that_are_no_powers_of_two_name_the_nearest(
+def test_blocks_whose_extents_are_no_powers_of_two_name_the_nearest(
     dims: tuple[int, ...], nearest: str
 ) -> None:
     with pytest.raises(TypeRuleError, match=f"powers of two, and {dims[0]} is not.*{nearest}"):
-        Tile(dims, F32)
+        Descriptor((*dims, 64), F32)
+
+
+def test_operations_need_powers_of_two_unless_they_say_otherwise() -> None:
+    """The refusal has the masked text to write instead."""
+    with declare.OPS.scope():
+        defn = declare.op()(_shift)
+        with pytest.raises(TypeRuleError) as refusal:
+            defn.infer([Tile((4, 100), F32)], {}, [])
+    assert refusal.value.message == (
+        "_shift takes extents that are powers of two, and tile<4x100xf32> has an extent of 100"
+    )
+    assert refusal.value.notes == [
+        "take 128 elements and mask the rest: at = tl.arange(0, 128), with mask=at < 100 in loads "
+        "and stores and tl.where(at < 100, x, 0) in sums"
+    ]
+
+
+def _shift(x: Type) -> Type:
+    """An operation."""
+    return x
 
 
 def test_a_refusal_names_the_place_of_the_operation() -> None:

@@ -336,7 +336,7 @@ WRONG = [
     ("func @f(%x f32) {\n}", "expected `:`, found `f32`", 1, "f32"),
     ("func @f(%x: f33) {\n}", "unknown type `f33`; scalars are i1", 1, "f33"),
     ("func @f(%x: tile<8>) {\n}", "expected extents such as 8x16x, found `8`", 1, "8>"),
-    ("func @f(%x: tile<3xf32>) {\n}", "tile extents are powers of two, and 3 is not", 1, "tile"),
+    ("func @f(%x: tile<0xf32>) {\n}", "tile extents are positive, and 0 is not", 1, "tile"),
     ("func @f(%x: i32 {divisible = 0}) {\n}", "`divisible` is positive, not 0", 1, "0"),
     (
         "func @f(%x: i32 {even = 2}) {\n}",

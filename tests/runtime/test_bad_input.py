@@ -122,11 +122,11 @@ def test_what_a_faulty_kernel_was_compiled_for() -> None:
     )
 
 
-def test_a_tile_size_that_is_no_power_of_two() -> None:
+def test_a_tile_size_without_elements() -> None:
     refuse(
         tile.errors.CompilationError,
-        lambda x, y, out: add[1,](x, y, out, 64, BLOCK=48),
-        "powers of two, and 48 is not; the nearest are 32 or 64",
+        lambda x, y, out: add[1,](x, y, out, 64, BLOCK=0),
+        "arange counts up: its end, 0, is not above its start, 0",
         "tl.arange(0, BLOCK)",
     )
 

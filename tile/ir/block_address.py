@@ -56,7 +56,7 @@ def block_address(
         if index.start is not None:
             starts.append(_scaled(build, index.start, strides[axis]))
         if index.range is not None:
-            ranges.append(_across(build, _scaled(build, index.range, strides[axis]), axis, dims))
+            ranges.append(across(build, _scaled(build, index.range, strides[axis]), axis, dims))
         extent = extents[axis]
         if extent is not None:
             masks.append(_in_bounds(build, index, extent, axis, dims))
@@ -105,7 +105,7 @@ def _in_bounds(
     inside = build(arith.cmp, at, limit, predicate=Predicate.LT)
     if index.range is None:
         return build(shape.splat, inside, shape=dims)
-    return _across(build, inside, axis, dims)
+    return across(build, inside, axis, dims)
 
 
 def _like(build: Builder, scalar: Value, other: Value) -> Value:
@@ -114,7 +114,7 @@ def _like(build: Builder, scalar: Value, other: Value) -> Value:
     return build(shape.splat, scalar, shape=ty.dims) if isinstance(ty, Tile) else scalar
 
 
-def _across(build: Builder, x: Value, axis: int, dims: tuple[int, ...]) -> Value:
+def across(build: Builder, x: Value, axis: int, dims: tuple[int, ...]) -> Value:
     """Broadcast a 1-D tile along axis `axis` to the shape of the block."""
     for _ in range(axis):
         x = build(shape.expand_dims, x, axis=-x.type.rank - 1)

@@ -105,6 +105,7 @@ def _define(name: str, rule: Callable[..., Any], properties: dict[str, Any]) -> 
             attributes[parameter.name] = AttributeSpec(
                 parameter.name, annotation, parameter.default
             )
+    properties.setdefault("any_extents", properties.get("elementwise", False))
     return OpDef(
         name=name,
         rule=rule,

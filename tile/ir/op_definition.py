@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tile.errors import TypeRuleError
-from tile.ir.types import Scalar, Type, without_layout
+from tile.ir.types import Scalar, Type, refuse_extent, unpadded_extent, without_layout
 
 
 class Level(enum.Enum):
@@ -97,7 +97,8 @@ class OpDef:
     which an axis of extent 1 stands for a value that is constant along that axis (elementwise
     operations do so by broadcasting). `accepts` lists the element types. `ulp` is the accuracy
     required of every backend, in units in the last place, for values in `domain`; 0 requires the
-    same bits. `traits` are what passes ask of it besides.
+    same bits. `traits` are what passes ask of it besides. `any_extents`: the extents of its tiles
+    need not be powers of two; the pass `pad-extents` carries the elements past their end.
     """
 
     name: str
@@ -118,6 +119,7 @@ class OpDef:
     domain: tuple[float, float] | None = None
     ulp: float = 0
     levels: frozenset[Level] = ALL_LEVELS
+    any_extents: bool = False
     traits: frozenset[Trait] = frozenset()
     examples: tuple[str, ...] = ()
     positions: dict[str, int] = field(default_factory=dict)
@@ -167,9 +169,13 @@ class OpDef:
             raise TypeRuleError(f"{self.name} has {len(self.regions)} regions, not {len(regions)}")
         named = dict(zip(self.regions, regions, strict=True)) if regions else {}
         types = self.rule(*operands, **attributes, **named)
-        if types is None:
-            return ()
-        return types if isinstance(types, tuple) else (types,)
+        results = () if types is None else types if isinstance(types, tuple) else (types,)
+        if not self.any_extents:
+            for ty in (*operands, *results):
+                extent = None if ty is None else unpadded_extent(ty)
+                if ty is not None and extent is not None:
+                    refuse_extent(self.name, ty, extent)
+        return results
 
     def complete(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes with defaults filled in, in declared order.

@@ -21,7 +21,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
@@ -313,9 +313,9 @@ class Pointer(Element):
 
 @dataclass(frozen=True, slots=True)
 class Tile(Type):
-    """A block of elements.
+    """A block of elements; `layout` is set from the LAID_OUT level on.
 
-    Every extent is a power of two; `layout` is set from the LAID_OUT level on.
+    From the pass `pad-extents` on, extents are powers of two.
     """
 
     dims: tuple[int, ...]
@@ -325,12 +325,19 @@ class Tile(Type):
     def __post_init__(self) -> None:
         require(len(self.dims) > 0, "a tile has at least one axis")
         for extent in self.dims:
-            check_extent(extent)
-        numel = self.numel
-        if numel > MAX_NUMEL:
-            raise TypeRuleError(
-                f"a tile of shape {list(self.dims)} has {numel} elements; the most is {MAX_NUMEL}"
-            )
+            if extent <= 0:
+                raise TypeRuleError(f"tile extents are positive, and {extent} is not")
+        if self.numel << len(self.dims) > MAX_NUMEL:  # else it is small enough with any padding
+            self._check_size()
+
+    def _check_size(self) -> None:
+        stored = math.prod(map(padded, self.dims))
+        padding = "" if stored == self.numel else " with its padding to powers of two"
+        require(
+            stored <= MAX_NUMEL,
+            f"a tile of shape {list(self.dims)} has {stored} elements{padding}; the most is "
+            f"{MAX_NUMEL}",
+        )
 
     def __str__(self) -> str:
         extents = "x".join(map(str, self.dims))
@@ -431,7 +438,33 @@ def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def check_extent(extent: int, subject: str = "tile extents are") -> None:
+def padded(extent: int) -> int:
+    """Return the least power of two that is at least a positive extent."""
+    return 1 << (extent - 1).bit_length()
+
+
+def unpadded_extent(ty: Type) -> int | None:
+    """Return the first extent of a tile that is not a power of two; None without one."""
+    if isinstance(ty, Tile):
+        for extent in ty.dims:
+            if extent & (extent - 1):
+                return extent
+    return None
+
+
+def refuse_extent(name: str, ty: Type, extent: int) -> NoReturn:
+    """Raise the `TypeRuleError` of an operation that an extent of a tile does not fit."""
+    raise TypeRuleError(
+        f"{name} takes extents that are powers of two, and {ty} has an extent of {extent}",
+        notes=[
+            f"take {padded(extent)} elements and mask the rest: at = tl.arange(0, "
+            f"{padded(extent)}), with mask=at < {extent} in loads and stores and "
+            f"tl.where(at < {extent}, x, 0) in sums"
+        ],
+    )
+
+
+def check_extent(extent: int, subject: str = "the extents of a buffer are") -> None:
     """Raise `TypeRuleError` for an extent that is not a power of two."""
     if not is_power_of_two(extent):
         below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1

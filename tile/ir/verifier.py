@@ -15,7 +15,7 @@ from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.shared_type import Shared
 from tile.ir.signature import Argument
-from tile.ir.types import Fragment, Tile, Type, listed, without_layout
+from tile.ir.types import Fragment, Tile, Type, listed, unpadded_extent, without_layout
 from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises
@@ -203,6 +203,9 @@ def _violation(ty: Type, level: Level) -> str:
             return "has a layout, which is illegal at the tile level"
         if level is Level.LAID_OUT and ty.layout is None:
             return "has no layout, which every tile has at the laid-out level"
+        extent = None if level is Level.TILE else unpadded_extent(ty)
+        if extent is not None:
+            return f"has an extent of {extent}; after pad-extents they are powers of two"
     if isinstance(ty, Shared) and level is Level.TILE:
         return "is in shared memory, which is illegal at the tile level"
     if isinstance(ty, Descriptor) and level is not Level.TILE:

@@ -1,9 +1,8 @@
 """The language of kernels: `import tile.language as tl`.
 
 These functions are called inside a `@tile.jit` function, after `import tile.language as tl`. A
-*tile* is a block of elements whose extents are compile-time powers of two. Most functions take
-tiles, scalars and Python numbers, broadcast them as NumPy does, and promote their types as Triton
-does.
+*tile* is a block of elements whose extents are compile-time integers. Most functions take tiles,
+scalars and Python numbers, broadcast them as NumPy does, and promote their types as Triton does.
 
 ## Statements
 
@@ -27,15 +26,11 @@ parameters and defaults.
   `hasattr` take a value and a name known at compile time.
 - A name that is assigned in a loop or in a branch keeps its type and shape.
 - A tile is indexed as in NumPy, by compile-time integers and slices, `None` and `...`: `x[3]`,
-  `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice has a power of two of elements. One
-  that keeps a quarter of the elements or more costs nothing if each thread holds elements of all
-  such parts, as it does of two or four loaded columns, and otherwise one conversion of the layout.
-  Elements, rows and other small parts are a reduction. `x[8:24]`, whose start is not a multiple of
-  its length, goes through shared memory.
-- Extents that are not powers of two are rounded up and masked: `at = tl.arange(0, 128)`, then
-  `tl.load(p + at, mask=at < 100, other=0)`. Sums need zeros past the end and maxima the least
-  number; results of sorts, scans and `tl.softmax` depend on what is there as well. No function
-  masks by itself.
+  `x[0:16, :]`, `x[:, 1::2]`, `x[::-1]`, `x[:, None]`. A slice that keeps a quarter of the elements
+  or more costs nothing if each thread holds elements of all such parts, as it does of two or four
+  loaded columns, and otherwise one conversion of the layout. Elements, rows and other small parts
+  are a reduction. `x[8:24]`, whose start is not a multiple of its length, and slices of a number of
+  elements that is no power of two go through shared memory.
 - Kernels can read globals that are `tl.constexpr(...)` objects, functions, modules or types.
 - A tuple of numbers, or an array of NumPy in a `tl.constexpr(...)`, is a *table*: runtime integers
   index it, as in `CODEBOOK[x & 15]` and `GRID[i, j]`, one for each axis, and the result has their
@@ -58,6 +53,37 @@ parameters and defaults.
 - A literal assigned to a name is an `int32` or `float32`.
 - `breakpoint()` opens the debugger if the interpreter runs the kernel (see debugging.md); GPU
   backends ignore it, with a warning.
+
+## Extents
+
+Extents may be any positive integers. GPUs hold tiles whose extents are powers of two, so others are
+padded: a tile of 3 x 100 elements takes the registers and the instructions of 4 x 128, at most
+2**20 elements. What the *padding* past the end would change is masked by the compiler:
+
+    rows, at = tl.arange(0, 3)[:, None], tl.arange(0, 100)[None, :]
+    x = tl.load(p + rows * 100 + at)  # as with mask=(rows < 3) & (at < 100) for 4 x 128
+    tl.store(out + rows, tl.sum(x, axis=1, keep_dims=True))  # adds no padding
+
+- Loads, stores, atomics, `tl.histogram` and `tl.device_assert` have a mask for it, besides that of
+  the kernel; `tl.device_print` does not print it. Block pointers are loads and stores.
+- Functions of elements, `tl.where`, casts, `tl.map_elementwise`, broadcasts, `x[:, None]`,
+  `tl.trans`, `tl.permute`, `tl.join`, `tl.split`, `tl.gather` and forward scans of any function
+  compute with it: no element depends on it.
+- Reductions and backward scans have the identity there: -0.0 for a sum of floats, NaN for a maximum
+  that ignores NaNs. In `tl.reduce` and a backward `tl.associative_scan`, whose function has no
+  identity that is known, the compiler combines a mask as well. `tl.sort` and `tl.topk` have there
+  what comes last, and `tl.dot` zeros along the axis that is summed over. `tl.flip` gathers.
+- The first of the axes that `tl.reshape`, `tl.ravel`, `tl.view`, `tl.cat` and `tl.interleave` merge
+  or split may be padded: 6 x 4 elements become 24, or 3 x 2 x 4. Padding of another axis would be
+  between elements of the result, where no mask along an axis can exclude it: 3 x 100 elements to
+  300 are refused. `tl.sum`, `tl.max`, `tl.min`, `tl.xor_sum`, `tl.reduce_or` and `tl.reduce` of all
+  elements reduce such a tile axis by axis. `tl.argmax`, `tl.argmin` and `tl.histogram` of all its
+  elements, which are numbered in row-major order, are refused.
+- Blocks of descriptors are copied whole, with padding, so their extents are powers of two. So are
+  those of `tl.inline_asm_elementwise` with `is_pure=False`, whose effects padding would have, and
+  with `pack` above 1, whose groups it would share with elements.
+
+A refusal names the operation and the extent, with the masks to write instead.
 
 ## Editors and type checkers
 

@@ -483,7 +483,7 @@ class Tensor(_Value):
     def histogram(self, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
         """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-        `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+        `num_bins` is a compile-time integer, `input` a tile of integers of any rank, and `mask`,
         broadcast to its shape, selects the elements that are counted. Values outside the bins are
         ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
         """
@@ -622,7 +622,7 @@ class Tensor(_Value):
 
         A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
         `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
-        Raises `CompilationError` if the last axis has extent 1.
+        Raises `CompilationError` if the last axis has extent 1, or one that is no power of two.
         """
     def sqrt(self) -> Tensor:
         """The square root."""
@@ -823,10 +823,7 @@ def advance(base: Tensor, offsets: Sequence[Tensor | float]) -> _BlockPointer:
 def arange(start: Any, end: Any) -> Tensor:
     """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
-    Both must be compile-time values and `end - start` must be a power of two. Raises
-    `CompilationError` or `TypeRuleError` otherwise. For another number of elements, take the next
-    power of two and mask the rest: `at = tl.arange(0, 128)` and
-    `tl.load(pointer + at, mask=at < 100, other=0)`.
+    Both must be compile-time values. Raises `CompilationError` or `TypeRuleError` otherwise.
     """
 def argmax(
     input: Tensor,
@@ -1018,8 +1015,8 @@ def cast(
 def cat(input: Tensor, other: Tensor, can_reorder: bool = False, dim: Any = 0) -> Tensor:
     """Concatenate `input` and `other` along axis `dim`, which is twice as long.
 
-    Both must have one type and shape, since extents are powers of two. `can_reorder` permits
-    another order, but the order is always preserved.
+    Both must have one type and shape. `can_reorder` permits another order, but the order is always
+    preserved.
     """
 @overload
 def cdiv(x: Tensor, div: Tensor | float) -> Tensor:
@@ -1217,7 +1214,7 @@ def gather(src: Tensor | tuple[Any, ...], index: Tensor, axis: Any = None) -> Te
 def histogram(input: Tensor, num_bins: Any, mask: Tensor | float | None = None) -> Tensor:
     """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-    `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+    `num_bins` is a compile-time integer, `input` a tile of integers of any rank, and `mask`,
     broadcast to its shape, selects the elements that are counted. Values outside the bins are
     ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
@@ -1324,7 +1321,7 @@ def make_block_ptr(
     """Return a pointer to the block of shape `block_shape` at `offsets` in the array at `base`.
 
     `shape` and `strides` are the array's, in elements; they and `offsets` are integers, one for
-    each axis. The extents of `block_shape` are compile-time powers of two. `order` is the order of
+    each axis. The extents of `block_shape` are compile-time integers. `order` is the order of
     axes in memory, the fastest first, a permutation of 0 to rank - 1; it has no effect, as the
     strides tell. `tl.load` and `tl.store` take the result with `boundary_check`, `tl.advance` moves
     it; `p.dtype.element_ty` is the type of an element. Raises `CompilationError` for other
@@ -1618,7 +1615,7 @@ def split(a: Tensor) -> tuple[Tensor, ...]:
 
     A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
     `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
-    Raises `CompilationError` if the last axis has extent 1.
+    Raises `CompilationError` if the last axis has extent 1, or one that is no power of two.
     """
 def sqrt(x: Tensor | float) -> Tensor:
     """The square root."""
@@ -1704,8 +1701,8 @@ def to_tensor(x: Tensor | float) -> Tensor:
 def topk(x: Tensor, k: Any, dim: Any = None, descending: bool = True) -> Tensor:
     """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 
-    If `descending` is false, the `k` least, in ascending order. `k` is a compile-time power of two.
-    NaN is the greatest element, as in `tl.sort`.
+    If `descending` is false, the `k` least, in ascending order. `k` is a compile-time integer. NaN
+    is the greatest element, as in `tl.sort`.
     """
 def trans(input: Tensor, *dims: Any) -> Tensor:
     """Permute the axes of `input` to the order `dims`; without `dims`, swap the last two.
@@ -1736,7 +1733,7 @@ def where(condition: Tensor | float, x: Tensor | float, y: Tensor | float) -> Te
 def xor_sum(input: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
     """The bitwise exclusive or of integers along `axis`, in their own type."""
 def zeros(shape: Any, dtype: Any) -> Tensor:
-    """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
+    """A tile of `shape` (compile-time ints) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
 __all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'inline_asm_elementwise', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_im2col', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_im2col_descriptor', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

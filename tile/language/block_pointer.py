@@ -45,7 +45,7 @@ def make_block_ptr(
     """Return a pointer to the block of shape `block_shape` at `offsets` in the array at `base`.
 
     `shape` and `strides` are the array's, in elements; they and `offsets` are integers, one for
-    each axis. The extents of `block_shape` are compile-time powers of two. `order` is the order of
+    each axis. The extents of `block_shape` are compile-time integers. `order` is the order of
     axes in memory, the fastest first, a permutation of 0 to rank - 1; it has no effect, as the
     strides tell. `tl.load` and `tl.store` take the result with `boundary_check`, `tl.advance` moves
     it; `p.dtype.element_ty` is the type of an element. Raises `CompilationError` for other

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.errors import CompilationError, TypeRuleError
+from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith
 from tile.ir.ops import shape as shapes
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import Pointer, Scalar, Tile, is_power_of_two, with_shape
+from tile.ir.types import Pointer, Scalar, Tile, with_shape
 from tile.language.base.builtin import builtin, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (
@@ -36,23 +36,11 @@ from tile.short_repr import short_repr
 def arange(build: Builder, start: Any, end: Any) -> Tensor:
     """The integers from `start` (inclusive) to `end` (exclusive), as a 1-d `tl.int32` tile.
 
-    Both must be compile-time values and `end - start` must be a power of two. Raises
-    `CompilationError` or `TypeRuleError` otherwise. For another number of elements, take the next
-    power of two and mask the rest: `at = tl.arange(0, 128)` and
-    `tl.load(pointer + at, mask=at < 100, other=0)`.
+    Both must be compile-time values. Raises `CompilationError` or `TypeRuleError` otherwise.
     """
     low = compile_time_int(start, "the start of tl.arange")
     high = compile_time_int(end, "the end of tl.arange")
-    try:
-        return Tensor(build(shapes.arange, start=low, end=high))
-    except TypeRuleError as error:
-        if high > low and not is_power_of_two(high - low):
-            over = low + (1 << (high - low).bit_length())
-            error.notes.append(
-                f"take more and mask the rest: at = tl.arange({low}, {over}), with "
-                f"mask=at < {high} in loads and stores and tl.where(at < {high}, x, 0) in sums"
-            )
-        raise
+    return Tensor(build(shapes.arange, start=low, end=high))
 
 
 @builtin
@@ -77,7 +65,7 @@ def full(build: Builder, shape: Any, value: Operand, dtype: Any) -> Tensor:
 
 @builtin
 def zeros(build: Builder, shape: Any, dtype: Any) -> Tensor:
-    """A tile of `shape` (compile-time ints, each a power of two) and type `dtype` filled with 0."""
+    """A tile of `shape` (compile-time ints) and type `dtype` filled with 0."""
     extents = compile_time_shape(shape, "the shape of tl.zeros")
     return constant(build, 0, with_shape(extents, element_type(dtype, "tl.zeros")))
 

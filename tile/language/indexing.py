@@ -57,7 +57,7 @@ def _gather_entries(build: Builder, table: tuple[Any, ...], index: Any, axis: An
 def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None = None) -> Tensor:
     """The number of occurrences of each of 0 to `num_bins` - 1 in `input`, as an int32 tile.
 
-    `num_bins` is a compile-time power of two, `input` a tile of integers of any rank, and `mask`,
+    `num_bins` is a compile-time integer, `input` a tile of integers of any rank, and `mask`,
     broadcast to its shape, selects the elements that are counted. Values outside the bins are
     ignored. Raises `CompilationError` or `TypeRuleError` for anything else.
     """
@@ -97,8 +97,8 @@ def bitonic_merge(build: Builder, x: Tensor, dim: Any = None, descending: bool =
 def topk(build: Builder, x: Tensor, k: Any, dim: Any = None, descending: bool = True) -> Tensor:
     """The `k` greatest elements along axis `dim` (None: the last), in descending order.
 
-    If `descending` is false, the `k` least, in ascending order. `k` is a compile-time power of two.
-    NaN is the greatest element, as in `tl.sort`.
+    If `descending` is false, the `k` least, in ascending order. `k` is a compile-time integer. NaN
+    is the greatest element, as in `tl.sort`.
     """
     count = compile_time_int(k, "the k of tl.topk")
     return _sorted(build, "tl.topk", x, dim, descending, count)

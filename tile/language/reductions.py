@@ -15,7 +15,7 @@ from tile.ir.core import Block, Value
 from tile.ir.ops import control
 from tile.ir.ops import reduce as ops
 from tile.ir.ops.reduce import ArgKind, ReduceKind
-from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
+from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar, is_power_of_two
 from tile.ir.unused import erase_unused
 from tile.language.base.builtin import Bound, Builtin, Callback, member
 from tile.language.base.dtypes import spelled
@@ -200,9 +200,21 @@ def keep_axes(
 def _reduced(
     build: Builder, name: str, x: Tensor, axis: Any, keep_dims: Any, kind: ReduceKind
 ) -> Tensor:
+    value, along, steps = _steps(build, name, x, axis)
+    for _ in range(steps):
+        value = build(ops.reduce, value, axis=along, kind=kind)
+    return keep_axes(build, name, Tensor(value), x, axis, keep_dims)
+
+
+def _steps(build: Builder, name: str, x: Tensor, axis: Any) -> tuple[Value, int, int]:
+    """Return the tile to reduce, its axis, and how often to reduce along that axis.
+
+    The order of elements is free, so a tile that cannot be flattened is reduced axis by axis.
+    """
+    if axis is None and not all(map(is_power_of_two, x.shape[1:])):
+        return x.value, -1, len(x.shape)
     flat, along = to_reduce(build, name, x, axis)
-    result = Tensor(build(ops.reduce, flat.value, axis=along, kind=kind))
-    return keep_axes(build, name, result, x, axis, keep_dims)
+    return flat.value, along, 1
 
 
 def _located(
@@ -270,11 +282,12 @@ def reduce(build: Builder, input: Any, axis: Any, combine_fn: Any, keep_dims: bo
     anything else.
     """
     tiles = _tiles("tl.reduce", input)
-    flattened = [to_reduce(build, "tl.reduce", x, axis) for x in tiles]
-    region = combine_region(build, "tl.reduce", tiles, combine_fn)
-    values = [x.value for x, _ in flattened]
-    op = build.op(ops.reduce_region, *values, regions=[region], axis=flattened[0][1])
-    pairs = zip(op.results, tiles, strict=True)
+    steps = [_steps(build, "tl.reduce", x, axis) for x in tiles]
+    values, (_, along, count) = [value for value, _, _ in steps], steps[0]
+    for _ in range(count):
+        region = combine_region(build, "tl.reduce", tiles, combine_fn)
+        values = build.op(ops.reduce_region, *values, regions=[region], axis=along).results
+    pairs = zip(values, tiles, strict=True)
     results = [keep_axes(build, "tl.reduce", Tensor(v), x, axis, keep_dims) for v, x in pairs]
     return tuple(results) if isinstance(input, tuple) else results[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import shape as ops
+from tile.ir.types import is_power_of_two
 from tile.language.base.builtin import builtin, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (
@@ -188,13 +189,18 @@ def split(build: Builder, a: Tensor) -> tuple[Tensor, ...]:
 
     A last axis of extent 2 gives a pair, the inverse of `tl.join`, and one of extent 4 four tiles:
     `a, b, c, d = tl.split(x)` are `x[..., 0]` to `x[..., 3]`. A tile of one axis gives scalars.
-    Raises `CompilationError` if the last axis has extent 1.
+    Raises `CompilationError` if the last axis has extent 1, or one that is no power of two.
     """
     x = tile_of("tl.split", a)
     if x.shape[-1] == 1:
         raise CompilationError(
             f"tl.split takes a tile whose last axis has extent 2 or more, not {x.type}; tl.reshape "
             f"can make one"
+        )
+    if not is_power_of_two(x.shape[-1]):
+        raise CompilationError(
+            f"tl.split halves the last axis, whose extent is a power of two, and {x.type} has an "
+            f"extent of {x.shape[-1]}; x[..., 0] takes one element"
         )
     return tuple(map(Tensor, split_last(build, x.value)))
 
@@ -219,8 +225,8 @@ def cat(
 ) -> Tensor:
     """Concatenate `input` and `other` along axis `dim`, which is twice as long.
 
-    Both must have one type and shape, since extents are powers of two. `can_reorder` permits
-    another order, but the order is always preserved.
+    Both must have one type and shape. `can_reorder` permits another order, but the order is always
+    preserved.
     """
     x, y = tile_of("tl.cat", input), tile_of("tl.cat", other)
     if x.type != y.type:

@@ -66,7 +66,11 @@ class Positions:
     @property
     def are_aligned(self) -> bool:
         """True for ascending positions if they are those whose numbers have certain bits."""
-        return is_power_of_two(self.step) and self.start // self.step % self.count == 0
+        return (
+            is_power_of_two(self.step)
+            and self.extent % (self.step * self.count) == 0
+            and self.start // self.step % self.count == 0
+        )
 
     @property
     def axes(self) -> tuple[int, int, int]:
@@ -83,7 +87,7 @@ def positions_of(x: Tensor, axis: int, item: Any) -> Positions:
     """Return the positions that an index or a slice selects on an axis, counted from the left.
 
     Raises `CompilationError` for bounds that are runtime values, for an index outside the axis, and
-    for a slice whose number of elements is not a power of two.
+    for a slice without elements.
     """
     if isinstance(item, slice):
         return _sliced(x, axis, item)
@@ -115,12 +119,8 @@ def _sliced(x: Tensor, axis: int, item: slice) -> Positions:
     extent = x.shape[axis]
     selected = range(extent)[slice(start, stop, step)]
     count = len(selected)
-    if not is_power_of_two(count):
-        raise CompilationError(
-            f"this slice has {count} elements of axis {axis} of {x.type}, and tile extents are "
-            f"powers of two",
-            notes=["take a slice of more elements, and mask those past the end"] if count else [],
-        )
+    if not count:
+        raise CompilationError(f"this slice has 0 elements of axis {axis} of {x.type}")
     return Positions(extent, selected[0], selected.step if count > 1 else 1, count)
 
 
@@ -128,6 +128,8 @@ def take(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Tensor:
     """Return the elements at the positions on each axis; a scalar if all axes are dropped."""
     if all(p.are_all and not p.dropped for p in positions):
         return x
+    if not all(is_power_of_two(extent) for p in positions for extent in (p.extent, p.count)):
+        return _by_axis(build, x, positions)
     ascending = [p.ascending for p in positions]
     if all(p.are_aligned for p in ascending):
         taken = _aligned(build, x, ascending)
@@ -187,7 +189,7 @@ def _aligned(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Value
         value = build(shape.trans, value, order=order)
     count = math.prod(extents[axis] for axis in fixed)
     value = _reshape(build, value, (*(extents[axis] for axis in selected), count))
-    split = count <= MOST_SPLIT
+    split = count <= MOST_SPLIT and is_power_of_two(count)
     return split_last(build, value)[index] if split else select_last(build, value, index)
 
 
@@ -205,6 +207,26 @@ def _gathered(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Valu
         index = build(arith.add, index, along.value)
     taken = build(indexing.gather, _flat(build, x.value), _flat(build, index), axis=-1)
     return _reshape(build, taken, counts)
+
+
+def _by_axis(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Tensor:
+    """Return the elements at positions on one axis after the other; extents may be any numbers."""
+    value = x.value
+    for axis, p in enumerate(positions):
+        extents = value.type.shape
+        taken = (*extents[:axis], p.count, *extents[axis + 1 :])
+        if p.count == 1 and p.extent > 1:
+            others = [Positions(extent, 0, 1, extent) for extent in extents]
+            others[axis] = p
+            value = _reshape(build, _aligned(build, Tensor(value), others), taken)
+        elif not p.are_all:
+            numbers = build(shape.arange, start=0, end=p.count)
+            scaled = build(arith.mul, numbers, build.constant(p.step, numbers.type))
+            at = build(arith.add, scaled, build.constant(p.start, numbers.type))
+            along = _reshape(build, at, (*(1,) * axis, p.count, *(1,) * (len(extents) - axis - 1)))
+            index = convert_shape(build, Tensor(along), taken).value
+            value = build(indexing.gather, value, index, axis=axis - len(extents))
+    return Tensor(_reshape(build, value, tuple(p.count for p in positions if not p.dropped)))
 
 
 def _flat(build: Builder, x: Value) -> Value:

@@ -26,6 +26,7 @@ from tile.transforms import (
     inline,
     licm,
     merge_carried,
+    pad_extents,
     print_analysis,
     strip_debug_info,
     unroll,

@@ -19,6 +19,7 @@ import pytest
 import tests.conformance.test_atomic_access as atomics
 import tests.conformance.test_dots as dots
 import tests.conformance.test_effects as effects
+import tests.conformance.test_extents as extents
 import tests.conformance.test_inline_asm as inline_asm
 import tile.language as tl
 from benchmarks import gpu_kernels
@@ -98,6 +99,15 @@ PROGRAMS: dict[str, Callable[[Device], None]] = {
     },
     "poll": partial(atomics.test_a_poll_waits_for_every_element, element=I8),
     "poll with a timeout": partial(atomics.test_a_poll_ends_when_its_time_is_over, budget=0),
+    "padded dots": extents.test_dots_in_a_loop,
+    "padded parts": extents.test_all_elements_and_parts,
+    "padded atomics": extents.test_atomics_skip_padding,
+    "padded prints": partial(extents.test_padding_is_not_printed, capfd=None),
+    "padded calls": partial(extents.test_tiles_that_loops_branches_and_calls_carry, noinline=True),
+    **{
+        f"padded {group}": partial(extents.test_operations, group=group, other=extents.greatest)
+        for group in extents.GROUPS
+    },
     "dots of a batch": partial(dots.test_two_batch_axes, element=F16, accumulator=F32),
     **{
         f"dots of {precision}": partial(

@@ -75,6 +75,7 @@ def _const(*, value: bool | int | float, result: Type) -> Any:
 
 
 @op(
+    any_extents=True,
     traits={Trait.CONSTANT},
     semantics=_const,
     unit_axes_broadcast=True,
@@ -107,6 +108,7 @@ def _poison(*, result: Type) -> Any:
 
 
 @op(
+    any_extents=True,
     traits={Trait.CONSTANT},
     semantics=_poison,
     unit_axes_broadcast=True,
@@ -293,6 +295,7 @@ def _hint(x: Any, **claims: Any) -> Any:
 
 
 @op(
+    any_extents=True,
     unit_axes_broadcast=True,
     semantics=_hint,
     examples=("%x: tile<8xi32> | %r = hint %x {divisible = (16), contiguous = (8)} : tile<8xi32>",),

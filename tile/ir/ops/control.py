@@ -60,6 +60,7 @@ class WarpSpecialize(enum.StrEnum):
 
 
 @op(
+    any_extents=True,
     traits={Trait.LOOP},
     name="for",
     effect=Effect.NESTED,
@@ -100,6 +101,7 @@ def for_(
 
 
 @op(
+    any_extents=True,
     traits={Trait.LOOP},
     name="while",
     effect=Effect.NESTED,
@@ -127,6 +129,7 @@ def while_(*inits: Type, test: Block, body: Block) -> tuple[Type, ...]:
 
 
 @op(
+    any_extents=True,
     name="if",
     effect=Effect.NESTED,
     examples=(
@@ -144,13 +147,17 @@ def if_(condition: Type, *, then: Block, orelse: Block) -> tuple[Type, ...]:
     return tuple(types)
 
 
-@op(effect=ORDERED_EFFECTS, examples=("%x: f32 | %r = call %x {callee = @test} : f32",))
+@op(
+    any_extents=True,
+    effect=ORDERED_EFFECTS,
+    examples=("%x: f32 | %r = call %x {callee = @test} : f32",),
+)
 def call(*args: Type, callee: Symbol, results: tuple[Type, ...]) -> tuple[Type, ...]:
     """Call a function that the module defines, or declares for `tile link` to resolve."""
     return results
 
 
-@op(name="yield", terminator=True)
+@op(any_extents=True, name="yield", terminator=True)
 def yield_(*values: Type) -> None:
     """End a region and pass on its results."""
 
@@ -161,6 +168,6 @@ def condition(value: Type) -> None:
     require(value == I1, f"condition takes a scalar of type i1, not {value}")
 
 
-@op(name="return", terminator=True)
+@op(any_extents=True, name="return", terminator=True)
 def return_(*values: Type) -> None:
     """End a function and return its results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from tile.errors import TypeRuleError
 from tile.ir.debug_info import distribute_values
@@ -12,15 +13,32 @@ from tile.ir.types import I1, Type, require
 
 
 @op(
+    any_extents=True,
     effect=Effect.OUTPUT,
     levels=TILE_OR_LAID_OUT,
     examples=('%x: tile<8xf32>, %n: i32 | device_print %x, %n {prefix = "x and n", hex = false}',),
 )
-def device_print(*values: Type, prefix: str, hex: bool = False) -> None:
-    """Print a prefix and values from every program."""
+def device_print(
+    *values: Type, prefix: str, hex: bool = False, bounds: tuple[Type, ...] = ()
+) -> None:
+    """Print a prefix and values from every program.
+
+    `bounds` has the types of the values before `pad-extents`, if it padded any: elements outside of
+    those are not printed.
+    """
+    unpadded(values, bounds)
+
+
+def unpadded(values: Sequence[Type], bounds: Sequence[Type]) -> None:
+    """Check that there are no bounds, or those of each value."""
+    require(
+        len(bounds) in (0, len(values)),
+        f"there are bounds for all {len(values)} values or for none, not for {len(bounds)}",
+    )
 
 
 @op(
+    any_extents=True,
     effect=Effect.OUTPUT,
     examples=('%c: tile<8xi1>, %m: tile<8xi1> | device_assert %c, %m {message = "x is positive"}',),
 )
@@ -53,6 +71,7 @@ def breakpoint_() -> None:
 
 
 @op(
+    any_extents=True,
     effect=Effect.OUTPUT,
     levels=TILE_ONLY,
     examples=(

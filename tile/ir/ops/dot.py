@@ -40,6 +40,7 @@ UNLIMITED = 1 << 30
 
 
 @op(
+    any_extents=True,
     traits={Trait.DOT},
     semantics=lambda a, b, acc, *, input_precision, max_num_imprecise_acc: semantics.dot(
         a, b, acc, input_precision

@@ -57,6 +57,7 @@ def table(index: Type, *, of: Type, entries: tuple[int, ...]) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, index, *, axis: semantics.gather(x, index, axis),
     accepts=ALL,
     examples=(
@@ -82,6 +83,7 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, mask=None, *, bins: semantics.histogram(x, mask, bins),
     accepts=INTEGERS,
     examples=(
@@ -106,6 +108,7 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     semantics=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
     accepts=SORTED,

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.declare import op
-from tile.ir.types import I1, Element, Type, is_power_of_two, listed, require, with_element
+from tile.ir.types import (
+    I1,
+    Element,
+    Type,
+    is_power_of_two,
+    listed,
+    refuse_extent,
+    require,
+    unpadded_extent,
+    with_element,
+)
 
 # Widths of registers in bits by their constraint; `f` and `d` are registers of floats.
 WIDTHS = {"b": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
@@ -77,6 +87,7 @@ def registers_of(ty: Type, pack: int) -> int:
 
 
 @op(
+    any_extents=True,
     examples=(
         '%x: tile<8xi32> | %r = inline_asm %x {asm = "popc.b32 $0, $1;", constraints = "=r,r", '
         "to = (i32)} : tile<8xi32>",
@@ -100,6 +111,9 @@ def inline_asm(
     each, as in LLVM. The last group is padded with any values. `volatile`: the text has effects
     besides its results. With `reference`, the last operands are what backends without PTX return as
     the results. Without it, such backends expand the text (`expand-inline-asm`).
+
+    With `volatile`, and with `pack` above 1, extents are powers of two: padding would have effects,
+    or share a group with elements.
     """
     require(len(to) > 0, "inline_asm has at least one result")
     require(
@@ -109,6 +123,10 @@ def inline_asm(
     require(is_power_of_two(pack), f"the pack of inline_asm is a power of two, not {pack}")
     shapes = {with_element(ty, I1) for ty in x}
     require(len(shapes) <= 1, f"inline_asm takes values of one shape, not {listed(x)}")
+    extent = unpadded_extent(x[0]) if x else None
+    if extent is not None and (volatile or pack > 1):
+        option = "volatile" if volatile else f"pack = {pack}"
+        refuse_extent(f"inline_asm with {option}", x[0], extent)
     results = tuple(with_element(x[0], ty.element) if x else ty for ty in to)
     operands = x
     if reference:

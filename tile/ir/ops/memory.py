@@ -137,6 +137,7 @@ def _addptr(ptr: Any, offset: Any, *, stride: int) -> Any:
 
 
 @op(
+    any_extents=True,
     semantics=_addptr,
     unit_axes_broadcast=True,
     examples=(
@@ -159,6 +160,7 @@ def addptr(ptr: Type, offset: Type, *, stride: int) -> Type:
 
 
 @op(
+    any_extents=True,
     effect=Effect.READ,
     examples=(
         "%p: tile<8xptr<f32>> | %r = load %p : tile<8xf32>",
@@ -201,6 +203,7 @@ def load(
 
 
 @op(
+    any_extents=True,
     effect=Effect.WRITE,
     examples=(
         "%p: tile<8xptr<f32>>, %v: tile<8xf32>, %m: tile<8xi1> | store %p, %v, %m",
@@ -224,6 +227,7 @@ def store(
 
 
 @op(
+    any_extents=True,
     traits={Trait.ATOMIC},
     effect=Effect.READ | Effect.WRITE,
     examples=(
@@ -264,6 +268,7 @@ def atomic_rmw(
 
 
 @op(
+    any_extents=True,
     traits={Trait.ATOMIC},
     effect=Effect.READ | Effect.WRITE,
     examples=("%p: ptr<i32>, %c: i32, %v: i32 | %r = atomic_cas %p, %c, %v : i32",),

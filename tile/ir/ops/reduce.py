@@ -69,6 +69,7 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
         x, kind, axis, propagate_nan=propagate_nan
@@ -89,6 +90,7 @@ def reduce(x: Type, *, axis: int, kind: ReduceKind, propagate_nan: bool = False)
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, tie_break_left: semantics.argreduce(
         x, f"arg{kind}", axis, tie_break_left
@@ -113,6 +115,7 @@ def arg_reduce(
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     semantics=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
     accepts=(*INTEGERS, *FLOATS),
@@ -199,6 +202,7 @@ def _semantics(compute: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     isolated=True,
     semantics=_semantics(semantics.reduce_region),
@@ -231,6 +235,7 @@ def reduce_region(*xs: Type, axis: int, combine: Block) -> tuple[Type, ...]:
 
 
 @op(
+    any_extents=True,
     traits={Trait.COMBINE},
     isolated=True,
     semantics=_semantics(semantics.scan_region),

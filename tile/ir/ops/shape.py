@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tile.ir import semantics
 from tile.ir.declare import op
-from tile.ir.types import ALL, I32, Tile, Type, require, with_shape
+from tile.ir.types import (
+    ALL,
+    I32,
+    Tile,
+    Type,
+    is_power_of_two,
+    refuse_extent,
+    require,
+    unpadded_extent,
+    with_shape,
+)
 
 
 def _tile(name: str, x: Type) -> None:
@@ -31,12 +42,13 @@ def without(x: Type, axis: int) -> tuple[int, ...]:
 
 
 @op(
+    any_extents=True,
     semantics=lambda *, start, end: semantics.arange(start, end),
     unit_axes_broadcast=True,
     examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
 )
 def arange(*, start: int, end: int) -> Type:
-    """The integers in [`start`, `end`); their number is a power of two."""
+    """The integers in [`start`, `end`)."""
     require(start < end, f"arange counts up: its end, {end}, is not above its start, {start}")
     require(
         I32.min_value <= start and end - 1 <= I32.max_value,
@@ -50,6 +62,7 @@ def _splat(x: Any, *, shape: tuple[int, ...]) -> Any:
 
 
 @op(
+    any_extents=True,
     semantics=_splat,
     unit_axes_broadcast=True,
     examples=("%x: f32 | %r = splat %x {shape = (4, 8)} : tile<4x8xf32>",),
@@ -61,6 +74,7 @@ def splat(x: Type, *, shape: tuple[int, ...]) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, *, shape: x,
     unit_axes_broadcast=True,
     examples=("%x: tile<4x1xf32> | %r = broadcast %x {shape = (4, 8)} : tile<4x8xf32>",),
@@ -80,6 +94,7 @@ def _expand_dims(x: Any, *, axis: int) -> Any:
 
 
 @op(
+    any_extents=True,
     semantics=_expand_dims,
     unit_axes_broadcast=True,
     examples=("%x: tile<8xf32> | %r = expand_dims %x {axis = -2} : tile<1x8xf32>",),
@@ -98,11 +113,16 @@ def expand_dims(x: Type, *, axis: int) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, *, shape: semantics.reshape(x, shape),
     examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
 )
 def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
-    """Reshape `x`, keeping the row-major order of its elements."""
+    """Reshape `x`, keeping the row-major order of its elements.
+
+    Of the axes that it merges or splits, only the first may have an extent that is no power of two:
+    padding at the end of another one would be between elements of the result.
+    """
     _tile("reshape", x)
     require(len(shape) > 0, "reshape gives a tile of at least one axis")
     require(
@@ -110,10 +130,33 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
         f"a tile of shape {list(x.shape)} has {math.prod(x.shape)} elements and {list(shape)} has "
         f"{math.prod(shape)}",
     )
-    return with_shape(shape, x.element)
+    result = with_shape(shape, x.element)
+    if unpadded_extent(x) is not None or unpadded_extent(result) is not None:
+        for ty, (_, *inner) in _regrouped(x, result):
+            for extent in inner:
+                if not is_power_of_two(extent):
+                    refuse_extent(f"a reshape from {x} to {result}", ty, extent)
+    return result
+
+
+def _regrouped(x: Type, result: Type) -> Iterator[tuple[Type, Sequence[int]]]:
+    """Yield the least groups of axes with as many elements in both types, but not equal ones.
+
+    Axes of extent 1 are left out.
+    """
+    types = (x, result)
+    before, after = ([extent for extent in ty.shape if extent > 1] for ty in types)
+    while before:
+        groups = [before.pop(0)], [after.pop(0)]
+        while math.prod(groups[0]) != math.prod(groups[1]):
+            shorter = math.prod(groups[0]) > math.prod(groups[1])
+            groups[shorter].append((before, after)[shorter].pop(0))
+        if groups[0] != groups[1]:
+            yield from zip(types, groups, strict=True)
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, *, order: semantics.permute(x, order),
     unit_axes_broadcast=True,
     examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
@@ -129,6 +172,7 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=lambda x, *, axis: semantics.flip(x, axis),
     unit_axes_broadcast=True,
     accepts=ALL,
@@ -141,6 +185,7 @@ def flip(x: Type, *, axis: int) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=semantics.join,
     unit_axes_broadcast=True,
     accepts=ALL,
@@ -156,6 +201,7 @@ def join(a: Type, b: Type) -> Type:
 
 
 @op(
+    any_extents=True,
     semantics=semantics.split,
     unit_axes_broadcast=True,
     accepts=ALL,

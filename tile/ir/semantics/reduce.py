@@ -123,10 +123,15 @@ SECOND = slice(1, None, 2)
 
 
 def reduce_region(xs: Sequence[Array], combine: Combine, axis: int) -> tuple[Array, ...]:
-    """Combine the elements along `axis`, whose extent is a power of two, and drop the axis."""
+    """Combine the elements along `axis`, and drop the axis; a last one of an odd number waits."""
     arrays = _over_all_programs(xs)
-    while arrays[0].shape[axis] > 1:
-        arrays = _combined(combine, _sliced(arrays, axis, FIRST), _sliced(arrays, axis, SECOND))
+    while (extent := arrays[0].shape[axis]) > 1:
+        first = _sliced(arrays, axis, slice(0, extent - 1, 2))
+        pairs = _combined(combine, first, _sliced(arrays, axis, SECOND))
+        if extent % 2:
+            last = _sliced(arrays, axis, slice(extent - 1, None))
+            pairs = [np.concatenate(both, axis) for both in zip(pairs, last, strict=True)]
+        arrays = pairs
     return tuple(array.squeeze(axis) for array in arrays)
 
 
@@ -147,13 +152,15 @@ def _scan(arrays: list[Array], combine: Combine, axis: int) -> list[Array]:
     extent = arrays[0].shape[axis]
     if extent == 1:
         return arrays
-    even = _sliced(arrays, axis, FIRST)
-    odd = _scan(_combined(combine, even, _sliced(arrays, axis, SECOND)), combine, axis)
+    even, after = _sliced(arrays, axis, FIRST), _sliced(arrays, axis, SECOND)
+    before = _sliced(even, axis, slice(extent // 2))
+    odd = _scan(_combined(combine, before, after), combine, axis)
     results = [np.empty(array.shape, array.dtype) for array in arrays]
     _put(results, axis, SECOND, odd)
     _put(results, axis, slice(0, 1), _sliced(even, axis, slice(0, 1)))
     if extent > 2:
-        before, own = _sliced(odd, axis, slice(None, -1)), _sliced(even, axis, slice(1, None))
+        own = _sliced(even, axis, slice(1, None))
+        before = _sliced(odd, axis, slice((extent - 1) // 2))
         _put(results, axis, slice(2, None, 2), _combined(combine, before, own))
     return results
 

@@ -6,9 +6,10 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 
 from __future__ import annotations
 
-from tile.ir.core import Value
+from tile.ir.core import Operation, Value
 from tile.ir.declare import op
 from tile.ir.op_definition import THREAD, Effect, Trait
+from tile.ir.ops.debug import unpadded
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
 from tile.ir.shared_type import Shared
@@ -377,11 +378,25 @@ def shared_cp_async(
     ),
 )
 def thread_print(
-    *values: Type, prefix: str, hex: bool = False, layouts: tuple[LinearLayout, ...] = ()
+    *values: Type,
+    prefix: str,
+    hex: bool = False,
+    bounds: tuple[Type, ...] = (),
+    layouts: tuple[LinearLayout, ...] = (),
 ) -> None:
     """Print a text and values. The layouts map registers of fragments to tile elements.
 
-    There is one for each fragment, in order; scalars are those of the first thread.
+    There is one for each fragment, in order; scalars are those of the first thread. `bounds` is as
+    for `device_print`.
     """
+    unpadded(values, bounds)
     count = sum(isinstance(value, Fragment) for value in values)
     require(len(layouts) == count, f"thread_print of {count} fragments takes as many layouts")
+
+
+def printed_shapes(print_: Operation) -> list[tuple[int, ...]]:
+    """Return the shape of the elements of each fragment that a `thread_print` prints."""
+    fragments = [at for at, x in enumerate(print_.inputs) if isinstance(x.type, Fragment)]
+    if print_["bounds"]:
+        return [print_["bounds"][at].shape for at in fragments]
+    return [layout.shape for layout in print_["layouts"]]

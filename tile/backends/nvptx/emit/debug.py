@@ -9,7 +9,7 @@ there, without a message: ptxas serializes the wgmmas of a kernel that may call 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from string import Template
 
@@ -48,10 +48,11 @@ def thread_print(builder: FunctionBuilder, op: Operation) -> None:
             builder.new(f"icmp eq i32 {THREAD}, 0"),
             lambda: _line(builder, op, prefix, scalars),
         )
-    for number, (value, layout) in enumerate(zip(tiles, op["layouts"], strict=True)):
+    shapes = ops.thread.printed_shapes(op)
+    for number, (value, layout, shape) in enumerate(zip(tiles, op["layouts"], shapes, strict=True)):
         name = prefix if len(op.inputs) == 1 else f"{prefix} [{number}]"
         first = _first_owner(builder, layout)
-        when(builder, first, partial(_elements, builder, op, name, value, layout))
+        when(builder, first, partial(_elements, builder, op, name, value, layout, shape))
 
 
 def _first_owner(builder: FunctionBuilder, layout: LinearLayout) -> str:
@@ -72,7 +73,12 @@ def _line(builder: FunctionBuilder, op: Operation, prefix: str, values: Sequence
 
 
 def _elements(
-    builder: FunctionBuilder, op: Operation, prefix: str, value: Value, layout: LinearLayout
+    builder: FunctionBuilder,
+    op: Operation,
+    prefix: str,
+    value: Value,
+    layout: LinearLayout,
+    shape: tuple[int, ...],
 ) -> None:
     numbers = layout_index_of(builder, layout)
     for register, number in zip(builder.of(value), numbers, strict=True):
@@ -85,7 +91,16 @@ def _elements(
             below += bits
         text, argument = _format(builder, value.type.element, register, op["hex"])
         indices = ", ".join(["%d"] * len(index))
-        _print(builder, f"idx ({indices}) {prefix} {text}", [*index, argument])
+        line = partial(_print, builder, f"idx ({indices}) {prefix} {text}", [*index, argument])
+        inside = [
+            builder.new(f"icmp ult i32 {part}, {extent}")
+            for (_, part), extent, size in zip(index, shape, layout.shape, strict=True)
+            if extent < size
+        ]
+        if inside:
+            when(builder, reduce(lambda x, y: builder.new(f"and i1 {x}, {y}"), inside), line)
+        else:
+            line()
 
 
 def _format(

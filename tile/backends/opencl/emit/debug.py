@@ -31,10 +31,11 @@ def thread_print(builder: FunctionBuilder, op: Operation) -> None:
         formats = [_format(builder, v.type.element, builder.scalar(v), op["hex"]) for v in scalars]
         texts, arguments = [text for text, _ in formats], [x for _, x in formats]
         builder.line(f"if ({THREAD} == 0) {_print(' '.join([prefix, *texts]), arguments)}")
-    for number, (value, layout) in enumerate(zip(tiles, op["layouts"], strict=True)):
+    shapes = ops.thread.printed_shapes(op)
+    for number, (value, layout, shape) in enumerate(zip(tiles, op["layouts"], shapes, strict=True)):
         name = prefix if len(op.inputs) == 1 else f"{prefix} [{number}]"
         builder.open(f"if ({_is_first_copy(layout)})")
-        _elements(builder, op, name, value, layout)
+        _elements(builder, op, name, value, layout, shape)
         builder.close()
 
 
@@ -51,7 +52,12 @@ def _is_first_copy(layout: LinearLayout) -> str:
 
 
 def _elements(
-    builder: FunctionBuilder, op: Operation, prefix: str, value: Value, layout: LinearLayout
+    builder: FunctionBuilder,
+    op: Operation,
+    prefix: str,
+    value: Value,
+    layout: LinearLayout,
+    shape: tuple[int, ...],
 ) -> None:
     numbers = linear_index_of(builder, layout)
     for register, number in zip(builder.of(value), numbers, strict=True):
@@ -62,7 +68,13 @@ def _elements(
             shift += count
         text, argument = _format(builder, value.type.element, register, op["hex"])
         formats = ", ".join(["%d"] * len(index))
-        builder.line(_print(f"idx ({formats}) {prefix} {text}", [*index, argument]))
+        line = _print(f"idx ({formats}) {prefix} {text}", [*index, argument])
+        inside = [
+            f"{part} < {extent}"
+            for part, extent, size in zip(index, shape, layout.shape, strict=True)
+            if extent < size
+        ]
+        builder.line(f"if ({' && '.join(inside)}) {line}" if inside else line)
 
 
 def _format(

@@ -157,11 +157,14 @@ def _print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     thread_map = thread_map_of(batch)
     if op["layouts"]:
         require_whole_programs(batch, op)
-    layouts = iter(op["layouts"])
+    layouts, shapes = iter(op["layouts"]), iter(ops.thread.printed_shapes(op))
     parts = []
     for value, operand in zip(values, op.inputs, strict=True):
         layout = next(layouts) if isinstance(operand.type, Fragment) else None
-        parts.append(_tiles(value, operand.type, layout, len(batch)))
+        layoutless, part = _tiles(value, operand.type, layout, len(batch))
+        if not layoutless:
+            part = part[(slice(None), *map(slice, next(shapes)))]
+        parts.append((layoutless, part))
     first = np.flatnonzero(np.diff(thread_map.program, prepend=-1))
     for number, row in enumerate(first):
         index = int(launch_of(batch).programs_of(batch.rows[row : row + 1])[0])
