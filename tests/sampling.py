@@ -31,11 +31,15 @@ def _several(values: Any) -> tuple[Any, ...]:
     return values if isinstance(values, tuple) else (values,)
 
 
+def is_nightly() -> bool:
+    """Return True if tests run that are `nightly`, too."""
+    return settings.get_current_profile_name() == "nightly"
+
+
 def examples(count: int) -> settings:
     """Return settings of a property with so many examples, and eight times as many nightly."""
-    nightly = settings.get_current_profile_name() == "nightly"
     return settings(
-        max_examples=count * (8 if nightly else 1),
+        max_examples=count * (8 if is_nightly() else 1),
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

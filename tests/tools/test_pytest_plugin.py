@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tile
+from tests.sampling import is_nightly
 from tile.faults import Check
 
 TESTS = """\
@@ -77,7 +78,7 @@ def test_nothing_is_checked_without_the_option_or_the_check(tmp_path: Path) -> N
 def test_the_end_says_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILE_INTERP_LEVEL", "thread")  # the option stands above it
     checked = "tile: checked for bounds, race, deadlock: 2 launches of `last_wins` on interp\n"
-    for xdist in ([], ["-n", "1"]):
+    for xdist in ([], ["-n", "2" if is_nightly() else "1"]):
         assert checked in run(tmp_path, "--tile-sanitize=race", *xdist).stdout
         empty = run(tmp_path, "--tile-sanitize", "--deselect", "test_mine.py", *xdist)
         assert "tile: nothing was checked\n" in empty.stdout
