@@ -10,8 +10,8 @@ import tile
 import tile.ops
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear import int4_rows
+from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.ops.linear.int4_matmul import (
-    EXPANDED_BYTES,
     EXPANDED_ROWS,
     REGISTER_ROWS,
     int4_matmul_reference,

@@ -37,23 +37,24 @@ if TYPE_CHECKING:
         max_pool2d,
         max_pool2d_backward,
     )
-    from tile.ops.image.resize import resize_bilinear, resize_bilinear_backward
+    from tile.ops.image.resize import resize_bilinear
+    from tile.ops.image.resize_backward import resize_bilinear_backward
     from tile.ops.image.shift_conv import shift_conv
     from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
     from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
-    from tile.ops.linear.bilinear import bilinear, bilinear_backward
+    from tile.ops.linear.bilinear import bilinear
+    from tile.ops.linear.bilinear_backward import bilinear_backward
     from tile.ops.linear.block_scaled_matmul import block_scaled_matmul
     from tile.ops.linear.grouped_matmul import grouped_matmul
     from tile.ops.linear.grouped_matmul_wgrad import grouped_matmul_wgrad
     from tile.ops.linear.int4_matmul import int4_matmul
     from tile.ops.linear.int4_weights import pack_int4
-    from tile.ops.linear.linear_cross_entropy import (
-        linear_cross_entropy,
-        linear_cross_entropy_backward,
-    )
+    from tile.ops.linear.linear_cross_entropy import linear_cross_entropy
+    from tile.ops.linear.linear_cross_entropy_backward import linear_cross_entropy_backward
     from tile.ops.linear.matmul import matmul
     from tile.ops.linear.scaled_matmul import scaled_matmul
-    from tile.ops.lists.foreach import foreach_apply, foreach_norms
+    from tile.ops.lists.foreach import foreach_apply
+    from tile.ops.lists.foreach_norms import foreach_norms
     from tile.ops.pointwise.activation import activate, activate_backward
     from tile.ops.pointwise.dropout import dropout
     from tile.ops.pointwise.gated import geglu, geglu_backward, swiglu, swiglu_backward
@@ -83,14 +84,16 @@ if TYPE_CHECKING:
     from tile.ops.rowwise.cross_entropy import cross_entropy, cross_entropy_backward
     from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
     from tile.ops.rowwise.log_softmax import log_softmax, log_softmax_backward
-    from tile.ops.rowwise.nll_loss import nll_loss, nll_loss_backward
+    from tile.ops.rowwise.nll_loss import nll_loss
+    from tile.ops.rowwise.nll_loss_backward import nll_loss_backward
     from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
     from tile.ops.rowwise.softmax import softmax, softmax_backward
     from tile.ops.selection.cummax import cummax, cummax_backward, cummin
     from tile.ops.selection.cumprod import cumprod, cumprod_backward
     from tile.ops.selection.cumsum import cumsum
     from tile.ops.selection.embedding import embedding, embedding_backward
-    from tile.ops.selection.embedding_bag import embedding_bag, embedding_bag_backward
+    from tile.ops.selection.embedding_bag import embedding_bag
+    from tile.ops.selection.embedding_bag_backward import embedding_bag_backward
     from tile.ops.selection.histogram import histogram
     from tile.ops.selection.logcumsumexp import logcumsumexp, logcumsumexp_backward
     from tile.ops.selection.ordering import sort, topk
@@ -98,7 +101,8 @@ if TYPE_CHECKING:
     from tile.ops.sequence.attention_backward import attention_backward
     from tile.ops.sequence.decode_attention import decode_attention
     from tile.ops.sequence.rope import rope
-    from tile.ops.sequence.varlen_attention import varlen_attention, varlen_attention_backward
+    from tile.ops.sequence.varlen_attention import varlen_attention
+    from tile.ops.sequence.varlen_attention_backward import varlen_attention_backward
     from tile.ops.sparse.sddmm import sddmm, sddmm_backward
     from tile.ops.sparse.spmm import spmm, spmm_backward
     from tile.ops.training.adamw import adamw
@@ -118,20 +122,24 @@ else:
         "image.conv2d_wgrad": "conv2d_wgrad",
         "image.conv_transpose2d": "conv_transpose2d",
         "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
-        "image.resize": "resize_bilinear resize_bilinear_backward",
+        "image.resize": "resize_bilinear",
+        "image.resize_backward": "resize_bilinear_backward",
         "image.shift_conv": "shift_conv",
         "image.shift_conv_dgrad": "shift_conv_dgrad",
         "image.shift_conv_wgrad": "shift_conv_wgrad",
-        "linear.bilinear": "bilinear bilinear_backward",
+        "linear.bilinear": "bilinear",
+        "linear.bilinear_backward": "bilinear_backward",
         "linear.block_scaled_matmul": "block_scaled_matmul",
         "linear.grouped_matmul": "grouped_matmul",
         "linear.grouped_matmul_wgrad": "grouped_matmul_wgrad",
         "linear.int4_matmul": "int4_matmul",
         "linear.int4_weights": "pack_int4",
-        "linear.linear_cross_entropy": "linear_cross_entropy linear_cross_entropy_backward",
+        "linear.linear_cross_entropy": "linear_cross_entropy",
+        "linear.linear_cross_entropy_backward": "linear_cross_entropy_backward",
         "linear.matmul": "matmul",
         "linear.scaled_matmul": "scaled_matmul",
-        "lists.foreach": "foreach_apply foreach_norms",
+        "lists.foreach": "foreach_apply",
+        "lists.foreach_norms": "foreach_norms",
         "pointwise.activation": "activate activate_backward",
         "pointwise.dropout": "dropout",
         "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
@@ -151,14 +159,16 @@ else:
         "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
         "rowwise.layer_norm": "layer_norm layer_norm_backward",
         "rowwise.log_softmax": "log_softmax log_softmax_backward",
-        "rowwise.nll_loss": "nll_loss nll_loss_backward",
+        "rowwise.nll_loss": "nll_loss",
+        "rowwise.nll_loss_backward": "nll_loss_backward",
         "rowwise.rms_norm": "rms_norm rms_norm_backward",
         "rowwise.softmax": "softmax softmax_backward",
         "selection.cummax": "cummax cummax_backward cummin",
         "selection.cumprod": "cumprod cumprod_backward",
         "selection.cumsum": "cumsum",
         "selection.embedding": "embedding embedding_backward",
-        "selection.embedding_bag": "embedding_bag embedding_bag_backward",
+        "selection.embedding_bag": "embedding_bag",
+        "selection.embedding_bag_backward": "embedding_bag_backward",
         "selection.histogram": "histogram",
         "selection.logcumsumexp": "logcumsumexp logcumsumexp_backward",
         "selection.ordering": "sort topk",
@@ -166,7 +176,8 @@ else:
         "sequence.attention_backward": "attention_backward",
         "sequence.decode_attention": "decode_attention",
         "sequence.rope": "rope",
-        "sequence.varlen_attention": "varlen_attention varlen_attention_backward",
+        "sequence.varlen_attention": "varlen_attention",
+        "sequence.varlen_attention_backward": "varlen_attention_backward",
         "sparse.sddmm": "sddmm sddmm_backward",
         "sparse.spmm": "spmm spmm_backward",
         "training.adamw": "adamw",

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tile.ops.aten.arguments import Implementation, require, torch_module
-from tile.ops.lists.foreach import foreach_apply, foreach_norms
+from tile.ops.lists.foreach import foreach_apply
+from tile.ops.lists.foreach_norms import foreach_norms
 from tile.ops.training.adamw import adamw
 
 Tensors = Sequence[Any]

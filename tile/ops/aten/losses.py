@@ -18,7 +18,8 @@ from tile.ops.pointwise.probability_losses import (
     bce_loss_backward,
     binary_cross_entropy,
 )
-from tile.ops.rowwise.nll_loss import nll_loss, nll_loss_backward
+from tile.ops.rowwise.nll_loss import nll_loss
+from tile.ops.rowwise.nll_loss_backward import nll_loss_backward
 
 NONE, MEAN, SUM = 0, 1, 2  # of `reduction`
 

@@ -19,7 +19,8 @@ from tile.ops.image.pooling import (
     max_pool2d,
     max_pool2d_backward,
 )
-from tile.ops.image.resize import resize_bilinear, resize_bilinear_backward
+from tile.ops.image.resize import resize_bilinear
+from tile.ops.image.resize_backward import resize_bilinear_backward
 
 Integers = Sequence[int]
 Pair = tuple[int, int]

@@ -1,0 +1,184 @@
+"""The gradients of the cross entropy of a linear layer's results.
+
+    dz[i, j] = dloss[i] * (exp(z[i, j] - s[i]) - (j == target[i]))        z = x @ weight.T
+    dx = dz @ weight        dweight = dz.T @ x
+
+The forward pass stores s alone, so z is computed anew for a range of classes at a time: dz of the
+range, whose size is bounded, its rows of dweight, and its part of dx, which is added to those
+before, in a fixed order. That is a matmul more than with z in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.reference import Array, wide
+from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.logits import add_matmul, log_sums_of, logit_operands
+from tile.ops.linear.matmul_tiles import tile_position
+from tile.ops.selection.embedding import convert_kernel
+
+LARGEST = 2**27  # elements of dz that are stored at once
+CONVERTED = 1024
+
+
+@tile.jit
+def logits_gradient_kernel(
+    dloss_ptr,
+    x_ptr,
+    weight_ptr,
+    target_ptr,
+    log_ptr,
+    dz_ptr,
+    rows,
+    first,
+    classes,
+    length,
+    x_strides,
+    weight_strides,
+    IGNORED: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(rows, classes, BLOCK_M, BLOCK_N, GROUP)
+    row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    weight_ptr += tl.cast(first, tl.int64) * weight_strides[1]
+    z = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    z = add_matmul(
+        x_ptr, weight_ptr, row, column, rows, classes, length, x_strides, weight_strides, z, BLOCK_K
+    )
+    inside = row < rows
+    target = tl.load(target_ptr + row, mask=inside, other=IGNORED)
+    used = target != IGNORED
+    share = tl.where(used, tl.load(dloss_ptr + row, mask=inside, other=0.0), 0.0)
+    z = tl.exp(z - tl.load(log_ptr + row, mask=inside, other=0.0)[:, None])
+    z -= tl.where((first + column)[None, :] == target[:, None], 1.0, 0.0)
+    at = row[:, None] * classes + column[None, :]
+    mask = inside[:, None] & (column < classes)[None, :]
+    tl.store(dz_ptr + at, (z * share[:, None]).to(dz_ptr.dtype.element_ty), mask=mask)
+
+
+@tile.jit
+def gradient_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    b_start,
+    out_start,
+    rows,
+    columns,
+    inner,
+    a_strides,
+    b_strides,
+    ADD: tl.constexpr,
+    SUMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Store a @ b from `out_start` on, or add it to what is there."""
+    tile_row, tile_column = tile_position(rows, columns, BLOCK_M, BLOCK_N, GROUP)
+    row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    out = out_ptr + out_start + row[:, None] * columns + column[None, :]
+    mask = (row < rows)[:, None] & (column < columns)[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    if ADD:
+        total += tl.load(out, mask=mask, other=0.0)
+    b_ptr += b_start
+    total = add_matmul(
+        a_ptr, b_ptr, row, column, rows, columns, inner, a_strides, b_strides, total, BLOCK_K
+    )
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@planned()
+def linear_cross_entropy_backward(
+    dloss: Any,
+    x: Any,
+    weight: Any,
+    target: Any,
+    log_sums: Any,
+    ignore_index: int = -100,
+    largest: int = LARGEST,
+) -> tuple[Any, Any]:
+    """Return the gradients of x and weight from `dloss`, that of each row's loss.
+
+    log_sums: s, the second result of `linear_cross_entropy`. largest: elements of dz that are
+    stored at once, at most, but for one class.
+    """
+    call = Call("linear_cross_entropy_backward")
+    source, weights = logit_operands(call, x, weight, target, ignore_index)
+    (rows, length), classes = source.shape, weights.shape[0]
+    kind = accumulator(source.dtype)
+    for name, vector in (("dloss", dloss), ("log_sums", log_sums)):
+        call.array(name, vector, dtypes=(kind,), rank=1, shape=(rows,)).contiguous()
+    largest = call.integer("largest", largest, low=1)
+    dx, dweight = call.new((rows, length), kind), call.new(weights.shape, weights.dtype)
+    most = max(1, min(classes, largest // max(rows, 1)))
+    config = tiles_of(call.backend, source.dtype, rows, most, length)
+    options = {"SUMS": getattr(tl, kind.name), **config}
+    dz = call.new((rows, most), source.dtype)
+    for first in range(0, classes, most):
+        count = min(most, classes - first)
+        if rows:
+            launch(logits_gradient_kernel, (_tiles(config, rows, count),))(
+                *(dloss, x, weight, target, log_sums, dz.value, rows, first, count, length),
+                *(source.strides, weights.strides[::-1]),
+                IGNORED=ignore_index,
+                **options,
+            )
+        if rows and length:
+            launch(gradient_kernel, (_tiles(config, rows, length),))(
+                *(dz.value, weight, dx.value, first * weights.strides[0], 0, rows, length, count),
+                *((count, 1), weights.strides),
+                ADD=first > 0,
+                **options,
+            )
+        if length:
+            launch(gradient_kernel, (_tiles(config, count, length),))(
+                *(dz.value, x, dweight.value, 0, first * length, count, length, rows),
+                *((1, count), source.strides),
+                ADD=False,
+                **options,
+            )
+    if source.dtype == kind or not dx.size:
+        result = dx if source.dtype == kind else call.new(dx.shape, source.dtype)
+        return result.value, dweight.value
+    result = call.new(dx.shape, source.dtype)
+    launch(convert_kernel, (tile.cdiv(dx.size, CONVERTED),))(
+        dx.value, result.value, dx.size, CLEAR=False, BLOCK=CONVERTED
+    )
+    return result.value, dweight.value
+
+
+def _tiles(config: Any, rows: int, columns: int) -> int:
+    return tile.cdiv(rows, config["BLOCK_M"]) * tile.cdiv(columns, config["BLOCK_N"])
+
+
+def linear_cross_entropy_backward_reference(
+    dloss: Array,
+    x: Array,
+    weight: Array,
+    target: Array,
+    log_sums: Array,
+    ignore_index: int = -100,
+    largest: int = LARGEST,
+) -> tuple[Array, Array]:
+    """Return the gradients in float64, from x and weight: `log_sums` is not read."""
+    dloss, x, weight = wide(dloss, x, weight)
+    z = x @ weight.T
+    dz = np.exp(z - log_sums_of(z)[:, None]) - (np.arange(z.shape[1]) == target[:, None])
+    dz *= np.where(target == ignore_index, 0.0, dloss)[:, None]
+    return dz @ weight, dz.T @ x

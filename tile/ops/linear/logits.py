@@ -1,0 +1,64 @@
+"""The operands that the cross entropy of a linear layer and its gradients share, and a matmul."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import Call, Operand
+from tile.ops.core.reference import Array
+from tile.ops.rowwise.labels import labels_of
+
+
+@tile.jit
+def add_matmul(
+    a_ptr,
+    b_ptr,
+    row,
+    column,
+    rows,
+    columns,
+    inner,
+    a_strides,
+    b_strides,
+    total,
+    BLOCK_K: tl.constexpr,
+):
+    """Return `total` plus a tile of a @ b, whose strides are those of rows and columns."""
+    lane = tl.arange(0, BLOCK_K)
+    for start in range(0, inner, BLOCK_K):
+        k = (start + lane).to(tl.int64)
+        a_at = row[:, None] * a_strides[0] + k[None, :] * a_strides[1]
+        b_at = k[:, None] * b_strides[0] + column[None, :] * b_strides[1]
+        a_inside = (row < rows)[:, None] & (k < inner)[None, :]
+        b_inside = (k < inner)[:, None] & (column < columns)[None, :]
+        a = tl.load(a_ptr + a_at, mask=a_inside, other=0.0)
+        b = tl.load(b_ptr + b_at, mask=b_inside, other=0.0)
+        total = tl.dot(a, b, total, out_dtype=total.dtype)
+    return total
+
+
+def logit_operands(
+    call: Call, x: Any, weight: Any, target: Any, ignore_index: int
+) -> tuple[Operand, Operand]:
+    """Return x and the weight, or raise `ArgumentError` unless all operands fit together."""
+    source = call.array("x", x, rank=2)
+    weights = call.array("weight", weight, dtypes=(source.dtype,), rank=2)
+    if weights.shape[1] != source.shape[1] or not weights.shape[0]:
+        raise ArgumentValueError(
+            f"{call.op}: `x` has shape {source.shape} and `weight` {weights.shape}; they must be "
+            "rows x length and classes x length, with one class or more"
+        )
+    labels_of(call, target, source.shape[0], weights.shape[0], ignore_index)
+    return source, weights
+
+
+def log_sums_of(z: Array) -> Array:
+    """Return the logarithm of the sum of exponentials of each row."""
+    highest = z.max(axis=1)
+    result: Array = highest + np.log(np.exp(z - highest[:, None]).sum(axis=1))
+    return result

@@ -1,0 +1,78 @@
+"""Lists of arrays, whose blocks are the programs of few launches.
+
+Models have hundreds of small parameters, and a launch for each costs more than its work. A launch
+takes the addresses of up to `MOST` arrays, and has programs for the blocks of all: a program
+compares its index with those at which arrays start. Lists are padded with empty arrays to a power
+of two, so that few kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tile
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ops.core.call import BF16, F16, F32, Call, Operand
+from tile.short_repr import short_repr
+
+BLOCK = 1024  # elements of a program
+MOST = 32  # arrays of a launch
+DTYPES = (F16, BF16, F32)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The arrays of one launch, `indices` of a list: where their programs start, and their sizes.
+
+    count: of arrays, with those that pad it.
+    """
+
+    indices: range
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.sizes)
+
+    def of(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arrays of a list for this launch; the first one pads them."""
+        own = [values[index] for index in self.indices]
+        return (*own, *[own[0]] * (self.count - len(own)))
+
+
+def chunks(sizes: Sequence[int]) -> Iterator[Chunk]:
+    """Yield the launches for arrays of these sizes."""
+    for first in range(0, len(sizes), MOST):
+        indices = range(first, min(first + MOST, len(sizes)))
+        own = [sizes[index] for index in indices]
+        own += [0] * (tile.next_power_of_2(len(own)) - len(own))
+        starts = itertools.accumulate((tile.cdiv(size, BLOCK) for size in own), initial=0)
+        yield Chunk(indices, tuple(starts), tuple(own))
+
+
+def arrays_of(call: Call, name: str, values: Any, like: Sequence[Operand] = ()) -> list[Operand]:
+    """Return the arrays of a list, all of one type; of the shapes of `like` unless it is empty."""
+    if not isinstance(values, list | tuple):
+        raise ArgumentTypeError(
+            f"{call.op}: `{name}` is {short_repr(values)}; it is a list of arrays"
+        )
+    if like and len(values) != len(like):
+        raise ArgumentValueError(
+            f"{call.op}: `{name}` has {len(values)} arrays, and `xs` {len(like)}"
+        )
+    operands: list[Operand] = []
+    for index, value in enumerate(values):
+        kind = (like or operands)[0].dtype if like or operands else None
+        operand = call.array(
+            f"{name}[{index}]",
+            value,
+            dtypes=DTYPES if kind is None else (kind,),
+            rank=None if not like else len(like[index].shape),
+            shape=like[index].shape if like else None,
+        )
+        operands.append(operand.contiguous())
+    return operands

@@ -1,0 +1,80 @@
+"""The norms of the arrays of a list, many arrays a launch.
+
+    norms[k] = sqrt(sum over i of xs[k][i] ^ 2)
+
+Programs add up blocks of many arrays (array_lists.py), and one program for each array their sums,
+in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import F32, Call
+from tile.ops.core.call_plans import launch
+from tile.ops.core.device_functions import widen
+from tile.ops.core.reference import Array, wide
+from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
+from tile.tracebacks import public_function
+
+
+@tile.jit(do_not_specialize=("starts", "sizes"))
+def squares_kernel(xs, parts_ptr, starts, sizes, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    for k in tl.static_range(COUNT):
+        if (program >= starts[k]) & (program < starts[k + 1]):
+            at = (program - starts[k]).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+            x = widen(tl.load(xs[k] + at, mask=at < sizes[k], other=0.0))
+            tl.store(parts_ptr + program, tl.sum(x * x, axis=0))
+
+
+@tile.jit(do_not_specialize=("starts",))
+def norms_kernel(parts_ptr, norms_ptr, first, starts, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    for k in tl.static_range(COUNT):
+        if tl.program_id(0) == k:
+            total = tl.zeros((BLOCK,), tl.float32)
+            for start in range(starts[k], starts[k + 1], BLOCK):
+                total += tl.load(parts_ptr + start + lane, start + lane < starts[k + 1], 0.0)
+            tl.store(norms_ptr + first + k, tl.sqrt(tl.sum(total, axis=0)))
+
+
+@public_function
+def foreach_norms(xs: Sequence[Any]) -> Any:
+    """Return the Euclidean norms of the arrays of `xs`, an array of float32.
+
+    xs: as in `foreach_apply`, with one array or more. Programs add up blocks, and one program for
+    each array their sums, in a fixed order. The norm of the norms and the function "scale" clip
+    gradients.
+    """
+    call = Call("foreach_norms")
+    sources = arrays_of(call, "xs", xs)
+    if not sources:
+        raise ArgumentValueError("foreach_norms: `xs` has no arrays")
+    norms = call.new((len(sources),), F32)
+    values = [source.value for source in sources]
+    for chunk in chunks([source.size for source in sources]):
+        parts = call.new((chunk.starts[-1],), F32)
+        if parts.size:
+            launch(squares_kernel, parts.shape)(
+                *(chunk.of(values), parts.value, chunk.starts, chunk.sizes),
+                COUNT=chunk.count,
+                BLOCK=BLOCK,
+            )
+        launch(norms_kernel, (len(chunk.indices),))(
+            *(parts.value, norms.value, chunk.indices.start, chunk.starts),
+            COUNT=chunk.count,
+            BLOCK=BLOCK,
+        )
+    return norms.value
+
+
+def foreach_norms_reference(xs: Sequence[Array]) -> Array:
+    """Return the norms in float64."""
+    return np.array([np.sqrt((x * x).sum()) for x in wide(*xs)])

@@ -1,0 +1,83 @@
+"""The gradient of the negative log likelihood of each row's class.
+
+dx[i, j] = -weight[t] * dloss[i] if j == t else 0        t = target[i]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.reference import Array, wide
+from tile.ops.rowwise.nll_operands import BLOCK, nll_labels, nll_weights, weight_of
+
+
+@tile.jit
+def nll_loss_backward_kernel(
+    dloss_ptr,
+    target_ptr,
+    weight_ptr,
+    dx_ptr,
+    stride,
+    classes,
+    IGNORED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row)
+    used = target != IGNORED
+    tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    share = -tl.load(dloss_ptr + row) * weight_of(weight_ptr, target, used)
+    dx = tl.where(column == target, share, 0.0)
+    tl.store(dx_ptr + row * stride + column, dx, mask=column < classes)
+
+
+@planned()
+def nll_loss_backward(
+    dloss: Any,
+    target: Any,
+    classes: int,
+    weight: Any = None,
+    ignore_index: int = -100,
+    dtype: str = "float32",
+    *,
+    out: Any = None,
+) -> Any:
+    """Return the gradient of `x`, rows x classes, of `dtype`, from `dloss`, that of each loss.
+
+    The other arguments are those of `nll_loss`.
+    """
+    call = Call("nll_loss_backward")
+    kind = call.float_type("dtype", dtype)
+    count = call.integer("classes", classes, low=0)
+    losses = call.array("dloss", dloss, dtypes=(accumulator(kind),), rank=1).contiguous()
+    nll_labels(call, target, weight, losses.shape[0], count, ignore_index)
+    result = call.output("out", out, (losses.shape[0], count), kind)
+    if result.size:
+        block = min(BLOCK, tile.next_power_of_2(count))
+        launch(nll_loss_backward_kernel, (losses.shape[0], tile.cdiv(count, block)))(
+            *(dloss, target, weight, result.value, result.rows().stride, count),
+            IGNORED=ignore_index,
+            BLOCK=block,
+        )
+    return result.value
+
+
+def nll_loss_backward_reference(
+    dloss: Array,
+    target: Array,
+    classes: int,
+    weight: Array | None = None,
+    ignore_index: int = -100,
+    dtype: str = "float32",
+) -> Array:
+    """Return the gradient in float64."""
+    shares = -wide(dloss)[0] * nll_weights(target, weight, classes, ignore_index)
+    result: Array = (np.arange(classes) == target[:, None]) * shares[:, None]
+    return result
