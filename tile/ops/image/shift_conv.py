@@ -34,8 +34,9 @@ RUNS = Table(
         "nvptx": {
             (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
             (1024, ANY, ANY): tiles(64, 64, 128),
-            (4096, ANY, ANY): tiles(128, 128, 64),
-            (ANY, ANY, ANY): tiles(64, 128, 64, stages=2),
+            (4096, ANY, ANY): tiles(64, 256, 64),
+            (ANY, 128, ANY): tiles(64, 128, 64, stages=2),
+            (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
         }
     },
 )
