@@ -56,12 +56,9 @@ def mbarrier_arrive_pair(builder: FunctionBuilder, op: Operation) -> None:
     """
     address = mbarrier_address(builder, op)
     builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
-    rank = special(builder, "cluster.ctarank")
-    other = builder.new(f"xor i32 {rank}, 1")
+    here = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
     paired = builder.scalar(op["paired"])
-    target = builder.new(f"select i1 {paired}, i32 {other}, i32 {rank}")
-    mapa = "mapa.shared::cluster.u32 $0, $1, $2;"
-    (remote,) = assemble(builder, mapa, ["i32"], [(SHARED, MEMORY), ("i32", target)])
+    remote = builder.new(f"select i1 {paired}, i32 {_peer_memory(builder)}, i32 {here}")
     if address.base != "0":
         remote = builder.new(f"add i32 {remote}, {address.base}")
     lines = [
@@ -70,6 +67,16 @@ def mbarrier_arrive_pair(builder: FunctionBuilder, op: Operation) -> None:
     ]
     own = pointer_of(builder, address)
     elect_one(builder, lines, [("i1", "true"), (SHARED, own), ("i32", remote)])
+
+
+def _peer_memory(builder: FunctionBuilder) -> str:
+    """Return the address of the peer's shared memory, which is computed once."""
+    name = "@llvm.nvvm.read.ptx.sreg.cluster.ctarank"
+    builder.module.declare(name, f"declare i32 {name}()")
+    rank = builder.in_prologue(f"call i32 {name}()")
+    other = builder.in_prologue(f"xor i32 {rank}, 1")
+    mapa = "mapa.shared::cluster.u32 $0, $1, $2;"
+    return builder.in_prologue(f'call i32 asm "{mapa}", "=r,r,r"({SHARED} {MEMORY}, i32 {other})')
 
 
 def tma_load_multicast(builder: FunctionBuilder, op: Operation) -> None:

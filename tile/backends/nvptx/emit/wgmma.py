@@ -82,28 +82,36 @@ def _shared_operand(
     second_tile[axis] = shape.m if left else shape.n
     tile_bytes = strips.offset_of(*second_tile)
     address = builder.buffers[mem]
-    start = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
-    if address.base != "0":
-        start = builder.new(f"add i32 {start}, {address.base}")
+    first_tile = "0"
     if count > 1:
         first_tile = _warpgroup_offset(builder, rows, left, count, tile_bytes)
-        start = builder.new(f"add i32 {start}, {first_tile}")
-    units = builder.new(f"zext i32 {_in_units(builder, start)} to i64")
+    units = builder.new(f"zext i32 {_in_units(builder, address.base, first_tile)} to i64")
     constant = _descriptor_constant(strips, address.offset, strips.along == axis)
     descriptor = builder.new(f"add i64 {units}, {constant}")
     return _SharedOperand(descriptor, strips, axis, shape.k, tile_bytes * count)
 
 
-def _in_units(builder: FunctionBuilder, address: str) -> str:
-    """Return a shared address in the unit of descriptors.
+def _in_units(builder: FunctionBuilder, base: str, first_tile: str) -> str:
+    """Return the shared address of a warpgroup's first tile in the unit of descriptors.
 
     The bits of the address above those of the descriptor's field hold the CTA's rank in its
-    cluster.
+    cluster; they are removed once, and not from the address of each stage.
     """
-    units = builder.new(f"lshr i32 {address}, 4")
     if builder.module.options.num_ctas == 1:
+        start = builder.new(f"ptrtoint {SHARED} {MEMORY} to i32")
+        for more in (base, first_tile):
+            if more != "0":
+                start = builder.new(f"add i32 {start}, {more}")
+        return builder.new(f"lshr i32 {start}, 4")
+    start = builder.in_prologue(f"ptrtoint {SHARED} {MEMORY} to i32")
+    if first_tile != "0":
+        start = builder.in_prologue(f"add i32 {start}, {first_tile}")
+    units = builder.in_prologue(f"lshr i32 {start}, 4")
+    units = builder.in_prologue(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
+    if base == "0":
         return units
-    return builder.new(f"and i32 {units}, {(1 << ADDRESS_BITS) - 1}")
+    stage = builder.new(f"lshr i32 {base}, 4")
+    return builder.new(f"add i32 {units}, {stage}")
 
 
 def _warpgroup_offset(
