@@ -20,6 +20,7 @@ from tile.simt.lower import (
     reassociate_xor,
     rematerialize,
     share_reciprocals,
+    sink_casts,
     split_dot_chains,
     strength_reduce_pointers,
     unroll_slices,
@@ -59,6 +60,7 @@ THREADS = (
     "xor-to-add",
     "cse",
     "dce",
+    "sink-casts",
     "infer-invariant-loads",
 )
 LOWER = (*MEMORY, *LAYOUT, *SCHEDULE, *SHARED, *THREADS)

@@ -9,6 +9,7 @@ share_reciprocals   reciprocals, computed once, of floats that divide many eleme
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
 rematerialize       cheap values computed again after a loop
+sink_casts          conversions to wider floats at their first use
 carry_base_pointers one pointer and 32-bit offsets in loops that lack registers
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from tile.analysis.address_values import address_values
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
@@ -79,6 +80,16 @@ class Context(Builder):
     def wrapping_axes(self) -> AxisInfoResult:
         """The axis info that also holds if integers overflow, for values that are computed."""
         return axis_info(self.old, wraps=True)
+
+    @cached_property
+    def for_addresses(self) -> frozenset[Value]:
+        """The values of the function that only addresses and masks of accesses depend on."""
+        return address_values(self.old)
+
+    def constant_runs(self, value: Value) -> tuple[int, ...]:
+        """Return the length of the aligned runs of equal elements along each axis of a tile."""
+        axes = self.axes if value in self.for_addresses else self.wrapping_axes
+        return axes.of(value).constant
 
     # -- types and values
 

@@ -24,19 +24,20 @@ from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 
 
-def compare(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Build one comparison for each run of registers that have the same result.
+def once_a_run(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Build one comparison or division for each run of registers that have the same result.
 
-    Masks such as `column < columns` have such runs if `columns` is sufficiently divisible.
+    Masks such as `column < columns` have such runs if `columns` is sufficiently divisible. So have
+    quotients of numbers that count up: those of a channels-last image's pixels by its channels.
     """
     layout = maybe_layout(op.result)
     if layout is None:
         return ctx.clone(op)
-    first, each = constant_runs(layout, ctx.wrapping_axes.of(op.result).constant)
+    first, each = constant_runs(layout, ctx.constant_runs(op.result))
     if len(first) == len(each):
         return ctx.clone(op)
     operands = [ctx.pick(ctx.of(value), registers=first) for value in op.inputs]
-    return [ctx.pick(ctx(arith.cmp, *operands, **op.attributes), registers=each)]
+    return [ctx.pick(ctx(op.defn, *operands, **op.attributes), registers=each)]
 
 
 @lru_cache(maxsize=1024)
@@ -157,7 +158,9 @@ def _count(op: Operation) -> int:
 
 
 RULES: dict[OpDef, Rule] = {
-    arith.cmp: compare,
+    arith.cmp: once_a_run,
+    arith.div: once_a_run,
+    arith.rem: once_a_run,
     arith.const: Context.clone,
     arith.poison: Context.clone,
     arith.hint: forward_operand,
