@@ -75,8 +75,17 @@ STREAMED = Table(
 )
 # Not measured: float32 by fused multiply-adds holds a tile of 64 x 64 in registers.
 WIDE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
-# H200, tf32, 2026-11-26 (docs/notes/hopper.md), with B by rows.
-ROUNDED = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(256, 128, 32, warps=8, stages=4)}})
+# H200, tf32, 2026-11-26 (docs/notes/hopper.md), with B by rows, of 1024 to 8192 cubed. Large tiles
+# of a small result keep few multiprocessors busy.
+ROUNDED = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (1024, 1024, ANY): tiles(128, 64, 64, stages=4),
+            (ANY, ANY, ANY): tiles(256, 128, 32, warps=8),
+        }
+    },
+)
 
 
 def tiles_of(
