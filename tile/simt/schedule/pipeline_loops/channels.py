@@ -10,6 +10,7 @@ warps of both programs arrive, and what both load is multicast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, descriptor
@@ -26,18 +27,15 @@ from tile.simt.schedule.pipeline_loops.positions import stage
 from tile.simt.schedule.shared_memory import align_up
 
 
-class Pair:
-    """The two programs of a cluster in one loop, whose loads may be multicast (`multicast`).
+class Pair(Protocol):
+    """The two programs of a cluster in one loop, whose loads may be multicast (`multicast`)."""
 
-    paired: an i1, True if the cluster has both, and the other one is in the same iteration.
-    """
-
-    def __init__(self, paired: Value) -> None:
-        self.paired = paired
+    @property
+    def paired(self) -> Value:
+        """An i1: the cluster has both, and the other one is in the same iteration."""
 
     def same_block(self, build: LayoutBuilder, array: Sequence[Value]) -> Value | None:
-        """Return True, an i1, if the peer loads the same block of an array; None if unknown."""
-        raise NotImplementedError
+        """Return an i1: the peer loads the same block of an array. None if that is unknown."""
 
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))

@@ -32,7 +32,7 @@ from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32
 from tile.simt.ops import cluster
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.channels import Pair, block_pointers_of, can_halve
+from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, can_halve
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 
 _AXIS = 0  # of the grid, along which peers differ
@@ -172,16 +172,16 @@ class Pairing:
         return paired
 
 
-class LoopPair(Pair):
-    """The pairing of one loop: see `Pair`."""
+@dataclass(frozen=True, eq=False)
+class LoopPair:
+    """The pairing of one loop, a `Pair` of its channels."""
 
-    def __init__(self, pairing: Pairing, loop: Operation, paired: Value) -> None:
-        super().__init__(paired)
-        self.peers = pairing.peers
-        self.loop = loop
+    peers: PeerValues
+    loop: Operation
+    paired: Value
 
     def same_block(self, build: LayoutBuilder, array: Sequence[Value]) -> Value | None:
-        """Return True, an i1, if the peer loads the same block of an array; None if unknown."""
+        """Return an i1: the peer loads the same block of an array. None if that is unknown."""
         if not all(map(self.peers.can_compute, array)):
             return None
         same = self.paired

@@ -403,7 +403,7 @@ def _pairs(
     if not any(map(pairing.can_share, loads)):
         return {}
     paired = pairing.build(top)
-    return {plan.loop: LoopPair(pairing, plan.loop, paired) for plan in plans}
+    return {plan.loop: LoopPair(pairing.peers, plan.loop, paired) for plan in plans}
 
 
 def _synchronize_cluster(build: LayoutBuilder, *, relaxed: bool = False) -> None:
