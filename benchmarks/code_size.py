@@ -48,7 +48,10 @@ FEATURES = {
         simt/assign/transpose_dots.py simt/lower/fp8_casts.py language/im2col.py
         backends/interp/simulator/tma_writes.py backends/interp/simulator/warpgroup_order.py
         backends/nvptx/emit/warp_specialize.py analysis/pointer_blocks.py
-        analysis/index_ analysis/polynomial.py transforms/find_blocks.py""",
+        analysis/index_ analysis/polynomial.py transforms/find_blocks.py simt/ops/cluster.py
+        backends/interp/simulator/clusters.py backends/interp/simulator/rules/cluster.py
+        backends/nvptx/emit/cluster.py""",
+    "extents of any size": "transforms/pad_extents.py",
     "linking": "ir/linker.py tools/link.py",
 }
 ALL_ELSE = "all else"
