@@ -9,6 +9,8 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.tables import ANY, Table
+from tile.ops.sequence import attention as attention_module
 from tile.ops.sequence.attention import attention_reference
 from tile.runtime.jit import JITFunction
 
@@ -87,3 +89,38 @@ def test_machines_without_tma(forms: list[bool]) -> None:
         with tile.backend(target):
             tile.ops.attention(q, k, v)
     assert forms == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "programs"),
+    [(130, 70, False, 3), (128, 192, True, 2), (250, 250, True, 4), (192, 192, True, 0)],
+)
+def test_programs_that_take_several_blocks(
+    queries: int,
+    keys: int,
+    causal: bool,
+    programs: int,
+    forms: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Causal ones take pairs of blocks, if the number of blocks is even and all have as many."""
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+    plain = Table({(ANY,) * 5: tiles}, {})
+    several = Table({(ANY,) * 4: {**tiles, "warp_specialize": True, "PROGRAMS": programs or 3}}, {})
+    monkeypatch.setattr(attention_module, "BY_DESCRIPTORS", plain)
+    monkeypatch.setattr(attention_module, "BY_SEVERAL_BLOCKS", several)
+    grids: list[tuple[int, ...]] = []
+    select = JITFunction.__getitem__
+
+    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        grids.append(grid)
+        return select(kernel, grid)
+
+    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    q = heads(2, 2, queries, 64)
+    k, v = (heads(2, 1, keys, 64, seed=n) for n in (1, 2))
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.attention(q, k, v, causal=causal)
+    blocks = 4 * tile.cdiv(queries, 64)
+    assert grids == [(programs,) if programs else (blocks // 4, 4)]
+    np.testing.assert_allclose(result, attention_reference(q, k, v, causal), atol=4e-3)

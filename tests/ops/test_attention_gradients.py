@@ -49,7 +49,7 @@ def test_results(queries: int, keys: int, size: int, causal: bool, launched: lis
     arrays = problem(queries, keys, size, causal)
     with tile.backend("interp:wgmma"):
         gradients = tile.ops.attention_backward(*arrays, causal=causal)
-    assert launched == ["delta_kernel", "descriptor_kv_kernel", "descriptor_q_kernel"]
+    assert launched == ["descriptor_q_kernel", "descriptor_kv_kernel"]
     expected = attention_backward_reference(*arrays, causal=causal)
     for result, wanted in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(result.astype(np.float64), wanted, atol=8e-3)

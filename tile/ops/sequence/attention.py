@@ -21,6 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import F32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import Configuration
 from tile.ops.sequence.attention_arguments import (
     check_shapes,
     scores_of,
@@ -31,6 +32,7 @@ from tile.ops.sequence.attention_backward import attention_backward
 from tile.ops.sequence.attention_kernel import (
     BY_DESCRIPTORS,
     BY_POINTERS,
+    BY_SEVERAL_BLOCKS,
     LOG2_E,
     attention_kernel,
 )
@@ -93,12 +95,19 @@ def attention(
     if result.size:
         width = source.dtype.itemsize
         described = call.describes(key, value)
+        shape = size, width, int(bias is not None), keys
+        several = BY_SEVERAL_BLOCKS.select(call.backend, *shape) if described else {}
         if described:
             sizes = size, width, int(causal), int(bias is not None), keys
             config = BY_DESCRIPTORS.select(call.backend, *sizes)
         else:
             config = BY_POINTERS.select(call.backend, size, width)
-        launch(attention_kernel, (tile.cdiv(queries, config["BLOCK_M"]), batches * heads))(
+        grid: tuple[int, ...]
+        if several and call.describes(source) and _suits(several, queries, batches * heads, causal):
+            config, grid = several, (several["PROGRAMS"],)
+        else:
+            grid = (tile.cdiv(queries, config["BLOCK_M"]), batches * heads)
+        launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, bias, slopes, None, None),
             *(operand.strides[:3] for operand in (source, key, value, result)),
             *((heads * queries, queries), bias_strides),
@@ -110,9 +119,20 @@ def attention(
             DESCRIPTORS=described,
             STORED_BLOCK=described and call.describes(result),
             HEAD=max(16, tile.next_power_of_2(size)),
+            RAGGED=bool(keys % config["BLOCK_N"]),
             **config,
         )
     return (result.value, logs.value) if logs else result.value
+
+
+def _suits(config: Configuration, queries: int, heads: int, causal: bool) -> bool:
+    """Return True if programs that take several blocks of queries have as much to do, nearly.
+
+    Causal ones take pairs of blocks.
+    """
+    blocks, pairs = tile.cdiv(queries, config["BLOCK_M"]), 2 if causal else 1
+    units, programs = heads * blocks // pairs, config["PROGRAMS"]
+    return blocks % pairs == 0 and 10 * units >= 9 * tile.cdiv(units, programs) * programs
 
 
 def attention_reference(

@@ -74,8 +74,6 @@ def attention_backward(
     call.array("log_sums", log_sums, dtypes=(sums,), rank=3, shape=shape).contiguous()
     dq, dk, dv = (call.new(operand.shape, source.dtype).value for operand in (source, key, value))
     delta = call.new(shape, sums).value
-    if source.size:
-        launch_delta(result, dout, delta, source.shape, 1)
     gradients = Gradients(
         inputs=(q, k, v, dout, log_sums, delta),
         outputs=(dq, dk, dv),
@@ -93,9 +91,12 @@ def attention_backward(
     config = TABLE.select(call.backend, size, source.dtype.itemsize)
     plain = window is None and bias is None and slopes is None
     if plain and _describes(call, source, key, value, gradient):
-        gradients.launch_by_descriptors(call.backend, size, scale, bool(causal))
-    elif key.size:
-        gradients.launch(config, size, scale, causal, window)
+        gradients.launch_by_descriptors(call.backend, result, size, scale, bool(causal))
+    else:
+        if source.size:
+            launch_delta(result, dout, delta, source.shape, 1)
+        if key.size:
+            gradients.launch(config, size, scale, causal, window)
     results = [dq, dk, dv]
     options = (config, size, scale, causal, window)
     if bias_gradients and bias is not None:

@@ -155,8 +155,16 @@ def descriptor_kv_kernel(
     else:
         row = tl.program_id(1) * queries
         dk, dv = accumulate_kv(*sources, batch, key_head, row, *keys_of_block, dk, dv, *options)
-    tl.store(dk_ptr + base + at, (dk * SCALE).to(dk_ptr.dtype.element_ty), mask=inside)
-    tl.store(dv_ptr + base + at, dv.to(dv_ptr.dtype.element_ty), mask=inside)
+    dk = (dk * SCALE).to(dk_ptr.dtype.element_ty)
+    dv = dv.to(dv_ptr.dtype.element_ty)
+    if RAGGED:
+        tl.store(dk_ptr + base + at, dk, mask=inside)
+        tl.store(dv_ptr + base + at, dv, mask=inside)
+    else:
+        shape, block = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE]
+        row = tl.program_id(1) * keys + first
+        tl.make_tensor_descriptor(dk_ptr, shape, [SIZE, 1], block).store([row, 0], dk)
+        tl.make_tensor_descriptor(dv_ptr, shape, [SIZE, 1], block).store([row, 0], dv)
 
 
 @tile.jit
@@ -165,6 +173,7 @@ def descriptor_q_kernel(
     k_ptr,
     v_ptr,
     dout_ptr,
+    out_ptr,
     log_sum_ptr,
     delta_ptr,
     dq_ptr,
@@ -196,14 +205,15 @@ def descriptor_q_kernel(
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     row = tl.program_id(1).to(tl.int64) * queries
     at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    seen = query < queries
-    exists = seen if RAGGED else None
-    inside = seen[:, None] if RAGGED else None
+    exists = query < queries if RAGGED else None
+    inside = (query < queries)[:, None] if RAGGED else None
     zero = 0.0 if RAGGED else None
     q = tl.load(q_ptr + row * SIZE + at, mask=inside, other=zero)
     dout = tl.load(dout_ptr + row * SIZE + at, mask=inside, other=zero)
     log_sum = tl.load(log_sum_ptr + row + query, mask=exists, other=zero)
-    delta = tl.load(delta_ptr + row + query, mask=exists, other=zero)
+    out = tl.load(out_ptr + row * SIZE + at, mask=inside, other=zero)
+    delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), axis=1)
+    tl.store(delta_ptr + row + query, delta, mask=exists)
     dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
     first = rank * BLOCK_M + keys - queries
     end = keys
@@ -234,4 +244,10 @@ def descriptor_q_kernel(
         dp = tl.dot(dout, tl.trans(v))
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq)
-    tl.store(dq_ptr + row * SIZE + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=inside)
+    dq = (dq * SCALE).to(dq_ptr.dtype.element_ty)
+    if RAGGED:
+        tl.store(dq_ptr + row * SIZE + at, dq, mask=inside)
+    else:
+        shape, block = [batches * heads * queries, SIZE], [BLOCK_M, SIZE]
+        target = tl.make_tensor_descriptor(dq_ptr, shape, [SIZE, 1], block)
+        target.store([tl.program_id(1) * queries + rank * BLOCK_M, 0], dq)

@@ -96,11 +96,25 @@ class Gradients:
                 *(*self.inputs, dq, *layout, self.heads, *sizes), **options
             )
 
-    def launch_by_descriptors(self, backend: str, size: int, scale: float, causal: bool) -> None:
-        """Write dq, dk and dv without a window and bias, by kernels that load by descriptors."""
+    def launch_by_descriptors(
+        self, backend: str, result: Any, size: int, scale: float, causal: bool
+    ) -> None:
+        """Write delta, dq, dk and dv without a window and bias, by kernels with descriptors.
+
+        result: that of attention.
+        """
         sizes = (self.batches, self.heads, self.key_heads, self.queries, self.keys)
         options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
         dq, dk, dv = self.outputs
+        *tensors, log_sums, delta = self.inputs
+        tiles = QUERY_TILES.select(backend, size)
+        blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
+        launch(descriptor_q_kernel, (blocks, self.batches * self.heads))(
+            *(*tensors, result, log_sums, delta, dq, *sizes),
+            RAGGED=self._is_ragged(tiles),
+            **options,
+            **tiles,
+        )
         tiles = KEY_TILES.select(backend, size)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
         launch(descriptor_kv_kernel, (blocks, self.batches * self.key_heads))(
@@ -109,11 +123,6 @@ class Gradients:
             RAGGED=self._is_ragged(tiles),
             **options,
             **tiles,
-        )
-        tiles = QUERY_TILES.select(backend, size)
-        blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
-        launch(descriptor_q_kernel, (blocks, self.batches * self.heads))(
-            *(*self.inputs, dq, *sizes), RAGGED=self._is_ragged(tiles), **options, **tiles
         )
 
     def _is_ragged(self, tiles: Configuration) -> bool:

@@ -38,13 +38,15 @@ _TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
 # 2026-11-26 (docs/notes/ops.md).
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
 _SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-_FEW, _MANY = 1024, 8192  # keys
+_FEW, _SOME, _MANY = 1024, 2048, 8192  # keys
 BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 0, 0, ANY): {**_SMALL, "warp_specialize": False},
-            (64, 2, 1, 0, _MANY): {**_SMALL, "warp_specialize": False},
+            (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
+            (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (64, 2, 1, 0, _SOME): {**_SMALL, "warp_specialize": False},
+            (64, 2, 1, 0, _MANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
             (64, 2, 1, 0, ANY): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
             (128, 2, 0, 0, _FEW): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
@@ -54,6 +56,21 @@ BY_DESCRIPTORS = Table(
             (128, 2, 1, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
             (256, 2, 1, 1, ANY): {**_LARGE, "BLOCK_N": 64},
             (ANY, ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
+# Those of a program for each multiprocessor, which takes several blocks of queries, if these keep
+# all of them busy. By the size of a head, the bytes of an element, whether there is a bias, and the
+# number of keys; empty where a program for each block is faster. In the same runs.
+BY_SEVERAL_BLOCKS = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, ANY, ANY, ANY): {},
+            (128, 2, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
+            (128, ANY, ANY, ANY): {},
+            (256, 2, 0, _MANY): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
+            (ANY, ANY, ANY, ANY): {},
         }
     },
 )
@@ -83,6 +100,8 @@ def attend(
     k_row,
     v_row,
     start,
+    middle,
+    whole,
     end,
     keys,
     window,
@@ -100,11 +119,14 @@ def attend(
     DESCRIPTORS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
+    RESCALES_LATE: tl.constexpr,
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
     k_source, v_source: pointers to the first key and value of the head, or descriptors of all.
+    MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
+    RESCALES_LATE: first all powers, then those of the maximum, which a deferred dot needs last.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
@@ -116,7 +138,7 @@ def attend(
         v_tile = v_source + (within * v_row + feature)
     for first in range(start, end, BLOCK_N):
         key = first + tl.arange(0, BLOCK_N)
-        inside = (key[:, None] < keys) & (feature < SIZE) if MASKED else feature < SIZE
+        inside = (key[:, None] < keys) & (feature < SIZE) if MASKED == "all" else feature < SIZE
         if DESCRIPTORS:
             k = k_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
         else:
@@ -130,7 +152,7 @@ def attend(
             scores += bias.to(total.dtype) * LOG2
         if slope is not None:
             scores -= tl.abs(position[:, None] - key[None, :]) * slope
-        if MASKED:
+        if MASKED == "all" or (MASKED == "some" and (first < middle or first >= whole)):
             seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL)
             scores = tl.where(seen, scores, -float("inf"))
         if SCALE_LATER:  # the scale is positive, so the maximum of the scores is scaled
@@ -140,11 +162,14 @@ def attend(
         origin = higher
         if SEES_NONE:  # -inf - -inf would be NaN
             origin = tl.where(higher == -float("inf"), 0.0, higher)
-        shrink = tl.exp2(highest - origin)
+        if not RESCALES_LATE:
+            shrink = tl.exp2(highest - origin)
         if SCALE_LATER:
             powers = tl.exp2(scores * SCALE - origin[:, None])
         else:
             powers = tl.exp2(scores - origin[:, None])
+        if RESCALES_LATE:
+            shrink = tl.exp2(highest - origin)
         weights = weights * shrink + tl.sum(powers, axis=1)
         if DESCRIPTORS:
             v = v_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
@@ -169,6 +194,155 @@ def seen_range(first, keys, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr)
     if window is not None:
         begin = max(0, first - window + 1)
     return begin, end
+
+
+@tile.jit
+def attention_block(
+    rank,
+    number,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    log_sum_ptr,
+    bias_ptr,
+    slopes_ptr,
+    q_starts_ptr,
+    k_starts_ptr,
+    q_strides,
+    k_strides,
+    v_strides,
+    out_strides,
+    log_strides,
+    bias_strides,
+    batches,
+    heads,
+    key_heads,
+    group,
+    queries,
+    keys,
+    window,
+    SCALE: tl.constexpr,
+    SIZE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    SUMS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    STORED_BLOCK: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+):
+    """Write the result of block number `rank` of the queries of head `number` of all batches."""
+    batch, head = tl.cast(number // heads, tl.int64), tl.cast(number % heads, tl.int64)
+    if DESCRIPTORS:
+        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
+        k_source = tl.make_tensor_descriptor(k_ptr, shape, [*k_strides, 1], block)
+        v_source = tl.make_tensor_descriptor(v_ptr, shape, [*v_strides, 1], block)
+    else:
+        k_source = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
+        v_source = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
+    at = number // heads, number % heads // group
+    query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
+    q_row = tl.cast(0, tl.int64)
+    if q_starts_ptr is not None:
+        q_row, k_row = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
+        longest = queries
+        queries = tl.load(q_starts_ptr + batch + 1) - q_row
+        k_end = tl.load(k_starts_ptr + batch + 1)
+        tl.device_assert(
+            (q_row >= 0) & (queries <= longest) & (q_row + queries <= log_strides[1]),
+            "q_starts are tokens, and longest is not less than any sequence",
+        )
+        tl.device_assert((k_row >= 0) & (k_row <= k_end) & (k_end <= keys), "k_starts are tokens")
+        keys = k_end - k_row
+        if rank * BLOCK_M >= queries:
+            return
+        q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
+        k_source += k_row * k_strides[2]
+        v_source += k_row * v_strides[2]
+    feature = tl.arange(0, HEAD)[None, :]
+    inside = (query < queries)[:, None] & (feature < SIZE)
+    rows = q_row + query.to(tl.int64)[:, None]
+    if PROGRAMS:
+        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, HEAD]
+        q_source = tl.make_tensor_descriptor(q_ptr, shape, [*q_strides, 1], block)
+        q = q_source.load([number // heads, number % heads, rank * BLOCK_M, 0])
+        q = q.reshape(BLOCK_M, HEAD)
+    else:
+        q_tile = q_ptr + batch * q_strides[0] + head * q_strides[1] + rows * q_strides[2] + feature
+        q = tl.load(q_tile, mask=inside, other=0.0)
+    bias_rows = None
+    if bias_ptr is not None:
+        bias_rows = bias_ptr + batch * bias_strides[0] + head * bias_strides[1]
+        bias_rows += tl.minimum(query, queries - 1).to(tl.int64)[:, None] * bias_strides[2]
+    slope = None
+    if slopes_ptr is not None:
+        slope = tl.load(slopes_ptr + head).to(SUMS) * LOG2
+
+    highest = tl.full((BLOCK_M,), -float("inf"), dtype=SUMS)
+    weights = tl.zeros((BLOCK_M,), dtype=SUMS)
+    total = tl.zeros((BLOCK_M, HEAD), dtype=SUMS)
+    offset = keys - queries
+    first = rank * BLOCK_M + offset
+    # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
+    begin, end = seen_range(first, keys, window, CAUSAL, BLOCK_M)
+    whole = keys
+    if CAUSAL:
+        whole = min(keys, first + 1)
+    elif window is not None:
+        whole = min(keys, first + window)
+    if q_starts_ptr is not None:
+        whole = max(whole, 0)
+    whole = whole // BLOCK_N * BLOCK_N
+    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or q_starts_ptr is not None
+    middle = 0
+    if window is not None:
+        begin = begin // BLOCK_N * BLOCK_N
+        whole = max(whole, begin)
+        middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
+        middle = min(max(middle, begin), whole)
+    sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]
+    ends = middle, whole
+    others = keys, window, bias_rows, bias_strides[3], slope
+    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, PROGRAMS > 0
+    if PROGRAMS:  # in one loop, so that a block has one beginning and one end
+        MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
+        highest, weights, total = attend(
+            *(*sources, begin, *ends, end, *others, highest, weights, total),
+            *(SCALE, SIZE, CAUSAL, MASKED, *options),
+        )
+    else:
+        if window is not None:
+            highest, weights, total = attend(
+                *(*sources, begin, *ends, middle, *others, highest, weights, total),
+                *(SCALE, SIZE, CAUSAL, "all", *options),
+            )
+        highest, weights, total = attend(
+            *(*sources, middle, *ends, whole, *others, highest, weights, total),
+            *(SCALE, SIZE, CAUSAL, "none", *options),
+        )
+        highest, weights, total = attend(
+            *(*sources, whole, *ends, end, *others, highest, weights, total),
+            *(SCALE, SIZE, CAUSAL, "all", *options),
+        )
+    if q_starts_ptr is not None:  # queries that see no key have the result 0
+        weights = tl.where(weights == 0.0, 1.0, weights)
+    total *= (1.0 / weights)[:, None]
+    total = total.to(out_ptr.dtype.element_ty)
+    if STORED_BLOCK:  # by a descriptor, which clips it
+        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, HEAD]
+        target = tl.make_tensor_descriptor(out_ptr, shape, [*out_strides, 1], block)
+        place = number // heads, number % heads, rank * BLOCK_M, 0
+        target.store([*place], total.reshape(1, 1, BLOCK_M, HEAD))
+    else:
+        out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2]
+        tl.store(out + feature, total, mask=inside)
+    if log_sum_ptr is not None:
+        # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
+        at = batch * log_strides[0] + head * log_strides[1] + q_row + query
+        tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)
 
 
 @tile.jit
@@ -204,122 +378,36 @@ def attention_kernel(
     HEAD: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    RAGGED: tl.constexpr = True,
+    PROGRAMS: tl.constexpr = 0,
 ):
-    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
-    if DESCRIPTORS:
-        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
-        k_source = tl.make_tensor_descriptor(k_ptr, shape, [*k_strides, 1], block)
-        v_source = tl.make_tensor_descriptor(v_ptr, shape, [*v_strides, 1], block)
-    else:
-        k_source = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
-        v_source = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
-    at = tl.program_id(1) // heads, tl.program_id(1) % heads // group
-    rank = tl.program_id(0)
-    if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(0) - 1 - rank
-    query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
-    q_row = tl.cast(0, tl.int64)
-    if q_starts_ptr is not None:
-        q_row, k_row = tl.load(q_starts_ptr + batch), tl.load(k_starts_ptr + batch)
-        longest = queries
-        queries = tl.load(q_starts_ptr + batch + 1) - q_row
-        k_end = tl.load(k_starts_ptr + batch + 1)
-        tl.device_assert(
-            (q_row >= 0) & (queries <= longest) & (q_row + queries <= log_strides[1]),
-            "q_starts are tokens, and longest is not less than any sequence",
-        )
-        tl.device_assert((k_row >= 0) & (k_row <= k_end) & (k_end <= keys), "k_starts are tokens")
-        keys = k_end - k_row
-        if rank * BLOCK_M >= queries:
-            return
-        q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
-        k_source += k_row * k_strides[2]
-        v_source += k_row * v_strides[2]
-    feature = tl.arange(0, HEAD)[None, :]
-    inside = (query < queries)[:, None] & (feature < SIZE)
-    rows = q_row + query.to(tl.int64)[:, None]
-    q_tile = q_ptr + batch * q_strides[0] + head * q_strides[1] + rows * q_strides[2] + feature
-    q = tl.load(q_tile, mask=inside, other=0.0)
-    bias_rows = None
-    if bias_ptr is not None:
-        bias_rows = bias_ptr + batch * bias_strides[0] + head * bias_strides[1]
-        bias_rows += tl.minimum(query, queries - 1).to(tl.int64)[:, None] * bias_strides[2]
-    slope = None
-    if slopes_ptr is not None:
-        slope = tl.load(slopes_ptr + head).to(SUMS) * LOG2
+    """Compute a block of queries of a head, or several if there are only so many `PROGRAMS`.
 
-    highest = tl.full((BLOCK_M,), -float("inf"), dtype=SUMS)
-    weights = tl.zeros((BLOCK_M,), dtype=SUMS)
-    total = tl.zeros((BLOCK_M, HEAD), dtype=SUMS)
-    offset = keys - queries
-    first = rank * BLOCK_M + offset
-    # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
-    begin, end = seen_range(first, keys, window, CAUSAL, BLOCK_M)
-    whole = keys
-    if CAUSAL:
-        whole = min(keys, first + 1)
-    elif window is not None:
-        whole = min(keys, first + window)
-    if q_starts_ptr is not None:
-        whole = max(whole, 0)
-    whole = whole // BLOCK_N * BLOCK_N
-    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or q_starts_ptr is not None
-    middle = 0
-    if window is not None:
-        begin = begin // BLOCK_N * BLOCK_N
-        whole = max(whole, begin)
-        middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
-        middle = min(max(middle, begin), whole)
-        highest, weights, total = attend(
-            *(
-                q,
-                k_source,
-                v_source,
-                *at,
-                query + offset,
-                k_strides[2],
-                v_strides[2],
-                begin,
-                middle,
-                keys,
-            ),
-            *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-            *(SCALE, SIZE, CAUSAL, True, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
-        )
-    highest, weights, total = attend(
-        *(
-            q,
-            k_source,
-            v_source,
-            *at,
-            query + offset,
-            k_strides[2],
-            v_strides[2],
-            middle,
-            whole,
-            keys,
-        ),
-        *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-        *(SCALE, SIZE, CAUSAL, False, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
-    )
-    highest, weights, total = attend(
-        *(q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2], whole, end, keys),
-        *(window, bias_rows, bias_strides[3], slope, highest, weights, total),
-        *(SCALE, SIZE, CAUSAL, True, SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD),
-    )
-    if q_starts_ptr is not None:  # queries that see no key have the result 0
-        weights = tl.where(weights == 0.0, 1.0, weights)
-    total *= (1.0 / weights)[:, None]
-    total = total.to(out_ptr.dtype.element_ty)
-    if STORED_BLOCK:  # by a descriptor, which clips it
-        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, HEAD]
-        target = tl.make_tensor_descriptor(out_ptr, shape, [*out_strides, 1], block)
-        place = tl.program_id(1) // heads, tl.program_id(1) % heads, rank * BLOCK_M, 0
-        target.store([*place], total.reshape(1, 1, BLOCK_M, HEAD))
+    RAGGED: the last block of keys is not whole.
+    """
+    blocks = tl.cdiv(queries, BLOCK_M)
+    arrays = q_ptr, k_ptr, v_ptr, out_ptr, log_sum_ptr, bias_ptr, slopes_ptr, q_starts_ptr
+    strides = k_starts_ptr, q_strides, k_strides, v_strides, out_strides, log_strides, bias_strides
+    sizes = batches, heads, key_heads, group, queries, keys, window
+    options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
+    rank, number = tl.program_id(0), tl.program_id(1)
+    if PROGRAMS and CAUSAL:
+        # Pairs of blocks, which all see as many keys together: so no program has more to do, and
+        # all are at the same heads, whose keys are in L2. The number of blocks is even.
+        pairs = blocks // 2
+        left = batches * heads * pairs - rank
+        for half in tl.range(0, 2 * tl.cdiv(left, tl.num_programs(0))):
+            pair = rank + half // 2 * tl.num_programs(0)
+            at = pair % pairs
+            if half % 2 == 0:
+                at = blocks - 1 - at
+            attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options, PROGRAMS))
+    elif PROGRAMS:  # a producer loads for the next block while the program ends one
+        for at in tl.range(rank, batches * heads * blocks, tl.num_programs(0)):
+            attention_block(
+                *(at % blocks, at // blocks, *arrays, *strides, *sizes, *options, PROGRAMS)
+            )
     else:
-        out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2]
-        tl.store(out + feature, total, mask=inside)
-    if log_sum_ptr is not None:
-        # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
-        at = batch * log_strides[0] + head * log_strides[1] + q_row + query
-        tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)
+        if CAUSAL:  # those that see the most keys first, so that no long one is last
+            rank = tl.num_programs(0) - 1 - rank
+        attention_block(*(rank, number, *arrays, *strides, *sizes, *options, PROGRAMS))
