@@ -46,10 +46,20 @@ def constant_runs(layout: LinearLayout, constant: tuple[int, ...]) -> tuple[Regi
 
     constant: the length of the aligned runs of equal elements along each axis.
     """
+    return split_registers(layout, run_bits(layout, constant))
+
+
+def run_bits(layout: LinearLayout, constant: tuple[int, ...]) -> int:
+    """Return the bits of a register's number that are its place in a run of equal elements."""
     inside = 0
     for axis, extent in enumerate(constant):
         for bit, step in along_axis(layout, REGISTER, axis):
             inside |= (step < extent) << bit
+    return inside
+
+
+def split_registers(layout: LinearLayout, inside: int) -> tuple[Registers, Registers]:
+    """Return the first register of each run, and the run of each register."""
     bits = range(register_bits(layout))
     outside = [bit for bit in bits if not inside >> bit & 1]
     columns = [1 << outside.index(bit) if bit in outside else 0 for bit in bits]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from tile.ir.core import Operation, Value
@@ -28,7 +28,7 @@ from tile.simt.layouts.axes import Registers, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.lower.distribute.context import Context, Rule
-from tile.simt.lower.distribute.elementwise import constant_runs
+from tile.simt.lower.distribute.elementwise import run_bits, split_registers
 from tile.simt.ops.layout_inference import maybe_layout
 from tile.simt.target import atomic_vector_width
 
@@ -56,9 +56,14 @@ def vector_order(layout: LinearLayout, axis: int, limit: int) -> tuple[int, Regi
     return 1 << len(low), sums(1 << bit for bit in [*low, *rest])
 
 
-def vector_of(ctx: Context, ptr: Value, mask: Value | None) -> tuple[int, Registers]:
-    """Return the widest vector through pointers, and the order of registers that it needs."""
-    layout = maybe_layout(ptr)
+def vector_of(
+    ctx: Context, ptr: Value, mask: Value | None, layout: LinearLayout | None = None
+) -> tuple[int, Registers]:
+    """Return the widest vector through pointers, and the order of registers that it needs.
+
+    layout: that of the pointers, or of some of their registers.
+    """
+    layout = layout or maybe_layout(ptr)
     if layout is None:
         return 1, ()
     size = pointee("a vector", ptr.type).itemsize
@@ -125,16 +130,58 @@ def load(ctx: Context, op: Operation) -> Sequence[Value]:
     """Load each thread's elements in vectors, equal ones once; every thread loads a scalar."""
     ptr, mask, other = op["ptr"], op["mask"], op["other"]
     layout = maybe_layout(ptr)
-    if layout is not None and not op["volatile"] and vector_of(ctx, ptr, mask)[0] == 1:
-        facts = [ctx.axes.of(value) for value in (ptr, mask) if value is not None]
-        facts += [] if other is None else [ctx.wrapping_axes.of(other)]
-        constant = tuple(map(min, zip(*(fact.constant for fact in facts), strict=True)))
-        first, each = constant_runs(layout, constant)
-        if len(first) < len(each):
-            operands = _ordered(ctx, list(ctx.operands(op)), first)
-            return [ctx.pick(ctx(memory.load, *operands, **op.attributes), registers=each)]
+    if layout is not None and not op["volatile"]:
+        shared = _load_equal(ctx, op, layout)
+        if shared is not None:
+            return [shared]
     other = None if other is None else ctx.of(other)
     return [read(ctx, ptr, mask, other, **op.attributes)]
+
+
+def _load_equal(ctx: Context, op: Operation, layout: LinearLayout) -> Value | None:
+    """Load elements at equal addresses once; None if that takes as many loads.
+
+    Without `other` the masks may differ: if one of them is true, so is that of the load. The bias
+    of a matmul's columns is loaded once for all rows of a thread, and not for those within bounds
+    alone.
+    """
+    ptr, mask, other = op["ptr"], op["mask"], op["other"]
+    inside = run_bits(layout, ctx.axes.of(ptr).constant)
+    if other is not None:
+        inside &= run_bits(layout, ctx.wrapping_axes.of(other).constant)
+    unequal = 0 if mask is None else inside & ~run_bits(layout, ctx.axes.of(mask).constant)
+    if other is not None:
+        inside, unequal = inside & ~unequal, 0
+    first, each = split_registers(layout, inside)
+    vector, order = vector_of(ctx, ptr, mask, _without(layout, inside))
+    if len(first) // vector >= len(each) // vector_of(ctx, ptr, mask)[0]:
+        return None
+    masks = _any_of(ctx, mask, first, unequal)
+    operands = [ctx.pick(ctx.of(ptr), registers=first), masks]
+    operands.append(None if other is None else ctx.pick(ctx.of(other), registers=first))
+    attributes = {**op.attributes, "vector": vector}
+    result = ctx(memory.load, *_ordered(ctx, operands, order), **attributes)
+    result = ctx.pick(result, registers=inverse(order)) if order else result
+    return ctx.pick(result, registers=each)
+
+
+def _any_of(ctx: Context, mask: Value | None, first: Registers, bits: int) -> Value | None:
+    """Return the OR of the masks of registers that differ from the first ones in some bits."""
+    if mask is None:
+        return None
+    places = sums(1 << bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+    masks = [ctx.pick(ctx.of(mask), registers=tuple(x | y for x in first)) for y in places]
+    return reduce(lambda x, y: ctx(arith.or_, x, y), masks)
+
+
+@lru_cache(maxsize=1024)
+def _without(layout: LinearLayout, bits: int) -> LinearLayout:
+    """Return a layout without some bits of the register's number."""
+    ins = [
+        (name, tuple(x for bit, x in enumerate(columns) if name != REGISTER or not bits >> bit & 1))
+        for name, columns in layout.ins
+    ]
+    return LinearLayout(tuple(ins), layout.outs)
 
 
 def read(
