@@ -176,6 +176,18 @@ def test_decorators_are_passed_over():
     assert module_of(function, INTS).kernel.loc == function.loc
 
 
+def test_decorators_assign_no_names_of_the_function():
+    def chosen(value):
+        return lambda fn: fn
+
+    @chosen(value := 3)
+    def kernel(out):
+        tl.store(out, 1)
+
+    source = DeviceFunction(kernel).source
+    assert value == 3 and not source.assigned_in(source.node)
+
+
 def test_facts_without_the_source():
     fn = executed("def f(a, b: tl.constexpr, c: 'tl.constexpr' = 3, *, d=4): pass")["f"]
     function = DeviceFunction(fn)

@@ -266,10 +266,7 @@ def _undecorated(source: Source) -> str:
 
 
 def name_chains(node: ast.FunctionDef, own: set[str]) -> list[tuple[str, ...]]:
-    """Return the free names that a function reads, each with the attributes read of it.
-
-    Those of its decorators, such as a list of configurations, are not among them.
-    """
+    """Return the free names that a function reads, each with the attributes read of it."""
     names: dict[tuple[str, ...], None] = {}
 
     def visit(inner: ast.AST, after: tuple[str, ...] = ()) -> None:
@@ -279,10 +276,8 @@ def name_chains(node: ast.FunctionDef, own: set[str]) -> list[tuple[str, ...]]:
             if isinstance(inner.ctx, ast.Load) and inner.id not in own:
                 names[inner.id, *after] = None
         else:
-            decorators = inner.decorator_list if inner is node else []
             for child in ast.iter_child_nodes(inner):
-                if child not in decorators:
-                    visit(child)
+                visit(child)
 
     visit(node)
     return list(names)

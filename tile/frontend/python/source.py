@@ -54,7 +54,7 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The text of a function with its AST.
+    """The text of a function with its AST, which has no decorators.
 
     `shift` is the file's line number minus that of the AST. `lines` are lines of the file, from
     line 1 + `shift` on.
@@ -300,6 +300,8 @@ def read_source(fn: types.FunctionType, *, method: bool = False) -> Source:
         node = node.body[0]
     if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
         raise _unreadable(fn, "the file has changed since it was imported")
+    # They do not decide what is compiled; those of TorchInductor are longer than the function.
+    node.decorator_list = []
     file = fn.__code__.co_filename
     shown_lines = ("if 1:\n",) * added + tuple(lines)
     return Source(file, textwrap.dedent(text), node, first - 1 - added, shown_lines)
@@ -317,6 +319,7 @@ def source_of_text(fn: types.FunctionType, text: str) -> Source:
         raise _unreadable(fn, f"the new text cannot be parsed: {error}") from error
     if not isinstance(node, ast.FunctionDef) or not _matches(node, fn.__code__):
         raise _unreadable(fn, "the new text does not define the same name and parameters")
+    node.decorator_list = []
     file = f"<{fn.__qualname__} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     lines = text.splitlines(keepends=True)
     linecache.cache[file] = (len(text), None, lines, file)
