@@ -2,11 +2,12 @@
 
     topk: the k greatest elements, in descending order        sort: all elements of a row
 
-Elements are sorted together with their indices: as one integer of 64 bits, whose high word orders
-like the number and whose low word is the index, so that equal elements stay in order. The bits of a
-nonnegative float order like integers; those of a negative one do with all but the sign flipped. For
-a descending order the whole high word is flipped. NaN is the greatest. `topk` goes over a row in
-blocks, and keeps the k greatest of those so far and the next.
+Elements are sorted together with their indices: as one integer, whose high half orders like the
+number and whose low half is the index, so that equal elements stay in order. It has 32 bits for
+numbers and indices of 16, and 64 for others. The bits of a nonnegative float order like integers;
+those of a negative one do with all but the sign flipped. For a descending order the whole high half
+is flipped. NaN is the greatest. `topk` goes over a row in blocks, and keeps the k greatest of those
+so far and the next.
 """
 
 from __future__ import annotations
@@ -23,42 +24,61 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 
 LONGEST = 16384  # elements of a row that is sorted, and of k
+MOST_NARROW = 2**16  # elements of a row whose indices have 16 bits
 BLOCK = 1024  # elements of an iteration of topk, or as many as k
 KEYS = (F16, BF16, F32, I32)  # types whose order 32 bits hold
 
 
 @tile.jit
-def sort_keys(x, index, inside, DESCENDING: tl.constexpr):
-    """Return int64 keys that ascend in the order of `x`, then of `index`; outside, the greatest."""
+def sort_keys(x, index, inside, DESCENDING: tl.constexpr, NARROW: tl.constexpr):
+    """Return keys that ascend in the order of `x`, then of `index`; outside, the greatest."""
     if x.dtype == tl.int32:
         bits = x
     else:
         # Both zeros are equal, and all NaN are greater than infinity.
-        number = x.to(tl.float32)
-        bits = tl.where(number == 0, 0.0, number).to(tl.int32, bitcast=True)
-        bits = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-        bits = tl.where(number != number, 0x7FFFFFFF, bits)
+        number = x if NARROW else x.to(tl.float32)
+        GREATEST: tl.constexpr = 0x7FFF if NARROW else 0x7FFFFFFF
+        bits = number.to(tl.int16 if NARROW else tl.int32, bitcast=True).to(tl.int32)
+        bits = tl.where(number == 0, 0, bits)
+        bits = tl.where(bits < 0, bits ^ GREATEST, bits)
+        bits = tl.where(number != number, GREATEST, bits)
     if DESCENDING:
         bits = ~bits
+    if NARROW:
+        return tl.where(inside, (bits << 16) | index, 0x7FFFFFFF)
     key = (bits.to(tl.int64) << 32) | index.to(tl.int64)
     return tl.where(inside, key, 0x7FFFFFFFFFFFFFFF)
 
 
 @tile.jit
+def index_of(key, NARROW: tl.constexpr):
+    """Return the index of a key."""
+    return key & (0xFFFF if NARROW else 0xFFFFFFFF)
+
+
+@tile.jit
 def topk_kernel(
-    x_ptr, values_ptr, indices_ptr, stride, length, k, K: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    values_ptr,
+    indices_ptr,
+    stride,
+    length,
+    k,
+    NARROW: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0)
-    best = tl.topk(sort_keys(x, column, column < length, True), K, descending=False)
+    best = tl.topk(sort_keys(x, column, column < length, True, NARROW), K, descending=False)
     for start in range(BLOCK, length, BLOCK):
         at = start + column
         x = tl.load(x_ptr + row * stride + at, mask=at < length, other=0)
-        new = tl.topk(sort_keys(x, at, at < length, True), K, descending=False)
+        new = tl.topk(sort_keys(x, at, at < length, True, NARROW), K, descending=False)
         best = tl.topk(tl.join(best, new).reshape(2 * K), K, descending=False)
     rank = tl.arange(0, K)
-    index = best & 0xFFFFFFFF
+    index = index_of(best, NARROW)
     value = tl.load(x_ptr + row * stride + index, mask=rank < k)
     tl.store(values_ptr + row * k + rank, value, mask=rank < k)
     tl.store(indices_ptr + row * k + rank, index, mask=rank < k)
@@ -66,13 +86,20 @@ def topk_kernel(
 
 @tile.jit
 def sort_kernel(
-    x_ptr, values_ptr, indices_ptr, stride, length, DESCENDING: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    values_ptr,
+    indices_ptr,
+    stride,
+    length,
+    DESCENDING: tl.constexpr,
+    NARROW: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < length
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
-    index = tl.sort(sort_keys(x, column, inside, DESCENDING)) & 0xFFFFFFFF
+    index = index_of(tl.sort(sort_keys(x, column, inside, DESCENDING, NARROW)), NARROW)
     value = tl.load(x_ptr + row * stride + index, mask=inside)
     tl.store(values_ptr + row * length + column, value, mask=inside)
     tl.store(indices_ptr + row * length + column, index, mask=inside)
@@ -95,6 +122,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
         block = tile.next_power_of_2(k)
         launch(topk_kernel, (rows.count,))(
             *(x, values.value, indices.value, rows.stride, rows.length, k),
+            NARROW=source.dtype.itemsize == 2 and rows.length <= MOST_NARROW,
             K=block,
             BLOCK=max(block, min(BLOCK, tile.next_power_of_2(rows.length))),
         )
@@ -120,6 +148,7 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
         launch(sort_kernel, (rows.count,))(
             *(x, values.value, indices.value, rows.stride, rows.length),
             DESCENDING=bool(descending),
+            NARROW=source.dtype.itemsize == 2,
             BLOCK=tile.next_power_of_2(rows.length),
         )
     return values.value, indices.value
