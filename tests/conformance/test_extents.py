@@ -447,10 +447,56 @@ def test_library_functions(device: Device) -> None:
     np.testing.assert_array_equal(y.reshape(-1, 8), expected)
 
 
+def row_sums(p, out):
+    """Sum rows, as the documentation shows."""
+    rows, at = tl.arange(0, 3)[:, None], tl.arange(0, 100)[None, :]
+    x = tl.load(p + rows * 100 + at)
+    tl.store(out + rows, tl.sum(x, axis=1, keep_dims=True))
+
+
+def test_sums_of_rows(device: Device) -> None:
+    x, out = np.arange(300, dtype=np.float32).reshape(3, 100), np.zeros(4, np.float32)
+    run(device, row_sums, x, out)
+    np.testing.assert_array_equal(out, [*x.sum(1), 0])
+
+
+def assembly(x, out, B: tl.constexpr):
+    v = tl.load(x + tl.arange(0, B))
+    v = tl.inline_asm_elementwise(
+        "add.s32 $0, $1, 5;", "=r,r", [v], dtype=tl.int32, is_pure=True, pack=1
+    )
+    tl.store(out, tl.sum(v))
+
+
+def test_inline_ptx(device: Device) -> None:
+    x, out = np.arange(11, dtype=np.int32), np.zeros(1, np.int32)
+    run(device, assembly, x, out, B=11)
+    assert out.item() == x.sum() + 55
+
+
 def equal_rows(x, out, N: tl.constexpr, LEFT: tl.constexpr):
     v = tl.load(x + tl.arange(0, 4)[:, None] * N + tl.arange(0, N)[None, :])
     tl.store(out + tl.arange(0, 4), tl.argmax(v, 1, tie_break_left=LEFT))
     tl.store(out + 4 + tl.arange(0, 4), tl.argmin(v, 1, tie_break_left=LEFT))
+
+
+def first_of_all(x, out, M: tl.constexpr, N: tl.constexpr, LEFT: tl.constexpr):
+    rows, middle, at = tl.arange(0, 2), tl.arange(0, M), tl.arange(0, N)
+    v = tl.load(x + (rows[:, None, None] * M + middle[None, :, None]) * N + at[None, None, :])
+    tl.store(out, tl.argmax(v, None, tie_break_left=LEFT))
+    least, place = tl.min(v, None, return_indices=True)
+    tl.store(out + 1, place)
+    tl.store(out + 2, least)
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("place", [0, 8, 38, 41])
+def test_indices_among_all_elements(device: Device, place: int, left: bool) -> None:
+    x, out = np.zeros((2, 3, 7), np.int32), np.zeros(3, np.int32)
+    x.flat[place] = -3
+    x.flat[[5, 20, 33]] = 9
+    run(device, first_of_all, x.reshape(-1), out, M=3, N=7, LEFT=left)
+    assert out.tolist() == [5 if left else 33, place, -3]
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -38,13 +38,14 @@ def launch(
     compiled[grid](*arguments, *kernel.constants.values())
 
 
-def test_listing_1(device: Device) -> None:
-    n = 64
+@pytest.mark.parametrize(("n", "tunables"), [(64, (32, 16, 16)), (72, (24, 12, 9))])
+def test_listing_1(device: Device, n: int, tunables: tuple[int, int, int]) -> None:
+    tm, tn, tk = tunables
     rng = np.random.default_rng(0)
     a, b = (np.asfortranarray(rng.integers(-4, 5, (n, n)).astype(np.float32)) for _ in "ab")
     c = np.full((n, n), np.nan, np.float32, order="F")
     kernel = triton_c.load(FOLDER / "listing1.tc").matmul_nt
-    launch(kernel, device, (2, 4), a, b, c, n, n, n, TM=32, TN=16, TK=16)
+    launch(kernel, device, (n // tm, n // tn), a, b, c, n, n, n, TM=tm, TN=tn, TK=tk)
     np.testing.assert_array_equal(c, a @ b.T)
 
 

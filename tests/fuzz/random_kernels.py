@@ -11,7 +11,7 @@ from typing import Any
 from tests import pocl
 from tests.fuzz.generate import Case, make
 from tests.fuzz.running import assert_same
-from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, Sizes
+from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, UNPADDED_LARGE, Sizes
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.errors import OutOfResourcesError, UnsupportedError
@@ -20,7 +20,12 @@ from tile.ir.descriptor_type import addresses_memory
 from tile.ir.module import Module
 from tile.ir.ops import arith
 
-SIZES: dict[str, Sizes] = {"small": SMALL, "large": LARGE, "unpadded": UNPADDED}
+SIZES: dict[str, Sizes] = {
+    "small": SMALL,
+    "large": LARGE,
+    "unpadded": UNPADDED,
+    "unpadded-large": UNPADDED_LARGE,
+}
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
 
 

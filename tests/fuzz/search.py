@@ -3,7 +3,7 @@
     python -m tests.fuzz.search interp:mma opencl:@intel --first 1000 --kernels 500
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
-A kernel is known by its number and by `small` or `large`, the sizes of its tiles: it is the same one
+A kernel is known by its number and by `small`, `large` and so on, the sizes of its tiles: it is the same one
 on each machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built
 anew there, whatever the disk cache has. What was found is told at once, and counted in the end; the
 search goes on after a fault, also after one that a process or a device does not survive. It fails if

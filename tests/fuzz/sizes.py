@@ -66,6 +66,18 @@ UNPADDED = Sizes(
     counted=((1,), (7,), (12,)),
     most=64,
 )
+UNPADDED_LARGE = Sizes(
+    shapes=(
+        *((), (500,), (300,), (1000,), (12, 30), (60, 8), (30, 32), (4, 7, 16), (8, 1, 50)),
+        *((1,), (63,), (1, 200), (300, 1), (2, 16, 15)),
+    ),
+    elements=1024,
+    largest=1024,
+    longer=(2, 7, 33),
+    inner=(16, 24, 5),
+    counted=((200,), (512,)),
+    most=2048,
+)
 BUDGET = 150  # operations of a function, after which no more is made than is needed
 GRIDS = ((1, 1, 1), (2, 1, 1), (5, 1, 1), (2, 2, 1), (1, 3, 1), (2, 1, 2), (3, 2, 1))
 SHARED = 16  # elements of an array that all programs update

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import tile
 from tests.fuzz.generate import Case, make, modules
 from tests.fuzz.loops import ITERATIONS, LOOPS, SIGNATURE, Loop, arguments, varied
+from tests.fuzz.random_kernels import SIZES
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, Sizes
 from tile import backends
@@ -91,7 +92,7 @@ def test_tiles_that_warps_share(case: Case, where: Configuration) -> None:
 @EXAMPLES
 @given(
     seed=st.integers(0, (1 << 32) - 1),
-    sizes=st.sampled_from([LARGE, SMALL, UNPADDED]),
+    sizes=st.sampled_from(list(SIZES.values())),
     where=CONFIGURATIONS,
 )
 def test_random_kernels(seed: int, sizes: Sizes, where: Configuration) -> None:

@@ -129,6 +129,28 @@ REFUSED: list[tuple[Any, str, tuple[Any, ...], str]] = [
 ]
 
 
+PADDED: list[tuple[Any, list[str], tuple[Any, ...], str]] = [
+    (tl.reshape, ["tile<3x100xf32>"], (300,), "tile<3x100xf32> has an extent of 100"),
+    (tl.reshape, ["tile<96xf32>"], (32, 3), "tile<32x3xf32> has an extent of 3"),
+    (tl.ravel, ["tile<3x100xf32>"], (), "a reshape from tile<3x100xf32> to tile<300xf32> takes"),
+    (tl.cat, ["tile<100xf32>"] * 2, (), "tile<2x100xf32> has an extent of 100"),
+    (tl.histogram, ["tile<3x100xi32>"], (8,), "tile<3x100xi32> has an extent of 100"),
+    (tl.split, ["tile<4x6xf32>"], (), "whose extent is a power of two, and tile<4x6xf32> has"),
+]
+
+
+@pytest.mark.parametrize(("function", "types", "args", "message"), PADDED)
+def test_padding_between_elements_is_refused(
+    function: Any, types: list[str], args: tuple[Any, ...], message: str
+) -> None:
+    """With the text to write instead."""
+    sketch = Sketch(*types)
+    with pytest.raises(TileError) as caught:
+        function.emit(sketch.build, *sketch.args, *args)
+    assert message in caught.value.message
+    assert function is tl.split or "tl.where(at < " in caught.value.notes[0]
+
+
 @pytest.mark.parametrize(("function", "ty", "args", "message"), REFUSED)
 def test_what_shapes_refuse(function: Any, ty: str, args: tuple[Any, ...], message: str) -> None:
     sketch = Sketch(ty)

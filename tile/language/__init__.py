@@ -67,23 +67,23 @@ padded: a tile of 3 x 100 elements takes the registers and the instructions of 4
 - Loads, stores, atomics, `tl.histogram` and `tl.device_assert` have a mask for it, besides that of
   the kernel; `tl.device_print` does not print it. Block pointers are loads and stores.
 - Functions of elements, `tl.where`, casts, `tl.map_elementwise`, broadcasts, `x[:, None]`,
-  `tl.trans`, `tl.permute`, `tl.join`, `tl.split`, `tl.gather` and forward scans of any function
-  compute with it: no element depends on it.
+  `tl.trans`, `tl.permute`, `tl.join`, `tl.split`, `tl.interleave`, `tl.gather` and forward scans of
+  any function compute with it: no element depends on it.
 - Reductions and backward scans have the identity there: -0.0 for a sum of floats, NaN for a maximum
   that ignores NaNs. In `tl.reduce` and a backward `tl.associative_scan`, whose function has no
   identity that is known, the compiler combines a mask as well. `tl.sort` and `tl.topk` have there
   what comes last, and `tl.dot` zeros along the axis that is summed over. `tl.flip` gathers.
-- The first of the axes that `tl.reshape`, `tl.ravel`, `tl.view`, `tl.cat` and `tl.interleave` merge
-  or split may be padded: 6 x 4 elements become 24, or 3 x 2 x 4. Padding of another axis would be
+- The first of the axes that `tl.reshape`, `tl.ravel`, `tl.view` and `tl.cat` merge or split may be
+  padded: 6 x 4 elements become 24, or 3 x 2 x 4. Padding of another axis would be
   between elements of the result, where no mask along an axis can exclude it: 3 x 100 elements to
-  300 are refused. `tl.sum`, `tl.max`, `tl.min`, `tl.xor_sum`, `tl.reduce_or` and `tl.reduce` of all
-  elements reduce such a tile axis by axis. `tl.argmax`, `tl.argmin` and `tl.histogram` of all its
-  elements, which are numbered in row-major order, are refused.
+  300 are refused. Reductions of all elements reduce such a tile axis by axis, `tl.argmax` and
+  `tl.argmin` included, which count in row-major order. `tl.histogram` flattens, and is refused.
 - Blocks of descriptors are copied whole, with padding, so their extents are powers of two. So are
   those of `tl.inline_asm_elementwise` with `is_pure=False`, whose effects padding would have, and
   with `pack` above 1, whose groups it would share with elements.
 
-A refusal names the operation and the extent, with the masks to write instead.
+A refusal names the operation and the extent, with the masks to write instead. The masks of padding
+have not been measured on a GPU yet; tiles whose extents are powers of two have none.
 
 ## Editors and type checkers
 

@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
-from tile.ir.ops import control
+from tile.ir.ops import arith, control
 from tile.ir.ops import reduce as ops
+from tile.ir.ops import shape as shape_ops
+from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar, is_power_of_two
 from tile.ir.unused import erase_unused
@@ -22,6 +24,7 @@ from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (
     Operand,
     as_number,
+    broadcast_together,
     convert,
     describe,
     to_tensor,
@@ -223,11 +226,30 @@ def _located(
     """Return the greatest or least element and its index."""
     x = _scannable(build, name, input)
     x = convert(build, x, I32) if x.dtype.is_bool() else x
-    flat, along = to_reduce(build, name, x, axis)
+    extremum, along, steps = _steps(build, name, x, axis)
     ties = compile_time_bool(left, f"the tie_break_left of {name}")
-    op = build.op(ops.arg_reduce, flat.value, axis=along, kind=kind, tie_break_left=ties)
-    value, index = (keep_axes(build, name, Tensor(v), x, axis, keep_dims) for v in op.results)
-    return value, index
+    index, size = None, 1
+    for _ in range(steps):
+        extent = extremum.type.shape[along]
+        op = build.op(ops.arg_reduce, extremum, axis=along, kind=kind, tie_break_left=ties)
+        extremum, own = op.results
+        index = own if index is None else _index_in_rows(build, index, own, size)
+        size *= extent
+    assert index is not None
+    results = (Tensor(value) for value in (extremum, index))
+    value, place = (keep_axes(build, name, result, x, axis, keep_dims) for result in results)
+    return value, place
+
+
+def _index_in_rows(build: Builder, indices: Value, row: Value, size: int) -> Value:
+    """Return the row-major index of an element, in a row of `size` elements at that row's index."""
+    numbers = Tensor(build(shape_ops.arange, start=0, end=indices.type.shape[-1]))
+    rows = expand_dims.emit(build, Tensor(row), -1)
+    numbers, rows, within = broadcast_together(build, numbers, rows, Tensor(indices))
+    own = build(arith.cmp, numbers.value, rows.value, predicate=Predicate.EQ)
+    chosen = build(arith.select, own, within.value, build.constant(0, indices.type))
+    place = build(ops.reduce, chosen, axis=-1, kind=ReduceKind.OR)
+    return build(arith.add, build(arith.mul, row, build.constant(size, row.type)), place)
 
 
 def _greatest(
