@@ -169,8 +169,8 @@ def _any_of(ctx: Context, mask: Value | None, first: Registers, bits: int) -> Va
     """Return the OR of the masks of registers that differ from the first ones in some bits."""
     if mask is None:
         return None
-    places = sums(1 << bit for bit in range(bits.bit_length()) if bits >> bit & 1)
-    masks = [ctx.pick(ctx.of(mask), registers=tuple(x | y for x in first)) for y in places]
+    differences = sums(1 << bit for bit in range(bits.bit_length()) if bits >> bit & 1)
+    masks = [ctx.pick(ctx.of(mask), registers=tuple(x | y for x in first)) for y in differences]
     return reduce(lambda x, y: ctx(arith.or_, x, y), masks)
 
 
