@@ -119,14 +119,14 @@ def attend(
     DESCRIPTORS: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
-    RESCALES_LATE: tl.constexpr,
+    DEFERRED: tl.constexpr,
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
     k_source, v_source: pointers to the first key and value of the head, or descriptors of all.
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
-    RESCALES_LATE: first all powers, then those of the maximum, which a deferred dot needs last.
+    DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
@@ -162,13 +162,13 @@ def attend(
         origin = higher
         if SEES_NONE:  # -inf - -inf would be NaN
             origin = tl.where(higher == -float("inf"), 0.0, higher)
-        if not RESCALES_LATE:
+        if not DEFERRED:
             shrink = tl.exp2(highest - origin)
         if SCALE_LATER:
             powers = tl.exp2(scores * SCALE - origin[:, None])
         else:
             powers = tl.exp2(scores - origin[:, None])
-        if RESCALES_LATE:
+        if DEFERRED:
             shrink = tl.exp2(highest - origin)
         weights = weights * shrink + tl.sum(powers, axis=1)
         if DESCRIPTORS:
