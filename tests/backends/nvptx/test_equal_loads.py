@@ -21,7 +21,7 @@ def bias(x_ptr, bias_ptr, out_ptr, rows, columns, OTHER: tl.constexpr):
 
 def loads(*, rows: str, other: bool) -> int:
     """Return the number of loads of the bias; the other array's are eight."""
-    types = {name: "*fp32:16" for name in ("x_ptr", "bias_ptr", "out_ptr")}
+    types = dict.fromkeys(("x_ptr", "bias_ptr", "out_ptr"), "*fp32:16")
     types |= {"rows": rows, "columns": "i32:16"}
     kernel = tile.compile(bias, types, {"OTHER": other}, {"num_warps": 4}, "nvptx:sm_90a")
     return str(kernel.asm["ptx"]).count("ld.global") - 8
