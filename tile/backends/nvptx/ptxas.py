@@ -6,7 +6,9 @@ Assembling takes longer than everything else in a first call. The compiler in th
 and caches its results where it can write, but it gives no access to the binary. The linker in the
 driver does, but only for relocatable code: ptxas does less to save registers in a kernel that may
 be linked with others (89 instead of 64 in a layer norm of 16384 columns and 16 warps), which lowers
-occupancy.
+occupancy. nvJitLink, which assembles in the process, is no better: with the compiler of the same
+version (13.0) it gave 10 of 16 kernels of TorchInductor more registers (96 instead of 72), and
+saved 5 of the 14 ms that a small kernel takes.
 """
 
 from __future__ import annotations
