@@ -82,7 +82,7 @@ ROUNDED = Table(
     {
         "nvptx": {
             (1024, 1024, ANY): tiles(128, 64, 64, stages=4),
-            (ANY, ANY, ANY): tiles(256, 128, 32, warps=8),
+            (ANY, ANY, ANY): tiles(256, 128, 32, warps=8, stages=4),
         }
     },
 )
