@@ -128,3 +128,18 @@ def test_attention_neither_spills_nor_serializes_wgmmas(
         assert "C75" not in log, name
         if length % 128 == 0:  # masks of the last blocks take registers
             assert "spill" not in log.replace("0 bytes spill", ""), name
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [128, 256])
+def test_programs_of_several_blocks_have_a_producer(
+    size: int, causal: bool, compiled: dict[str, str]
+) -> None:
+    """It loads the queries, too; nothing spills."""
+    x = zeros(1, 132, 256, size)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.attention(x, x, x, causal=causal, log_sums=True)
+    text = compiled["attention_kernel"]
+    assert "setmaxnreg" in text and "ld.global" not in text
+    log = assemble(text, "sm_90a")
+    assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
