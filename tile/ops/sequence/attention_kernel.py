@@ -306,7 +306,9 @@ def attention_block(
     sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]
     ends = middle, whole
     others = keys, window, bias_rows, bias_strides[3], slope
-    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, PROGRAMS > 0
+    # As measured (docs/notes/ops.md): ptxas schedules these loops in other ways.
+    DEFERRED: tl.constexpr = not CAUSAL if PROGRAMS else HEAD == 128 and BLOCK_N == 128
+    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, DEFERRED
     if PROGRAMS:  # in one loop, so that a block has one beginning and one end
         MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
         highest, weights, total = attend(
