@@ -16,7 +16,7 @@ import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.image.depthwise import groups_of
+from tile.ops.image.depthwise import ELEMENTS, groups_of
 from tile.ops.image.images import Image
 from tile.ops.image.pixels import pixel_position
 from tile.ops.image.windows import Windows
@@ -97,7 +97,7 @@ def depthwise_wgrad(
     """Write the gradient of filters, one for each channel of `dy`, to `result`."""
     batches, p, q, count = dy.shape
     r, s = windows.count
-    adjacent, rows, block = groups_of(x)
+    adjacent, rows, block = groups_of(x, ELEMENTS, 128)
     positions = r * s if r * s <= MOST_POSITIONS else s
     groups = batches * p * tile.cdiv(q, adjacent)
     blocks, steps = tile.cdiv(count, block), tile.cdiv(groups, rows)
