@@ -107,7 +107,6 @@ PRODUCTS = """
 """
 _TMA = {"tile/simt/hopper/tma_boxes.py": "boxDim of TMA"}
 IN_FILES = {
-    "wave": {"docs/results/cycles.md": "the CTAs that run at once, the last of them the tail wave"},
     "box": _TMA,
     "boxe": _TMA | dict.fromkeys(["tests/simt/layouts/test_tma_boxes.py"], "boxDim of TMA"),
     "product": {
