@@ -18,34 +18,34 @@ Tools around the tile compiler. Kernels themselves are written and launched in P
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
 from tile.errors import TileError
-from tile.tools import (
-    cache,
-    check,
-    compile,  # noqa: A004 - named after its command
-    debug,
-    explain,
-    info,
-    link,
-    opt,
-    reference,
-    trace,
-    triton,
-    tune,
-)
 from tile.tools.streams import run_with_checked_output
 
-# Each command is a module. Its docstring is the help: the summary after "`tile NAME`: ", then the
-# description. `configure` adds the options to a parser; `run` takes the parsed options and returns
-# the exit status. A `TileError` that it raises is printed.
-COMMANDS = (cache, check, compile, debug, explain, info, link, opt, reference, trace, triton, tune)
+# Each command is a module of this package. Its docstring is the help: the summary after
+# "`tile NAME`: ", then the description. `configure` adds the options to a parser; `run` takes the
+# parsed options and returns the exit status. A `TileError` that it raises is printed.
+COMMANDS = (
+    "cache",
+    "check",
+    "compile",
+    "debug",
+    "explain",
+    "info",
+    "link",
+    "opt",
+    "reference",
+    "trace",
+    "triton",
+    "tune",
+)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of a command line with some of the commands, which are imported."""
     raw = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(
         prog="tile",
@@ -53,13 +53,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=raw,
         epilog="`tile COMMAND --help` describes a command.",
     )
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    group = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in commands:
+        command = importlib.import_module(f"tile.tools.{name}")
         summary, description = _documented(command.__doc__)
-        name = command.__name__.rpartition(".")[2]
-        child = commands.add_parser(
-            name, help=summary, description=description, formatter_class=raw
-        )
+        child = group.add_parser(name, help=summary, description=description, formatter_class=raw)
         command.configure(child)
         child.set_defaults(run=command.run)
     return top
@@ -77,7 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # Importing all commands takes half a second, which a program under `tile triton` would wait.
+    named = [name for name in COMMANDS if name in words[:1]]
+    options = parser(named or COMMANDS).parse_args(words)
     try:
         status: int = options.run(options)
     except TileError as error:

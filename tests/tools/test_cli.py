@@ -1,0 +1,35 @@
+"""The command line: which modules a command imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tile.tools.cli import COMMANDS
+
+CODE = """
+import sys
+from tile.tools.cli import main
+status = main({words!r})
+print(*sorted(name for name in sys.modules if name.startswith("tile.tools.")), file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def imported(*words: str) -> set[str]:
+    """Return the commands that a command line imports."""
+    code = CODE.format(words=list(words))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.removeprefix("tile.tools.") for name in done.stderr.split()}
+    return modules & set(COMMANDS)
+
+
+def test_a_command_imports_no_other() -> None:
+    assert imported("triton", "--path") == {"triton"}
+
+
+def test_the_help_lists_all_commands() -> None:
+    code = "from tile.tools.cli import main; main(['--help'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert [word for word in listed if word in COMMANDS] == list(COMMANDS)
