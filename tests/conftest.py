@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.filecheck import TileFile
 from tile.backends.base import Options
@@ -20,13 +20,19 @@ _path = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _path))
 
 
-settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True)
+# How long examples take says how busy the machine is; Hypothesis' own profile for CI ignores it, too.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "nightly", settings.get_profile("busy"), derandomize=False, print_blob=True
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let `-m ""`, which runs `nightly` tests, too, try more examples of properties, and new ones."""
     if not config.option.markexpr:
         settings.load_profile("nightly")
+    elif settings.get_current_profile_name() == "default":
+        settings.load_profile("busy")
 
 
 @pytest.hookimpl(wrapper=True)
