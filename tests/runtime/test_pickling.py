@@ -43,7 +43,7 @@ def undefined(x_ptr):
     tl.store(x_ptr, missing)  # noqa: F821
 
 
-CONFIGS = [tile.Config({"B": 4}), tile.Config({"B": 3}), tile.Config({"B": 16})]
+CONFIGS = [tile.Config({"B": 4}), tile.Config({"B": -3}), tile.Config({"B": 16})]
 
 
 @tile.autotune(CONFIGS, key=["n"], warmup=0, rep=0)
@@ -359,7 +359,7 @@ def test_configurations_compile_in_processes(pool: ProcessPoolExecutor) -> None:
     kernel[lambda meta: (tile.cdiv(10, meta["B"]),)](x, 10)
     assert x.tolist() == ONES
     assert list(kernel.skipped) == [CONFIGS[1]]
-    assert "3 is not" in kernel.skipped[CONFIGS[1]]
+    assert "-3, is not above" in kernel.skipped[CONFIGS[1]]
 
 
 MAIN = """\
