@@ -341,7 +341,7 @@ def call(x, **changes):
         ),
         ({"zeroed_outputs": ["x"]}, "zeroed_outputs names output 'x'; there are out_ptr"),
         ({"zeroed_outputs": [0, 0]}, "output 0 of .* would start as two arrays"),
-        ({"BLOCK": 3}, "power"),
+        ({"BLOCK": 0}, "its end, 0, is not above its start"),
         ({"color": 1}, "has no parameter 'color'"),
         ({"grid": "x"}, "a grid is made of integers"),
     ],
