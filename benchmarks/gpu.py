@@ -53,17 +53,13 @@ from gpu_timing import (
     fastest,
     sampled,
 )
-from gpu_warm import warm
-from triton.errors import TritonError
-
-from tile.errors import TileError
+from gpu_warm import REFUSALS, warm
 
 LEAST_SAMPLES, MOST_SAMPLES = 11, 31
 STABLE = 0.01  # width of the interval of a ratio, from which on no more samples are taken
 SAMPLE, CHOICE_SAMPLE = 10, 5  # milliseconds
 
 KERNELS = {peer: kernels_of(peer) for peer in ("tile", "triton")}
-REFUSALS = (TileError, TritonError, torch.OutOfMemoryError)
 
 
 class Problem:

@@ -14,7 +14,12 @@ from concurrent.futures.process import BrokenProcessPool
 import torch
 from compiler_peers import kernels_of
 from gpu_cases import Case, makers
+from triton.errors import TritonError
 
+from tile.errors import TileError
+
+# What compilers raise for tiles that do not fit.
+REFUSALS = (TileError, TritonError, torch.OutOfMemoryError)
 MOST_PROCESSES = 14  # each has a context on the GPU and the tensors of one case
 
 
@@ -32,7 +37,7 @@ def compile_choices(job: tuple[str, str]) -> None:
         try:
             case.run(kernels, tiles)()
             torch.cuda.synchronize()
-        except Exception:  # noqa: BLE001 - it happens again where it is told
+        except REFUSALS:
             continue
 
 

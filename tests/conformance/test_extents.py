@@ -7,6 +7,7 @@ spoil results.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -132,7 +133,7 @@ def regions(name: str) -> Iterator[Case]:
     for element, shape in itertools.product((I32, F32), SHAPES[:2]):
         for axis, more in itertools.product(range(-len(shape), 0), ({}, {"reverse": True})):
             if not more or "reverse" in OPS[name].attributes:
-                make = lambda element=element: combining(element)  # noqa: E731
+                make = functools.partial(combining, element)
                 attributes = {"axis": axis, **more}
                 negative: dict[str, Any] = {"integers": (-100, -1), "domain": (-4.0, -1.0)}
                 yield Case(

@@ -10,7 +10,12 @@ from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
-from tile.backends.interp.simulator.rules.tma import DescriptorBlock, by_program, stage_of
+from tile.backends.interp.simulator.rules.tma import (
+    DescriptorBlock,
+    block_load,
+    by_program,
+    stage_of,
+)
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue
 from tile.ir.core import Operation
@@ -59,26 +64,14 @@ def mbarrier_arrive_pair(op: Operation) -> Run:
 def tma_load_multicast(op: Operation) -> Run:
     block = DescriptorBlock(op)
 
-    def run(
-        batch: ProgramBatch,
-        mem: RunValue,
-        bars: RunValue,
-        iteration: RunValue,
-        active: RunValue,
-        ptr: RunValue,
-        *numbers: RunValue,
-    ) -> None:
-        use, _ = stage_of(batch, op, bars, iteration)
-        chosen = by_program(batch, active)
-        use = use.take_rows(chosen)
-        if len(use.programs) == 0:
+    def run(batch: ProgramBatch, *operands: RunValue) -> None:
+        load = block_load(batch, op, block, *operands)
+        if load is None:
             return
+        use, whole, read = load
         chunk = chunk_of(batch)
-        descriptor = [by_program(batch, value)[chosen] for value in (ptr, *numbers)]
-        begin = by_program(batch, mem)[chosen]
-        values = _half_of(block.read(batch, use.programs, *descriptor), use.programs)
-        own = block.touch(batch, use.programs, begin)
-        own = replace(own, start=_half_of(own.start, use.programs))
+        own = replace(whole, start=_half_of(whole.start, use.programs))
+        values = _half_of(read, use.programs)
         chunk.mbarriers.start_load(use, own, values)
         peers = chunk.clusters.peers(use.programs)
         horizon = chunk.acquired_of_peers[use.programs][:, None]

@@ -115,28 +115,36 @@ def tma_load_im2col(op: Operation) -> Run:
     return _load(op, _PixelBlock(op))
 
 
+def block_load(
+    batch: ProgramBatch,
+    op: Operation,
+    block: DescriptorBlock,
+    mem: RunValue,
+    bars: RunValue,
+    iteration: RunValue,
+    active: RunValue,
+    ptr: RunValue,
+    *numbers: RunValue,
+) -> tuple[MbarrierUse, Touch, Array] | None:
+    """Return the stage, the shared memory and the values of a load; None if no program loads."""
+    use, _ = stage_of(batch, op, bars, iteration)
+    chosen = by_program(batch, active)
+    use = use.take_rows(chosen)
+    if len(use.programs) == 0:
+        return None
+    descriptor = [by_program(batch, value)[chosen] for value in (ptr, *numbers)]
+    begin = by_program(batch, mem)[chosen]
+    values = block.read(batch, use.programs, *descriptor)
+    return use, block.touch(batch, use.programs, begin), values
+
+
 def _load(op: Operation, block: DescriptorBlock) -> Run:
     """Return the rule of an operation that loads a block to shared memory."""
 
-    def run(
-        batch: ProgramBatch,
-        mem: RunValue,
-        bars: RunValue,
-        iteration: RunValue,
-        active: RunValue,
-        ptr: RunValue,
-        *numbers: RunValue,
-    ) -> None:
-        use, _ = stage_of(batch, op, bars, iteration)
-        chosen = by_program(batch, active)
-        use = use.take_rows(chosen)
-        if len(use.programs) == 0:
-            return
-        descriptor = [by_program(batch, value)[chosen] for value in (ptr, *numbers)]
-        begin = by_program(batch, mem)[chosen]
-        values = block.read(batch, use.programs, *descriptor)
-        touch = block.touch(batch, use.programs, begin)
-        chunk_of(batch).mbarriers.start_load(use, touch, values)
+    def run(batch: ProgramBatch, *operands: RunValue) -> None:
+        load = block_load(batch, op, block, *operands)
+        if load is not None:
+            chunk_of(batch).mbarriers.start_load(*load)
 
     return run
 
