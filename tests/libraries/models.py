@@ -2,27 +2,25 @@
 
     tile triton -m tests.libraries.models --ptx
     tile triton -m tests.libraries.models --device cuda --size full --measure
-    python -m tests.libraries.models --device cuda --size full --compare 5 --layers 4
 
 On a CPU the kernels run on the interpreter, those of flex attention with TorchInductor's
 configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of them for sm_90a, and
 assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, and `full` for a GPU: Llama of 1B parameters, BERT base,
 ViT-B/16, ResNet-50, GPT-2 (small), and flex attention with 4 x 16 heads of 128 and 4096 tokens.
-`--measure` prints the times of a call and of the GPU's kernels in it, by PyTorch's clocks on both
-compilers; `--profile` lists these kernels, and `--gemm TRITON` takes templates in place of cuBLAS.
-`--compare N` compiles each model in a process on `tile` and in one on Triton, measures N times in
-each alternately, and prints the ratios of the medians and their geometric means.
+`--measure` prints the times of a call and of the GPU's kernels in it; `--profile` lists these
+kernels, and `--gemm TRITON` takes templates in place of cuBLAS. `model_times.py` compares both times
+with Triton's.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import gc
+import importlib
 import logging
-import math
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -43,6 +41,7 @@ from tile.backends.nvptx import ptxas
 Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+READY, COMPILED = "ready", "compiled"
 MEASURED = "milliseconds of a call, and of its kernels:"
 BATCHES, BATCH_SECONDS = 7, 0.05  # of calls that are timed together
 CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
@@ -136,7 +135,7 @@ def inductor(options: argparse.Namespace) -> Iterator[None]:
     if on_cpu:
         settings["cpu_backend"] = "triton"
     if on_cpu or not (
-        options.measure or options.profile
+        options.measure or options.profile or options.serve
     ):  # in this process, where `Compilations` notes them
         settings["compile_threads"] = 1
     if options.gemm:
@@ -174,19 +173,41 @@ def assembled(kernels: op_db.Compilations) -> str:
     return ""
 
 
-def measured(name: str, options: argparse.Namespace) -> Iterator[tuple[float, float]]:
-    """Compile a model; then return times of a call and of its kernels, as often as asked."""
+@contextmanager
+def compiled(name: str, options: argparse.Namespace) -> Iterator[Callable[[], object]]:
+    """Yield a function that calls a model, which is compiled."""
     case = made(name, options)
-    with inductor(options):
-        compiled = torch.compile(case.step, fullgraph=True)
+    with inductor(options), benchmarks_locked(options.lock):
+        function = torch.compile(case.step, fullgraph=True)
 
         def call() -> None:
-            ran(compiled, case)
+            ran(function, case)
 
         call()
-        on_gpu = options.device == "cuda"
-        while True:
-            yield (call_time(call), kernel_time(call)) if on_gpu else (batch_time(call, 1), 0.0)
+        yield call
+
+
+@contextmanager
+def benchmarks_locked(path: str) -> Iterator[None]:
+    """Let one process at a time choose among configurations on the GPU, if a lock's path is given."""
+    owner = importlib.import_module("torch._inductor.runtime.benchmarking").InductorBenchmarker
+    benchmark = owner.benchmark_gpu
+
+    def locked(*arguments: Any, **options: Any) -> Any:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return benchmark(*arguments, **options)
+
+    owner.benchmark_gpu = locked if path else benchmark
+    try:
+        yield
+    finally:
+        owner.benchmark_gpu = benchmark
+
+
+def times_of(call: Callable[[], object], device: str) -> tuple[float, float]:
+    """Return the milliseconds of a call and of its kernels."""
+    return (call_time(call), kernel_time(call)) if device == "cuda" else (batch_time(call, 1), 0.0)
 
 
 def batch_time(call: Callable[[], object], calls: int) -> float:
@@ -235,102 +256,19 @@ def profiled(name: str, options: argparse.Namespace) -> list[str]:
     return [f"{name}: {total:.1f} us in kernels", *most]
 
 
-def serve(name: str, options: argparse.Namespace) -> None:
-    """Print times of a model: once, or for each line of the input."""
-    times = measured(name, options)
-    if not options.serve:
-        print(MEASURED, *next(times), flush=True)
-        return
-    next(times)  # compiles
-    print("compiled", flush=True)
-    for _ in sys.stdin:
-        print(MEASURED, *next(times), flush=True)
-
-
-class Server:
-    """A process that has compiled a model, and measures it on request."""
-
-    def __init__(self, prefix: list[str], name: str, options: argparse.Namespace) -> None:
-        command = [sys.executable, *prefix, "-m", "tests.libraries.models", "--measure", "--serve"]
-        for option in ("device", "size", "dtype", "gemm", "layers"):
-            command += [f"--{option}", str(getattr(options, option))]
-        self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [*command, "--only", name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-        )
-
-    def answer(self, start: str) -> str:
-        """Return the rest of the next line that starts so."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith(start):
-                return line.removeprefix(start)
-        self.errors.seek(0)
-        raise RuntimeError(self.errors.read()[-300:])
-
-    def measure(self) -> tuple[float, float]:
-        """Return the times of a call and of its kernels."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        call, kernels = map(float, self.answer(MEASURED).split())
-        return call, kernels
-
-    def stop(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.communicate()
-        self.errors.close()
-
-
-WAYS = {"tile": ["-m", "tile", "triton"], "Triton": []}
-
-
-def compared(name: str, options: argparse.Namespace) -> list[list[float]]:
-    """Return the medians of a model on `tile` and on Triton: of a call, and of its kernels."""
-    servers: list[Server] = []
-    times: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-    try:
-        for prefix in WAYS.values():
-            servers.append(Server(prefix, name, options))
-            if options.gemm:  # one at a time, since it tunes
-                servers[-1].answer("compiled")
-        for server in servers if not options.gemm else ():
-            server.answer("compiled")
-        for _ in range(options.compare):
-            for way, server in zip(WAYS, servers, strict=True):
-                times[way].append(server.measure())
-    finally:
-        for server in servers:
-            server.stop()
-    return [[statistics.median(column) for column in zip(*times[way], strict=True)] for way in WAYS]
-
-
-def compare(names: list[str], options: argparse.Namespace) -> None:
-    """Measure models on `tile` and on Triton alternately, and print the ratios."""
-    ratios: list[list[float]] = []
-    for name in names:
-        try:
-            tile, triton = compared(name, options)
-        except RuntimeError as error:
-            print(f"{name} failed: {error}", flush=True)
-            continue
-        ratios.append([b / a if a else math.nan for a, b in zip(tile, triton, strict=True)])
-        texts = [
-            f"{a:.4f} ms on tile, {b:.4f} on Triton, {ratio:.3f}"
-            for a, b, ratio in zip(tile, triton, ratios[-1], strict=True)
-        ]
-        print(f"{name}: call {texts[0]}; kernels {texts[1]}", flush=True)
-    if ratios:
-        means = [
-            math.exp(statistics.fmean(map(math.log, column)))
-            for column in zip(*ratios, strict=True)
-        ]
-        print(f"geometric means: calls {means[0]:.3f}, kernels {means[1]:.3f}")
+def serve(options: argparse.Namespace) -> None:
+    """Measure as the input says: lines with a model, a line for each measurement, an empty line."""
+    importlib.import_module("torch._inductor.compile_fx")
+    if options.device == "cuda":
+        torch.ones(8, device="cuda").sum().item()  # opens the device
+    print(READY, flush=True)
+    for line in sys.stdin:
+        with compiled(line.strip(), options) as call:
+            print(COMPILED, flush=True)
+            while sys.stdin.readline().strip():
+                print(MEASURED, *times_of(call, options.device), flush=True)
+        gc.collect()  # models are large
+        torch.cuda.empty_cache()
 
 
 def arguments() -> argparse.Namespace:
@@ -341,12 +279,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=TOLERANCE, default="float32")
     parser.add_argument("--gemm", default="", help="backends of matmuls, such as TRITON")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument("--lock", default="", help="a file to lock while configurations are timed")
     parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
     parser.add_argument("--layers", type=int, default=0, help="of transformers; 0: as of the size")
     parser.add_argument("--measure", action="store_true", help="print the times of a call")
-    parser.add_argument("--serve", action="store_true", help="measure for each line of the input")
+    parser.add_argument("--serve", action="store_true", help="measure as the input says")
     parser.add_argument("--profile", action="store_true", help="print the times of kernels")
-    parser.add_argument("--compare", type=int, default=0, help="processes of each compiler")
     return parser.parse_args()
 
 
@@ -355,9 +293,6 @@ def main() -> int:
     options = arguments()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    if options.compare:
-        compare(options.only, options)
-        return 0
     with flex_on_cpu.templates() if options.device == "cpu" else nullcontext():
         return run(options)
 
@@ -365,12 +300,16 @@ def main() -> int:
 def run(options: argparse.Namespace) -> int:
     """Check or measure models, and return the exit status."""
     start, bad = time.monotonic(), 0
+    if options.serve:
+        serve(options)
+        return 0
     for name in options.only:
         if options.profile:
             print("\n".join(profiled(name, options)), flush=True)
             continue
         if options.measure:
-            serve(name, options)
+            with compiled(name, options) as call:
+                print(name, MEASURED, *times_of(call, options.device), flush=True)
             continue
         try:
             reason = checked(name, options)
