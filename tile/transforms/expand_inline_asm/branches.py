@@ -14,9 +14,7 @@ from __future__ import annotations
 from tile.errors import CompilationError
 from tile.ir.types import I1
 from tile.transforms.expand_inline_asm.expression import Expression
-from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
-from tile.transforms.expand_inline_asm.syntax import Instruction
 
 
 class Branches:
@@ -36,19 +34,18 @@ class Branches:
     def end_scope(self) -> None:
         self.passed.pop()
 
-    def branch(self, registers: RegisterFile, instruction: Instruction) -> None:
+    def branch(self, registers: RegisterFile) -> None:
         """Let the elements for which the guard holds wait at a label."""
-        (target,) = operands_of(instruction, 1)
-        label = target_of(target, instruction).text
+        (target,) = registers.user.take(1)
+        label = registers.target(target).text
         if any(label in labels for labels in self.passed):
-            raise instruction.refusal(
+            raise registers.user.refusal(
                 "it branches back, and only GPUs of NVIDIA execute loops here; write the loop in "
                 "the kernel, or give `reference=f`, a @tile.jit function of the arguments that "
                 "returns the results"
             )
         every = registers.like.constant(True, I1)
-        taken = guard_of(registers, instruction)
-        taken = every if taken is None else taken
+        taken = every if registers.guard is None else registers.guard
         active = every if registers.active is None else registers.active
         registers.active = active & ~taken
         earlier = self.waiting.get(label)

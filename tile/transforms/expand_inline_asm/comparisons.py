@@ -35,60 +35,41 @@ def compare(op: Opcode, x: Expression, y: Expression) -> Expression:
         numbers = x.equals(x) & y.equals(y)
         return numbers if name == "num" else ~numbers
     if name in _UNORDERED:
-        return ~x.is_(_UNORDERED[name].negated, y) if name != "equ" else _equal_or_nan(x, y)
-    if name == "ne" and x.is_float:
+        return ~_ordered(_UNORDERED[name].negated, x, y)
+    return _ordered(_PREDICATES[name], x, y)
+
+
+def _ordered(predicate: Predicate, x: Expression, y: Expression) -> Expression:
+    """Return a comparison that is false with a NaN, which `ne` is not."""
+    if predicate is Predicate.NE and x.is_float:
         return x.is_(Predicate.LT, y) | x.is_(Predicate.GT, y)
-    return x.is_(_PREDICATES[name], y)
+    return x.is_(predicate, y)
 
 
-def _equal_or_nan(x: Expression, y: Expression) -> Expression:
-    return ~(x.is_(Predicate.LT, y) | x.is_(Predicate.GT, y))
+def compared(op: Opcode, x: Expression, y: Expression, *other: Expression) -> Expression:
+    """Return the comparison, combined with a predicate if there is another operand."""
+    holds = compare(op, x, y)
+    return combined(op, holds, *other) if other else holds
 
 
-def combined(op: Opcode, x: Expression, y: Expression, other: Expression) -> Expression:
-    """Return the comparison combined with a predicate."""
-    return compare(op, x, y).apply(COMBINATIONS[op.one_of(COMBINATIONS)], other)
+def combined(op: Opcode, holds: Expression, other: Expression) -> Expression:
+    """Return a comparison combined with a predicate."""
+    return holds.apply(COMBINATIONS[op.one_of(COMBINATIONS)], other)
 
 
-def as_number(op: Opcode, x: Expression, y: Expression) -> Expression:
+def as_number(op: Opcode, *operands: Expression) -> Expression:
     """Return all ones, or 1.0 for a float, where the comparison holds, else 0."""
-    return _number(op, compare(op, x, y))
+    holds, element = compared(op, *operands), op.types[0].element
+    return holds.select(holds.constant(1.0 if element is F32 else -1, element), 0)
 
 
-def _combined_as_number(op: Opcode, x: Expression, y: Expression, other: Expression) -> Expression:
-    return _number(op, combined(op, x, y, other))
-
-
-def _number(op: Opcode, holds: Expression) -> Expression:
-    element = op.types[0].element
-    one = 1.0 if element is F32 else -1
-    return holds.select(holds.constant(one, element), 0)
-
-
+_NAMES, _HOW = "|".join(COMPARISONS), "|".join(COMBINATIONS)
 _TYPES = "b16 b32 b64 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64"
+_RESULTS = "u32 s32 f32"
+
 RULES = [
-    *[
-        rule
-        for name in COMPARISONS
-        for rule in (
-            *rules(f"setp.{name}", _TYPES, "i1: t t", compare, "ftz"),
-            *rules(f"set.{name}", "u32 s32 f32", "t: t1 t1", as_number, "ftz", more=[_TYPES]),
-        )
-    ],
-    *[
-        rule
-        for name in COMPARISONS
-        for how in COMBINATIONS
-        for rule in (
-            *rules(f"setp.{name}.{how}", _TYPES, "i1: t t i1", combined, "ftz"),
-            *rules(
-                f"set.{name}.{how}",
-                "u32 s32 f32",
-                "t: t1 t1 i1",
-                _combined_as_number,
-                "ftz",
-                more=[_TYPES],
-            ),
-        )
-    ],
+    *rules(f"setp.{_NAMES}", _TYPES, "i1: t t", compared, "ftz"),
+    *rules(f"set.{_NAMES}", _RESULTS, "t: t1 t1", as_number, "ftz", more=[_TYPES]),
+    *rules(f"setp.{_NAMES}.{_HOW}", _TYPES, "i1: t t i1", compared, "ftz"),
+    *rules(f"set.{_NAMES}.{_HOW}", _RESULTS, "t: t1 t1 i1", as_number, "ftz", more=[_TYPES]),
 ]

@@ -29,7 +29,7 @@ def convert(op: Opcode, x: Expression, to: Scalar, *, tf32: bool = False) -> Exp
     if not x.is_float:
         return _of_integer(op, x, to)
     result = _to_tf32(op, x) if tf32 else _between_floats(op, x, to)
-    return None if result is None else _limited(op, result)
+    return None if result is None else limited(op, result)
 
 
 def _to_integer(op: Opcode, x: Expression, to: Scalar) -> Expression:
@@ -64,11 +64,11 @@ def _of_integer(op: Opcode, x: Expression, to: Scalar) -> Expression | None:
     mode = op.one_of(DIRECTED)
     exact = x.bits < to.bits and to in (F32, F64)
     if not mode or exact:
-        return _limited(op, x.cast(to))
+        return limited(op, x.cast(to))
     source = _SOURCES.get(x.element.ir_name)
     if source is None or to not in (F32, F64):
         return None
-    return _limited(op, x.call(f"{source}2{'float' if to is F32 else 'double'}_{DIRECTED[mode]}"))
+    return limited(op, x.call(f"{source}2{'float' if to is F32 else 'double'}_{DIRECTED[mode]}"))
 
 
 def _between_floats(op: Opcode, x: Expression, to: Scalar) -> Expression | None:
@@ -90,7 +90,7 @@ def _to_tf32(op: Opcode, x: Expression) -> Expression:
     return special.select(bits, rounded).view(F32)
 
 
-def _limited(op: Opcode, x: Expression) -> Expression:
+def limited(op: Opcode, x: Expression) -> Expression:
     """Apply the modifiers on a float result; 8-bit floats are finite in any case."""
     if op.has("sat"):
         x = saturated(x)

@@ -11,12 +11,11 @@ from tile.ir.ops import memory
 from tile.ir.types import F16, I1, U32, Scalar
 from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
 from tile.transforms.expand_inline_asm.branches import Branches
-from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert
-from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
+from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert, limited
+from tile.transforms.expand_inline_asm.expression import Expression, fields, joined, unsigned
 from tile.transforms.expand_inline_asm.lookup import lop3
 from tile.transforms.expand_inline_asm.memory import ONCE_A_THREAD, load, reduce, store
 from tile.transforms.expand_inline_asm.minifloats import MINIFLOATS, decode, encode
-from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import (
     Opcode,
@@ -26,7 +25,6 @@ from tile.transforms.expand_inline_asm.rules import (
     element_named,
     split_opcode,
     table,
-    unsupported,
 )
 from tile.transforms.expand_inline_asm.syntax import (
     Address,
@@ -70,11 +68,7 @@ def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
         elif isinstance(statement, Label):
             branches.label(registers, statement.name)
         elif isinstance(statement, Instruction):
-            opcode = split_opcode(statement.opcode)
-            if opcode.base == "bra":
-                branches.branch(registers, statement)
-            else:
-                _execute_one(registers, opcode, statement)
+            _execute_one(registers, statement, branches)
         elif statement is Scope.BEGIN:
             registers.scopes.append({})
             branches.begin_scope()
@@ -88,32 +82,37 @@ def execute(registers: RegisterFile, statements: Sequence[Statement]) -> None:
         raise CompilationError("the asm has a `{` without `}`")
 
 
-def _execute_one(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _execute_one(registers: RegisterFile, instruction: Instruction, branches: Branches) -> None:
+    opcode = split_opcode(instruction.opcode)
     if opcode.base in REFUSED:
-        raise unsupported(instruction, f": {REFUSED[opcode.base]}")
+        raise instruction.unsupported(f": {REFUSED[opcode.base]}")
     addresses = any(isinstance(operand, Address) for operand in instruction.operands)
     if addresses and opcode.base not in ("ld", "st", "red"):
-        raise unsupported(instruction)
-    CUSTOM.get(opcode.base, _by_rule)(registers, opcode, instruction)
+        raise instruction.unsupported()
+    registers.begin(instruction)
+    if opcode.base == "bra":
+        branches.branch(registers)
+    else:
+        CUSTOM.get(opcode.base, _by_rule)(registers, opcode)
 
 
-def _by_rule(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _by_rule(registers: RegisterFile, opcode: Opcode) -> None:
     """Execute an instruction by its rule in the table."""
-    rule = _rule(opcode, instruction)
-    to, *sources = operands_of(instruction, 1 + len(rule.sources))
+    rule = _rule(opcode, registers.user)
+    to, *sources = registers.user.take(1 + len(rule.sources))
     element = replace(opcode, names=tuple(name.removesuffix("x2") for name in opcode.names))
     lanes = opcode.types[0].lanes
     columns = [
-        _read(registers, source, element_named(name, element), lanes, instruction)
+        _read(registers, source, element_named(name, element), lanes)
         for name, source in zip(rule.sources, sources, strict=True)
     ]
     results = [rule.compute(element, *operands) for operands in zip(*columns, strict=True)]
-    guard = guard_of(registers, instruction)
-    if isinstance(to, Group) and not to.braces:
-        _write_pair(registers, to, results[0], _complement(registers, opcode, instruction), guard)
+    if isinstance(to, Group) and not to.braces:  # two predicates: a comparison and its complement
+        pair = (results[0], _complement(registers, opcode))
+        for name, value in zip(to.members, pair, strict=True):
+            registers.write(name, value)
         return
-    result = results[0] if lanes == 1 else joined(results)
-    registers.write(target_of(to, instruction), result, instruction, guard)
+    registers.write(to, results[0] if lanes == 1 else joined(results))
 
 
 def _rule(opcode: Opcode, instruction: Instruction) -> Rule:
@@ -121,95 +120,56 @@ def _rule(opcode: Opcode, instruction: Instruction) -> Rule:
     for rule in candidates:
         if rule.takes(opcode):
             return rule
-    raise unsupported(instruction)
+    raise instruction.unsupported()
 
 
 def _read(
-    registers: RegisterFile, operand: Operand, element: Scalar, lanes: int, user: Instruction
+    registers: RegisterFile, operand: Operand, element: Scalar, lanes: int
 ) -> list[Expression]:
     """Return the elements that an operand has in its register."""
-    if isinstance(operand, Group | Address):
-        raise user.refusal("it takes no vector")
     if lanes == 1:
-        return [registers.read(operand, element, user)]
-    whole = registers.read(operand, unsigned(element.bits * lanes), user)
-    return fields(whole, element, lanes)
+        return [registers.read(operand, element)]
+    return fields(registers.read(operand, unsigned(element.bits * lanes)), element, lanes)
 
 
-def fields(whole: Expression, element: Scalar, lanes: int) -> list[Expression]:
-    """Return the elements in an unsigned integer; the first is in the lowest bits."""
-    narrow = unsigned(element.bits)
-    shifted = [whole >> (at * element.bits) if at else whole for at in range(lanes)]
-    return [x.cast(narrow).view(element) for x in shifted]
-
-
-def joined(elements: Sequence[Expression]) -> Expression:
-    """Return an unsigned integer with these elements; the inverse of `fields`."""
-    bits = elements[0].bits
-    to = unsigned(bits * len(elements))
-    wide = [x.unsigned().cast(to) for x in elements]
-    return total([x << (at * bits) if at else x for at, x in enumerate(wide)])
-
-
-def _complement(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> Expression:
+def _complement(registers: RegisterFile, opcode: Opcode) -> Expression:
     """Return the second result of `setp`: its comparison negated before it is combined."""
     plain = replace(
         opcode, modifiers=tuple(m for m in opcode.modifiers if m not in comparisons.COMBINATIONS)
     )
+    x, y, *other = registers.user.operands[1:]
     element = opcode.types[0].element
-    x, y = (
-        _read(registers, operand, element, 1, instruction)[0]
-        for operand in instruction.operands[1:3]
-    )
-    holds = ~comparisons.compare(plain, x, y)
-    if len(instruction.operands) == 3:
+    holds = ~comparisons.compare(plain, registers.read(x, element), registers.read(y, element))
+    if not other:
         return holds
-    (other,) = _read(registers, instruction.operands[3], I1, 1, instruction)
-    return holds.apply(comparisons.COMBINATIONS[opcode.one_of(comparisons.COMBINATIONS)], other)
+    return comparisons.combined(opcode, holds, registers.read(other[0], I1))
 
 
-def _write_pair(
-    registers: RegisterFile,
-    to: Group,
-    first: Expression,
-    second: Expression,
-    guard: Expression | None,
-) -> None:
-    user = Instruction("setp", (), None, 0, "setp")
-    for name, value in zip(to.members, (first, second), strict=True):
-        registers.write(target_of(name, user), value, user, guard)
-
-
-# -- mov, cvt and lop3
-
-
-def _mov(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _mov(registers: RegisterFile, opcode: Opcode) -> None:
     """Copy a register, or join or split one as a vector."""
+    user = registers.user
     if len(opcode.names) != 1 or opcode.modifiers:
-        raise unsupported(instruction)
-    to, source = operands_of(instruction, 2)
+        raise user.unsupported()
+    to, source = user.take(2)
     whole = opcode.types[0].element
-    guard = guard_of(registers, instruction)
     if isinstance(source, Group):
-        part = _part(whole, source, instruction)
-        value = joined([registers.read(x, part, instruction) for x in source.members])
+        part = _part(whole, source, user)
+        value = joined([registers.read(x, part) for x in source.members])
     else:
-        (value,) = _read(registers, source, whole, 1, instruction)
+        value = registers.read(source, whole)
     if not isinstance(to, Group):
-        registers.write(target_of(to, instruction), value, instruction, guard)
+        registers.write(to, value)
         return
-    part = _part(whole, to, instruction)
-    for name, field in zip(
-        to.members, fields(value.unsigned(), part, len(to.members)), strict=True
-    ):
-        registers.write(target_of(name, instruction), field, instruction, guard)
+    parts = fields(value.unsigned(), _part(whole, to, user), len(to.members))
+    for name, field in zip(to.members, parts, strict=True):
+        registers.write(name, field)
 
 
-def _cvta(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _cvta(registers: RegisterFile, opcode: Opcode) -> None:
     """Copy an address: those of global memory are generic ones."""
     if opcode.modifiers not in (("global",), ("to", "global")):
-        raise unsupported(instruction)
-    _mov(registers, replace(opcode, modifiers=()), instruction)
+        raise registers.user.unsupported()
+    _mov(registers, replace(opcode, modifiers=()))
 
 
 def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
@@ -219,93 +179,79 @@ def _part(whole: Scalar, group: Group, instruction: Instruction) -> Scalar:
     return unsigned(bits)
 
 
-def _cvt(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _cvt(registers: RegisterFile, opcode: Opcode) -> None:
     """Convert one element, or two into both halves of a register."""
     if MINIFLOATS.keys() & {*opcode.names, *opcode.modifiers}:
-        _cvt_minifloats(registers, opcode, instruction)
+        _cvt_minifloats(registers, opcode)
         return
     types_fit = len(opcode.names) == 2 and "pred" not in opcode.names
     if not types_fit or not MODIFIERS.issuperset(opcode.modifiers):
-        raise unsupported(instruction)
+        raise registers.user.unsupported()
     to, source = opcode.types
     packs = to.lanes == 2 and source.lanes == 1
-    target, *operands = operands_of(instruction, 3 if packs else 2)
-    values = _cvt_sources(registers, source, operands, instruction)
+    target, *operands = registers.user.take(3 if packs else 2)
+    values = _cvt_sources(registers, source, operands)
     converted = [convert(opcode, x, to.element, tf32=opcode.names[0] == "tf32") for x in values]
     results = [x for x in converted if x is not None]
     if len(results) != to.lanes:
-        raise unsupported(instruction)
-    registers.write(
-        target_of(target, instruction),
-        results[0] if to.lanes == 1 else joined(results),
-        instruction,
-        guard_of(registers, instruction),
-        wider=True,
-    )
+        raise registers.user.unsupported()
+    registers.write(target, results[0] if to.lanes == 1 else joined(results), wider=True)
 
 
-def _cvt_minifloats(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _cvt_minifloats(registers: RegisterFile, opcode: Opcode) -> None:
     """Convert two f32 to a pair of minifloats, or such a pair to f16."""
     modifiers = opcode.modifiers
     plain = tuple(name for name in modifiers if name not in (*MINIFLOATS, "relu"))
     (name,) = (name for name in modifiers if name in MINIFLOATS)
-    mini, guard = MINIFLOATS[name], guard_of(registers, instruction)
+    mini, register = MINIFLOATS[name], unsigned(MINIFLOATS[name].register)
     if opcode.names == ("f32",) and plain == ("rn", "satfinite"):
-        to, *sources = operands_of(instruction, 3)
-        values = _cvt_sources(registers, opcode.types[0], sources, instruction)
-        if opcode.has("relu"):
-            values = [x.maximum(0.0, propagate_nan=True) for x in values]
-        low, high = (encode(x, mini) for x in values)
-        result = (low | (high << mini.storage)).cast(unsigned(mini.register))
+        to, *sources = registers.user.take(3)
+        values = _cvt_sources(registers, opcode.types[0], sources)
+        low, high = (encode(limited(opcode, x), mini) for x in values)
+        result = (low | (high << mini.storage)).cast(register)
     elif opcode.names == ("f16x2",) and plain == ("rn",):
-        to, source = operands_of(instruction, 2)
-        (whole,) = _cvt_sources(registers, PtxType(unsigned(mini.register)), [source], instruction)
-        codes = whole.cast(U32)
+        to, source = registers.user.take(2)
+        codes = registers.read(source, register, wider=True).cast(U32)
         floats = [decode(x, mini).cast(F16) for x in (codes, codes >> mini.storage)]
-        if opcode.has("relu"):
-            floats = [x.maximum(0.0, propagate_nan=True) for x in floats]
-        result = joined(floats)
+        result = joined([limited(opcode, x) for x in floats])
     else:
-        raise unsupported(instruction)
-    registers.write(target_of(to, instruction), result, instruction, guard, wider=True)
+        raise registers.user.unsupported()
+    registers.write(to, result, wider=True)
 
 
 def _cvt_sources(
-    registers: RegisterFile, source: PtxType, operands: Sequence[Operand], user: Instruction
+    registers: RegisterFile, source: PtxType, operands: Sequence[Operand]
 ) -> list[Expression]:
     """Return the elements to convert; of two operands, the second is the lower half's."""
     element = source.element if source.lanes == 1 else unsigned(source.bits)
-    values = []
-    for operand in reversed(operands):
-        if isinstance(operand, Group | Address):
-            raise user.refusal("it takes no vector")
-        values.append(registers.read(operand, element, user, wider=True))
+    values = [registers.read(operand, element, wider=True) for operand in reversed(operands)]
     return values if source.lanes == 1 else fields(values[0], source.element, source.lanes)
 
 
-def _lop3(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _lop3(registers: RegisterFile, opcode: Opcode) -> None:
+    user = registers.user
     if opcode.names != ("b32",) or opcode.modifiers:
-        raise unsupported(instruction)
-    to, *sources, truth_table = operands_of(instruction, 5)
+        raise user.unsupported()
+    to, *sources, truth_table = user.take(5)
     if not isinstance(truth_table, Immediate) or not isinstance(truth_table.value, int):
-        raise instruction.refusal("the last operand of lop3 is a number of 8 bits")
-    x, y, z = (_read(registers, x, unsigned(32), 1, instruction)[0] for x in sources)
-    result = lop3(x, y, z, truth_table.value & 0xFF)
-    guard = guard_of(registers, instruction)
-    registers.write(target_of(to, instruction), result, instruction, guard)
+        raise user.refusal("the last operand of lop3 is a number of 8 bits")
+    x, y, z = (registers.read(x, U32) for x in sources)
+    registers.write(to, lop3(x, y, z, truth_table.value & 0xFF))
 
 
-def _barrier(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def _barrier(registers: RegisterFile, opcode: Opcode) -> None:
     """Wait for all threads of the program."""
-    (number,) = operands_of(instruction, 1)
+    (number,) = registers.user.take(1)
     if opcode.modifiers != ("sync",) or number != Immediate(0):
-        raise unsupported(instruction)
-    if guard_of(registers, instruction) is not None:
-        raise instruction.refusal("all elements wait at a barrier, also those that branch past it")
+        raise registers.user.unsupported()
+    if registers.guard is not None:
+        raise registers.user.refusal(
+            "all elements wait at a barrier, also those that branch past it"
+        )
     registers.like.build.op(memory.barrier)
 
 
-CUSTOM: dict[str, Callable[[RegisterFile, Opcode, Instruction], None]] = {
+CUSTOM: dict[str, Callable[[RegisterFile, Opcode], None]] = {
     "mov": _mov,
     "cvta": _cvta,
     "cvt": _cvt,

@@ -175,3 +175,20 @@ def total(terms: Sequence[Expression]) -> Expression:
     for term in terms[1:]:
         result = result + term
     return result
+
+
+def fields(whole: Expression, element: Scalar | Pointer, count: int) -> list[Expression]:
+    """Return the elements in an unsigned integer; the first is in the lowest bits."""
+    bits = element.bits
+    shifted = [whole >> (at * bits) if at else whole for at in range(count)]
+    if element is I1:
+        return [(x & 1).cast(I1) for x in shifted]
+    return [x.cast(unsigned(bits)).view(element) for x in shifted]
+
+
+def joined(elements: Sequence[Expression], width: int = 0) -> Expression:
+    """Return an unsigned integer of their bits, or more, with these elements; see `fields`."""
+    bits = elements[0].bits
+    to = unsigned(width or bits * len(elements))
+    wide = [(x if x.element is I1 else x.unsigned()).cast(to) for x in elements]
+    return total([x << (at * bits) if at else x for at, x in enumerate(wide)])

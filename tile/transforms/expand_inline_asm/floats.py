@@ -13,7 +13,7 @@ from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32
 from tile.transforms.expand_inline_asm.expression import Expression
-from tile.transforms.expand_inline_asm.rules import Compute, Opcode, rules
+from tile.transforms.expand_inline_asm.rules import Compute, Opcode, plain, rules
 
 # Rounding modes of PTX, as in libdevice's names; `rn` is the default.
 DIRECTED = {"rz": "rz", "rm": "rd", "rp": "ru"}
@@ -73,10 +73,6 @@ def libdevice(name: str, x: Expression, mode: str) -> str:
     return f"{'f' if x.bits == 32 else 'd'}{name}_{mode}"
 
 
-def _divide(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x.apply(arith.div, y)
-
-
 def _reciprocal(op: Opcode, x: Expression) -> Expression:
     mode = op.one_of(DIRECTED)
     if mode:
@@ -93,14 +89,6 @@ def function(defn: OpDef) -> Compute:
         return x.cast(F32).apply(defn).cast(x.element)
 
     return arithmetic(apply)
-
-
-def _absolute(op: Opcode, x: Expression) -> Expression:
-    return x.absolute()
-
-
-def _neg(op: Opcode, x: Expression) -> Expression:
-    return x.apply(arith.neg)
 
 
 def extreme(choose: Callable[..., Expression]) -> Compute:
@@ -125,33 +113,38 @@ def _copysign(op: Opcode, sign: Expression, size: Expression) -> Expression:
 def testp(op: Opcode, x: Expression) -> Expression:
     """Return whether a float is of a kind."""
     exponent = x.unsigned() & _EXPONENT[x.element.ir_name]
-    is_number = x.equals(x)
     top, bottom = exponent.equals(_EXPONENT[x.element.ir_name]), exponent.equals(0)
-    tests = {
-        "finite": lambda: ~top,
-        "infinite": lambda: top & is_number,
-        "number": lambda: is_number,
-        "notanumber": lambda: ~is_number,
-        "normal": lambda: ~(top | bottom),
-        "subnormal": lambda: bottom & x.is_(Predicate.NE, 0.0),
-    }
-    return tests[op.modifiers[0]]()
+    return _KINDS[op.modifiers[0]](x, top, bottom)
+
+
+# Kinds of floats, by whether all bits of the exponent are set, and whether none is.
+_KINDS: dict[str, Callable[[Expression, Expression, Expression], Expression]] = {
+    "finite": lambda x, top, bottom: ~top,
+    "infinite": lambda x, top, bottom: top & x.equals(x),
+    "number": lambda x, top, bottom: x.equals(x),
+    "notanumber": lambda x, top, bottom: ~x.equals(x),
+    "normal": lambda x, top, bottom: ~(top | bottom),
+    "subnormal": lambda x, top, bottom: bottom & x.is_(Predicate.NE, 0.0),
+}
 
 
 _REAL = "approx ftz"
+_EXTREME = "ftz NaN xorsign abs"
+ALL = f"{NARROW} f32 f64"
 RULES = [
-    *rules("add", FULL, "t: t t", rounded(arith.add, "add"), f"{ROUNDING} ftz sat"),
-    *rules("sub", FULL, "t: t t", rounded(arith.sub, "sub"), f"{ROUNDING} ftz sat"),
-    *rules("mul", FULL, "t: t t", rounded(arith.mul, "mul"), f"{ROUNDING} ftz sat"),
+    *[
+        rule
+        for name, defn in (("add", arith.add), ("sub", arith.sub), ("mul", arith.mul))
+        for rule in (
+            *rules(name, FULL, "t: t t", rounded(defn, name), f"{ROUNDING} ftz sat"),
+            *rules(name, NARROW, "t: t t", rounded(defn, name), "rn ftz sat"),
+        )
+    ],
     *rules("fma", FULL, "t: t t t", rounded(arith.fma, "fma"), f"{ROUNDING} ftz sat"),
     *rules("mad", "f32 f64", "t: t t t", rounded(arith.fma, "fma"), f"{ROUNDING} ftz sat"),
-    *rules("add", NARROW, "t: t t", rounded(arith.add, "add"), "rn ftz sat"),
-    *rules("sub", NARROW, "t: t t", rounded(arith.sub, "sub"), "rn ftz sat"),
-    *rules("mul", NARROW, "t: t t", rounded(arith.mul, "mul"), "rn ftz sat"),
     *rules("fma.rn", NARROW, "t: t t t", rounded(arith.fma, "fma"), "ftz sat relu"),
     *rules("div", "f32 f64", "t: t t", rounded(arith.div_rn, "div"), f"{ROUNDING} ftz"),
-    *rules("div.approx", "f32", "t: t t", arithmetic(_divide), "ftz"),
-    *rules("div.full", "f32", "t: t t", arithmetic(_divide), "ftz"),
+    *rules("div.approx|full", "f32", "t: t t", arithmetic(plain(arith.div)), "ftz"),
     *rules("rcp", "f32 f64", "t: t", arithmetic(_reciprocal), f"{ROUNDING} {_REAL}"),
     *rules("sqrt.approx", "f32", "t: t", function(math.sqrt), "ftz"),
     *rules("sqrt", "f32 f64", "t: t", rounded(math.sqrt_rn, "sqrt"), f"{ROUNDING} ftz"),
@@ -161,18 +154,10 @@ RULES = [
     *rules("lg2.approx", "f32", "t: t", function(math.log2), "ftz"),
     *rules("ex2.approx", f"f32 {NARROW}", "t: t", function(math.exp2), "ftz"),
     *rules("tanh.approx", f"f32 {NARROW}", "t: t", function(math.tanh)),
-    *rules("abs", f"{NARROW} f32 f64", "t: t", arithmetic(_absolute), "ftz"),
-    *rules("neg", f"{NARROW} f32 f64", "t: t", arithmetic(_neg), "ftz"),
-    *rules(
-        "min", f"{NARROW} f32 f64", "t: t t", extreme(Expression.minimum), "ftz NaN xorsign abs"
-    ),
-    *rules(
-        "max", f"{NARROW} f32 f64", "t: t t", extreme(Expression.maximum), "ftz NaN xorsign abs"
-    ),
+    *rules("abs", ALL, "t: t", arithmetic(plain(math.abs_)), "ftz"),
+    *rules("neg", ALL, "t: t", arithmetic(plain(arith.neg)), "ftz"),
+    *rules("min", ALL, "t: t t", extreme(Expression.minimum), _EXTREME),
+    *rules("max", ALL, "t: t t", extreme(Expression.maximum), _EXTREME),
     *rules("copysign", "f32 f64", "t: t t", _copysign),
-    *[
-        rule
-        for kind in ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-        for rule in rules(f"testp.{kind}", "f32 f64", "i1: t", testp)
-    ],
+    *rules(f"testp.{'|'.join(_KINDS)}", "f32 f64", "i1: t", testp),
 ]

@@ -13,7 +13,7 @@ from tile.ir.core import Value
 from tile.ir.ops import shape
 from tile.ir.ops.inline_asm import WIDTHS
 from tile.ir.types import I1, Pointer, Scalar, Type
-from tile.transforms.expand_inline_asm.expression import Expression, total, unsigned
+from tile.transforms.expand_inline_asm.expression import Expression, fields, joined, unsigned
 from tile.transforms.expand_inline_asm.registers import extended
 
 
@@ -57,28 +57,16 @@ def _flat(build: Builder, x: Value) -> Value:
 def to_register(elements: Sequence[Expression], constraint: str) -> Expression:
     """Return a register of a constraint that holds elements, the first in its lowest bits."""
     width = WIDTHS[constraint]
-    if len(elements) == 1:
-        (x,) = elements
-        if x.bits == width:
-            return x
-        return x.cast(unsigned(width)) if x.element is I1 else extended(x, width)
-    to = unsigned(width)
-    bits = elements[0].bits
-    wide = [(x.cast(to) if x.element is I1 else x.unsigned().cast(to)) for x in elements]
-    return total([x << (at * bits) if at else x for at, x in enumerate(wide)])
+    if len(elements) > 1:
+        return joined(elements, width)
+    (x,) = elements
+    if x.bits == width:
+        return x
+    return x.cast(unsigned(width)) if x.element is I1 else extended(x, width)
 
 
 def from_register(register: Expression, element: Scalar | Pointer, count: int) -> list[Expression]:
     """Return the elements in a register."""
-    bits = element.bits
-    if register.bits == bits:
+    if register.bits == element.bits:
         return [register.view(element)]
-    results = []
-    for at in range(count):
-        whole = register.unsigned()
-        low = whole >> (at * bits) if at else whole
-        if element is I1:
-            results.append((low & 1).cast(I1))
-        else:
-            results.append(low.cast(unsigned(bits)).view(element))
-    return results
+    return fields(register.unsigned(), element, count)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from tile.ir.ops import arith
 from tile.ir.types import I32, U32, U64
 from tile.transforms.expand_inline_asm.expression import Expression, signed, total, unsigned
-from tile.transforms.expand_inline_asm.rules import Opcode, rules
+from tile.transforms.expand_inline_asm.rules import Opcode, plain, rules
 
 INTEGERS = "u16 s16 u32 s32 u64 s64"
 WORDS = "u32 s32 u64 s64"
+NARROW = "u16 s16 u32 s32"
 BITS = "b16 b32 b64"
 PACKED = "u16x2 s16x2"
-
-
-def _add(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x + y
-
-
-def _sub(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x - y
 
 
 def saturated(op: Opcode, x: Expression, y: Expression) -> Expression:
@@ -32,18 +25,11 @@ def clamp(x: Expression, low: int, high: int) -> Expression:
     return x.maximum(low).minimum(high)
 
 
-def _mul_low(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x * y
-
-
-def _mul_high(op: Opcode, x: Expression, y: Expression) -> Expression:
+def mul_high(x: Expression, y: Expression) -> Expression:
+    """Return the upper half of `x * y`."""
     if x.bits >= 32:
         return x.apply(arith.mulhi, y)
     return (multiply_wide(x, y) >> x.bits).cast(x.element)
-
-
-def _mul_wide(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return multiply_wide(x, y)
 
 
 def multiply_wide(x: Expression, y: Expression) -> Expression:
@@ -52,15 +38,8 @@ def multiply_wide(x: Expression, y: Expression) -> Expression:
     return x.cast(to) * y.cast(to)
 
 
-def _mad_low(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
-    return x * y + z
-
-
-def _mad_high(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
-    return _mul_high(op, x, y).unsigned() + z
-
-
-def _mad_wide(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
+def mad_wide(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
+    """Multiply in twice the width, and add."""
     return multiply_wide(x, y).unsigned() + z.unsigned()
 
 
@@ -69,12 +48,9 @@ def low_24(x: Expression) -> Expression:
     return (x.unsigned() << 8).view(x.element) >> 8
 
 
-def _mul24_low(op: Opcode, x: Expression, y: Expression) -> Expression:
+def mul24_low(x: Expression, y: Expression) -> Expression:
+    """Multiply the lower 24 bits, modulo 2 to the width."""
     return low_24(x).unsigned() * low_24(y).unsigned()
-
-
-def _mad24_low(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
-    return _mul24_low(op, x, y) + z
 
 
 def distance(x: Expression, y: Expression) -> Expression:
@@ -82,32 +58,9 @@ def distance(x: Expression, y: Expression) -> Expression:
     return x.maximum(y).unsigned() - x.minimum(y).unsigned()
 
 
-def _sad(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
-    return distance(x, y) + z
-
-
-def _div(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x.apply(arith.div, y)
-
-
-def _rem(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x.apply(arith.rem, y)
-
-
-def _absolute(op: Opcode, x: Expression) -> Expression:
+def absolute(x: Expression) -> Expression:
+    """Return the absolute value; the least integer is its own."""
     return (x < 0).select(x.constant(0).unsigned() - x.unsigned(), x.unsigned())
-
-
-def _neg(op: Opcode, x: Expression) -> Expression:
-    return x.constant(0) - x
-
-
-def _minimum(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return relu(op, x.minimum(y))
-
-
-def _maximum(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return relu(op, x.maximum(y))
 
 
 def relu(op: Opcode, x: Expression) -> Expression:
@@ -118,21 +71,14 @@ def relu(op: Opcode, x: Expression) -> Expression:
 # -- bits
 
 
-def _popc(op: Opcode, x: Expression) -> Expression:
-    return count(x, "popc")
-
-
-def _clz(op: Opcode, x: Expression) -> Expression:
-    return count(x, "clz")
-
-
 def count(x: Expression, function: str) -> Expression:
     """Return a function of libdevice that counts bits, as u32."""
-    return x.signed().call(function + ("ll" if x.bits == 64 else "")).view(U32)
+    return bits_function(x, function).view(U32)
 
 
-def _brev(op: Opcode, x: Expression) -> Expression:
-    return x.signed().call("brevll" if x.bits == 64 else "brev").unsigned()
+def bits_function(x: Expression, function: str) -> Expression:
+    """Return a function of libdevice of the bits of 32 or 64, signed."""
+    return x.signed().call(function + ("ll" if x.bits == 64 else ""))
 
 
 def bfind(op: Opcode, x: Expression) -> Expression:
@@ -142,7 +88,7 @@ def bfind(op: Opcode, x: Expression) -> Expression:
     """
     if x.is_signed:
         x = (x < 0).select(~x, x)
-    zeros = _clz(op, x)
+    zeros = count(x, "clz")
     if op.has("shiftamt"):
         return zeros.equals(x.bits).select(zeros.constant(-1), zeros)
     return zeros.constant(x.bits - 1) - zeros
@@ -169,7 +115,8 @@ def bfi(
     return (y & ~mask) | ((x << first) & mask)
 
 
-def _bmsk(op: Opcode, position: Expression, length: Expression) -> Expression:
+def bmsk(op: Opcode, position: Expression, length: Expression) -> Expression:
+    """Return a mask of `length` bits from a position on."""
     if op.has("wrap"):
         position, length = position & 31, length & 31
     return low_ones(length, position) << position
@@ -191,14 +138,6 @@ def shifted_right(x: Expression, amount: Expression) -> Expression:
     return x >> amount.minimum(most).cast(x.element)
 
 
-def _shl(op: Opcode, x: Expression, amount: Expression) -> Expression:
-    return x << widened(amount, x)
-
-
-def _shr(op: Opcode, x: Expression, amount: Expression) -> Expression:
-    return shifted_right(x, amount)
-
-
 def shf(op: Opcode, low: Expression, high: Expression, amount: Expression) -> Expression:
     """Shift two registers as one; the result is the higher one (`l`) or the lower one (`r`)."""
     amount = amount & 31 if op.has("wrap") else amount.minimum(32)
@@ -206,26 +145,6 @@ def shf(op: Opcode, low: Expression, high: Expression, amount: Expression) -> Ex
     if op.has("l"):
         return ((both << amount.cast(U64)) >> 32).cast(U32)
     return (both >> amount.cast(U64)).cast(U32)
-
-
-def _and(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x & y
-
-
-def _or(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x | y
-
-
-def _xor(op: Opcode, x: Expression, y: Expression) -> Expression:
-    return x ^ y
-
-
-def _not(op: Opcode, x: Expression) -> Expression:
-    return ~x
-
-
-def _cnot(op: Opcode, x: Expression) -> Expression:
-    return x.equals(0).select(x.constant(1), x.constant(0))
 
 
 def dp4a(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
@@ -263,60 +182,49 @@ def field_of(x: Expression, position: int, bits: int, *, is_signed: bool) -> Exp
     return aligned >> (x.bits - bits)
 
 
-# -- selection
-
-
-def _selp(op: Opcode, x: Expression, y: Expression, condition: Expression) -> Expression:
-    return condition.select(x, y)
-
-
-def _slct(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
+def slct(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
+    """Select by the sign of `z`."""
     return (z >= z.constant(0)).select(x, y)
 
 
+ALL = f"{INTEGERS} {PACKED}"
+SELECTED = f"{BITS} {INTEGERS} f32 f64"
+LOGIC = f"{BITS} pred"
 RULES = [
-    *rules("add", f"{INTEGERS} {PACKED}", "u: u u", _add),
-    *rules("sub", f"{INTEGERS} {PACKED}", "u: u u", _sub),
-    *rules("add.sat", "s32", "t: t t", saturated),
-    *rules("sub.sat", "s32", "t: t t", saturated),
-    *rules("mul.lo", INTEGERS, "u: u u", _mul_low),
-    *rules("mul.hi", INTEGERS, "t: t t", _mul_high),
-    *rules("mul.wide", "u16 s16 u32 s32", "w: t t", _mul_wide),
-    *rules("mad.lo", INTEGERS, "u: u u u", _mad_low),
-    *rules("mad.hi", INTEGERS, "u: t t u", _mad_high),
-    *rules("mad.wide", "u16 s16 u32 s32", "w: t t w", _mad_wide),
-    *rules("mul24.lo", "u32 s32", "u: t t", _mul24_low),
-    *rules("mad24.lo", "u32 s32", "u: t t u", _mad24_low),
-    *rules("sad", INTEGERS, "u: t t u", _sad),
-    *rules("div", INTEGERS, "t: t t", _div),
-    *rules("rem", INTEGERS, "t: t t", _rem),
-    *rules("abs", "s16 s32 s64", "u: t", _absolute),
-    *rules("neg", "s16 s32 s64", "u: u", _neg),
-    *rules("min", f"{INTEGERS} {PACKED}", "t: t t", _minimum, "relu"),
-    *rules("max", f"{INTEGERS} {PACKED}", "t: t t", _maximum, "relu"),
-    *rules("popc", "b32 b64", "u32: t", _popc),
-    *rules("clz", "b32 b64", "u32: t", _clz),
-    *rules("brev", "b32 b64", "t: t", _brev),
+    *rules("add", ALL, "u: u u", plain(arith.add)),
+    *rules("sub", ALL, "u: u u", plain(arith.sub)),
+    *rules("add|sub.sat", "s32", "t: t t", saturated),
+    *rules("mul.lo", INTEGERS, "u: u u", plain(arith.mul)),
+    *rules("mul.hi", INTEGERS, "t: t t", lambda op, x, y: mul_high(x, y)),
+    *rules("mul.wide", NARROW, "w: t t", lambda op, x, y: multiply_wide(x, y)),
+    *rules("mad.lo", INTEGERS, "u: u u u", lambda op, x, y, z: x * y + z),
+    *rules("mad.hi", INTEGERS, "u: t t u", lambda op, x, y, z: mul_high(x, y).unsigned() + z),
+    *rules("mad.wide", NARROW, "w: t t w", mad_wide),
+    *rules("mul24.lo", "u32 s32", "u: t t", lambda op, x, y: mul24_low(x, y)),
+    *rules("mad24.lo", "u32 s32", "u: t t u", lambda op, x, y, z: mul24_low(x, y) + z),
+    *rules("sad", INTEGERS, "u: t t u", lambda op, x, y, z: distance(x, y) + z),
+    *rules("div", INTEGERS, "t: t t", plain(arith.div)),
+    *rules("rem", INTEGERS, "t: t t", plain(arith.rem)),
+    *rules("abs", "s16 s32 s64", "u: t", lambda op, x: absolute(x)),
+    *rules("neg", "s16 s32 s64", "u: u", lambda op, x: x.constant(0) - x),
+    *rules("min", ALL, "t: t t", lambda op, x, y: relu(op, x.minimum(y)), "relu"),
+    *rules("max", ALL, "t: t t", lambda op, x, y: relu(op, x.maximum(y)), "relu"),
+    *rules("popc|clz", "b32 b64", "u32: t", lambda op, x: count(x, op.base)),
+    *rules("brev", "b32 b64", "t: t", lambda op, x: bits_function(x, "brev").unsigned()),
     *rules("bfind", WORDS, "u32: t", bfind, "shiftamt"),
     *rules("bfe", WORDS, "t: t u32 u32", bfe),
     *rules("bfi", "b32 b64", "t: t t u32 u32", bfi),
-    *rules("bmsk.clamp", "b32", "t: t t", _bmsk),
-    *rules("bmsk.wrap", "b32", "t: t t", _bmsk),
+    *rules("bmsk.clamp|wrap", "b32", "t: t t", bmsk),
     *rules("dp4a", "u32 s32", "u32: u32 u32 u32", dp4a, more=["u32 s32"]),
     *rules("dp2a", "u32 s32", "u32: u32 u32 u32", dp2a, "lo hi", more=["u32 s32"]),
-    *rules("shl", BITS, "t: t u32", _shl),
-    *rules("shr", f"{BITS} {INTEGERS}", "t: t u32", _shr),
-    *[
-        rule
-        for way in ("l", "r")
-        for mode in ("clamp", "wrap")
-        for rule in rules(f"shf.{way}.{mode}", "b32", "t: t t u32", shf)
-    ],
-    *rules("and", f"{BITS} pred", "t: t t", _and),
-    *rules("or", f"{BITS} pred", "t: t t", _or),
-    *rules("xor", f"{BITS} pred", "t: t t", _xor),
-    *rules("not", f"{BITS} pred", "t: t", _not),
-    *rules("cnot", BITS, "t: t", _cnot),
-    *rules("selp", f"{BITS} {INTEGERS} f32 f64", "t: t t i1", _selp),
-    *rules("slct", f"{BITS} {INTEGERS} f32 f64", "t: t t t1", _slct, "ftz", more=["s32 f32"]),
+    *rules("shl", BITS, "t: t u32", lambda op, x, amount: x << widened(amount, x)),
+    *rules("shr", f"{BITS} {INTEGERS}", "t: t u32", lambda op, x, amount: shifted_right(x, amount)),
+    *rules("shf.l|r.clamp|wrap", "b32", "t: t t u32", shf),
+    *rules("and", LOGIC, "t: t t", plain(arith.and_)),
+    *rules("or", LOGIC, "t: t t", plain(arith.or_)),
+    *rules("xor", LOGIC, "t: t t", plain(arith.xor)),
+    *rules("not", LOGIC, "t: t", plain(arith.not_)),
+    *rules("cnot", BITS, "t: t", lambda op, x: x.equals(0).select(x.constant(1), 0)),
+    *rules("selp", SELECTED, "t: t t i1", lambda op, x, y, condition: condition.select(x, y)),
+    *rules("slct", SELECTED, "t: t t t1", slct, "ftz", more=["s32 f32"]),
 ]

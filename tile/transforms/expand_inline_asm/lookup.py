@@ -86,9 +86,5 @@ def permute_by_mode(op: Opcode, x: Expression, y: Expression, control: Expressio
 
 RULES = [
     *rules("prmt", "b32", "t: t t t", permute),
-    *[
-        rule
-        for mode in _SELECTORS
-        for rule in rules(f"prmt.{mode}", "b32", "t: t t t", permute_by_mode)
-    ],
+    *rules(f"prmt.{'|'.join(_SELECTORS)}", "b32", "t: t t t", permute_by_mode),
 ]

@@ -9,10 +9,9 @@ from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import I32, U8, U64, Pointer, Scalar, with_element
 from tile.transforms.expand_inline_asm.expression import Expression, unsigned
-from tile.transforms.expand_inline_asm.operands import guard_of, operands_of, target_of
 from tile.transforms.expand_inline_asm.registers import RegisterFile
-from tile.transforms.expand_inline_asm.rules import Opcode, unsupported
-from tile.transforms.expand_inline_asm.syntax import Address, Group, Instruction
+from tile.transforms.expand_inline_asm.rules import Opcode
+from tile.transforms.expand_inline_asm.syntax import Address
 
 # Modifiers without a meaning here: caches, and what the accesses are in any case.
 _HINTS = frozenset(["global", "weak", "volatile", "ca", "cg", "cs", "lu", "cv", "wb", "wt"])
@@ -25,41 +24,35 @@ _ATOMIC = {
 }
 
 
-def load(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def load(registers: RegisterFile, opcode: Opcode) -> None:
     """Load an element where the guard holds."""
-    target, address = operands_of(instruction, 2)
-    element = _element(opcode, instruction)
-    guard = guard_of(registers, instruction)
-    mask = None if guard is None else guard.value
+    target, address = registers.user.take(2)
+    element = _element(registers, opcode)
     if ordering := _ordering(opcode, Order.ACQUIRE):
         # An atomic load is a bitwise or with zero.
-        pointer = _pointer(registers, address, unsigned(element.bits), instruction)
+        pointer = _pointer(registers, address, unsigned(element.bits))
         zero = pointer.build.constant(0, with_element(pointer.value.type, unsigned(element.bits)))
-        operands = (pointer.value, zero, mask)
+        operands = (pointer.value, zero, registers.mask)
         value = pointer.build(memory.atomic_rmw, *operands, kind=RMWKind.OR, **ordering)
         result = Expression(pointer.build, value).view(element)
     else:
-        pointer = _pointer(registers, address, element, instruction)
-        value = pointer.build(memory.load, pointer.value, mask, volatile=True)
+        pointer = _pointer(registers, address, element)
+        value = pointer.build(memory.load, pointer.value, registers.mask, volatile=True)
         result = Expression(pointer.build, value)
-    registers.write(target_of(target, instruction), result, instruction, guard, wider=True)
+    registers.write(target, result, wider=True)
 
 
-def store(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def store(registers: RegisterFile, opcode: Opcode) -> None:
     """Store an element where the guard holds."""
-    address, source = operands_of(instruction, 2)
-    element = _element(opcode, instruction)
-    guard = guard_of(registers, instruction)
-    pointer = _pointer(registers, address, element, instruction)
-    if isinstance(source, Group | Address):
-        raise unsupported(instruction)
-    value: Value = registers.read(source, element, instruction, wider=True).value
-    mask = None if guard is None else guard.value
+    address, source = registers.user.take(2)
+    element = _element(registers, opcode)
+    pointer = _pointer(registers, address, element)
+    value: Value = registers.read(source, element, wider=True).value
     if ordering := _ordering(opcode, Order.RELEASE):
-        operands = (pointer.value, value, mask)
+        operands = (pointer.value, value, registers.mask)
         pointer.build.op(memory.atomic_rmw, *operands, kind=RMWKind.STORE, **ordering)
     else:
-        pointer.build.op(memory.store, pointer.value, value, mask)
+        pointer.build.op(memory.store, pointer.value, value, registers.mask)
 
 
 # Reductions by which memory is the same however often a thread, or several, executes them.
@@ -70,25 +63,22 @@ ONCE_A_THREAD = (
 )
 
 
-def reduce(registers: RegisterFile, opcode: Opcode, instruction: Instruction) -> None:
+def reduce(registers: RegisterFile, opcode: Opcode) -> None:
     """Combine an element in memory with a value where the guard holds."""
     kinds = [name for name in opcode.modifiers if name in _REPEATABLE]
     others = frozenset(opcode.modifiers).difference(kinds, _SCOPES, _REDUCE_ORDERS, ["global"])
     if others or len(kinds) != 1:
-        raise unsupported(instruction, f": {ONCE_A_THREAD}")
+        raise registers.user.unsupported(f": {ONCE_A_THREAD}")
     types = ("b32", "b64") if kinds[0] in ("and", "or") else ("u32", "s32", "u64", "s64")
     if not opcode.has("global") or len(opcode.names) != 1 or opcode.names[0] not in types:
-        raise unsupported(instruction)
-    address, source = operands_of(instruction, 2)
+        raise registers.user.unsupported()
+    address, source = registers.user.take(2)
     element = opcode.types[0].element
-    pointer = _pointer(registers, address, element, instruction)
-    if isinstance(source, Group | Address):
-        raise unsupported(instruction)
-    value = registers.read(source, element, instruction).value
-    guard = guard_of(registers, instruction)
+    pointer = _pointer(registers, address, element)
+    value = registers.read(source, element).value
     pointer.build.op(
         memory.atomic_rmw,
-        *(pointer.value, value, None if guard is None else guard.value),
+        *(pointer.value, value, registers.mask),
         kind=_REPEATABLE[kinds[0]],
         order=Order(opcode.one_of(_REDUCE_ORDERS, Order.RELAXED.value)),
         scope=Scope(opcode.one_of(_SCOPES, Scope.DEVICE.value)),
@@ -104,27 +94,25 @@ def _ordering(opcode: Opcode, order: Order) -> dict[str, Any]:
     return {"order": Order(named), "scope": Scope(scope)}
 
 
-def _element(opcode: Opcode, instruction: Instruction) -> Scalar:
+def _element(registers: RegisterFile, opcode: Opcode) -> Scalar:
     """Return the type of an access of one element of global memory."""
     if len(opcode.names) != 1 or opcode.types[0].lanes != 1:
-        raise unsupported(instruction)
+        raise registers.user.unsupported()
     allowed = _HINTS | _ATOMIC[opcode.base]
     if not opcode.has("global") or not allowed.issuperset(opcode.modifiers):
-        raise unsupported(instruction)
+        raise registers.user.unsupported()
     orders = [name for name in opcode.modifiers if name in _ORDERS]
     scopes = [name for name in opcode.modifiers if name in _SCOPES]
     if len(orders) != len(scopes) or len(orders) > 1:
-        raise instruction.refusal("an atomic access has one order and one scope")
+        raise registers.user.refusal("an atomic access has one order and one scope")
     return opcode.types[0].element
 
 
-def _pointer(
-    registers: RegisterFile, operand: object, element: Scalar, instruction: Instruction
-) -> Expression:
+def _pointer(registers: RegisterFile, operand: object, element: Scalar) -> Expression:
     """Return the pointer that an address is."""
     if not isinstance(operand, Address):
-        raise instruction.refusal("it takes an address, such as `[$1]`")
-    base = _traced(registers.read(operand.base, U64, instruction))
+        raise registers.user.refusal("it takes an address, such as `[$1]`")
+    base = _traced(registers.read(operand.base, U64))
     if operand.offset:
         offset = base.constant(operand.offset, I32)
         base = base.apply(memory.addptr, offset, stride=1)

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile.errors import CompilationError
+from tile.ir.core import Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import program, shape
 from tile.ir.types import I1, Pointer, Scalar
 from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
-from tile.transforms.expand_inline_asm.syntax import Immediate, Instruction, Name
+from tile.transforms.expand_inline_asm.syntax import (
+    Address,
+    Group,
+    Immediate,
+    Instruction,
+    Name,
+    Operand,
+)
 
 # Widths of the types of `.reg`, in bits.
 _WIDTHS = {
@@ -44,12 +52,29 @@ class RegisterFile:
 
     like: any value of the shape of all.
     active: the predicate of elements that have not branched away; None for all.
+    user: the instruction that is executed.
+    guard: the predicate of the elements that execute it; None for all.
     """
+
+    user: Instruction
+    guard: Expression | None
 
     def __init__(self, like: Expression, registers: dict[str, Register]) -> None:
         self.like = like
         self.active: Expression | None = None
         self.scopes = [registers]
+
+    def begin(self, instruction: Instruction) -> None:
+        """Begin the execution of an instruction."""
+        self.user, self.guard = instruction, self.active
+        if instruction.guard is not None:
+            own = self.read(instruction.guard, I1)
+            self.guard = own if self.active is None else self.active & own
+
+    @property
+    def mask(self) -> Value | None:
+        """The guard as the mask of an access."""
+        return None if self.guard is None else self.guard.value
 
     def declare(self, ty: str, names: tuple[str, ...]) -> None:
         """Declare registers of a type. Raises `CompilationError` for an unknown type."""
@@ -59,7 +84,7 @@ class RegisterFile:
             )
         self.scopes[-1].update({name: Register(_WIDTHS[ty]) for name in names})
 
-    def find(self, name: str, user: Instruction) -> Register:
+    def find(self, name: str) -> Register:
         """Return a register by its name. Raises `CompilationError` if there is none."""
         for scope in reversed(self.scopes):
             if name in scope:
@@ -67,10 +92,10 @@ class RegisterFile:
         if name in _SPECIAL:
             return self._special(name)
         if name.startswith("%"):
-            raise user.refusal(
+            raise self.user.refusal(
                 f"`{name}` is not declared; special registers of threads exist on GPUs only"
             )
-        raise user.refusal(f"`{name}` is not declared; declare it as in `.reg .b32 {name};`")
+        raise self.user.refusal(f"`{name}` is not declared; declare it as in `.reg .b32 {name};`")
 
     def _special(self, name: str) -> Register:
         """Return a register of the program with its value."""
@@ -83,74 +108,71 @@ class RegisterFile:
         return Register(result.bits, result)
 
     def read(
-        self,
-        operand: Name | Immediate,
-        element: Scalar | Pointer,
-        user: Instruction,
-        *,
-        wider: bool = False,
+        self, operand: Operand, element: Scalar | Pointer, *, wider: bool = False
     ) -> Expression:
         """Return an operand as an element. `wider`: take the low bits of a wider register.
 
         Raises `CompilationError` for a register without value or of another width.
         """
+        if isinstance(operand, Group | Address):
+            raise self.user.refusal("it takes no vector")
         if isinstance(operand, Immediate):
             assert isinstance(element, Scalar)
-            return self.immediate(operand, element, user)
+            return self.immediate(operand, element)
         if operand.negated and element is not I1:
-            raise user.refusal(f"`!{operand.text}` negates what is no predicate")
-        register = self.find(operand.text, user)
+            raise self.user.refusal(f"`!{operand.text}` negates what is no predicate")
+        register = self.find(operand.text)
         if register.value is None:
-            raise user.refusal(f"it reads `{operand.text}`, which has no value yet")
+            raise self.user.refusal(f"it reads `{operand.text}`, which has no value yet")
         value = register.value
         if register.width != element.bits:
             if not wider or register.width < element.bits:
-                raise user.refusal(
-                    f"`{operand.text}` has {register.width} bits where the instruction takes "
-                    f"{element.bits}"
-                )
+                raise self._other_width(operand, register, "takes", element.bits)
             value = value.unsigned().cast(unsigned(element.bits))
         value = value.view(element)
         return ~value if operand.negated else value
 
-    def immediate(self, operand: Immediate, element: Scalar, user: Instruction) -> Expression:
+    def immediate(self, operand: Immediate, element: Scalar) -> Expression:
         """Return a number as an element. Raises `CompilationError` for a number of another kind."""
         if element.is_floating():
             if isinstance(operand.value, int) and not operand.width:
-                raise user.refusal(f"{operand.value} is no float; write {operand.value}.0")
+                raise self.user.refusal(f"{operand.value} is no float; write {operand.value}.0")
             return self.like.constant(operand.exact, element)
         if operand.width == element.bits:
             return self.like.constant(int(operand.value), element)
         if isinstance(operand.value, float) or operand.width:
-            raise user.refusal(f"{operand.exact} is no integer of {element.bits} bits")
+            raise self.user.refusal(f"{operand.exact} is no integer of {element.bits} bits")
         return self.like.constant(bool(operand.value) if element is I1 else operand.value, element)
 
-    def write(
-        self,
-        operand: Name,
-        value: Expression,
-        user: Instruction,
-        guard: Expression | None,
-        *,
-        wider: bool = False,
-    ) -> None:
+    def write(self, operand: Operand, value: Expression, *, wider: bool = False) -> None:
         """Set a register where the guard holds. `wider`: extend the value to a wider register.
 
-        Raises `CompilationError` for a register of another width.
+        Raises `CompilationError` for a register of another width, and for what is no register.
         """
-        if operand.text == "_":
+        target = self.target(operand)
+        if target.text == "_":
             return
-        register = self.find(operand.text, user)
+        register = self.find(target.text)
         if register.width != value.bits:
             if not wider or register.width < value.bits:
-                raise user.refusal(
-                    f"`{operand.text}` has {register.width} bits where the instruction gives "
-                    f"{value.bits}"
-                )
+                raise self._other_width(target, register, "gives", value.bits)
             value = extended(value, register.width)
-        if guard is not None and register.value is not None:
-            value = guard.select(value, register.value.view(value.element))
+        if self.guard is not None and register.value is not None:
+            value = self.guard.select(value, register.value.view(value.element))
         register.value = value
+
+    def target(self, operand: Operand) -> Name:
+        """Return the register, or the label, that an operand names."""
+        if not isinstance(operand, Name) or operand.negated:
+            raise self.user.refusal("its first operand is no register")
+        return operand
+
+    def _other_width(
+        self, operand: Name, register: Register, verb: str, bits: int
+    ) -> CompilationError:
+        return self.user.refusal(
+            f"`{operand.text}` has {register.width} bits where the instruction {verb} {bits}"
+        )
 
 
 def extended(value: Expression, width: int) -> Expression:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
+from tile.ir.op_definition import OpDef
 from tile.ir.types import (
     BF16,
     F8E4M3,
@@ -31,7 +33,6 @@ from tile.ir.types import (
     Scalar,
 )
 from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
-from tile.transforms.expand_inline_asm.syntax import Instruction
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ def split_opcode(text: str) -> Opcode:
 Compute = Callable[..., Expression]  # of an opcode and an expression for each source
 
 
+def plain(defn: OpDef) -> Compute:
+    """Return the instruction that is an operation."""
+    return lambda op, x, *others: x.apply(defn, *others)
+
+
 @dataclass(frozen=True)
 class Rule:
     """The rule of an instruction on one type.
@@ -136,22 +142,19 @@ def rules(
     *,
     more: Sequence[str] = (),
 ) -> list[tuple[str, str, Rule]]:
-    """Return the rules of an instruction: its base, a type, and the rule, for each type.
+    """Return the rules of instructions: the base, a type, and the rule, for each type.
 
-    `opcode` is the base with the required modifiers, as in `mul.wide`; `types` and `optional` are
-    separated by spaces. `more`: those of each further type in the opcode.
+    `opcode` is the base with the required modifiers, as in `mul.wide`, and `|` between
+    alternatives, as in `shf.l|r.wrap`; `types` and `optional` are separated by spaces. `more`:
+    those of each further type in the opcode.
     """
-    base, *required = opcode.split(".")
     result, _, sources = signature.partition(": ")
-    rule = Rule(
-        compute,
-        result,
-        tuple(sources.split()),
-        tuple(required),
-        frozenset(optional.split()),
-        tuple(frozenset(names.split()) for names in more),
-    )
-    return [(base, ty, rule) for ty in types.split()]
+    operands, others = tuple(sources.split()), tuple(frozenset(names.split()) for names in more)
+    declared = []
+    for base, *required in product(*[part.split("|") for part in opcode.split(".")]):
+        rule = Rule(compute, result, operands, tuple(required), frozenset(optional.split()), others)
+        declared += [(base, ty, rule) for ty in types.split()]
+    return declared
 
 
 def table(declared: Iterable[tuple[str, str, Rule]]) -> dict[tuple[str, str], list[Rule]]:
@@ -173,11 +176,3 @@ def element_named(name: str, opcode: Opcode) -> Scalar:
     if name == "w":
         return (signed if first.is_int_signed() else unsigned)(2 * first.bits)
     return {"u": unsigned, "s": signed}[name](first.bits)
-
-
-def unsupported(instruction: Instruction, detail: str = "") -> Exception:
-    """Return the error of an instruction without rule."""
-    return instruction.refusal(
-        f"only GPUs of NVIDIA execute this instruction{detail}; for other backends give "
-        "`reference=f`, a @tile.jit function of the arguments that returns the results"
-    )

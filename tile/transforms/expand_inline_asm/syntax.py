@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -78,6 +78,21 @@ class Instruction:
     guard: Name | None
     line: int
     text: str
+
+    def take(self, count: int) -> Sequence[Operand]:
+        """Return the operands. Raises `CompilationError` if their number is another."""
+        if len(self.operands) != count:
+            raise self.refusal(
+                f"it takes {count} operands, the result included, not {len(self.operands)}"
+            )
+        return self.operands
+
+    def unsupported(self, detail: str = "") -> CompilationError:
+        """Return the error of an instruction without rule."""
+        return self.refusal(
+            f"only GPUs of NVIDIA execute this instruction{detail}; for other backends give "
+            "`reference=f`, a @tile.jit function of the arguments that returns the results"
+        )
 
     def refusal(self, message: str) -> CompilationError:
         """Return an error about this instruction."""

@@ -33,21 +33,15 @@ def lanewise(lane: Callable[[Expression, Expression], Expression], bits: int) ->
     """
 
     def apply(op: Opcode, x: Expression, y: Expression, z: Expression) -> Expression:
-        is_signed = [name == "s32" for name in op.names]
+        of_result, *signs = (name == "s32" for name in op.names)
         results = []
-        for at in range(32 // bits):
-            pair = (
-                _field(x, at * bits, bits, is_signed=is_signed[1]),
-                _field(y, at * bits, bits, is_signed=is_signed[2]),
-            )
-            results.append(_fitted(op, lane(*pair), bits, is_signed=is_signed[0]))
+        for at in range(0, 32, bits):
+            pair = (_field(v, at, bits, is_signed=s) for v, s in zip((x, y), signs, strict=True))
+            results.append(_fitted(op, lane(*pair), bits, is_signed=of_result).cast(z.element))
         if op.has("add"):
-            return total([z, *(result.cast(z.element) for result in results)])
+            return total([z, *results])
         mask = (1 << bits) - 1
-        fields = [
-            (result.cast(z.element) & mask) << (at * bits) for at, result in enumerate(results)
-        ]
-        return total(fields)
+        return total([(result & mask) << (at * bits) for at, result in enumerate(results)])
 
     return apply
 
