@@ -38,6 +38,7 @@ from ops_records import Records, machine_of
 import tile
 import tile.ops
 from tile.errors import TileError
+from tile.ops.core import reference
 from tile.ops.core.tables import ANY, Table
 from tile.testing import do_bench
 
@@ -145,8 +146,8 @@ class Bench:
     def peer(self, problem: Problem, args: tuple[Any, ...]) -> Callable[[], Any] | None:
         """Return the other implementation: PyTorch's, or on a CPU the reference."""
         if self.torch is None:
-            reference = reference_of(problem.op)
-            return lambda: reference(*args, **problem.options)
+            function = reference_of(problem.op)
+            return lambda: function(*args, **problem.options)
         if problem.torch is None:
             return None
         function = problem.torch
@@ -154,9 +155,7 @@ class Bench:
 
 
 def reference_of(op: str) -> Callable[..., Any]:
-    module = importlib.import_module(getattr(tile.ops, op).__module__)
-    reference: Callable[..., Any] = getattr(module, f"{op}_reference")
-    return reference
+    return reference.reference_of(getattr(tile.ops, op))
 
 
 def on_host(value: Any) -> Any:

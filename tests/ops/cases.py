@@ -8,7 +8,6 @@ backends.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 import tile.ops
+from tile.ops.core import reference
 
 Array = np.ndarray[Any, Any]
 DTYPES = {
@@ -100,9 +100,7 @@ def function_of(op: str) -> Callable[..., Any]:
 
 def reference_of(op: str) -> Callable[..., Any]:
     """Return the reference of an op, which takes the same arguments."""
-    module = importlib.import_module(function_of(op).__module__)
-    reference: Callable[..., Any] = getattr(module, f"{op}_reference")
-    return reference
+    return reference.reference_of(function_of(op))
 
 
 def assert_close(

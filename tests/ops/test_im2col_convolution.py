@@ -10,6 +10,7 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
     conv2d_wgrad,
@@ -18,9 +19,6 @@ from tile.ops.image import (
     im2col_wgrad,
     pointer_convolution,
 )
-from tile.ops.image.conv2d import conv2d_reference
-from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference
-from tile.ops.image.conv2d_wgrad import conv2d_wgrad_reference
 from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
 
@@ -79,7 +77,7 @@ def test_results(
         result = tile.ops.conv2d(*arguments)
     name = "im2col_conv2d_kernel" if backend == "interp:wgmma" else "conv2d_kernel"
     assert launched == [name, "add_splits_kernel"][: 1 + (splits > 1)]
-    np.testing.assert_array_equal(result, conv2d_reference(*arguments))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
 
 
 @pytest.mark.parametrize("splits", [1, 2])
@@ -93,13 +91,14 @@ def test_gradients_of_images(
     monkeypatch.setattr(convolution, "splits_of", lambda _, asked, *__: asked or splits)
     x, filters = integers(2, h, w, c), integers(f, r, s, c, seed=1)
     dy = integers(
-        *conv2d_reference(x, filters, None, None, stride, padding, dilation).shape, seed=2
+        *reference_of(tile.ops.conv2d)(x, filters, None, None, stride, padding, dilation).shape,
+        seed=2,
     )
     arguments = dy, filters, (h, w), stride, padding, dilation
     with tile.backend("interp:wgmma"):
         result = tile.ops.conv2d_dgrad(*arguments)
     assert "im2col_conv2d_kernel" in launched
-    np.testing.assert_array_equal(result, conv2d_dgrad_reference(*arguments))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d_dgrad)(*arguments))
 
 
 @pytest.mark.parametrize("splits", [1, 3])
@@ -113,13 +112,14 @@ def test_gradients_of_filters(
     monkeypatch.setitem(im2col_wgrad.LEAST_PIXELS, "interp", 0)
     x, filters = integers(3, h, w, c), integers(f, r, s, c, seed=1)
     dy = integers(
-        *conv2d_reference(x, filters, None, None, stride, padding, dilation).shape, seed=2
+        *reference_of(tile.ops.conv2d)(x, filters, None, None, stride, padding, dilation).shape,
+        seed=2,
     )
     arguments = dy, x, (r, s), stride, padding, dilation
     with tile.backend("interp:wgmma"):
         result = tile.ops.conv2d_wgrad(*arguments)
     assert launched == ["im2col_wgrad_kernel", "add_splits_kernel"][: 1 + (splits > 1)]
-    np.testing.assert_array_equal(result, conv2d_wgrad_reference(*arguments))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d_wgrad)(*arguments))
 
 
 def test_tf32(launched: list[str]) -> None:
@@ -127,7 +127,7 @@ def test_tf32(launched: list[str]) -> None:
     with tile.backend("interp:wgmma"):
         result = tile.ops.conv2d(x, filters, padding=1, precision="tf32")
     assert launched == ["im2col_conv2d_kernel"]
-    np.testing.assert_array_equal(result, conv2d_reference(x, filters, padding=1))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(x, filters, padding=1))
 
 
 PADDED = integers(1, 7, 7, 36)
@@ -145,4 +145,4 @@ def test_pixels_that_tma_cannot_copy(why: str, launched: list[str]) -> None:
     with tile.backend("interp:wgmma"):
         result = tile.ops.conv2d(x, filters, **options)
     assert launched == ["conv2d_kernel"]
-    np.testing.assert_array_equal(result, conv2d_reference(x, filters, **options))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(x, filters, **options))

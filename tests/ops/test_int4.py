@@ -8,14 +8,11 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear import int4_rows
 from tile.ops.linear.int4_expanded import EXPANDED_BYTES
-from tile.ops.linear.int4_matmul import (
-    EXPANDED_ROWS,
-    REGISTER_ROWS,
-    int4_matmul_reference,
-)
+from tile.ops.linear.int4_matmul import EXPANDED_ROWS, REGISTER_ROWS
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -34,7 +31,7 @@ def test_configurations_of_a_gpu(
         tile.ops.int4_matmul.plans.clear()
         result = tile.ops.int4_matmul(a, packed, scales, splits=2).astype(np.float64)
         tile.ops.int4_matmul.plans.clear()
-    expected = int4_matmul_reference(a, packed, scales)
+    expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
 
@@ -56,7 +53,7 @@ def test_many_rows_expand_weights_first(
         tile.ops.int4_matmul.plans.clear()
         result = tile.ops.int4_matmul(a, packed, scales).astype(np.float64)
         tile.ops.int4_matmul.plans.clear()
-    expected = int4_matmul_reference(a, packed, scales)
+    expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
 
@@ -79,6 +76,6 @@ def test_few_rows_with_weights_in_registers(
         tile.ops.int4_matmul.plans.clear()
         result = tile.ops.int4_matmul(a, packed, scales, splits=2).astype(np.float64)
         tile.ops.int4_matmul.plans.clear()
-    expected = int4_matmul_reference(a, packed, scales)
+    expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (4e-3 if dtype == "bfloat16" else 5e-4)

@@ -9,8 +9,8 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
 from tile.ops.image import thin_convolution
-from tile.ops.image.conv2d import conv2d_reference
 from tile.runtime.jit import JITFunction
 
 # height, width, channels; filters, R, S; stride, padding, dilation
@@ -47,4 +47,4 @@ def test_results(backend: str, geometry: str, layout: str, monkeypatch: pytest.M
         result = tile.ops.conv2d(*arguments, layout=layout)
     tile.ops.conv2d.plans.clear()
     assert names == ["thin_conv2d_kernel"]
-    np.testing.assert_array_equal(result, conv2d_reference(*arguments, layout=layout))
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments, layout=layout))

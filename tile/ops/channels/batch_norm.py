@@ -156,13 +156,12 @@ def batch_norm_reference(
     x: Array,
     weight: Array,
     bias: Array,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    eps: float = 1e-5,
-    axis: int = 1,
+    mean: Array | None,
+    variance: Array | None,
+    eps: float,
+    axis: int,
 ) -> tuple[Array, Array, Array]:
     """Return the results in float64."""
-    (x,) = wide(x)
     others, (scale, shift) = _along(x, axis, weight, bias)
     if mean is None or variance is None:
         mean, variance = x.mean(axis=others), x.var(axis=others)
@@ -176,12 +175,11 @@ def batch_norm_backward_reference(
     weight: Array,
     mean: Array,
     variance: Array,
-    eps: float = 1e-5,
-    axis: int = 1,
-    constant: bool = False,
+    eps: float,
+    axis: int,
+    constant: bool,
 ) -> tuple[Array, Array, Array]:
     """Return the gradients in float64."""
-    dy, x = wide(dy, x)
     others, (scale, middle, spread) = _along(x, axis, weight, mean, variance)
     normal = (x - middle) / np.sqrt(spread + eps)
     direct = dy * scale

@@ -25,7 +25,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -152,10 +152,9 @@ def _along(x: Array, vector: Array, axis: int) -> Array:
 
 
 def group_norm_reference(
-    x: Array, groups: int, weight: Array, bias: Array, eps: float = 1e-5, axis: int = 1
+    x: Array, groups: int, weight: Array, bias: Array, eps: float, axis: int
 ) -> tuple[Array, Array, Array]:
     """Return the results in float64."""
-    x, weight, bias = wide(x, weight, bias)
     if not len(x):
         return x, np.zeros((0, groups)), np.zeros((0, groups))
     grouped = _grouped(x, groups, axis)
@@ -172,11 +171,10 @@ def group_norm_backward_reference(
     weight: Array,
     mean: Array,
     variance: Array,
-    eps: float = 1e-5,
-    axis: int = 1,
+    eps: float,
+    axis: int,
 ) -> tuple[Array, Array, Array]:
     """Return the gradients in float64."""
-    dy, x, weight, mean, variance = wide(dy, x, weight, mean, variance)
     others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
     if not len(x):
         return x, np.zeros(len(weight)), np.zeros(len(weight))

@@ -114,7 +114,7 @@ def _backward(
 
 
 def adaptive_max_pool2d_reference(
-    x: Array, size: Window, indices: bool = False, layout: str = "NHWC"
+    x: Array, size: Window, indices: bool, layout: str
 ) -> Array | tuple[Array, Array]:
     """Return the maxima in float64."""
     spans = Spans.adaptive(spatial(x.shape, layout), pair(Call("pooling"), "size", size, 1))
@@ -122,21 +122,19 @@ def adaptive_max_pool2d_reference(
     return results if indices else results[0]
 
 
-def adaptive_avg_pool2d_reference(x: Array, size: Window, layout: str = "NHWC") -> Array:
+def adaptive_avg_pool2d_reference(x: Array, size: Window, layout: str) -> Array:
     """Return the means in float64."""
     spans = Spans.adaptive(spatial(x.shape, layout), pair(Call("pooling"), "size", size, 1))
     return pooled(x, spans, True, layout)[0]
 
 
 def adaptive_max_pool2d_backward_reference(
-    dy: Array, index: Array, size: tuple[int, int], layout: str = "NHWC"
+    dy: Array, index: Array, size: tuple[int, int], layout: str
 ) -> Array:
     """Return the gradient in float64."""
     return maximum_gradient(dy, index, size, layout)
 
 
-def adaptive_avg_pool2d_backward_reference(
-    dy: Array, size: tuple[int, int], layout: str = "NHWC"
-) -> Array:
+def adaptive_avg_pool2d_backward_reference(dy: Array, size: tuple[int, int], layout: str) -> Array:
     """Return the gradient in float64."""
     return mean_gradient(dy, Spans.adaptive(size, spatial(dy.shape, layout)), size, layout)

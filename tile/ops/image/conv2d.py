@@ -20,7 +20,7 @@ from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
 from tile.ops.image.conv_arguments import (
@@ -116,17 +116,15 @@ def conv2d(
 def conv2d_reference(
     x: Array,
     filters: Array,
-    bias: Array | None = None,
-    activation: str | None = None,
-    stride: Window = 1,
-    padding: Window = 0,
-    dilation: Window = 1,
-    groups: int = 1,
-    precision: str = "ieee",
-    layout: str = "NHWC",
+    bias: Array | None,
+    activation: str | None,
+    stride: Window,
+    padding: Window,
+    dilation: Window,
+    groups: int,
+    layout: str,
 ) -> Array:
     """Return the result in float64: a sum over the positions of the window."""
-    x, filters = wide(x, filters)
     x = channels_last(x, layout)
     filters, windows = referenced(filters, stride, padding, dilation, groups, layout)
     size = window_counts(Call("conv2d"), x.shape[1:3], windows)
@@ -135,7 +133,7 @@ def conv2d_reference(
     for r, s, rows, columns in windows.positions(size):
         part = np.einsum("npqgc,gkc->npqgk", padded[:, rows, columns], filters[:, :, r, s])
         out += part.reshape(out.shape)
-    out += 0 if bias is None else bias.astype(np.float64)
+    out += 0 if bias is None else bias
     return channels_in(
         out if activation is None else ACTIVATIONS[activation].reference(out), layout
     )

@@ -28,7 +28,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.new_arrays import DType
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import (
     PRECISIONS,
     channels_in,
@@ -151,15 +151,13 @@ def conv2d_dgrad_reference(
     dy: Array,
     filters: Array,
     size: tuple[int, int],
-    stride: Window = 1,
-    padding: Window = 0,
-    dilation: Window = 1,
-    groups: int = 1,
-    precision: str = "ieee",
-    layout: str = "NHWC",
+    stride: Window,
+    padding: Window,
+    dilation: Window,
+    groups: int,
+    layout: str,
 ) -> Array:
     """Return the gradient in float64: a sum over the positions of the window."""
-    dy, filters = wide(dy, filters)
     dy = channels_last(dy, layout)
     filters, windows = referenced(filters, stride, padding, dilation, groups, layout)
     channels = groups * filters.shape[-1]

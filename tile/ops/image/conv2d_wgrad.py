@@ -215,13 +215,11 @@ def conv2d_wgrad_reference(
     dy: Array,
     x: Array,
     window: tuple[int, int],
-    stride: Window = 1,
-    padding: Window = 0,
-    dilation: Window = 1,
-    groups: int = 1,
-    precision: str = "ieee",
-    layout: str = "NHWC",
-    splits: int | None = None,
+    stride: Window,
+    padding: Window,
+    dilation: Window,
+    groups: int,
+    layout: str,
 ) -> Array:
     """Return the gradient in float64."""
     dy, x = (channels_last(array, layout) for array in wide(dy, x))

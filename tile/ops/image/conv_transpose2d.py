@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.autograd import differentiable
@@ -118,14 +116,13 @@ def enlarged(call: Call, size: Pair, windows: Windows, output_padding: Any) -> P
 def conv_transpose2d_reference(
     x: Array,
     filters: Array,
-    bias: Array | None = None,
-    stride: Window = 1,
-    padding: Window = 0,
-    output_padding: Window = 0,
-    dilation: Window = 1,
-    groups: int = 1,
-    precision: str = "ieee",
-    layout: str = "NHWC",
+    bias: Array | None,
+    stride: Window,
+    padding: Window,
+    output_padding: Window,
+    dilation: Window,
+    groups: int,
+    layout: str,
 ) -> Array:
     """Return the result in float64."""
     _, windows = referenced(filters, stride, padding, dilation, groups, layout)
@@ -133,4 +130,4 @@ def conv_transpose2d_reference(
     size = enlarged(Call("conv_transpose2d"), size, windows, output_padding)
     out = conv2d_dgrad_reference(x, filters, size, stride, padding, dilation, groups, layout=layout)
     shape = (-1, 1, 1) if layout == "NCHW" else (-1,)
-    return out + (0 if bias is None else bias.astype(np.float64).reshape(shape))
+    return out + (0 if bias is None else bias.reshape(shape))

@@ -198,12 +198,7 @@ def _spans(
 
 
 def max_pool2d_reference(
-    x: Array,
-    window: Window,
-    stride: Window,
-    padding: Window = 0,
-    indices: bool = False,
-    layout: str = "NHWC",
+    x: Array, window: Window, stride: Window, padding: Window, indices: bool, layout: str
 ) -> Array | tuple[Array, Array]:
     """Return the maxima in float64."""
     spans = _spans(x, window, stride, padding, True, layout)
@@ -212,25 +207,14 @@ def max_pool2d_reference(
 
 
 def avg_pool2d_reference(
-    x: Array,
-    window: Window,
-    stride: Window,
-    padding: Window = 0,
-    padded: bool = True,
-    layout: str = "NHWC",
+    x: Array, window: Window, stride: Window, padding: Window, padded: bool, layout: str
 ) -> Array:
     """Return the means in float64."""
     return pooled(x, _spans(x, window, stride, padding, padded, layout), True, layout)[0]
 
 
 def max_pool2d_backward_reference(
-    dy: Array,
-    index: Array,
-    size: tuple[int, int],
-    window: Window,
-    stride: Window,
-    padding: Window = 0,
-    layout: str = "NHWC",
+    dy: Array, index: Array, size: tuple[int, int], layout: str
 ) -> Array:
     """Return the gradient in float64."""
     return maximum_gradient(dy, index, size, layout)
@@ -241,9 +225,9 @@ def avg_pool2d_backward_reference(
     size: tuple[int, int],
     window: Window,
     stride: Window,
-    padding: Window = 0,
-    padded: bool = True,
-    layout: str = "NHWC",
+    padding: Window,
+    padded: bool,
+    layout: str,
 ) -> Array:
     """Return the gradient in float64."""
     shape = in_layout((1, *size, 1), layout)

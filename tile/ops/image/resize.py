@@ -18,7 +18,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import image_of, layout_of, result_image, spatial
@@ -104,11 +104,9 @@ def resize_bilinear(
     return result.value
 
 
-def resize_bilinear_reference(
-    x: Array, size: Window, align_corners: bool = False, layout: str = "NHWC"
-) -> Array:
+def resize_bilinear_reference(x: Array, size: Window, align_corners: bool, layout: str) -> Array:
     """Return the image in float64, by matrices of weights."""
-    x = channels_last(wide(x)[0], layout)
+    x = channels_last(x, layout)
     counts = pair(Call("resize_bilinear"), "size", size, 1)
     rows, columns = (
         Scale.of(n, count, align_corners).weights(n, count)

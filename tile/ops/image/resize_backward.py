@@ -17,7 +17,7 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.depthwise import tile_of
 from tile.ops.image.images import image_of, layout_of, result_image
@@ -111,10 +111,10 @@ def resize_bilinear_backward(
 
 
 def resize_bilinear_backward_reference(
-    dy: Array, size: Window, align_corners: bool = False, layout: str = "NHWC"
+    dy: Array, size: Window, align_corners: bool, layout: str
 ) -> Array:
     """Return the gradient in float64."""
-    dy = channels_last(wide(dy)[0], layout)
+    dy = channels_last(dy, layout)
     sizes = pair(Call("resize_bilinear"), "size", size, 1)
     rows, columns = (
         Scale.of(n, count, align_corners).weights(n, count)

@@ -17,7 +17,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.division import divisor, quotient
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
@@ -167,15 +167,7 @@ def shift_conv(
     return result.value
 
 
-def shift_conv_reference(
-    x: Array,
-    filters: Array,
-    shift_h: Array,
-    shift_w: Array,
-    run: int = 1,
-    precision: str = "ieee",
-) -> Array:
+def shift_conv_reference(x: Array, filters: Array, shift_h: Array, shift_w: Array) -> Array:
     """Return the result in float64: whole channels are shifted, then multiplied."""
-    x, filters = wide(x, filters)
     result: Array = shifted(x, shift_h, shift_w) @ filters.T
     return result

@@ -18,7 +18,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
@@ -122,16 +122,7 @@ def shift_conv_wgrad(
     return result.value
 
 
-def shift_conv_wgrad_reference(
-    dy: Array,
-    x: Array,
-    shift_h: Array,
-    shift_w: Array,
-    run: int = 1,
-    precision: str = "ieee",
-    splits: int | None = None,
-) -> Array:
+def shift_conv_wgrad_reference(dy: Array, x: Array, shift_h: Array, shift_w: Array) -> Array:
     """Return the gradient in float64."""
-    dy, x = wide(dy, x)
     result: Array = np.einsum("nhwk,nhwc->kc", dy, shifted(x, shift_h, shift_w))
     return result

@@ -16,7 +16,7 @@ from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.bilinear_backward import bilinear_backward
 from tile.ops.linear.bilinear_forms import form_operands, write_forms
 
@@ -51,10 +51,7 @@ def bilinear(
     return result.value
 
 
-def bilinear_reference(
-    x1: Array, x2: Array, weight: Array, bias: Array | None = None, precision: str = "ieee"
-) -> Array:
+def bilinear_reference(x1: Array, x2: Array, weight: Array, bias: Array | None) -> Array:
     """Return the result in float64."""
-    x1, x2, weight = wide(x1, x2, weight)
     result: Array = np.einsum("...i,...j,kij->...k", x1, x2, weight)
-    return result + (0 if bias is None else wide(bias)[0])
+    return result + (0 if bias is None else bias)

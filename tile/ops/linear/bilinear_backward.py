@@ -18,7 +18,7 @@ import tile.language as tl
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.bilinear_forms import form_operands, write_forms
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
@@ -104,10 +104,9 @@ def bilinear_backward(
 
 
 def bilinear_backward_reference(
-    dy: Array, x1: Array, x2: Array, weight: Array, precision: str = "ieee"
+    dy: Array, x1: Array, x2: Array, weight: Array
 ) -> tuple[Array, Array, Array]:
     """Return the gradients in float64."""
-    dy, x1, x2, weight = wide(dy, x1, x2, weight)
     dx1 = np.einsum("...k,...j,kij->...i", dy, x2, weight)
     dx2 = np.einsum("...k,...i,kij->...j", dy, x1, weight)
     flat = (array.reshape(-1, array.shape[-1]) for array in (dy, x1, x2))

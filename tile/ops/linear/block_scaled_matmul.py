@@ -127,9 +127,7 @@ def block_scaled_matmul(
     return result.value
 
 
-def block_scaled_matmul_reference(
-    a: Array, b: Array, a_scale: Array, b_scale: Array, dtype: str = "float32"
-) -> Array:
+def block_scaled_matmul_reference(a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """Return the result in float64, of numbers times their scales."""
     a, b, a_scale, b_scale = wide(a, b, a_scale, b_scale)
     k, n = b.shape

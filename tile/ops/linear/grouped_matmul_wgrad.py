@@ -17,7 +17,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import store_tile, tile_position
 
@@ -112,11 +112,8 @@ def check_ends(ends: Operand, rows: int) -> None:
         )
 
 
-def grouped_matmul_wgrad_reference(
-    a: Array, dout: Array, ends: Array, precision: str = "ieee"
-) -> Array:
+def grouped_matmul_wgrad_reference(a: Array, dout: Array, ends: Array) -> Array:
     """Return the gradient in float64."""
-    a, dout = wide(a, dout)
     parts = zip(np.split(a, ends)[: len(ends)], np.split(dout, ends), strict=False)
     result = np.zeros((len(ends), a.shape[1], dout.shape[1]))
     for group, (rows, grads) in enumerate(parts):

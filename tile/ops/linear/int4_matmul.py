@@ -21,7 +21,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, Call
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
 from tile.ops.linear.int4_expanded import matmul_by_expansion
@@ -163,13 +163,11 @@ def int4_matmul(
     return result.value
 
 
-def int4_matmul_reference(
-    a: Array, packed: Array, scales: Array, splits: int | None = None
-) -> Array:
+def int4_matmul_reference(a: Array, packed: Array, scales: Array) -> Array:
     """Return the result in float64."""
     n, k = packed.shape[0], 2 * packed.shape[1]
     groups = packed.reshape(n, scales.shape[1], 1, k // 2 // max(1, scales.shape[1]))
     q = np.concatenate([groups & 15, groups >> 4], axis=2).reshape(n, k).astype(np.float64) - 8
-    w = q * np.repeat(scales.astype(np.float64), k // max(1, scales.shape[1]), axis=1)
-    result: Array = wide(a)[0] @ w.T
+    w = q * np.repeat(scales, k // max(1, scales.shape[1]), axis=1)
+    result: Array = a @ w.T
     return result

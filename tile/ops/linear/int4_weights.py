@@ -212,7 +212,7 @@ def expand_int4(packed: Operand, scales: Operand, weights: Operand, first: int, 
     )
 
 
-def pack_int4_reference(weight: Array, group: int = 128) -> tuple[Array, Array]:
+def pack_int4_reference(weight: Array, group: int) -> tuple[Array, Array]:
     """Return the packed weights and scales, by float32 operations, which decide ties."""
     n, k = weight.shape
     groups = weight.astype(np.float32).reshape(n, k // group, group)

@@ -18,7 +18,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.logits import add_matmul, log_sums_of, logit_operands
 from tile.ops.linear.matmul_tiles import tile_position
@@ -168,16 +168,9 @@ def _tiles(config: Any, rows: int, columns: int) -> int:
 
 
 def linear_cross_entropy_backward_reference(
-    dloss: Array,
-    x: Array,
-    weight: Array,
-    target: Array,
-    log_sums: Array,
-    ignore_index: int = -100,
-    largest: int = LARGEST,
+    dloss: Array, x: Array, weight: Array, target: Array, ignore_index: int
 ) -> tuple[Array, Array]:
     """Return the gradients in float64, from x and weight: `log_sums` is not read."""
-    dloss, x, weight = wide(dloss, x, weight)
     z = x @ weight.T
     dz = np.exp(z - log_sums_of(z)[:, None]) - (np.arange(z.shape[1]) == target[:, None])
     dz *= np.where(target == ignore_index, 0.0, dloss)[:, None]

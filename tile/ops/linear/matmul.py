@@ -221,14 +221,7 @@ def _reach(operand: Operand) -> int:
     )
 
 
-def matmul_reference(
-    a: Array,
-    b: Array,
-    bias: Array | None = None,
-    activation: str | None = None,
-    precision: str = "ieee",
-    splits: int | str | None = None,
-) -> Array:
+def matmul_reference(a: Array, b: Array, bias: Array | None, activation: str | None) -> Array:
     """Return the result in float64, whatever `precision` and `splits` are."""
     a, b = wide(a, b)
     result: Array = a @ b + (0 if bias is None else bias.astype(np.float64))

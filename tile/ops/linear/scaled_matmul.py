@@ -119,9 +119,7 @@ def scaled_matmul(
     return result.value
 
 
-def scaled_matmul_reference(
-    a: Array, b: Array, a_scale: Array, b_scale: Array, dtype: str = "float32"
-) -> Array:
+def scaled_matmul_reference(a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """Return the result in float64."""
     a, b, a_scale, b_scale = wide(a, b, a_scale, b_scale)
     result: Array = a @ b * a_scale[:, None] * b_scale

@@ -135,7 +135,7 @@ def foreach_apply(
 
 
 def foreach_apply_reference(
-    function: Any, xs: Sequence[Array], ys: Sequence[Array] | None = None, alpha: float = 1.0
+    function: Any, xs: Sequence[Array], ys: Sequence[Array] | None, alpha: float
 ) -> tuple[Array, ...]:
     """Return the results in float64, of a function by name."""
     others = xs if ys is None else ys

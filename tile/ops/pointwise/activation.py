@@ -97,16 +97,13 @@ def activate_backward(
     return result.value
 
 
-def activate_reference(x: Array, function: str = "relu") -> Array:
+def activate_reference(x: Array, function: str) -> Array:
     """Return the result in float64."""
     return ACTIVATIONS[function].reference(*wide(x))
 
 
-def activate_backward_reference(
-    dy: Array, x: Array, function: str = "relu", from_result: bool = False
-) -> Array:
+def activate_backward_reference(dy: Array, x: Array, function: str, from_result: bool) -> Array:
     """Return the gradient in float64."""
-    dy, x = wide(dy, x)
     if from_result and function != "relu":  # whose results have its derivatives
         x = np.log(x / (1 - x)) if function == "sigmoid" else np.arctanh(x)
     return dy * ACTIVATIONS[function].reference_slope(x)

@@ -128,7 +128,6 @@ def _reference(activation: str, gate: Array, up: Array) -> Array:
 
 
 def _backward_reference(activation: str, dy: Array, gate: Array, up: Array) -> tuple[Array, Array]:
-    dy, gate, up = wide(dy, gate, up)
     function = ACTIVATIONS[activation]
     return dy * up * function.reference_slope(gate), dy * function.reference(gate)
 

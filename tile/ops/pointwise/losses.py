@@ -145,15 +145,15 @@ def l1_loss_backward_reference(dloss: Array, x: Array, target: Array) -> Array:
 
 def smooth_l1_loss_reference(x: Array, target: Array) -> Array:
     """Return the loss in float64."""
-    return huber_loss_reference(x, target)
+    return huber_loss_reference(x, target, 1.0)
 
 
 def smooth_l1_loss_backward_reference(dloss: Array, x: Array, target: Array) -> Array:
     """Return the gradient in float64."""
-    return huber_loss_backward_reference(dloss, x, target)
+    return huber_loss_backward_reference(dloss, x, target, 1.0)
 
 
-def huber_loss_reference(x: Array, target: Array, delta: float = 1.0) -> Array:
+def huber_loss_reference(x: Array, target: Array, delta: float) -> Array:
     """Return the loss in float64."""
 
     def loss(x: Array, t: Array) -> Array:
@@ -164,8 +164,6 @@ def huber_loss_reference(x: Array, target: Array, delta: float = 1.0) -> Array:
     return mean_of(loss, x, target)
 
 
-def huber_loss_backward_reference(
-    dloss: Array, x: Array, target: Array, delta: float = 1.0
-) -> Array:
+def huber_loss_backward_reference(dloss: Array, x: Array, target: Array, delta: float) -> Array:
     """Return the gradient in float64."""
     return gradient_of(lambda x, t: np.clip(x - t, -delta, delta), dloss, x, target)

@@ -21,7 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.recurrent.gates import add_gates, cell_operands, configuration_of, four_gates, grid_of
 from tile.ops.recurrent.gru_cell_backward import gru_cell_backward
 
@@ -90,7 +90,6 @@ def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any
 
 def gru_cell_reference(x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h: Array) -> Array:
     """Return the state in float64."""
-    x, h, w_x, w_h, b_x, b_h = wide(x, h, w_x, w_h, b_x, b_h)
     of_x, of_h = (np.split(part, 3, axis=1) for part in (x @ w_x.T + b_x, h @ w_h.T + b_h))
     r, z = (1 / (1 + np.exp(-of_x[i] - of_h[i])) for i in range(2))
     n = np.tanh(of_x[2] + r * of_h[2])

@@ -23,7 +23,7 @@ from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.matmul import matmul
 from tile.ops.recurrent.gates import cell_operands
 from tile.tracebacks import public_function
@@ -118,7 +118,6 @@ def gru_cell_backward_reference(
     dh: Array, x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h: Array
 ) -> tuple[Array, ...]:
     """Return the gradients in float64."""
-    dh, x, h, w_x, w_h, b_x, b_h = wide(dh, x, h, w_x, w_h, b_x, b_h)
     xr, xz, xn = np.split(x @ w_x.T + b_x, 3, axis=1)
     hr, hz, s = np.split(h @ w_h.T + b_h, 3, axis=1)
     r, z = _sigmoid(xr + hr), _sigmoid(xz + hz)

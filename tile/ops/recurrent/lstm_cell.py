@@ -20,7 +20,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.recurrent.gates import add_gates, cell_operands, configuration_of, four_gates, grid_of
 from tile.ops.recurrent.lstm_cell_backward import lstm_cell_backward
 
@@ -98,7 +98,6 @@ def lstm_cell_reference(
     x: Array, h: Array, c: Array, w_x: Array, w_h: Array, bias: Array
 ) -> tuple[Array, Array]:
     """Return both states in float64."""
-    x, h, c, w_x, w_h, bias = wide(x, h, c, w_x, w_h, bias)
     i, f, g, o = np.split(x @ w_x.T + h @ w_h.T + bias, 4, axis=1)
     new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
     return _sigmoid(o) * np.tanh(new_c), new_c

@@ -23,7 +23,7 @@ from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.linear.matmul import matmul
 from tile.ops.recurrent.gates import cell_operands
 from tile.tracebacks import public_function
@@ -104,7 +104,6 @@ def lstm_cell_backward_reference(
     dh: Array, dc: Array, x: Array, h: Array, c: Array, w_x: Array, w_h: Array, bias: Array
 ) -> tuple[Array, ...]:
     """Return the gradients in float64."""
-    dh, dc, x, h, c, w_x, w_h, bias = wide(dh, dc, x, h, c, w_x, w_h, bias)
     i, f, g, o = np.split(x @ w_x.T + h @ w_h.T + bias, 4, axis=1)
     i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
     bent = np.tanh(f * c + i * g)

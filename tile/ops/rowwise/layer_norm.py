@@ -15,7 +15,7 @@ import numpy as np
 
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.rowwise.row_norms import row_norm, row_norm_backward
 
 
@@ -55,26 +55,17 @@ def _statistics(x: Array, eps: float) -> tuple[Array, Array]:
     return x.mean(axis=-1, keepdims=True), 1 / np.sqrt(x.var(axis=-1, keepdims=True) + eps)
 
 
-def layer_norm_reference(
-    x: Array, weight: Array, bias: Array, eps: float = 1e-5, statistics: bool = False
-) -> Any:
+def layer_norm_reference(x: Array, weight: Array, bias: Array, eps: float, statistics: bool) -> Any:
     """Return the result in float64."""
-    x, weight, bias = wide(x, weight, bias)
     mean, rstd = _statistics(x, eps)
     result = (x - mean) * rstd * weight + bias
     return (result, mean[..., 0], rstd[..., 0]) if statistics else result
 
 
 def layer_norm_backward_reference(
-    dy: Array,
-    x: Array,
-    weight: Array,
-    eps: float = 1e-5,
-    mean: Array | None = None,
-    rstd: Array | None = None,
+    dy: Array, x: Array, weight: Array, eps: float
 ) -> tuple[Array, Array, Array]:
     """Return the gradients in float64, without the use of `mean` and `rstd`."""
-    dy, x, weight = wide(dy, x, weight)
     center, scale = _statistics(x, eps)
     normal, direct = (x - center) * scale, dy * weight
     through = direct.mean(axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.rowwise.nll_loss_backward import nll_loss_backward
 from tile.ops.rowwise.nll_operands import BLOCK, nll_labels, nll_weights, weight_of
 
@@ -76,11 +76,8 @@ def nll_loss(
     return loss.value
 
 
-def nll_loss_reference(
-    x: Array, target: Array, weight: Array | None = None, ignore_index: int = -100
-) -> Array:
+def nll_loss_reference(x: Array, target: Array, weight: Array | None, ignore_index: int) -> Array:
     """Return the losses in float64."""
-    (x,) = wide(x)
     used = np.where(target == ignore_index, 0, target)
     result: Array = -x[np.arange(len(x)), used]
     return result * nll_weights(target, weight, x.shape[1], ignore_index)

@@ -13,7 +13,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.rowwise.nll_operands import BLOCK, nll_labels, nll_weights, weight_of
 
 
@@ -70,14 +70,9 @@ def nll_loss_backward(
 
 
 def nll_loss_backward_reference(
-    dloss: Array,
-    target: Array,
-    classes: int,
-    weight: Array | None = None,
-    ignore_index: int = -100,
-    dtype: str = "float32",
+    dloss: Array, target: Array, classes: int, weight: Array | None, ignore_index: int
 ) -> Array:
     """Return the gradient in float64."""
-    shares = -wide(dloss)[0] * nll_weights(target, weight, classes, ignore_index)
+    shares = -dloss * nll_weights(target, weight, classes, ignore_index)
     result: Array = (np.arange(classes) == target[:, None]) * shares[:, None]
     return result

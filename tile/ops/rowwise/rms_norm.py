@@ -15,7 +15,7 @@ import numpy as np
 
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.rowwise.row_norms import row_norm, row_norm_backward
 
 
@@ -50,18 +50,16 @@ def rms_norm_backward(
     return results[0], results[1]
 
 
-def rms_norm_reference(x: Array, weight: Array, eps: float = 1e-6, statistics: bool = False) -> Any:
+def rms_norm_reference(x: Array, weight: Array, eps: float, statistics: bool) -> Any:
     """Return the result in float64."""
-    x, weight = wide(x, weight)
     rstd = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
     return (x * rstd * weight, rstd[..., 0]) if statistics else x * rstd * weight
 
 
 def rms_norm_backward_reference(
-    dy: Array, x: Array, weight: Array, eps: float = 1e-6, rstd: Array | None = None
+    dy: Array, x: Array, weight: Array, eps: float
 ) -> tuple[Array, Array]:
     """Return the gradients in float64, without the use of `rstd`."""
-    dy, x, weight = wide(dy, x, weight)
     scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
     normal, direct = x * scale, dy * weight
     through = normal * (direct * normal).mean(axis=-1, keepdims=True)

@@ -21,7 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I32, I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.selection.cumsum import widen_sum
 from tile.ops.selection.recurrence import BLOCK, last_of, recurrence
 
@@ -158,7 +158,6 @@ def cummin_reference(x: Array) -> tuple[Array, Array]:
 
 def cummax_backward_reference(dy: Array, index: Array) -> Array:
     """Return the gradient in float64."""
-    (dy,) = wide(dy)
     dx = np.zeros(dy.shape)
     for row in np.ndindex(dy.shape[:-1]):
         np.add.at(dx[row], index[row], dy[row])

@@ -20,7 +20,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I32, I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.selection.cumsum import widen_sum
 from tile.ops.selection.recurrence import BLOCK, gradient_of_scan, recurrence
 
@@ -99,7 +99,6 @@ def cumprod_reference(x: Array) -> Array:
 
 def cumprod_backward_reference(dy: Array, x: Array, y: Array) -> Array:
     """Return the gradient in float64, by the recurrence."""
-    dy, x, y = wide(dy, x, y)
     dx, t = np.zeros(x.shape), np.zeros(x.shape[:-1])
     for j in reversed(range(x.shape[-1])):
         t = dy[..., j] + (x[..., j + 1] * t if j + 1 < x.shape[-1] else 0)

@@ -72,7 +72,7 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     return result.value
 
 
-def cumsum_reference(x: Array, reverse: bool = False) -> Array:
+def cumsum_reference(x: Array, reverse: bool) -> Array:
     """Return the sums in float64, or in int64 for integers."""
     wide = x.astype(np.int64 if x.dtype.kind == "i" else np.float64)
     result: Array = np.flip(np.flip(wide, -1).cumsum(-1), -1) if reverse else wide.cumsum(-1)

@@ -19,7 +19,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import INDICES, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 
 BLOCK = 1024  # elements of a row that a program copies at most
 
@@ -114,12 +114,12 @@ def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> 
 
 def embedding_reference(indices: Array, weight: Array) -> Array:
     """Return the rows in float64."""
-    result: Array = wide(weight)[0][indices]
+    result: Array = weight[indices]
     return result
 
 
 def embedding_backward_reference(dy: Array, indices: Array, rows: int) -> Array:
     """Return the gradient in float64."""
     result = np.zeros((rows, dy.shape[-1]))
-    np.add.at(result, indices, wide(dy)[0])
+    np.add.at(result, indices, dy)
     return result

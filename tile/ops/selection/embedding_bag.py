@@ -20,7 +20,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.selection.bags import BLOCK, bags_of, index_count
 from tile.ops.selection.embedding_bag_backward import embedding_bag_backward
 
@@ -124,15 +124,11 @@ def embedding_bag(
 
 
 def embedding_bag_reference(
-    indices: Array,
-    starts: Array,
-    weight: Array,
-    mode: str = "sum",
-    scales: Array | None = None,
+    indices: Array, starts: Array, weight: Array, mode: str, scales: Array | None
 ) -> Array:
     """Return the result in float64."""
-    rows = wide(weight)[0][indices]
-    rows = rows if scales is None else rows * wide(scales)[0][:, None]
+    rows = weight[indices]
+    rows = rows if scales is None else rows * scales[:, None]
     out = np.zeros((len(starts) - 1, weight.shape[1]))
     for bag, (start, end) in enumerate(itertools.pairwise(starts)):
         if start < end:

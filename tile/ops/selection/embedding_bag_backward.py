@@ -17,7 +17,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.selection.bags import BLOCK, MODES, bags_of, index_count
 from tile.ops.selection.embedding import convert_kernel
 
@@ -101,18 +101,13 @@ def embedding_bag_backward(
 
 
 def embedding_bag_backward_reference(
-    dy: Array,
-    indices: Array,
-    starts: Array,
-    rows: int,
-    mode: str = "sum",
-    scales: Array | None = None,
+    dy: Array, indices: Array, starts: Array, rows: int, mode: str, scales: Array | None
 ) -> Array:
     """Return the gradient in float64."""
     counts = np.diff(starts)
-    shares = wide(dy)[0] / (np.maximum(counts, 1)[:, None] if mode == "mean" else 1)
+    shares = dy / (np.maximum(counts, 1)[:, None] if mode == "mean" else 1)
     by_index = np.repeat(shares, counts, axis=0)
-    by_index = by_index if scales is None else by_index * wide(scales)[0][:, None]
+    by_index = by_index if scales is None else by_index * scales[:, None]
     result = np.zeros((rows, dy.shape[1]))
     np.add.at(result, indices, by_index)
     return result

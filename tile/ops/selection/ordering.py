@@ -169,7 +169,7 @@ def topk_reference(x: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, indices, axis=-1).astype(np.float64), indices
 
 
-def sort_reference(x: Array, descending: bool = False) -> tuple[Array, Array]:
+def sort_reference(x: Array, descending: bool) -> tuple[Array, Array]:
     """Return the values in float64, and the indices."""
     indices = _order(x, descending)
     return np.take_along_axis(x, indices, axis=-1).astype(np.float64), indices

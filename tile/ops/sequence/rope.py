@@ -100,9 +100,7 @@ def rope(
     return result.value
 
 
-def rope_reference(
-    x: Array, cos: Array, sin: Array, interleaved: bool = False, inverse: bool = False
-) -> Array:
+def rope_reference(x: Array, cos: Array, sin: Array, interleaved: bool, inverse: bool) -> Array:
     """Return the result in float64."""
     x, cos, sin = wide(x, cos[:, None], sin[:, None])
     sin = -sin if inverse else sin

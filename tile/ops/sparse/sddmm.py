@@ -18,7 +18,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.sparse.block_kernels import SIZES, launch_sddmm, launch_spmm
 from tile.ops.sparse.block_order import order_of
 
@@ -88,7 +88,6 @@ def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None
 
 def sddmm_reference(a: Array, b: Array, rows: Array, columns: Array, size: int) -> Array:
     """Return the blocks in float64."""
-    a, b = wide(a, b)
     m, n = a.shape[0] // size, b.shape[1] // size
     blocks = (a @ b).reshape(m, size, n, size).swapaxes(1, 2)
     result: Array = blocks[rows, columns]
@@ -99,7 +98,6 @@ def sddmm_backward_reference(
     dvalues: Array, a: Array, b: Array, rows: Array, columns: Array, size: int
 ) -> tuple[Array, Array]:
     """Return the gradients in float64, by the dense matrix."""
-    dvalues, a, b = wide(dvalues, a, b)
     dense = np.zeros((a.shape[0] // size, b.shape[1] // size, size, size))
     np.add.at(dense, (rows, columns), dvalues)
     s = dense.swapaxes(1, 2).reshape(a.shape[0], b.shape[1])

@@ -20,7 +20,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.ops.sparse.block_kernels import SIZES, launch_sddmm, launch_spmm
 from tile.ops.sparse.block_order import order_of, rows_of
 
@@ -99,7 +99,6 @@ def spmm(values: Any, starts: Any, columns: Any, b: Any, *, out: Any = None) -> 
 
 def spmm_reference(values: Array, starts: Array, columns: Array, b: Array) -> Array:
     """Return the result in float64."""
-    values, b = wide(values, b)
     size = values.shape[1]
     out = np.zeros(((len(starts) - 1) * size, b.shape[1]))
     for row, (start, end) in enumerate(itertools.pairwise(starts)):
@@ -113,7 +112,6 @@ def spmm_backward_reference(
     dout: Array, values: Array, starts: Array, columns: Array, b: Array
 ) -> tuple[Array, Array]:
     """Return the gradients in float64."""
-    dout, values, b = wide(dout, values, b)
     size = values.shape[1]
     dvalues, db = np.zeros(values.shape), np.zeros(b.shape)
     for row, (start, end) in enumerate(itertools.pairwise(starts)):

@@ -22,7 +22,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import BF16, F16, F32, MOST_INTEGER, Call
 from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
-from tile.ops.core.reference import Array, wide
+from tile.ops.core.reference import Array
 from tile.short_repr import short_repr
 
 BLOCK = 1024  # elements of a program
@@ -116,12 +116,11 @@ def adamw_reference(
     v: Array,
     step: int,
     lr: float,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    decay: float = 0.01,
+    betas: tuple[float, float],
+    eps: float,
+    decay: float,
 ) -> tuple[Array, Array, Array]:
     """Return new parameters and moments in float64."""
-    p, g, m, v = wide(p, g, m, v)
     m = betas[0] * m + (1 - betas[0]) * g
     v = betas[1] * v + (1 - betas[1]) * g * g
     mean, variance = m / (1 - betas[0] ** step), v / (1 - betas[1] ** step)

@@ -88,9 +88,7 @@ def quantize_blocks(x: Any, rows: int = 1, dtype: str = "float8_e4m3fn") -> tupl
     return result.value, scale.value
 
 
-def quantize_blocks_reference(
-    x: Array, rows: int = 1, dtype: str = "float8_e4m3fn"
-) -> tuple[Array, Array]:
+def quantize_blocks_reference(x: Array, rows: int, dtype: str) -> tuple[Array, Array]:
     """Return the numbers and scales, by float32 operations, which decide how ties are rounded."""
     kind, limit = LIMITS[dtype]
     m, n = x.shape

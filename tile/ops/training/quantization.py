@@ -99,7 +99,7 @@ def dequantize(q: Any, scale: Any, dtype: str = "float32", *, out: Any = None) -
     return result.value
 
 
-def quantize_reference(x: Array, dtype: str = "int8") -> tuple[Array, Array]:
+def quantize_reference(x: Array, dtype: str) -> tuple[Array, Array]:
     """Return the numbers and scales, by float32 operations, which decide how ties are rounded."""
     kind, limit = LIMITS[dtype]
     number = x.astype(np.float32)
@@ -110,7 +110,7 @@ def quantize_reference(x: Array, dtype: str = "int8") -> tuple[Array, Array]:
     return rounded.astype(kind), scale.reshape(x.shape[:-1] or (1,))
 
 
-def dequantize_reference(q: Array, scale: Array, dtype: str = "float32") -> Array:
+def dequantize_reference(q: Array, scale: Array) -> Array:
     """Return the numbers in float64."""
     q, scale = wide(q, scale)
     return q * scale.reshape(*q.shape[:-1], 1)
