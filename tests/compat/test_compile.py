@@ -314,6 +314,7 @@ COOPERATIVE = {"launch_cooperative_grid": True}
     [
         (CLUSTERED, "its programs form clusters"),
         (COOPERATIVE, "its grid is cooperative"),
+        ({"launch_pdl": True}, "it may overlap the launch before"),
         ({}, "ptxas, which assembles it, is not found, or the cache for it is disabled"),
     ],
 )

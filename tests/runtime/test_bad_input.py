@@ -99,7 +99,7 @@ def test_arguments_of_a_wrong_kind(launch, words: str) -> None:
                 lambda x, y, out, name=name: add[1,](x, y, out, 64, BLOCK=64, **{name: "no"}),
                 f"{name} must be False or True, not 'no'",
             )
-            for name in ("enable_fp_fusion", "launch_cooperative_grid", "debug")
+            for name in ("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "debug")
         ),
         (
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, default_dot_input_precision="low"),

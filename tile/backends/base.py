@@ -95,7 +95,9 @@ class Options:
 
     `num_ctas` consecutive programs along axis 0 of the grid run concurrently as one thread block
     cluster, if the device has clusters and the grid is a multiple of it; results never depend on
-    it. Two of them load what both read once (`tile/simt/ops/cluster.py`). `thread_tile` and
+    it. Two of them load what both read once (`tile/simt/ops/cluster.py`). With `launch_pdl`,
+    programs may start before the launch that precedes theirs in the stream is complete, and wait
+    for it before they access memory (programmatic dependent launch). `thread_tile` and
     `warp_rows` are sizes of dots inside a program: the edge of the square that one thread computes
     in dots without mma, and the number of warps along the rows of the result (0: chosen by its
     shape); `tile_sizes` has sizes of single dots, loads and stores (`tile.simt.tile_sizes`).
@@ -113,6 +115,7 @@ class Options:
     maxnreg: int | None = None
     enable_fp_fusion: bool = True
     launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
     debug: bool = False
     thread_tile: int = 4
     warp_rows: int = 0
@@ -148,7 +151,7 @@ class Options:
             raise ArgumentValueError(
                 f"maxnreg must be a positive integer or None, not {short_repr(registers)}"
             )
-        for name in ("enable_fp_fusion", "launch_cooperative_grid", "debug"):
+        for name in ("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "debug"):
             _require_one_of(name, getattr(self, name), (False, True))
         _require_one_of("warp_specialize", self.warp_specialize, (None, False, True))
         sizes: object = self.tile_sizes

@@ -78,6 +78,7 @@ def obstacle(kernel: CompiledKernel) -> str:
         "it takes tensor maps, which tile makes at each launch": bool(launch["maps"]),
         "its programs form clusters": options.num_ctas != 1,
         "its grid is cooperative": options.launch_cooperative_grid,
+        "it may overlap the launch before": options.launch_pdl,
         "it has a second version for arrays that overlap": bool(kernel.disjoint_parameters),
         f"it has arguments of types {', '.join(dict.fromkeys(others))}": bool(others),
     }

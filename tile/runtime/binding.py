@@ -41,7 +41,7 @@ OPTION_DEFAULTS: dict[str, Any] = dataclasses.asdict(Options())
 _FOREIGN = """
     allow_fp8e4nv allowed_dot_input_precisions arch backend_name clc cluster_dims
     deprecated_fp8_dot_operand_dtypes disable_line_info extern_libs
-    instrumentation_mode ir_override kpack launch_pdl matrix_instr_nonkdim
+    instrumentation_mode ir_override kpack matrix_instr_nonkdim
     max_num_imprecise_acc_default num_buffers_warp_spec num_consumer_groups ptx_options ptx_version
     reg_dec_producer reg_inc_consumer sanitize_overflow schedule_hint supported_fp8_dtypes
     warp_size waves_per_eu

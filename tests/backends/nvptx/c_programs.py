@@ -122,6 +122,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **arg
           value->clusterDim.z);
     else if (config->attrs[at].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
       printf("together %d\n", value->cooperative);
+    else if (config->attrs[at].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      printf("dependent %d\n", value->programmaticStreamSerializationAllowed);
     else
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -48,6 +48,7 @@ class FakeDriver:
         self.streams: list[int] = []  # of launches without clusters
         self.waits: list[int] = []  # streams that were waited for
         self.clustered: list[Any] = []  # of clusters: their extents, and whether all run at once
+        self.dependent: list[int] = []  # flags of launches that may overlap the one before
         self.allowed: list[Any] = []  # attributes that functions were given
         self.memory: dict[int, Any] = {}
         self.events: list[tuple[int, int, int]] = []  # device, event and stream
@@ -170,6 +171,11 @@ class FakeDriver:
 
     def cuLaunchKernelEx(self, config: Any, function: Any, *rest: Any) -> Any:
         attributes = {one.id: one.value for one in config.attrs}
+        overlap = attributes.get(_L.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        if overlap is not None:
+            self.dependent.append(overlap.programmaticStreamSerializationAllowed)
+        if _L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION not in attributes:
+            return self.cuLaunchKernel(function, config.gridDimX, config.gridDimY, config.gridDimZ)
         extents = attributes[_L.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION].clusterDim
         together = _L.CU_LAUNCH_ATTRIBUTE_COOPERATIVE in attributes
         self.clustered.append(((extents.x, extents.y, extents.z), together))

@@ -160,6 +160,16 @@ def test_programs_in_clusters(file: Path, tmp_path: Path) -> None:
     assert "launch 0x22 on 32 8 9" in posed(tmp_path, program=filled)
 
 
+def test_dependent_launches(file: Path, tmp_path: Path) -> None:
+    for options, wanted in (("launch_pdl=true", 1), ("launch_pdl=true num_ctas=4", 2)):
+        compile_to(tmp_path, file, "--options", *options.split())
+        lines = posed(tmp_path, program=PROGRAM.replace("&kernel, 7,", "&kernel, 32,")).splitlines()
+        (at,) = (i for i, line in enumerate(lines) if line.startswith("launch as told 0x22"))
+        assert lines[at - 1] == "dependent 1" and len(lines[:at]) == 3 + wanted
+    compile_to(tmp_path, file, "--options", "launch_pdl=true", "--target", "sm_80")
+    assert "launch 0x22 on 7 8 9" in posed(tmp_path)
+
+
 def test_headers_of_several_kernels_go_together(file: Path, tmp_path: Path) -> None:
     for name, target in (("first", "sm_75"), ("second", "nvptx:sm_90a")):
         assert compile_to(tmp_path, file, "--name", name, "--target", target) == 0

@@ -277,6 +277,20 @@ def test_info_of_clusters(two: FakeDriver) -> None:
         assert (info.cluster, info.clusters) == wanted
 
 
+# -- dependent launches
+
+
+def test_dependent_launches(two: FakeDriver) -> None:
+    """Launches overlap where devices allow it, but for cooperative grids."""
+    kernel = new_kernel()
+    for device, options in (
+        (0, {}), (0, {"num_ctas": 4}), (0, {"launch_cooperative_grid": True}), (1, {})
+    ):  # fmt: skip
+        kernel[8, 2](*tensors(device, device), 60, B=64, launch_pdl=True, **options)
+    assert two.dependent == [1, 1] and two.clustered == [((4, 1, 1), False)]
+    assert two.launches == [(device, (8, 2, 1)) for device in (0, 0, 0, 1)]
+
+
 # -- what is asked of a loaded kernel
 
 

@@ -45,6 +45,7 @@ class Posing:
         self.ordinary: list[Any] = []
         self.repeats: list[Any] = []
         self.clusters: list[int] = []  # of repeats
+        self.dependent: list[bool] = []  # of repeats: whether they may overlap the launch before
         self.during: Any = None  # called in the midst of a launch
         start = ctypes.CFUNCTYPE(ctypes.c_int, *[ADDRESS] * 4)(self.start)
         self.functions = {"cuLaunchKernelEx": start}
@@ -56,6 +57,7 @@ class Posing:
             architecture="sm_90a",
             current=nullcontext,
             has_clusters=True,
+            has_dependent_launches=True,
             l2_bytes=1000,
         )
         monkeypatch.setattr(driver, "device", lambda ordinal: where)
@@ -68,7 +70,7 @@ class Posing:
 
         monkeypatch.setattr(loaded_module.Loaded, "__init__", load)
         monkeypatch.setattr(loaded_module.Loaded, "clusters", lambda *given: 5)
-        monkeypatch.setattr(loaded_module.Loaded, "_config", lambda loaded, *given: given)
+        monkeypatch.setattr(loaded_module.Loaded, "_config", lambda loaded, *given, **more: given)
         monkeypatch.setattr(driver.cuda, "cuLaunchKernelEx", self.clustered)
         self.fields = [0]  # as a `FaultRecord` has them
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
@@ -100,7 +102,10 @@ class Posing:
         )
         assert function == FUNCTION and extra is None
         assert block == (128, 1, 1) and shared == 0
-        self.clusters.append(cluster_of(*attributes))
+        given = attributes_of(*attributes)
+        self.clusters.append(given.pop(CLUSTER, (1, 1, 1))[0])
+        self.dependent.append(given.pop(DEPENDENT, (0, 0, 0)) == (1, 0, 0))
+        assert not given
         arguments = [
             ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)
         ]
@@ -113,14 +118,15 @@ class Posing:
     count = 6
 
 
-def cluster_of(attributes: int, count: int) -> int:
-    """The programs of a cluster that a launch with these attributes has."""
-    if not count:
-        assert not attributes
-        return 1
-    identity, x, y, z = struct.unpack("=I4x3I", ctypes.string_at(attributes, 20))
-    assert (count, identity, y, z) == (1, 4, 1, 1)
-    return int(x)
+CLUSTER, DEPENDENT = 4, 6  # ids of attributes
+
+
+def attributes_of(address: int, count: int) -> dict[int, tuple[int, int, int]]:
+    """The first numbers of the attributes of a launch, by id."""
+    assert bool(address) == bool(count)
+    texts = [ctypes.string_at(address + 72 * number, 20) for number in range(count)]
+    numbers = [struct.unpack("=I4x3I", text) for text in texts]
+    return {identity: (x, y, z) for identity, x, y, z in numbers}
 
 
 @pytest.fixture
@@ -223,6 +229,17 @@ def test_clusters(posing: Posing) -> None:
         assert repeated(6, 4) == 1
     assert [repeated(6), repeated(12)] == [1, 4]
     assert len(posing.ordinary) == 1 and [grid[0] for grid, *_ in posing.repeats][-1] == 12
+
+
+def test_dependent_launches(posing: Posing) -> None:
+    """Alone, and in clusters, which not all grids have."""
+    x = Tensor(aligned(64))
+    for options in ({}, {"num_ctas": 4}):
+        for grid in (8, 8, 4):
+            scale[(grid,)](x, 2, 7, 2.0, 9, True, B=64, launch_pdl=True, **options)
+    with pytest.warns(RuntimeWarning, match="without clusters: 6 programs"):
+        scale[(6,)](x, 2, 7, 2.0, 9, True, B=64, launch_pdl=True, num_ctas=4)
+    assert posing.clusters == [1, 1, 4, 4, 1] and all(posing.dependent)
 
 
 def test_a_false_assertion_is_left_to_an_ordinary_launch(posing: Posing) -> None:

@@ -13,7 +13,7 @@ import jinja2
 from tile.backends.base import Artifact
 from tile.backends.capabilities import ExportedParameter
 from tile.backends.nvptx import ptxas
-from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, has_clusters
+from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, has_clusters, has_dependent_launches
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
 from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
@@ -130,6 +130,9 @@ def header(
         declarations="".join(f",\n    {argument}" for argument in arguments),
         addresses=", ".join([*(f"&{n}" for n in names), "NULL"]),
         cooperative=cooperative,
+        dependent=artifact.options.launch_pdl
+        and has_dependent_launches(capability)
+        and not cooperative,
         call="cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel",
         extra="" if cooperative else ", NULL",
     )

@@ -37,3 +37,8 @@ def runs(device: str, compiled: str) -> bool:
 def has_clusters(capability: int) -> bool:
     """Return True if devices of a compute capability, such as 90 for 9.0, support clusters."""
     return capability >= 90
+
+
+def has_dependent_launches(capability: int) -> bool:
+    """Return True if launches on such devices may overlap the one before (`griddepcontrol`)."""
+    return capability >= 90

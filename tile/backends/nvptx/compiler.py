@@ -15,6 +15,7 @@ from llvmlite import binding as llvm
 
 from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import Artifact, Options, Target
+from tile.backends.nvptx.architectures import has_dependent_launches
 from tile.backends.nvptx.data_layout import TRIPLE
 from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
@@ -100,6 +101,9 @@ def compile_module(
     simt = lowering_target(arch)
     if not use_tma:
         simt = replace(simt, has_tma=False)
+    if options.launch_pdl and has_dependent_launches(arch.capability):
+        # Such loads could move above the wait for the launch before.
+        simt = replace(simt, invariant_loads=False)
     lower(module, simt, **options.lowering)
     warn_slow_code(module, target=simt)
     stages["thread"] = print_module(module)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tile.backends.base import DeviceMemory
-from tile.backends.nvptx.architectures import has_clusters, native
+from tile.backends.nvptx.architectures import has_clusters, has_dependent_launches, native
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES
 from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
 from tile.ir.types import ALL_FP8
@@ -170,6 +170,11 @@ class Device:
     def has_clusters(self) -> bool:
         """True if launches on the device may use clusters."""
         return has_clusters(10 * self.major + self.minor)
+
+    @property
+    def has_dependent_launches(self) -> bool:
+        """True if a launch on the device may overlap the one before."""
+        return has_dependent_launches(10 * self.major + self.minor)
 
     @functools.cached_property
     def name(self) -> str:

@@ -26,9 +26,9 @@ starts inside another. The function does not check whether the kernel's context 
 driver rejects the launch if it is not, and what it rejects is done, or explained, by an ordinary
 launch.
 
-From compute capability 9.0 on, a launch may ask that every `num_ctas` consecutive programs along
-axis 0 form a *cluster*: they run at the same time on nearby multiprocessors. What they compute does
-not depend on it.
+From compute capability 9.0 on, a launch has attributes. Every `num_ctas` consecutive programs along
+axis 0 may form a *cluster*: they run at the same time on nearby multiprocessors. And programs may
+start before the launch that precedes theirs is complete. What they compute depends on neither.
 """
 
 from __future__ import annotations
@@ -46,29 +46,41 @@ from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED, warn
 
-# A CUlaunchAttribute with the extents of a cluster (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION): its id,
-# and a union of 64 bytes. And the end of a CUlaunchConfig: the address of the attributes, and their
-# number.
-_DIMENSION = struct.Struct("=I4x3I52x")
-_IDENTITY = 4
+# A CUlaunchAttribute: its id, and a union of 64 bytes, which has the extents of a cluster
+# (CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), or a flag
+# (CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION). And the end of a CUlaunchConfig: the
+# address of the attributes, and their number.
+_ATTRIBUTE = struct.Struct("=I4x3I52x")
+_CLUSTER, _DEPENDENT = 4, 6
 _ATTRIBUTES = struct.Struct("=QI4x")
 NO_ATTRIBUTES = bytes(_ATTRIBUTES.size)
 
 
-class Clusters:
-    """The clusters of a kernel's launches on one device: `size` programs each."""
+class LaunchAttributes:
+    """The attributes of a kernel's launches on one device.
 
-    def __init__(self, kernel: str, size: int) -> None:
+    They are in clusters of `size` programs, and `dependent` ones may start before the launch that
+    precedes them is complete.
+    """
+
+    def __init__(self, kernel: str, size: int, *, dependent: bool = False) -> None:
         self.kernel = kernel
         self.size = size
-        self._attribute = ctypes.create_string_buffer(_DIMENSION.pack(_IDENTITY, size, 1, 1))
-        self._attributes = _ATTRIBUTES.pack(ctypes.addressof(self._attribute), 1)
+        self.dependent = dependent
+        # The attributes without clusters, and with them.
+        flag = _ATTRIBUTE.pack(_DEPENDENT, 1, 0, 0) if dependent else b""
+        extents = _ATTRIBUTE.pack(_CLUSTER, size, 1, 1)
+        self._memory = ctypes.create_string_buffer(flag + extents)
+        start, count = ctypes.addressof(self._memory), int(dependent)
+        self.alone = _ATTRIBUTES.pack(start, count) if dependent else NO_ATTRIBUTES
+        self._clustered = _ATTRIBUTES.pack(start, count + 1)
         self._warned = False
 
     @classmethod
-    def on(cls, device: Device, kernel: str, size: int) -> Clusters:
-        """Return clusters of a size, or of one program on a device that has no clusters."""
-        return cls(kernel, size if device.has_clusters else 1)
+    def on(cls, device: Device, kernel: str, size: int, *, dependent: bool) -> LaunchAttributes:
+        """Return those of launches on a device, which may have neither."""
+        size = size if device.has_clusters else 1
+        return cls(kernel, size, dependent=dependent and device.has_dependent_launches)
 
     def size_for(self, extent: int) -> int:
         """Return the programs of a cluster in a launch whose grid has that extent along axis 0.
@@ -85,9 +97,9 @@ class Clusters:
             )
         return 1
 
-    def attributes(self, extent: int) -> bytes:
+    def packed(self, extent: int) -> bytes:
         """Return the end of a CUlaunchConfig for such a launch, valid while this object lives."""
-        return self._attributes if self.size_for(extent) > 1 else NO_ATTRIBUTES
+        return self._clustered if self.size_for(extent) > 1 else self.alone
 
 
 # A CUlaunchConfig: the extents of the grid; the extents of a program and its bytes of shared
@@ -192,21 +204,20 @@ def build_fast_launch(
     stream: Callable[[], int],
     parameters: Sequence[Parameter],
     maps: Sequence[MapEncoder],
-    clusters: Clusters,
+    attributes: LaunchAttributes,
     report: ctypes.Array[ctypes.c_int32] | None,
 ) -> FastLaunch | None:
     """Return a function that launches a loaded kernel, with a value for each varying parameter.
 
-    After its other parameters the kernel takes `maps`, which an ordinary launch encodes; its
-    programs form `clusters`. `report` is the record of a kernel with assertions. None if the driver
-    is too old.
+    After its other parameters the kernel takes `maps`, which an ordinary launch encodes. `report`
+    is the record of a kernel with assertions. None if the driver is too old.
     """
     launch = driver.direct("cuLaunchKernelEx")
     if launch is None:
         return None
     layout = _BlockLayout(parameters, len(maps))
     blocks: list[_Block] = []
-    clustered = clusters.size > 1
+    clustered = attributes.size > 1
     names = {
         "pop": blocks.pop,
         "push": blocks.append,
@@ -215,7 +226,7 @@ def build_fast_launch(
         "start": layout.start,
         "struct_error": struct.error,
         "program": _PROGRAM.pack(threads, 1, 1, loaded.shared_bytes),
-        "rest": clusters.attributes if clustered else NO_ATTRIBUTES,
+        "rest": attributes.packed if clustered else attributes.alone,
         "stream": stream,
         "launch": launch,
         "function": ctypes.c_void_p(int(loaded.function)),

@@ -17,7 +17,7 @@ from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, runs
 from tile.backends.nvptx.fast_launch import (
     FORMATS,
-    Clusters,
+    LaunchAttributes,
     Parameter,
     build_fast_launch,
 )
@@ -52,7 +52,7 @@ class _DeviceKernel:
     loaded: Loaded
     faults: FaultRecord | None
     maps: tuple[MapEncoder, ...]
-    clusters: Clusters
+    attributes: LaunchAttributes
 
 
 class LoadedKernel:
@@ -80,6 +80,8 @@ class LoadedKernel:
         self._written = [name in artifact.written for name in artifact.parameters]
         self._cooperative = artifact.options.launch_cooperative_grid
         self._cluster = artifact.options.num_ctas
+        # Whether a cooperative launch may overlap another is not documented.
+        self._dependent = artifact.options.launch_pdl and not self._cooperative
         self._compile_without_maps = functools.cache(without_maps)
         self._warned = False
         self._devices: dict[int, _DeviceKernel] = {}
@@ -140,7 +142,7 @@ class LoadedKernel:
             stream,
             supported,
             kernel.maps,
-            kernel.clusters,
+            kernel.attributes,
             None if kernel.faults is None else kernel.faults.fields,
         )
 
@@ -157,7 +159,7 @@ class LoadedKernel:
         device = driver.current_device()
         with device.current():
             kernel = self._devices.get(device.ordinal) or self._load(device)
-            return kernel_info(kernel.loaded, device, self.metadata, kernel.clusters.size)
+            return kernel_info(kernel.loaded, device, self.metadata, kernel.attributes.size)
 
     def _device_of(self, arguments: Sequence[LaunchArgument]) -> driver.Device:
         memories: dict[str, str] = {}  # the name of a parameter by the memory that holds it
@@ -195,12 +197,12 @@ class LoadedKernel:
                 name="shared memory",
             )
         loaded = self._load_code(device)
-        clusters = self._clusters(loaded, device)
+        attributes = self._attributes(loaded, device)
         faults = FaultRecord(loaded, metadata) if metadata.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
         is_blackwell = device.major >= _BLACKWELL
         maps = tuple([MapEncoder(each, empty, clears_bit=is_blackwell) for each in metadata.maps])
-        kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, clusters)
+        kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, attributes)
         return kernel
 
     def _load_code(self, device: driver.Device) -> Loaded:
@@ -223,19 +225,22 @@ class LoadedKernel:
     def _cubin(self, device: driver.Device) -> bytes | None:
         return ptxas.cubin(self.ptx, self.metadata.kernel, device.architecture, driver.version())
 
-    def _clusters(self, loaded: Loaded, device: driver.Device) -> Clusters:
-        """Return the clusters of launches on a device. Raises `OutOfResourcesError` if none fit."""
-        clusters = Clusters.on(device, self.name, self._cluster)
-        if clusters.size > PORTABLE_CLUSTER:
-            loaded.allow_clusters_of(clusters.size)
-        if clusters.size > 1 and not loaded.clusters(self.metadata.threads, clusters.size):
+    def _attributes(self, loaded: Loaded, device: driver.Device) -> LaunchAttributes:
+        """Return those of launches on a device. Raises `OutOfResourcesError` if no cluster fits."""
+        attributes = LaunchAttributes.on(
+            device, self.name, self._cluster, dependent=self._dependent
+        )
+        size = attributes.size
+        if size > PORTABLE_CLUSTER:
+            loaded.allow_clusters_of(size)
+        if size > 1 and not loaded.clusters(self.metadata.threads, size):
             raise OutOfResourcesError(
-                f"`{self.name}` asks for clusters of num_ctas={clusters.size} programs, each of "
+                f"`{self.name}` asks for clusters of num_ctas={size} programs, each of "
                 f"{self.metadata.threads} threads and {self.metadata.shared_bytes} bytes of shared "
                 f"memory, and device {device.ordinal} cannot hold one; take a smaller num_ctas, "
                 "or programs that need less"
             )
-        return clusters
+        return attributes
 
     def _without_maps(self, reason: UnmappableError) -> LoadedKernel:
         """Return the same kernel without tensor maps; a warning says so once."""
@@ -263,9 +268,13 @@ class LoadedKernel:
             maps = [encoder.encoded(numbers) for encoder in kernel.maps]  # alive until the launch
             addresses += [encoded.address for encoded in maps]
         pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        cluster = kernel.clusters.size_for(grid[0])
         kernel.loaded.launch(
-            grid, self.metadata.threads, stream, ctypes.addressof(pointers), cluster
+            grid,
+            self.metadata.threads,
+            stream,
+            ctypes.addressof(pointers),
+            kernel.attributes.size_for(grid[0]),
+            dependent=kernel.attributes.dependent,
         )
 
     def _staged(

@@ -65,14 +65,17 @@ class Loaded:
         stream: int,
         parameters: int,
         cluster: int = 1,
+        *,
+        dependent: bool = False,
     ) -> None:
         """Launch the kernel; `parameters` is the address of an array of addresses of values.
 
         Every `cluster` consecutive programs along the first axis, whose extent is a multiple of
-        that, form a cluster.
+        that, form a cluster. Programs of a `dependent` launch may start before the launch that
+        precedes it is complete.
         """
-        if cluster > 1:
-            config = self._config(grid, threads, stream, cluster)
+        if cluster > 1 or dependent:
+            config = self._config(grid, threads, stream, cluster, dependent=dependent)
             (status,) = cuda.cuLaunchKernelEx(config, self.function, parameters, 0)
         else:
             extents = (*grid, threads, 1, 1)
@@ -82,21 +85,33 @@ class Loaded:
         if status != driver.SUCCESS:
             raise self.launch_error(status, grid, threads, cluster)
 
-    def _config(self, grid: tuple[int, int, int], threads: int, stream: int, cluster: int) -> Any:
-        """Return the configuration of a launch in clusters."""
+    def _config(
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        stream: int,
+        cluster: int,
+        *,
+        dependent: bool = False,
+    ) -> Any:
+        """Return the configuration of a launch with attributes."""
         config = cuda.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes, config.hStream = self.shared_bytes, stream
-        extents, cooperative = (
-            cuda.CUlaunchAttributeValue(),
-            cuda.CUlaunchAttributeValue(),
-        )
-        extents.clusterDim.x, extents.clusterDim.y, extents.clusterDim.z = cluster, 1, 1
-        cooperative.cooperative = 1
-        attributes = [_attribute("CLUSTER_DIMENSION", extents)]
+        attributes = []
+        if cluster > 1:
+            extents = cuda.CUlaunchAttributeValue()
+            extents.clusterDim.x, extents.clusterDim.y, extents.clusterDim.z = cluster, 1, 1
+            attributes.append(_attribute("CLUSTER_DIMENSION", extents))
         if self._cooperative:
+            cooperative = cuda.CUlaunchAttributeValue()
+            cooperative.cooperative = 1
             attributes.append(_attribute("COOPERATIVE", cooperative))
+        if dependent:
+            overlap = cuda.CUlaunchAttributeValue()
+            overlap.programmaticStreamSerializationAllowed = 1
+            attributes.append(_attribute("PROGRAMMATIC_STREAM_SERIALIZATION", overlap))
         config.attrs, config.numAttrs = attributes, len(attributes)
         return config
 

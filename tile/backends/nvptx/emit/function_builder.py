@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.codegen.llvm import function_builder as llvm
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import Function, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
 
 
@@ -42,6 +42,16 @@ class FunctionBuilder(llvm.FunctionBuilder):
         # Bytes that were extracted from 32-bit registers: (register, number of the byte).
         self.byte_sources: dict[str, tuple[str, int]] = {}
         self._deferred: dict[str, list[str]] = {}  # lines to write when a register is needed
+        # Instructions to emit in front of an operation.
+        self.before: dict[Operation, Sequence[str]] = {}
+
+    def operation(self, op: Operation) -> None:
+        """Emit one operation, after the instructions that stand before it."""
+        if op in self.before:
+            self.locate(op)
+            for text in self.before[op]:
+                self.do(text)
+        super().operation(op)
 
     def defer(self, since: int, registers: Sequence[str]) -> None:
         """Take back the lines from number `since` on, until one of the registers is needed."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from tile.analysis.liveness import liveness
 from tile.backends.base import Options
-from tile.backends.nvptx.emit import RULES
+from tile.backends.nvptx.emit import RULES, dependent_launch
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
@@ -87,7 +87,15 @@ def emit_function(text: ModuleText, function: Function, *, programs: int | None 
         return [f"{_MAP} %map{number}" for number in range(count)]
 
     builder = FunctionBuilder(text, function, RULES)
-    text.functions.append(function_text(builder, kind, attributes, [thread], maps))
+    prologue = [thread]
+    if function.kernel and text.dependent_launch:
+        overlap = (dependent_launch.WAIT, dependent_launch.LAUNCH)
+        first = dependent_launch.first_access(function)
+        if first is None:
+            prologue += overlap
+        else:
+            builder.before[first] = overlap
+    text.functions.append(function_text(builder, kind, attributes, prologue, maps))
 
 
 # -- occupancy

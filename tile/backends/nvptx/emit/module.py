@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tile.backends.base import Assertion, Options
+from tile.backends.nvptx.architectures import has_dependent_launches
 from tile.backends.nvptx.data_layout import DATA_LAYOUT, TRIPLE
 from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.backends.nvptx.target import Architecture
@@ -28,6 +29,11 @@ class ModuleText(llvm.ModuleText):
     def all_threads(self) -> int:
         """The threads of a program and of the producer partition besides it."""
         return self.threads + self.producer_threads
+
+    @property
+    def dependent_launch(self) -> bool:
+        """True if programs start before the launch that precedes theirs is complete."""
+        return self.options.launch_pdl and has_dependent_launches(self.arch.capability)
 
     @property
     def has_alwaysinline(self) -> bool:

@@ -4,8 +4,8 @@
 `x.to(dtype)` does on any device.
 
 `gdc_wait` and `gdc_launch_dependents` order kernels whose launches overlap (programmatic dependent
-launch). `tile` launches a kernel when the one before it in the stream is complete, in which case
-the PTX ISA defines both as doing nothing; so they emit nothing.
+launch). With the option `launch_pdl`, the compiler places both (docs/running.md); without it a
+kernel is launched when the one before it in the stream is complete. So both emit nothing.
 
 The other functions work on every backend, as far as it has what they return.
 """
@@ -43,12 +43,12 @@ _WARP = 32  # the lanes of a warp of NVIDIA's GPUs
 
 @builtin
 def gdc_wait(build: Builder) -> None:
-    """Wait until the kernels that this launch depends on are complete, which they are."""
+    """Wait until the launch before is complete: the compiler does, before the first access."""
 
 
 @builtin
 def gdc_launch_dependents(build: Builder) -> None:
-    """Allow the kernels that depend on this launch to start, which they do when it is complete."""
+    """Let the launch after this one start: the compiler does, with the option `launch_pdl`."""
 
 
 @builtin
