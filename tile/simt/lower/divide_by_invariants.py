@@ -25,11 +25,11 @@ from tile.ir.effects import constant_of
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
-from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I32, U32, U64, Fragment, Type, count_of
+from tile.ir.types import F32, I32, U32, U64, Fragment, count_of
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.expressions import Expression, operands
 
 # Quotients of f32 are exact to 2 ulp, and conversions to half of one. Scaled by this number, an
 # approximate quotient does not exceed the exact one.
@@ -60,7 +60,7 @@ def divide_by_invariants(module: Module, *, target: SimtTarget = GENERIC) -> Non
         for divisor, of in divisions.items():
             elements = sum(weight_of(op, divisor, target) for op in _distinct(of))
             if elements >= target.tuning.divisions_by_reciprocal:
-                reciprocal = _reciprocal(divisor, function)
+                reciprocal = _reciprocal(computed_after(divisor))
                 for op in of:
                     _multiply(op, reciprocal, signs[op])
 
@@ -114,88 +114,67 @@ def weight_of(op: Operation, divisor: Value, target: SimtTarget) -> int:
     return weight
 
 
-def _reciprocal(divisor: Value, function: Function) -> _Reciprocal:
-    """Compute the reciprocal of a scalar right after it."""
-    after = divisor.op.next if divisor.op is not None else divisor.block.first
+def computed_after(value: Value) -> Expression:
+    """Return a value as an expression, whose operations go right after it."""
+    after = value.op.next if value.op is not None else value.block.first
     assert after is not None, "a value that is used is followed by its use"
     build = Builder.before(after)
-    with build.at(None if divisor.op is None else divisor.op.loc):
-        return _computed(build, divisor)
+    build.loc = None if value.op is None else value.op.loc
+    return Expression(build, value)
 
 
-def _computed(build: Builder, divisor: Value) -> _Reciprocal:
-    zero, one = build.constant(0, I32), build.constant(1, I32)
-    negative = build(arith.cmp, divisor, zero, predicate=Predicate.LT)
-    sign = build(arith.select, negative, build.constant(-1, I32), one)
-    size = build(arith.cast, build(arith.mul, divisor, sign), to=U32)
-    size = build(arith.max_, size, build.constant(1, U32))
-    shift = _log2(build, size)
-    multiplier = build(arith.add, _quotient(build, size, shift), build.constant(1, U32))
-    signed = build(arith.bitcast, multiplier, to=I32)
-    return _Reciprocal(signed, build(arith.cast, shift, to=I32), sign)
+def _reciprocal(divisor: Expression) -> _Reciprocal:
+    sign = (divisor < 0).select(divisor.constant(-1), 1)
+    size = (divisor * sign).cast(U32).maximum(1)
+    shift = _log2(size)
+    multiplier = _quotient(size, shift) + 1
+    return _Reciprocal(*(x.value for x in (multiplier.view(I32), shift.cast(I32), sign)))
 
 
-def _log2(build: Builder, size: Value) -> Value:
+def _log2(size: Expression) -> Expression:
     """Return ceil(log2(size)) - 1, at least 0: the exponent of size - 1 as a float."""
-    one = build.constant(1, U32)
-    below = build(arith.max_, build(arith.sub, size, one), one)
+    below = (size - 1).maximum(1)
     # With the bit after the first one cleared, rounding does not carry into the exponent.
-    cleared = build(arith.and_, below, build(arith.not_, build(arith.shr, below, one)))
-    bits = build(arith.bitcast, build(arith.cast, cleared, to=F32), to=U32)
-    exponent = build(arith.shr, bits, build.constant(_MANTISSA_BITS, U32))
-    return build(arith.sub, exponent, build.constant(_EXPONENT_BIAS, U32))
+    cleared = below & ~(below >> 1)
+    return (cleared.cast(F32).view(U32) >> _MANTISSA_BITS) - _EXPONENT_BIAS
 
 
-def _quotient(build: Builder, size: Value, shift: Value) -> Value:
+def _quotient(size: Expression, shift: Expression) -> Expression:
     """Return floor(2**(32 + shift) / size) modulo 2**32, from two approximations in f32.
 
     The first one falls short of the quotient by at most 2**13, the second one by at most 1.
     """
-    below = build.constant(_BELOW, F32)
-    divisor = build(arith.cast, size, to=U64)
-    inverse = build(arith.div, below, build(arith.cast, size, to=F32))
-    biased = build(arith.add, shift, build.constant(32 + _EXPONENT_BIAS, U32))
-    bits = build(arith.shl, biased, build.constant(_MANTISSA_BITS, U32))
-    power = build(arith.bitcast, bits, to=F32)
-    left = build(arith.shl, build.constant(1 << 32, U64), build(arith.cast, shift, to=U64))
-    first, left = _digits(build, build(arith.mul, power, inverse), divisor, left)
-    rest = build(arith.mul, build(arith.cast, left, to=F32), inverse)
-    second, left = _digits(build, rest, divisor, left)
-    more = build(arith.cmp, left, divisor, predicate=Predicate.GE)
-    total = build(arith.add, first, second)
-    return build(arith.add, total, build(arith.cast, more, to=U32))
-
-
-def _digits(build: Builder, digits: Value, divisor: Value, left: Value) -> tuple[Value, Value]:
-    """Return part of a quotient as an integer, and the rest of the dividend `left`."""
-    part = build(arith.cast, digits, to=U32)
-    product = build(arith.mul, build(arith.cast, part, to=U64), divisor)
-    return part, build(arith.sub, left, product)
+    divisor = size.cast(U64)
+    as_float = size.cast(F32)
+    inverse = as_float.constant(_BELOW).apply(arith.div, as_float)
+    power = ((shift + (32 + _EXPONENT_BIAS)) << _MANTISSA_BITS).view(F32)
+    left = divisor.constant(1 << 32) << shift.cast(U64)
+    first = (power * inverse).cast(U32)
+    left = left - first.cast(U64) * divisor
+    second = (left.cast(F32) * inverse).cast(U32)
+    left = left - second.cast(U64) * divisor
+    more = left >= divisor
+    return first + second + more.cast(U32)
 
 
 def _multiply(op: Operation, reciprocal: _Reciprocal, signs: _Signs) -> None:
     """Replace a quotient or a remainder."""
-    build = Builder.before(op)
-    dividend, divisor = op.inputs
-    ty = dividend.type
+    dividend, divisor = operands(op)
+    build = dividend.build
 
-    def whole(scalar: Value) -> Value:
-        return _splat(build, scalar, ty)
+    def whole(scalar: Value) -> Expression:
+        ty = dividend.value.type
+        if isinstance(ty, Fragment):
+            scalar = build(ops.thread.frag_splat, scalar, count=ty.count)
+        return Expression(build, scalar)
 
-    high = build(arith.mulhi, dividend, whole(reciprocal.multiplier))
-    quotient: Value = build(arith.add, high, dividend)
-    quotient = build(arith.shr, quotient, whole(reciprocal.shift))
+    high = dividend.apply(arith.mulhi, whole(reciprocal.multiplier))
+    quotient = (high + dividend) >> whole(reciprocal.shift)
     if not signs.dividend:
-        quotient = build(arith.sub, quotient, build(arith.shr, dividend, build.constant(31, ty)))
+        quotient = quotient - (dividend >> 31)
     if not signs.divisor:
-        quotient = build(arith.mul, quotient, whole(reciprocal.sign))
+        quotient = quotient * whole(reciprocal.sign)
     if op.defn is arith.rem:
-        quotient = build(arith.sub, dividend, build(arith.mul, quotient, divisor))
-    op.replace_by([quotient])
+        quotient = dividend - quotient * divisor
+    op.replace_by([quotient.value])
     op.erase()
-
-
-def _splat(build: Builder, scalar: Value, ty: Type) -> Value:
-    if not isinstance(ty, Fragment):
-        return scalar
-    return build(ops.thread.frag_splat, scalar, count=ty.count)

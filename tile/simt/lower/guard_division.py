@@ -11,14 +11,13 @@ from collections.abc import Iterator
 
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges, ranges
-from tile.ir.builder import Builder
-from tile.ir.core import Function, Operation, Value
+from tile.ir.core import Function, Operation
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
-from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import INTEGERS
+from tile.transforms.expressions import operands
 
 
 @module_pass("guard-division", before=Level.THREAD)
@@ -65,27 +64,17 @@ def _interval(op: Operation, index: int, bounds: Ranges) -> Interval:
 
 def _without_sign(op: Operation) -> None:
     """Guard against 0 and -1: the integers that equal their sign bits."""
-    build = Builder.before(op)
-    dividend, divisor = op.inputs
-    ty = divisor.type
-    sign = build(arith.shr, divisor, build.constant(ty.element.bits - 1, ty))
-    left = build(arith.cmp, sign, divisor, predicate=Predicate.EQ)
-    by = build(arith.select, left, build.constant(1, ty), divisor)
-    quotient: Value = build(op.defn, dividend, by)
+    dividend, divisor = operands(op)
+    left = (divisor >> (divisor.bits - 1)).equals(divisor)
+    quotient = dividend.apply(op.defn, left.select(divisor.constant(1), divisor))
     if op.defn is arith.div:
-        quotient = build(arith.select, left, build(arith.neg, dividend), quotient)
-    op.replace_by([quotient])
+        quotient = left.select(dividend.apply(arith.neg), quotient)
+    op.replace_by([quotient.value])
     op.erase()
 
 
 def _without_zero(op: Operation, interval: Interval) -> None:
-    build = Builder.before(op)
-    divisor = op.inputs[1]
-    one = build.constant(1, divisor.type)
-    if interval.low >= 0:
-        by = build(arith.max_, divisor, one)
-    else:
-        zero = build.constant(0, divisor.type)
-        none = build(arith.cmp, divisor, zero, predicate=Predicate.EQ)
-        by = build(arith.select, none, one, divisor)
-    op.set_operand(1, by)
+    divisor = operands(op)[1]
+    one = divisor.constant(1)
+    by = divisor.maximum(one) if interval.low >= 0 else divisor.equals(0).select(one, divisor)
+    op.set_operand(1, by.value)

@@ -11,10 +11,11 @@ from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar, with_element
+from tile.ir.types import F32, I1, NARROW_FLOATS, Scalar
 from tile.simt.lower.fma_to_odd import fma_to_odd
 from tile.simt.lower.fp8_casts import expand_cast, is_emulated
 from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.expressions import Expression, operands
 
 
 @module_pass("legalize", before=None)
@@ -68,21 +69,18 @@ EXPANSIONS: dict[OpDef, Callable[[Builder, Operation], Value]] = {
 
 
 def _in_f32(op: Operation) -> None:
-    build = Builder.before(op)
-    wide = [_widened(build, value) for value in op.inputs]
-    if op.defn is arith.fma:
-        result = fma_to_odd(build, *wide)
-    else:
-        result = build(op.defn, *wide, **op.attributes)
+    wide = [_widened(x) for x in operands(op)]
+    x = wide[0]
+    result = (
+        fma_to_odd(*wide) if op.defn is arith.fma else x.apply(op.defn, *wide[1:], **op.attributes)
+    )
     if op.result.type.element in NARROW_FLOATS:
-        result = build(arith.cast, result, to=op.result.type.element)
-    op.replace_by([result])
+        result = result.cast(op.result.type.element)
+    op.replace_by([result.value])
     op.erase()
 
 
-def _widened(build: Builder, value: Value) -> Value:
+def _widened(x: Expression) -> Expression:
     """Extend a value to f32, which is exact; a constant stays one."""
-    number = constant_of(value)
-    if number is None:
-        return build(arith.cast, value, to=F32)
-    return build(arith.const, value=number, result=with_element(value.type, F32))
+    number = constant_of(x.value)
+    return x.cast(F32) if number is None else x.constant(number, F32)

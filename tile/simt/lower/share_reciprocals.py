@@ -20,13 +20,14 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
-from tile.ir.ops import arith, math
+from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, Fragment, Kind, Scalar, count_of
 from tile.simt import ops
-from tile.simt.lower.divide_by_invariants import weight_of
+from tile.simt.lower.divide_by_invariants import computed_after, weight_of
 from tile.simt.target import GENERIC, SimtTarget
+from tile.transforms.expressions import Expression
 
 _LARGEST, _SMALLEST = 2.0**126, 2.0**-126  # divisors whose reciprocals are normal numbers
 _DOWN, _UP = 2.0**-2, 2.0**24
@@ -50,7 +51,7 @@ def share_reciprocals(module: Module, *, target: SimtTarget = GENERIC) -> None:
         for divisor, divisions in _by_divisor(function).items():
             elements = sum(weight_of(op, divisor, target) for op in divisions)
             if elements >= target.tuning.quotients_by_reciprocal * count_of(divisor.type):
-                reciprocal = _reciprocal(divisor, function)
+                reciprocal = _reciprocal(computed_after(divisor))
                 for op in divisions:
                     reciprocal.multiply(op)
 
@@ -96,16 +97,11 @@ class _Reciprocal:
         op.erase()
 
 
-def _reciprocal(divisor: Value, function: Function) -> _Reciprocal:
-    """Compute the reciprocal of a divisor right after it."""
-    after = divisor.op.next if divisor.op is not None else divisor.block.first
-    assert after is not None, "a value that is used is followed by its use"
-    build = Builder.before(after)
-    with build.at(None if divisor.op is None else divisor.op.loc):
-        scale = None if _was_integer(divisor) else _scale(build, divisor)
-        scaled = divisor if scale is None else build(arith.mul, divisor, scale)
-        one = build.constant(1.0, divisor.type)
-        return _Reciprocal(scale, build(arith.div, one, scaled))
+def _reciprocal(divisor: Expression) -> _Reciprocal:
+    scale = None if _was_integer(divisor.value) else _scale(divisor)
+    scaled = divisor if scale is None else divisor * scale
+    reciprocal = divisor.constant(1.0).apply(arith.div, scaled)
+    return _Reciprocal(None if scale is None else scale.value, reciprocal.value)
 
 
 def _was_integer(divisor: Value) -> bool:
@@ -116,10 +112,8 @@ def _was_integer(divisor: Value) -> bool:
     return isinstance(element, Scalar) and element.kind is not Kind.FLOAT
 
 
-def _scale(build: Builder, divisor: Value) -> Value:
-    ty = divisor.type
-    size = build(math.abs_, divisor)
-    large = build(arith.cmp, size, build.constant(_LARGEST, ty), predicate=Predicate.GT)
-    small = build(arith.cmp, size, build.constant(_SMALLEST, ty), predicate=Predicate.LT)
-    up = build(arith.select, small, build.constant(_UP, ty), build.constant(1.0, ty))
-    return build(arith.select, large, build.constant(_DOWN, ty), up)
+def _scale(divisor: Expression) -> Expression:
+    size = divisor.absolute()
+    large = size.is_(Predicate.GT, _LARGEST)
+    up = (size < _SMALLEST).select(size.constant(_UP), 1.0)
+    return large.select(size.constant(_DOWN), up)

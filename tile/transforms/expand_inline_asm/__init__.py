@@ -29,10 +29,10 @@ from tile.ir.ops.inline_asm import (
 from tile.ir.passes import module_pass
 from tile.ir.types import I1, I32, Type
 from tile.transforms.expand_inline_asm.execution import execute
-from tile.transforms.expand_inline_asm.expression import Expression, unsigned
 from tile.transforms.expand_inline_asm.groups import from_register, merge, split, to_register
 from tile.transforms.expand_inline_asm.registers import Register, RegisterFile
 from tile.transforms.expand_inline_asm.syntax import parse
+from tile.transforms.expressions import Expression, unsigned
 
 
 @module_pass("expand-inline-asm")

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from tile.errors import CompilationError
 from tile.ir.types import I1
-from tile.transforms.expand_inline_asm.expression import Expression
 from tile.transforms.expand_inline_asm.registers import RegisterFile
+from tile.transforms.expressions import Expression
 
 
 class Branches:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tile.ir.ops import math
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, U32, Scalar
-from tile.transforms.expand_inline_asm.expression import Expression
 from tile.transforms.expand_inline_asm.floats import DIRECTED, flushed, saturated
 from tile.transforms.expand_inline_asm.rules import Opcode
+from tile.transforms.expressions import Expression
+from tile.transforms.small_floats import Encoding
 
 _TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 _TO_FLOAT = ("rn", "rz", "rm", "rp", "rna")
@@ -15,6 +16,15 @@ MODIFIERS = frozenset((*_TO_INTEGER, *_TO_FLOAT, "ftz", "sat", "satfinite", "rel
 _LARGEST = {F16: 65504.0, BF16: 2.0**127 * (2 - 2.0**-7)}
 # The names of integers in libdevice's conversions with a rounding mode.
 _SOURCES = {"i32": "int", "u32": "uint", "i64": "ll", "u64": "ull"}
+
+
+# Floats of 4 and 6 bits, which only `cvt` knows (PTX ISA 8.6, 5.2.3), and the bits in which each of
+# two is stored. They have neither infinity nor NaN.
+MINIFLOATS: dict[str, tuple[Encoding, int]] = {
+    "e2m1x2": (Encoding(1, 1, saturated=7, nan=7, bits=4), 4),
+    "e3m2x2": (Encoding(2, 3, saturated=31, nan=31, bits=6), 8),
+    "e2m3x2": (Encoding(3, 1, saturated=31, nan=31, bits=6), 8),
+}
 
 
 def convert(op: Opcode, x: Expression, to: Scalar, *, tf32: bool = False) -> Expression | None:

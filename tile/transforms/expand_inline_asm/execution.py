@@ -11,11 +11,9 @@ from tile.ir.ops import memory
 from tile.ir.types import F16, I1, U32, Scalar
 from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
 from tile.transforms.expand_inline_asm.branches import Branches
-from tile.transforms.expand_inline_asm.conversions import MODIFIERS, convert, limited
-from tile.transforms.expand_inline_asm.expression import Expression, fields, joined, unsigned
+from tile.transforms.expand_inline_asm.conversions import MINIFLOATS, MODIFIERS, convert, limited
 from tile.transforms.expand_inline_asm.lookup import lop3
 from tile.transforms.expand_inline_asm.memory import ONCE_A_THREAD, load, reduce, store
-from tile.transforms.expand_inline_asm.minifloats import MINIFLOATS, decode, encode
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import (
     Opcode,
@@ -37,6 +35,7 @@ from tile.transforms.expand_inline_asm.syntax import (
     Scope,
     Statement,
 )
+from tile.transforms.expressions import Expression, fields, joined, unsigned
 
 _OTHER_THREADS = (
     "it takes registers of other threads, and which elements those hold depends on the layout; use "
@@ -203,16 +202,17 @@ def _cvt_minifloats(registers: RegisterFile, opcode: Opcode) -> None:
     modifiers = opcode.modifiers
     plain = tuple(name for name in modifiers if name not in (*MINIFLOATS, "relu"))
     (name,) = (name for name in modifiers if name in MINIFLOATS)
-    mini, register = MINIFLOATS[name], unsigned(MINIFLOATS[name].register)
+    encoding, storage = MINIFLOATS[name]
+    register = unsigned(2 * storage)
     if opcode.names == ("f32",) and plain == ("rn", "satfinite"):
         to, *sources = registers.user.take(3)
         values = _cvt_sources(registers, opcode.types[0], sources)
-        low, high = (encode(limited(opcode, x), mini) for x in values)
-        result = (low | (high << mini.storage)).cast(register)
+        low, high = (encoding.encode(limited(opcode, x)) for x in values)
+        result = (low | (high << storage)).cast(register)
     elif opcode.names == ("f16x2",) and plain == ("rn",):
         to, source = registers.user.take(2)
         codes = registers.read(source, register, wider=True).cast(U32)
-        floats = [decode(x, mini).cast(F16) for x in (codes, codes >> mini.storage)]
+        floats = [encoding.decode(x).cast(F16) for x in (codes, codes >> storage)]
         result = joined([limited(opcode, x) for x in floats])
     else:
         raise registers.user.unsupported()

@@ -13,8 +13,8 @@ from tile.ir.core import Value
 from tile.ir.ops import shape
 from tile.ir.ops.inline_asm import WIDTHS
 from tile.ir.types import I1, Pointer, Scalar, Type
-from tile.transforms.expand_inline_asm.expression import Expression, fields, joined, unsigned
 from tile.transforms.expand_inline_asm.registers import extended
+from tile.transforms.expressions import Expression, fields, joined, unsigned
 
 
 def split(build: Builder, x: Value, pack: int) -> list[Value]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tile.ir.ops import arith
 from tile.ir.types import I32, U32, U64
-from tile.transforms.expand_inline_asm.expression import Expression, signed, total, unsigned
 from tile.transforms.expand_inline_asm.rules import Opcode, plain, rules
+from tile.transforms.expressions import Expression, signed, total, unsigned
 
 INTEGERS = "u16 s16 u32 s32 u64 s64"
 WORDS = "u32 s32 u64 s64"

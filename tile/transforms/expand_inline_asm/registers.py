@@ -10,7 +10,6 @@ from tile.ir.core import Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import program, shape
 from tile.ir.types import I1, Pointer, Scalar
-from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
 from tile.transforms.expand_inline_asm.syntax import (
     Address,
     Group,
@@ -19,6 +18,7 @@ from tile.transforms.expand_inline_asm.syntax import (
     Name,
     Operand,
 )
+from tile.transforms.expressions import Expression, signed, unsigned
 
 # Widths of the types of `.reg`, in bits.
 _WIDTHS = {

@@ -32,7 +32,7 @@ from tile.ir.types import (
     UNSIGNED,
     Scalar,
 )
-from tile.transforms.expand_inline_asm.expression import Expression, signed, unsigned
+from tile.transforms.expressions import Expression, signed, unsigned
 
 
 @dataclass(frozen=True)

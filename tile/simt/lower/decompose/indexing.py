@@ -12,13 +12,15 @@ the lesser goes to the first half. Then each half is merged, each quarter, and s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import reduce
 
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I1, I32, Scalar, with_element
+from tile.ir.types import I1, I32, Scalar
 from tile.simt import ops
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.lower.decompose.axis_split import (
@@ -31,6 +33,7 @@ from tile.simt.lower.decompose.reduce import any_region, reduce_along
 from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
+from tile.transforms.expressions import Expression
 
 
 def gather(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
@@ -62,19 +65,15 @@ def _in_range(b: LayoutBuilder, x: Value, mask: Value | None, bins: int) -> Valu
     """
     element = x.type.element
     assert isinstance(element, Scalar)
-    bounds = []
+    number = Expression(b, x)
+    conditions = [] if mask is None else [Expression(b, mask)]
     if element.signed:
-        bounds.append((Predicate.GE, 0))
+        conditions.append(number >= 0)
     if bins <= element.max_value:
-        bounds.append((Predicate.LT, bins))
-    conditions = [] if mask is None else [mask]
-    conditions += [b(arith.cmp, x, b.constant(n, x.type), predicate=p) for p, n in bounds]
+        conditions.append(number < bins)
     if not conditions:
-        return b.constant(True, with_element(x.type, I1))
-    mask, *more = conditions
-    for other in more:
-        mask = b(arith.and_, mask, other)
-    return mask
+        return number.constant(True, I1).value
+    return reduce(operator.and_, conditions).value
 
 
 def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
@@ -85,7 +84,7 @@ def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
     x = b.convert(x, straight(layout_of(x), axis))
     x = _low_bits_to_registers(b, x, axis)
     if element.is_floating():
-        x = _ordered_integers(b, x, element)
+        x = _ordered_integers(Expression(b, x)).value
     extent = x.type.shape[axis]
     count = op["count"] or extent
     network = _Network(b, x, axis, op["descending"])
@@ -94,7 +93,7 @@ def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]
         x = permute_and_split(b, x, axis, range(extent.bit_length() - 1), (extent // count, count))
         (x,) = reduce_along(b, [x], axis - 1, any_region(x.type.element), target)
     if element.is_floating():
-        x = _to_floats(b, x, element)
+        x = _mirrored(Expression(b, x)).view(element).value
     return [x]
 
 
@@ -156,35 +155,26 @@ class _Network:
         """Return the mask of the elements whose index has a bit of 0."""
 
         def without(number: Value) -> Value:
-            masked = self.b(arith.and_, number, self.b.constant(1 << bit, number.type))
-            none = self.b.constant(0, number.type)
-            return self.b(arith.cmp, masked, none, predicate=Predicate.EQ)
+            return (Expression(self.b, number) & (1 << bit)).equals(0).value
 
         if bit not in self.lower_masks:
             self.lower_masks[bit] = indices_along(self.b, self.like, self.axis, without)
         return self.lower_masks[bit]
 
 
-def _ordered_integers(b: LayoutBuilder, x: Value, element: Scalar) -> Value:
+def _ordered_integers(x: Expression) -> Expression:
     """Return signed integers in the order of floats; a NaN is the greatest."""
-    bits = element.to(element.bits)
-    nan = b(arith.cmp, x, x, predicate=Predicate.NE)
-    number = _mirrored(b, b(arith.bitcast, x, to=bits), bits)
-    return b(arith.select, nan, b.constant(bits.max_value, number.type), number)
+    nan = x.is_(Predicate.NE, x)
+    number = _mirrored(x.signed())
+    return nan.select(number.constant(number.element.max_value), number)
 
 
-def _to_floats(b: LayoutBuilder, number: Value, element: Scalar) -> Value:
-    """Return the floats of `_ordered_integers`."""
-    return b(arith.bitcast, _mirrored(b, number, element.to(element.bits)), to=element)
-
-
-def _mirrored(b: LayoutBuilder, number: Value, bits: Scalar) -> Value:
+def _mirrored(number: Expression) -> Expression:
     """Reverse the order of negative numbers, by inverting their magnitude bits.
 
     A float's magnitude grows away from 0; an integer's bits grow towards it.
     """
-    ones = b(arith.shr, number, b.constant(bits.bits - 1, number.type))
-    return b(arith.xor, number, b(arith.and_, ones, b.constant(bits.max_value, number.type)))
+    return number ^ ((number >> (number.bits - 1)) & number.element.max_value)
 
 
 def flip(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:

@@ -27,6 +27,7 @@ from tile.simt.lower.decompose.axis_split import (
 from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
+from tile.transforms.expressions import Expression
 
 # Builds a new region for each operation that needs it.
 Region = Callable[[], Block]
@@ -86,20 +87,19 @@ def _ties_or_wins(b: Builder, kind: ArgKind, x: Value, y: Value) -> Value:
 
     A NaN is worse than every number, and equal to other NaNs.
     """
-    at_least = b(arith.cmp, x, y, predicate=_AT_LEAST[kind])
-    if not x.type.element.is_floating():
-        return at_least
-    return b(arith.or_, at_least, b(arith.cmp, y, y, predicate=Predicate.NE))
+    own, other = Expression(b, x), Expression(b, y)
+    at_least = own.is_(_AT_LEAST[kind], other)
+    return (at_least | other.is_(Predicate.NE, other) if own.is_float else at_least).value
 
 
 def _wins(b: Builder, kind: ArgKind, x: Value, y: Value) -> Value:
     """Return whether `x` is better than `y`."""
-    above = b(arith.cmp, x, y, predicate=_ABOVE[kind])
-    if not x.type.element.is_floating():
-        return above
-    x_number = b(arith.cmp, x, x, predicate=Predicate.EQ)
-    y_nan = b(arith.cmp, y, y, predicate=Predicate.NE)
-    return b(arith.or_, above, b(arith.and_, y_nan, x_number))
+    own, other = Expression(b, x), Expression(b, y)
+    above = own.is_(_ABOVE[kind], other)
+    if not own.is_float:
+        return above.value
+    is_number = own.equals(own)
+    return (above | (other.is_(Predicate.NE, other) & is_number)).value
 
 
 def arg_region(kind: ArgKind, element: Scalar, tie_break_left: bool) -> Region:
@@ -244,13 +244,11 @@ def _order(b: LayoutBuilder, x: Value, kind: ArgKind) -> Value:
     element = x.type.element
     if not element.is_floating():
         return cast(b, x, _order_type(x))
-    x = cast(b, x, F32)
-    bits = b(arith.bitcast, x, to=I32)
-    is_negative = b(arith.cmp, bits, b.constant(0, bits.type), predicate=Predicate.LT)
-    least = b.constant(_WORST[ReduceKind.MAX], bits.type)
-    order = b(arith.select, is_negative, b(arith.sub, least, bits), bits)
-    is_number = b(arith.cmp, x, x, predicate=Predicate.EQ)
-    return b(arith.select, is_number, order, b.constant(_WORST[_BEST[kind]], bits.type))
+    number = Expression(b, x).cast(F32)
+    bits = number.view(I32)
+    is_negative = bits < 0
+    order = is_negative.select(bits.constant(_WORST[ReduceKind.MAX]) - bits, bits)
+    return number.equals(number).select(order, _WORST[_BEST[kind]]).value
 
 
 def _select_in_thread(
@@ -392,9 +390,7 @@ class _Scan:
 
     def is_first(self, count: int, number: Value) -> Value:
         """Return, as an i1, whether a run is the first one."""
-        b = self.b
-        first = b.constant(count - 1 if self.reverse else 0, number.type)
-        return b(arith.cmp, number, first, predicate=Predicate.EQ)
+        return Expression(self.b, number).equals(count - 1 if self.reverse else 0).value
 
     def shifted(self, xs: Sequence[Value], axis: int) -> list[Value]:
         """Return the predecessor of each element along an axis; any element for the first one.
@@ -414,10 +410,7 @@ class _Scan:
 
     def ends_in(self, low: int, number: Value) -> Value:
         """Return, as an i1, whether the bits of `low` are all 0, or for a reverse scan all 1."""
-        b = self.b
-        masked = b(arith.and_, number, b.constant(low, number.type))
-        target = b.constant(low if self.reverse else 0, number.type)
-        return b(arith.cmp, masked, target, predicate=Predicate.EQ)
+        return (Expression(self.b, number) & low).equals(low if self.reverse else 0).value
 
     def combined(self, xs: Sequence[Value], ys: Sequence[Value]) -> list[Value]:
         """Combine two tiles elementwise, by a scan of pairs."""

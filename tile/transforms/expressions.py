@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile.ir.builder import Builder
-from tile.ir.core import Value
+from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate, Rounding
@@ -161,6 +161,12 @@ class Expression:
 
 
 Operand = Expression | bool | int | float
+
+
+def operands(op: Operation) -> list[Expression]:
+    """Return the inputs of an operation, from which is computed before it."""
+    build = Builder.before(op)
+    return [Expression(build, value) for value in op.inputs]
 
 
 def wrap(number: int, element: Scalar) -> int:
