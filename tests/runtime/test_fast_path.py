@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
-from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
 from tile.runtime.callbacks import recorded_launches
 from tile.runtime.kernel import CompiledKernel
@@ -563,7 +563,110 @@ def test_tuples_that_select_another_kernel_are_no_repeats(noting: Noting) -> Non
     assert noting.repeats[-1][1][1:3] == (2**40, 1)
     for strides in tuples[4:7]:
         kernel[1,](x, strides, out, 3, BLOCK=8)
-    assert len(noting.repeats) == 4, "these have no plan of their own, and do not use another's"
+    assert len(noting.repeats) == 6, "all but the last, of a type without a fast path"
+    assert [values[1:-2] for _, values in noting.repeats[4:]] == [(7, True), (7, 1, 5)]
+
+
+class Pair(NamedTuple):
+    x: Any
+    scale: Any
+
+
+@tile.jit
+def twice(x):
+    return 2 * x
+
+
+@tile.jit
+def listed(pairs, outs, more, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for k in tl.static_range(len(outs)):
+        value = tl.load(pairs[k].x + at) * pairs[k].scale
+        tl.store(outs[k] + at, more[0](value) if more[1] is None else value)
+
+
+def lists(count: int, scale: Any = 3, **where: Any) -> tuple[Any, ...]:
+    """Return a tuple of named tuples, one of tensors, and one of constants."""
+    pairs = tuple(Pair(Tensor(aligned(64), **where), scale) for _ in range(count))
+    return pairs, tuple(Tensor(aligned(64), **where) for _ in pairs), (twice, None)
+
+
+def test_items_of_tuples_are_values_of_a_repeat(noting: Noting) -> None:
+    kernel = tile.jit(listed.fn)
+    kernels = {count: kernel[1,](*lists(count), BLOCK=8) for count in (1, 2)}
+    for count in (1, 2, 1):
+        pairs, outs, more = lists(count, 5)
+        assert kernel[1,](pairs, outs, more, BLOCK=8) is kernels[count]
+        values = [number for pair in pairs for number in (pair.x.data_ptr(), 5)]
+        assert noting.repeats.pop() == ((1, 1, 1), (*values, *addresses([*outs])))
+        assert [out._version for out in outs] == [1] * count
+        assert [pair.x._version for pair in pairs] == [0] * count
+    assert len(noting.launches) == 2
+    outs[0].requires_grad = True
+    with pytest.raises(ArgumentValueError, match=r"writes 'outs\[0\]', which requires a gradient"):
+        kernel[1,](pairs, outs, more, BLOCK=8)
+
+
+def test_items_of_tuples_that_select_another_kernel_are_no_repeats(noting: Noting) -> None:
+    kernel = tile.jit(listed.fn)
+    pairs, outs, more = lists(2)
+    shifted = Pair(Tensor(aligned(64, shift=1)), 3)
+    whole = Pair(Tensor(aligned(64, np.int32)), 3)
+    calls = [
+        (pairs, outs, more),
+        ((pairs[0], shifted), outs, more),
+        ((whole, pairs[1]), outs, more),
+        ((pairs[0], Pair(pairs[1].x, 1)), outs, more),
+        ((pairs[0], Pair(pairs[1].x, 16)), outs, more),
+        ((pairs[0], Pair(pairs[1].x, 2.0)), outs, more),
+        (pairs, (outs[0], Tensor(aligned(64, shift=1))), more),
+        (pairs, outs, (twice, 0)),
+        (pairs, outs, (tile.jit(twice.fn), None)),
+    ]
+    kernels = [kernel[1,](*call, BLOCK=8) for call in calls]
+    assert noting.repeats == [] and len({*map(id, kernels)}) == len(calls)
+    assert [kernel[1,](*call, BLOCK=8) for call in calls] == kernels
+    assert len(noting.repeats) == len(calls)
+    plain = (tuple(map(tuple, pairs)), outs, more)
+    with pytest.raises(TileError, match="x"):
+        kernel[1,](*plain, BLOCK=8)  # items of these have no names
+    assert kernel[1,](*lists(2), BLOCK=8) is kernels[0]
+
+
+def test_a_tensor_in_a_tuple_is_on_another_device(noting: Noting) -> None:
+    kernel = tile.jit(listed.fn)
+    for device in (0, 1, 0, 1):
+        kernel[1,](*lists(2, device=device), BLOCK=8)
+    assert (len(noting.bound), len(noting.repeats)) == (2, 2)
+
+
+def test_descriptors_in_a_tuple(noting: Noting) -> None:
+    @tile.jit
+    def copy(both, n, BLOCK: tl.constexpr):
+        both[1].store([0, n], both[0].load([0, n]))
+
+    made = [descriptor_of(8, 32) for _ in range(4)]
+    for at in (0, 2, 0):
+        copy[1,]((made[at], made[at + 1]), 3, BLOCK=32)
+    bases = [one.base.data_ptr() for one in made]
+    assert noting.repeats == [((1, 1, 1), (*bases[2:], 3)), ((1, 1, 1), (*bases[:2], 3))]
+    assert noting.fixed == {1, 2, 3, 4, 6, 7, 8, 9}
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_arrays_in_tuples_that_overlap_get_the_other_version(noting: Noting, count: int) -> None:
+    noting.specializes_noalias = True
+    kernel = tile.jit(listed.fn)
+    pairs, outs, more = lists(count)
+    shared = (*outs[:-1], Tensor(pairs[0].x.array[32:]))
+    both = [(pairs, outs, more), (pairs, shared, more)]
+    first, second = (kernel[1,](*call, BLOCK=8) for call in both)
+    assert first is not second and noting.repeats == []
+    for at in (1, 0, 1):
+        assert kernel[1,](*both[at], BLOCK=8) is (first, second)[at]
+    assert len(noting.repeats) == 3
+    own = tuple(pair.x for pair in pairs)
+    assert kernel[1,](pairs, own, more, BLOCK=8) is second
 
 
 @tile.jit

@@ -26,6 +26,7 @@ from tile.errors import (
 )
 from tile.runtime import jit
 from tile.runtime.fast_path import build_launch_plan
+from tile.runtime.specialize import Rule
 
 HERE = Path(__file__).name
 
@@ -181,7 +182,7 @@ def test_launches_that_are_repeated() -> None:
         (3,),
         {"B": 4},
         fill.parameters,
-        [None] * len(fill.parameters),
+        [Rule(parameter.name) for parameter in fill.parameters],
         hooks=[],
         cache={},
         current=None,

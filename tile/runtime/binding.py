@@ -22,7 +22,7 @@ from tile.ir.types import F32, Kind, Pointer, Scalar
 from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.adapt import MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray
-from tile.runtime.signature import ParameterType, spell_type
+from tile.runtime.signature import ParameterType, Path, spell_type
 from tile.runtime.specialize import (
     Constant,
     Leaf,
@@ -144,20 +144,24 @@ Pack = Callable[[Any], Any]
 
 
 class LaunchArgument(NamedTuple):
-    """One launch argument: the index of its parameter, its label in errors, and its packer."""
+    """One launch argument: the index of its parameter, its label, its packer, and its path."""
 
     parameter: int
     label: str
     pack: Pack
+    path: Path
 
 
-def launch_arguments_of(parameter: int, name: str, leaf: Leaf) -> Iterator[LaunchArgument]:
+def launch_arguments_of(
+    parameter: int, name: str, leaf: Leaf, items: Path = ()
+) -> Iterator[LaunchArgument]:
     """Yield the launch arguments of one parameter: none for a constant, several for a tuple."""
     if isinstance(leaf, ParameterType):
-        yield LaunchArgument(parameter, name, _packer(leaf.type, name))
+        yield LaunchArgument(parameter, name, _packer(leaf.type, name), (parameter, *items))
     elif isinstance(leaf, tuple):
         for index, part in enumerate(leaf):
-            for argument in launch_arguments_of(parameter, f"{name}[{index}]", part):
+            label = f"{name}[{index}]"
+            for argument in launch_arguments_of(parameter, label, part, (*items, index)):
                 yield argument._replace(pack=functools.partial(_pack_item, argument.pack, index))
 
 

@@ -34,7 +34,8 @@ launch with a key, arguments of other types, hooks, errors, and launches with la
 inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
 (`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
 of an entry has passed all checks of an ordinary launch. A kernel that is wrong for arrays that
-overlap has two versions, and its entry chooses between them by the arrays' address ranges.
+overlap has two versions, and its entry chooses between them by the arrays' address ranges. Tuples
+are unpacked, and each item is read like an argument: a tuple of tensors gives as many addresses.
 
 Arguments passed by name keep their names in the generated source. All other names begin with `~` in
 the templates of `fast_path_source`, whose `Writer.text` replaces it by enough underscores to make
@@ -44,6 +45,7 @@ them unique.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,16 +54,16 @@ from tile.backends.base import footprint
 from tile.backends.capabilities import FastLaunch
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
-from tile.ir.types import Pointer, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.autograd import NoteWrites
+from tile.runtime.arguments.overlap import overlapping
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.fast_path_source import Writer
 from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.signature import DIVISOR
-from tile.runtime.specialize import divisor_of
+from tile.runtime.signature import DIVISOR, Path
+from tile.runtime.specialize import Rule, divisor_of
 from tile.tracebacks import GENERATED, trim
 
 Arguments = tuple[Any, ...]
@@ -70,6 +72,8 @@ Shape = tuple[Any, ...]
 SlowPath = Callable[..., CompiledKernel]
 
 ABSENT = object()  # the default of all arguments
+
+FEW_PAIRS = 4  # that are compared one by one, which is faster than to sort so few
 
 # Exceptions of reading arguments that differ from those for which the plan was built.
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
@@ -98,21 +102,31 @@ class OverlapEntries:
 
     def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
         self.pairs = pairs
+        self._positions = sorted({*chain.from_iterable(pairs)})
+        number = {position: at for at, position in enumerate(self._positions)}
+        self._numbered = {frozenset((number[one], number[other])) for one, other in pairs}
         self.versions: dict[bool, FastPathEntry | None] = {}  # by: the tensors may overlap
 
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for tensors at these addresses; only the lower one's extent matters."""
+        if len(self.pairs) > FEW_PAIRS:
+            starts = [addresses[at] for at in self._positions]
+            ends = [addresses[at] + _bytes(tensors[at]) for at in self._positions]
+            overlaps = map(frozenset, overlapping(starts, ends))
+            return self.versions.get(any(pair in self._numbered for pair in overlaps))
         for one, other in self.pairs:
             distance = addresses[other] - addresses[one]
             lower = tensors[one] if distance >= 0 else tensors[other]
-            extent = lower.nbytes if lower.is_contiguous() else _extent(lower)
+            extent = _bytes(lower)
             if -extent < distance < extent:
                 return self.versions.get(True)
         return self.versions.get(False)
 
 
-def _extent(tensor: Any) -> int:
+def _bytes(tensor: Any) -> int:
     """Return the bytes from a tensor's first element to the end of its last one."""
+    if tensor.is_contiguous():
+        return int(tensor.nbytes)
     elements = footprint(tensor.shape, tensor.stride(), 1)[1]
     return elements * int(tensor.itemsize)
 
@@ -126,7 +140,7 @@ class LaunchPlan(NamedTuple):
     key: the key of arguments, or None if they have none, such as tensors without plain memory.
     launch: `launch(grid, *args, **kwargs)` launches.
     parameters: the indices of the kernel's parameters whose values are passed to the backend.
-    tensors: the indices of those that take tensors, or descriptors with them as bases.
+    tensors: the paths of tensors among the arguments.
     passed: the names of the parameters that calls pass.
     overlaps: by key, the entries of kernels with two versions.
     current: returns True if the variables that the kernel captured are unchanged; None if there are
@@ -138,7 +152,7 @@ class LaunchPlan(NamedTuple):
     key: Callable[..., Any]
     launch: Callable[..., CompiledKernel]
     parameters: tuple[int, ...]
-    tensors: tuple[int, ...]
+    tensors: tuple[Path, ...]
     passed: frozenset[str]
     overlaps: dict[Any, OverlapEntries]
     current: Callable[[], bool] | None = None
@@ -157,7 +171,7 @@ class LaunchPlan(NamedTuple):
         if entry is not None and self.tensors:
             entry = entry._replace(note=entry.kernel.note_writes(self.tensors))
         if entry is not None and pairs:
-            positions = {parameter: at for at, parameter in enumerate(self.tensors)}
+            positions = {path: at for at, path in enumerate(self.tensors)}
             new = OverlapEntries([(positions[x], positions[y]) for x, y in pairs])
             entries = self.overlaps.setdefault(key, new)
             entries.versions[entry.kernel is not guarded] = entry
@@ -167,14 +181,19 @@ class LaunchPlan(NamedTuple):
 
 def shape_of(args: Arguments, kwargs: Options) -> Shape:
     """Return the types of a call's arguments, and the names of those passed by name."""
-    return (*map(type, args), *kwargs, *map(type, kwargs.values()))
+    return (*map(_kind_of, args), *kwargs, *map(_kind_of, kwargs.values()))
+
+
+def _kind_of(value: Any) -> Any:
+    """Return a value's type; of a tuple also those of its items."""
+    return (type(value), *map(_kind_of, value)) if isinstance(value, tuple) else type(value)
 
 
 def build_launch_plan(
     args: Arguments,
     kwargs: Options,
     parameters: Sequence[Parameter],
-    annotated: Sequence[Scalar | Pointer | None],
+    rules: Sequence[Rule],
     *,
     hooks: list[Any],
     cache: dict[Any, Any],
@@ -185,7 +204,7 @@ def build_launch_plan(
 ) -> LaunchPlan | None:
     """Return a plan for calls of this shape, or None if it does not support their arguments.
 
-    annotated: the annotated types of the parameters.
+    rules: those by which the parameters are specialized.
     current: returns True if the captured variables are unchanged; None if there are none.
     exact: parameters for each value of which there is an entry.
     always_choose: every entry has a `choose`, which may return None for one that is out of date.
@@ -210,13 +229,14 @@ def build_launch_plan(
         if parameter.is_constexpr:
             supported = not word or writer.constant(word, type(value))
         else:
-            supported = writer.runtime(word or f"~d{index}", value, index, annotated[index])
+            supported = writer.runtime(word or f"~d{index}", value, index, rules[index])
         if word and parameter.name in exact:
             supported = supported and writer.exact(word, type(value))
         if not supported:
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
         return None
+    names |= {name: kind for kind, name in writer.item_types.items()}
     table: dict[Any, FastPathEntry | None] = {}
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.types import F32, F64, Kind, Pointer, Scalar
+from tile.frontend.python.source import DeviceFunction
+from tile.ir.types import F32, F64, Kind, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.grid import LIMITS
-from tile.runtime.signature import DIVISOR
+from tile.runtime.signature import DIVISOR, Path
+from tile.runtime.specialize import Rule
 
 PLAIN_KEYS = frozenset({int, float, bool, str, type(None)})  # whose values are keys as they are
 F32_MAX = float(np.finfo(np.float32).max)
@@ -97,32 +99,37 @@ class Writer:
         self.parameters: list[int] = []
         self._values: list[str] = []
         self._addresses: list[str] = []
-        self._tensors: dict[int, str] = {}  # by parameter, in the order of their addresses
+        self._tensors: dict[Path, str] = {}  # in the order of their addresses
+        self.item_types: dict[type, str] = {}  # of items of tuples: their names in the source
+        self._items = 0
         self._reads: list[str] = []
         self._checks: list[str] = []  # after the reads, only where an entry is added
         self._parts: list[str] = []
 
-    def runtime(
-        self, word: str, value: Any, index: int, annotated: Scalar | Pointer | None
-    ) -> bool:
+    def runtime(self, word: str, value: Any, index: int, rule: Rule) -> bool:
         kind = type(value)
         if kind is type(None):
             return True
         self.parameters.append(index)
-        if isinstance(annotated, Scalar):
-            return self._number(word, kind, annotated)
+        if isinstance(rule.type, Scalar):
+            return self._number(word, kind, rule.type)
+        return self._value(word, value, (index,), rule)
+
+    def _value(self, word: str, value: Any, path: Path, rule: Rule) -> bool:
+        """Add an argument whose type is known, or an item of one."""
+        kind = type(value)
         if kind is TensorDescriptor:
-            self._descriptor(word, index, len(value.shape))
+            self._descriptor(word, path, len(value.shape))
             return True
-        if kind is tuple:
-            return self._integers(word, value)
+        if isinstance(value, tuple):
+            return self._tuple(word, value, path, rule)
         if kind is int:
-            self._parts.append(_integer_part(word))
+            self._parts.append(_integer_part(word, rule))
         elif is_plain_tensor(kind):
             address = f"~p{len(self._addresses)}"
             self._reads.append(f"{address} = {word}.data_ptr()")
             self._addresses.append(address)
-            self._tensors[index] = word
+            self._tensors[path] = word
             self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
             word = address
         elif kind not in (float, bool):
@@ -130,14 +137,31 @@ class Writer:
         self._values.append(word)
         return True
 
-    def _integers(self, word: str, values: tuple[Any, ...]) -> bool:
-        """Add a tuple of integers, such as strides; tuples of other lengths are not readable."""
-        number = len(self._values)
-        items = [f"~i{number}_{at}" for at in range(len(values))]
-        self._reads.append(f"{_tuple(items)} = {word}")
-        self._parts += [_integer_part(item, f"type({item}) is int and ") for item in items]
-        self._values += items
-        return all(type(value) is int for value in values)
+    def _tuple(self, word: str, values: tuple[Any, ...], path: Path, rule: Rule) -> bool:
+        """Add the items of a tuple; one of another length or with other types is not readable."""
+        items = [f"~i{self._items + at}" for at in range(len(values))]
+        self._items += len(items)
+        if not items:
+            self._reads.append(f"() = {word}")
+            return True
+        types = [self.item_types.setdefault(type(v), f"k{len(self.item_types)}") for v in values]
+        equal = " and ".join(
+            f"type({item}) is ~{kind}" for item, kind in zip(items, types, strict=True)
+        )
+        self._reads += [f"{_tuple(items)} = {word}", f"if not ({equal}): raise TypeError"]
+        return all(
+            self._item(item, value, (*path, at), rule)
+            for at, (item, value) in enumerate(zip(items, values, strict=True))
+        )
+
+    def _item(self, word: str, value: Any, path: Path, rule: Rule) -> bool:
+        """Add an item of a tuple, where None and functions are constants."""
+        if value is None:
+            return True
+        if isinstance(value, DeviceFunction):
+            self._parts.append(word)
+            return True
+        return self._value(word, value, path, rule)
 
     def _number(self, word: str, kind: type, ty: Scalar) -> bool:
         """Add a number for an annotated parameter; the key differs for a number out of range.
@@ -156,7 +180,7 @@ class Writer:
         self._values.append(word)
         return True
 
-    def _descriptor(self, word: str, index: int, rank: int) -> None:
+    def _descriptor(self, word: str, path: Path, rank: int) -> None:
         """Add a descriptor: its base is a runtime value, and all its other fields are in the key.
 
         Unpacking fails for a descriptor of another rank, which is left to the slow path.
@@ -166,7 +190,7 @@ class Writer:
         self._reads += [f"{base} = {word}.base", f"{address} = {base}.data_ptr()"]
         self._checks.append(f"if not ~plain(type({base})): raise TypeError")
         self._addresses.append(address)
-        self._tensors[index] = base
+        self._tensors[(*path, 0)] = base
         self._parts += [f"type({base})", f"{base}.dtype", f"{base}.{self._device}"]
         self._parts += [f"{base}.shape", f"{base}.stride()", f"{word}.padding"]
         for name, letter in (("shape", "n"), ("strides", "s"), ("block_shape", "k")):
@@ -234,8 +258,8 @@ class Writer:
         return ", ".join([*some, *(["/"] if some or default else []), *rest, *named, *more])
 
     @property
-    def tensors(self) -> tuple[int, ...]:
-        """The indices of the parameters that take tensors, or descriptors with them as bases."""
+    def tensors(self) -> tuple[Path, ...]:
+        """The paths of tensors; the base of a descriptor is its first item."""
         return tuple(self._tensors)
 
     def _choose(self) -> str:
@@ -253,11 +277,11 @@ class Writer:
         return _tuple(parts)
 
 
-def _integer_part(word: str, condition: str = "") -> str:
-    """Return the source of the part of a key for an integer, of 32 bits if the condition holds."""
+def _integer_part(word: str, rule: Rule) -> str:
+    """Return the source of the part of a key for an integer."""
+    parts = [f"{word} != 1"] * rule.ones + [f"~divisors[{word} % {DIVISOR}]"] * rule.alignment
     return (
-        f"({word} != 1 and ~divisors[{word} % {DIVISOR}]) "
-        f"if {condition}-0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
+        f"({' and '.join(parts) or True}) if -0x80000000 <= {word} <= 0x7FFFFFFF else ~wide({word})"
     )
 
 

@@ -358,7 +358,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             args,
             kwargs,
             self.parameters,
-            [rule.type for _, rule in self._rules],
+            [rule for _, rule in self._rules],
             hooks=self.pre_run_hooks,
             cache=self.cache,
             current=watch.current if watch is not None and watch.watching else None,

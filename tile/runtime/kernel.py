@@ -35,6 +35,7 @@ from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict,
 from tile.runtime.kernel_parameters import KernelParameters
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
+from tile.runtime.signature import Path
 from tile.runtime.specialize import (
     Constant,
     Leaf,
@@ -354,38 +355,29 @@ class CompiledKernel:
         return self.parameters.written_names
 
     @property
-    def disjoint_parameters(self) -> list[tuple[int, int]]:
+    def disjoint_parameters(self) -> list[tuple[Path, Path]]:
         return self.parameters.disjoint
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
         return supported_diagnostics(self._backend, self.artifact)
 
-    def note_writes(self, parameters: Sequence[int]) -> NoteWrites:
+    def note_writes(self, paths: Sequence[Path]) -> NoteWrites:
         """Return a function that tells autograd of the kernel's writes to tensors.
 
-        parameters: the indices of the parameters of the tensors that the function takes.
+        paths: of the tensors that the function takes, among the arguments.
         """
-        names = list(self.leaves)
-        written = {
-            position: names[parameter]
-            for position, parameter in enumerate(parameters)
-            if names[parameter] in self.written
-        }
+        labels = self.parameters.written_paths
+        written = {at: labels[path] for at, path in enumerate(paths) if path in labels}
         # Triton's programs may write what they like.
         refuse = not getattr(self.fn, "whole_storage", False)
-        return note_writes(self.name, len(parameters), written, refuse_gradients=refuse)
+        return note_writes(self.name, len(paths), written, refuse_gradients=refuse)
 
     def tell_autograd(self, values: Sequence[Any]) -> None:
         """Tell autograd of the writes of a launch with these values of all parameters."""
-        pairs = [
-            (parameter, tensor)
-            for parameter, value in enumerate(values)
-            for tensor in tensors_in(value)
-        ]
-        if pairs:
-            note = self.note_writes([parameter for parameter, _ in pairs])
-            note(*(tensor for _, tensor in pairs))
+        tensors = dict(tensors_in(tuple(values)))
+        if tensors:
+            self.note_writes([*tensors])(*tensors.values())
 
     def execute(self, grid: Grid, arguments: Sequence[Any], values: Sequence[Any] = ()) -> None:
         """Run over the grid, on host copies of arrays that are in another device's memory.
@@ -438,8 +430,7 @@ class CompiledKernel:
         executable = self.executable
         if not isinstance(executable, FastLaunchable) or self._foreign_device_arrays(arguments):
             return None
-        bound = self.parameters.of_fast_launch(parameters, arguments)
-        return None if bound is None else executable.bind(*bound)
+        return executable.bind(*self.parameters.of_fast_launch(parameters, arguments))
 
 
 def _plain_type(kind: Any) -> Any:

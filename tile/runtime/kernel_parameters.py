@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tile.backends.base import Artifact
@@ -11,7 +11,7 @@ from tile.language.base.tensor import DescriptorParts
 from tile.runtime.arguments.jax_arrays import notes_on_read_only
 from tile.runtime.arguments.overlap import first_overlap
 from tile.runtime.binding import launch_arguments_of, writeable
-from tile.runtime.signature import ParameterType
+from tile.runtime.signature import ParameterType, Path
 from tile.runtime.specialize import Leaf
 
 
@@ -22,8 +22,8 @@ class KernelParameters:
     several for a tuple or a descriptor.
 
     - `written`: the index and label of the launch arguments that the kernel writes.
-    - `written_names`: the names of their parameters.
-    - `disjoint`: the indices of parameters whose arrays must not overlap, in pairs.
+    - `written_names`: the names of their parameters. `written_paths`: their paths.
+    - `disjoint`: the paths of arrays that must not overlap, in pairs.
     """
 
     def __init__(self, name: str, artifact: Artifact, leaves: Mapping[str, Leaf]) -> None:
@@ -36,6 +36,7 @@ class KernelParameters:
             for argument in launch_arguments_of(i, n, leaf)
         ]
         self._plan = [(argument.parameter, argument.pack) for argument in every]
+        self._paths = [argument.path for argument in every]
         self._labels = [argument.label for argument in every]
         written = [
             (i, argument)
@@ -45,6 +46,7 @@ class KernelParameters:
         self.written = [(i, argument.label) for i, argument in written]
         names = list(leaves)
         self.written_names = frozenset(names[argument.parameter] for _, argument in written)
+        self.written_paths = {argument.path: argument.label for _, argument in written}
         self._promised = [
             (i, j)
             for i, inner in enumerate(artifact.parameters)
@@ -60,8 +62,8 @@ class KernelParameters:
         self._disjoint = list(dict.fromkeys([*self._promised, *assumed]))
 
     @property
-    def disjoint(self) -> list[tuple[int, int]]:
-        return [(self._plan[one][0], self._plan[written][0]) for one, written in self._disjoint]
+    def disjoint(self) -> list[tuple[Path, Path]]:
+        return [(self._paths[one], self._paths[written]) for one, written in self._disjoint]
 
     def pack(self, values: Sequence[Any]) -> list[Any]:
         """Return the launch arguments of all runtime parameters, from adapted values of all.
@@ -80,25 +82,20 @@ class KernelParameters:
 
     def of_fast_launch(
         self, parameters: Sequence[int], arguments: Sequence[Any]
-    ) -> tuple[list[Any], set[int]] | None:
+    ) -> tuple[list[Any], set[int]]:
         """Return the launch arguments of `parameters`, and the indices of those that are fixed.
 
-        Arguments that are compiled in are None; all of a descriptor but the address of its base are
-        fixed. Return None for a tuple of tuples, which fast launches do not support.
+        Numbers that are compiled in are None; all of a descriptor but the address of its base are
+        fixed.
         """
-        groups: dict[int, list[Any]] = {}
-        for (parameter, _), argument in zip(self._plan, arguments, strict=True):
-            groups.setdefault(parameter, []).append(argument)
+        by_path = dict(zip(self._paths, arguments, strict=True))
         every: list[Any] = []
         fixed: set[int] = set()
         for parameter in parameters:
-            leaf = self._leaves[parameter]
-            group = _of_leaf(leaf, groups.get(parameter, []))
-            if group is None:
-                return None
-            if isinstance(leaf, DescriptorParts):
-                fixed.update(range(len(every) + 1, len(every) + len(group)))
-            every += group
+            for path, is_fixed in _of_leaf(self._leaves[parameter], (parameter,)):
+                if is_fixed:
+                    fixed.add(len(every))
+                every.append(by_path.get(path))
         return every, fixed
 
     def overlap(self, arguments: Sequence[Any]) -> tuple[str, str] | None:
@@ -129,15 +126,17 @@ class KernelParameters:
         return None if pair is None else (self._labels[pair[0]], self._labels[pair[1]])
 
 
-def _of_leaf(leaf: Leaf, arguments: list[Any]) -> list[Any] | None:
-    """Return one parameter's arguments of a fast launch, with None for those compiled in.
+def _of_leaf(leaf: Leaf, path: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the paths of one parameter's arguments of a fast launch; True for those that are fixed.
 
-    Return None for a tuple of tuples, which fast launches do not support.
+    Other constants than numbers have no argument in a fast launch.
     """
-    if not isinstance(leaf, tuple):
-        return (arguments or [None]) if len(arguments) < 2 else None
-    parts = (leaf.base, *leaf.shape, *leaf.strides) if isinstance(leaf, DescriptorParts) else leaf
-    if any(isinstance(part, tuple) for part in parts):
-        return None
-    rest = iter(arguments)
-    return [next(rest) if isinstance(part, ParameterType) else None for part in parts]
+    if isinstance(leaf, DescriptorParts):
+        yield (*path, 0), False
+        for at in (1, 2):  # extents and strides
+            yield from (((*path, at, axis), True) for axis in range(len(leaf.shape)))
+    elif isinstance(leaf, tuple):
+        for at, part in enumerate(leaf):
+            yield from _of_leaf(part, (*path, at))
+    elif isinstance(leaf, ParameterType) or type(leaf.value) is int:
+        yield path, False

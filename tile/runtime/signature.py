@@ -22,6 +22,9 @@ from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
 from tile.short_repr import short_repr
 
+Path = tuple[int, ...]
+"""Where an argument is: the index of its parameter, in a tuple the item's index, and so on."""
+
 DIVISOR = 16
 # The divisors of integers that launches distinguish. A row of 7000 elements of 16 bits is accessed
 # 16 bytes at a time since 7000 is a multiple of 8. An integer has at most five variants: one of

@@ -15,24 +15,29 @@ from types import CodeType
 from typing import Any
 
 from tile.errors import ArgumentValueError
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
+from tile.runtime.signature import Path
 from tile.tracebacks import GENERATED
 
 NoteWrites = Callable[..., object]
 """A function to call before a launch, with some of its tensors as arguments."""
 
 
-def tensors_in(value: Any) -> Iterator[Any]:
-    """Yield the tensors of torch in an argument: itself, or its items, or the base of a wrapper."""
+def tensors_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the tensors of torch in an argument, each with its path.
+
+    It may be one, or have items, or wrap one, as its `base`.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return
     if isinstance(value, torch.Tensor):
-        yield value
+        yield path, value
     elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
+        for at, item in enumerate(value):
+            yield from tensors_in(item, (*path, at))
     elif isinstance(base := getattr(value, "base", None), torch.Tensor):
-        yield base
+        yield (*path, 0) if isinstance(value, TensorDescriptor) else path, base
 
 
 def note_writes(

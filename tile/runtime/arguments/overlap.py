@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, pairwise
+import operator
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -31,18 +32,30 @@ def first_overlap(
 ) -> tuple[int, int] | None:
     """Return the first of some pairs of positions whose arguments may overlap; None if none do.
 
-    A kernel on lists of arrays has thousands of pairs, which usually all lie apart: then sorting
-    the address ranges shows that.
+    A kernel on lists of arrays has thousands of pairs, few of which overlap.
     """
-    positions = {*chain.from_iterable(pairs)}
-    spans = [_span(arguments[at]) for at in positions]
-    ranges = sorted(span for span in spans if span is not None)
-    if len(ranges) == len(spans) and all(one[1] <= other[0] for one, other in pairwise(ranges)):
-        return None
-    return next(
-        ((one, other) for one, other in pairs if may_overlap(arguments[one], arguments[other])),
-        None,
-    )
+    spans = {at: _span(arguments[at]) for at in {*chain.from_iterable(pairs)}}
+    unknown = {at for at, span in spans.items() if span is None}
+    if unknown:
+        return next(pair for pair in pairs if not unknown.isdisjoint(pair))
+    positions, ranges = [*spans], [span for span in spans.values() if span is not None]
+    starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+    overlaps = {frozenset((positions[i], positions[j])) for i, j in overlapping(starts, ends)}
+    return next((pair for pair in pairs if frozenset(pair) in overlaps), None) if overlaps else None
+
+
+def overlapping(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of each two spans that overlap. Empty spans overlap none."""
+    if all(map(operator.le, sorted(ends), islice(sorted(starts), 1, None))):
+        return  # each ends before the next one starts
+    ordered = sorted(range(len(starts)), key=starts.__getitem__)
+    for at, one in enumerate(ordered):
+        for index in range(at + 1, len(ordered)):
+            other = ordered[index]
+            if starts[other] >= ends[one]:
+                break
+            if starts[other] < ends[other]:
+                yield one, other
 
 
 def _span(array: Any) -> tuple[int, int] | None:
