@@ -307,17 +307,17 @@ def test_integer_extremes(ty: Scalar) -> None:
 
 def test_booleans_count_modulo_two() -> None:
     x, y = array([0, 0, 1, 1], types.I1), array([0, 1, 0, 1], types.I1)
-    tables: dict[Callable[..., Array], list[int]] = {
-        semantics.add: [0, 1, 1, 0],
-        semantics.sub: [0, 1, 1, 0],
-        semantics.mul: [0, 0, 0, 1],
-        semantics.and_: [0, 0, 0, 1],
-        semantics.or_: [0, 1, 1, 1],
-        semantics.xor: [0, 1, 1, 0],
-        semantics.minimum: [0, 0, 0, 1],
-        semantics.maximum: [0, 1, 1, 1],
-    }
-    for apply, want in tables.items():
+    tables: list[tuple[Callable[..., Array], list[int]]] = [
+        (semantics.add, [0, 1, 1, 0]),
+        (semantics.sub, [0, 1, 1, 0]),
+        (semantics.mul, [0, 0, 0, 1]),
+        (semantics.and_, [0, 0, 0, 1]),
+        (semantics.or_, [0, 1, 1, 1]),
+        (semantics.xor, [0, 1, 1, 0]),
+        (semantics.minimum, [0, 0, 0, 1]),
+        (semantics.maximum, [0, 1, 1, 1]),
+    ]
+    for apply, want in tables:
         assert_same(apply(x, y), array(want, types.I1))
     assert_same(semantics.not_(x), array([1, 1, 0, 0], types.I1))
     assert_same(semantics.neg(x), x)

@@ -4,7 +4,7 @@ A declaration is a Python function whose signature is the operation's and whose 
 rule:
 
     @op(
-        semantics=lambda x, *, order: semantics.permute(x, order),
+        semantics=semantics.permute,
         unit_axes_broadcast=True,
         examples=("%x: tile<4x8xf32> | ...",),
     )

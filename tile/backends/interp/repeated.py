@@ -9,14 +9,13 @@ operation sees an array with a copy for each program.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import ResolvedAccess, Strided
 from tile.backends.interp.shifted_reads import seen_read
-from tile.backends.interp.translate import Rules, pure
+from tile.backends.interp.translate import Rules, pure, semantics_of
 from tile.backends.interp.values import (
     Affine,
     Array,
@@ -141,9 +140,7 @@ def read_repeated(
 @rule(dot.dot)
 def multiply(op: Operation) -> Run:
     """Multiply tiles of rows of the grid by tiles of its columns, or of all programs."""
-    plain = pure(op)
-    assert op.defn.semantics is not None
-    product = partial(op.defn.semantics, **op.attributes)
+    plain, product = pure(op), semantics_of(op)
     shapes = [operand.type.shape for operand in op.inputs]
 
     def run(batch: ProgramBatch, *operands: Any) -> Any:

@@ -50,8 +50,10 @@ from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import accesses_global
 from tile.ir.module import Module
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, shape
+from tile.ir.semantics.dtype_tables import ByDtype
 from tile.ir.shared_type import Shared
 from tile.ir.types import Type
 
@@ -153,9 +155,7 @@ class Translator:
 
     def isolated(self, op: Operation) -> Run:
         """Return the function of an isolated operation: its semantics, given its regions."""
-        assert op.defn.semantics is not None
-        semantics = partial(op.defn.semantics, **op.attributes)
-        shapes = _shapes(op)
+        semantics, shapes = semantics_of(op), _shapes(op)
         regions = self.regions(op)
 
         def run(batch: ProgramBatch, *values: RunValue) -> Any:
@@ -190,14 +190,21 @@ def _observed(op: Operation, run: Run) -> Run:
     return access
 
 
+def semantics_of(op: Operation) -> Callable[..., Any]:
+    """Return the reference semantics of an operation, for its attributes and operands' dtype."""
+    semantics = op.defn.semantics
+    assert semantics is not None
+    if isinstance(semantics, ByDtype):
+        return semantics[numpy_dtype(op.inputs[0].type.element)]  # type: ignore[no-any-return]
+    return partial(semantics, **op.attributes) if op.attributes else semantics
+
+
 def pure(op: Operation) -> Run:
     """Return the function of a pure operation: its semantics, or an affine rule if one applies."""
     if op.defn is shape.arange:
         ramp = counting(op)
         return lambda batch: ramp
-    attributes = dict(op.attributes)
-    assert op.defn.semantics is not None
-    semantics = partial(op.defn.semantics, **attributes) if attributes else op.defn.semantics
+    semantics = semantics_of(op)
     if not op.operands:
         value = semantics()
         return lambda batch: value

@@ -213,7 +213,7 @@ def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
     elementwise=True,
     unit_axes_broadcast=True,
     accepts=(I1, *NUMBERS),
-    semantics=lambda x, y, *, predicate: semantics.cmp(x, y, predicate),
+    semantics=semantics.cmp,
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
 )
 def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
@@ -249,7 +249,7 @@ def select(condition: Type, x: Type, y: Type) -> Type:
     elementwise=True,
     unit_axes_broadcast=True,
     accepts=ALL,
-    semantics=lambda x, *, to, rounding: semantics.cast(x, to, rounding),
+    semantics=semantics.cast,
     examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
 )
 def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
@@ -273,7 +273,7 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
     elementwise=True,
     unit_axes_broadcast=True,
     accepts=NUMBERS,
-    semantics=lambda x, *, to: semantics.bitcast(x, to),
+    semantics=semantics.bitcast,
     examples=(
         "%x: tile<8xf32> | %r = bitcast %x {to = i32} : tile<8xi32>",
         "%x: ptr<f32> | %r = bitcast %x {to = i64} : i64",

@@ -32,7 +32,7 @@ TABLE_ENTRIES = 1 << 16  # at most; the text of the IR has them all
     elementwise=True,
     unit_axes_broadcast=True,
     accepts=(I32,),
-    semantics=lambda index, *, of, entries: semantics.table(index, of, entries),
+    semantics=semantics.table,
     examples=("%i: tile<8xi32> | %r = table %i {of = u8, entries = (3, 1, 4, 1)} : tile<8xu8>",),
 )
 def table(index: Type, *, of: Type, entries: tuple[int, ...]) -> Type:
@@ -58,7 +58,7 @@ def table(index: Type, *, of: Type, entries: tuple[int, ...]) -> Type:
 
 @op(
     any_extents=True,
-    semantics=lambda x, index, *, axis: semantics.gather(x, index, axis),
+    semantics=semantics.gather,
     accepts=ALL,
     examples=(
         "%x: tile<4x8xf32>, %i: tile<4x2xi32> | %r = gather %x, %i {axis = -1} : tile<4x2xf32>",
@@ -110,7 +110,7 @@ def histogram(x: Type, mask: Type | None = None, *, bins: int) -> Type:
 @op(
     any_extents=True,
     traits={Trait.COMBINE},
-    semantics=lambda x, *, axis, descending, count: semantics.sort(x, axis, descending, count),
+    semantics=semantics.sort,
     accepts=SORTED,
     examples=(
         "%x: tile<4x8xf32> | %r = sort %x {axis = -1} : tile<4x8xf32>",

@@ -71,9 +71,7 @@ def _combinable(name: str, x: Type, axis: int, kind: ReduceKind) -> None:
 @op(
     any_extents=True,
     traits={Trait.COMBINE},
-    semantics=lambda x, *, axis, kind, propagate_nan: semantics.reduce(
-        x, kind, axis, propagate_nan=propagate_nan
-    ),
+    semantics=semantics.reduce,
     accepts=(*INTEGERS, *FLOATS),
     examples=(
         "%x: tile<4x8xf32> | %r = reduce %x {axis = -1, kind = sum} : tile<4xf32>",
@@ -117,7 +115,7 @@ def arg_reduce(
 @op(
     any_extents=True,
     traits={Trait.COMBINE},
-    semantics=lambda x, *, axis, kind, reverse: semantics.scan(x, kind, axis, reverse),
+    semantics=semantics.scan,
     accepts=(*INTEGERS, *FLOATS),
     examples=("%x: tile<4x8xf32> | %r = scan %x {axis = -1, kind = sum} : tile<4x8xf32>",),
 )

@@ -43,7 +43,7 @@ def without(x: Type, axis: int) -> tuple[int, ...]:
 
 @op(
     any_extents=True,
-    semantics=lambda *, start, end: semantics.arange(start, end),
+    semantics=semantics.arange,
     unit_axes_broadcast=True,
     examples=("%r = arange {start = 0, end = 8} : tile<8xi32>",),
 )
@@ -114,7 +114,7 @@ def expand_dims(x: Type, *, axis: int) -> Type:
 
 @op(
     any_extents=True,
-    semantics=lambda x, *, shape: semantics.reshape(x, shape),
+    semantics=semantics.reshape,
     examples=("%x: tile<4x8xf32> | %r = reshape %x {shape = (2, 16)} : tile<2x16xf32>",),
 )
 def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
@@ -157,7 +157,7 @@ def _regrouped(x: Type, result: Type) -> Iterator[tuple[Type, Sequence[int]]]:
 
 @op(
     any_extents=True,
-    semantics=lambda x, *, order: semantics.permute(x, order),
+    semantics=semantics.permute,
     unit_axes_broadcast=True,
     examples=("%x: tile<4x8xf32> | %r = trans %x {order = (1, 0)} : tile<8x4xf32>",),
 )
@@ -173,7 +173,7 @@ def trans(x: Type, *, order: tuple[int, ...]) -> Type:
 
 @op(
     any_extents=True,
-    semantics=lambda x, *, axis: semantics.flip(x, axis),
+    semantics=semantics.flip,
     unit_axes_broadcast=True,
     accepts=ALL,
     examples=("%x: tile<4x8xf32> | %r = flip %x {axis = -1} : tile<4x8xf32>",),

@@ -2,7 +2,8 @@
 
 Integers wrap, floats round once to nearest even. Operands have one dtype and broadcast against each
 other; the result of arithmetic has that dtype, that of a comparison is bool. A dtype on which an
-operation is not defined raises `TypeRuleError`. Callers hold `quiet()` around these functions.
+operation is not defined raises `TypeRuleError`. Callers hold `quiet()` around these functions, most
+of which are tables by dtype.
 """
 
 from __future__ import annotations
@@ -40,100 +41,6 @@ def _floats(function: Binary) -> dict[Dtype, Binary]:
 
 def _numbers(function: Binary) -> dict[Dtype, Binary]:
     return {**each(INTEGERS, function), **_floats(function)}
-
-
-def add(x: Array, y: Array) -> Array:
-    """Return x + y; on i1, modulo 2."""
-    return _ADD[x.dtype](x, y)
-
-
-def sub(x: Array, y: Array) -> Array:
-    """Return x - y; on i1, modulo 2."""
-    return _SUB[x.dtype](x, y)
-
-
-def mul(x: Array, y: Array) -> Array:
-    """Return x * y."""
-    return _MUL[x.dtype](x, y)
-
-
-def div(x: Array, y: Array) -> Array:
-    """Return x / y, truncated toward zero for integers.
-
-    Integer division by zero is undefined in the language and returns 0 here. The least integer
-    divided by -1 wraps to itself.
-    """
-    return _DIV[x.dtype](x, y)
-
-
-def rem(x: Array, y: Array) -> Array:
-    """Return the remainder of `div`, with the sign of `x`.
-
-    For integers, x rem 0 is undefined and returns 0 here. For floats the remainder is exact (C's
-    `fmod`), and NaN for an infinite `x` or a zero `y`.
-    """
-    return _REM[x.dtype](x, y)
-
-
-def neg(x: Array) -> Array:
-    """Return -x; unsigned integers and the least signed one wrap, NaNs change sign."""
-    return _NEG[x.dtype](x)
-
-
-def absolute(x: Array) -> Array:
-    """Return |x|; the least signed integer wraps, floats including NaNs lose their sign."""
-    return _ABS[x.dtype](x)
-
-
-def minimum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
-    """Return the lesser; if one is a NaN, the other one, or the NaN with `propagate_nan`.
-
-    The sign of the result for two zeros of different signs is undefined.
-    """
-    return _MIN[propagate_nan][x.dtype](x, y)
-
-
-def maximum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
-    """Return the greater, with NaNs and zeros as in `minimum`."""
-    return _MAX[propagate_nan][x.dtype](x, y)
-
-
-def mulhi(x: Array, y: Array) -> Array:
-    """Return the high half of the double-width product of two integers."""
-    return _MULHI[x.dtype](x, y)
-
-
-def and_(x: Array, y: Array) -> Array:
-    """Bitwise and, of integers and i1."""
-    return _AND[x.dtype](x, y)
-
-
-def or_(x: Array, y: Array) -> Array:
-    """Bitwise or, of integers and i1."""
-    return _OR[x.dtype](x, y)
-
-
-def xor(x: Array, y: Array) -> Array:
-    """Bitwise exclusive or, of integers and i1."""
-    return _XOR[x.dtype](x, y)
-
-
-def not_(x: Array) -> Array:
-    """Bitwise complement, of integers and i1."""
-    return _NOT[x.dtype](x)
-
-
-def shl(x: Array, count: Array) -> Array:
-    """Return x shifted left. Any count outside 0..width-1 counts as the width and returns 0."""
-    return _SHL[x.dtype](x, count)
-
-
-def shr(x: Array, count: Array) -> Array:
-    """Return x shifted right, arithmetically for signed integers.
-
-    Any count outside 0..width-1 counts as the width and returns 0, or -1 for a negative `x`.
-    """
-    return _SHR[x.dtype](x, count)
 
 
 def _div_signed(x: Array, y: Array) -> Array:
@@ -193,19 +100,26 @@ def _mulhi_i64(x: Array, y: Array) -> Array:
     return high
 
 
-_ADD: ByDtype[Binary] = ByDtype("add", {BOOL: np.bitwise_xor, **_numbers(np.add)})
-_SUB: ByDtype[Binary] = ByDtype("sub", {BOOL: np.bitwise_xor, **_numbers(np.subtract)})
-_MUL: ByDtype[Binary] = ByDtype("mul", {BOOL: np.bitwise_and, **_numbers(np.multiply)})
-_DIV: ByDtype[Binary] = ByDtype(
+# Sums, differences and products of i1 are those modulo 2.
+add: ByDtype[Binary] = ByDtype("add", {BOOL: np.bitwise_xor, **_numbers(np.add)})
+sub: ByDtype[Binary] = ByDtype("sub", {BOOL: np.bitwise_xor, **_numbers(np.subtract)})
+mul: ByDtype[Binary] = ByDtype("mul", {BOOL: np.bitwise_and, **_numbers(np.multiply)})
+# Truncated toward zero for integers. Integer division by zero is undefined in the language and
+# returns 0 here. The least integer divided by -1 wraps to itself.
+div: ByDtype[Binary] = ByDtype(
     "div",
     {**each(SIGNED, _div_signed), **each(UNSIGNED, np.floor_divide), **_floats(np.true_divide)},
 )
-_REM: ByDtype[Binary] = ByDtype("rem", _numbers(np.fmod))
-_NEG: ByDtype[Unary] = ByDtype(
+# The remainder of `div`, with the sign of `x`. For integers, x rem 0 is undefined and returns 0
+# here. For floats the remainder is exact (C's `fmod`), and NaN for an infinite `x` or a zero `y`.
+rem: ByDtype[Binary] = ByDtype("rem", _numbers(np.fmod))
+# Unsigned integers and the least signed one wrap, NaNs change sign.
+neg: ByDtype[Unary] = ByDtype(
     "neg",
     {BOOL: same, **each(INTEGERS + WIDE, np.negative), **each(NARROW_FLOATS, _flip_sign)},
 )
-_ABS: ByDtype[Unary] = ByDtype(
+# The least signed integer wraps, floats including NaNs lose their sign.
+absolute: ByDtype[Unary] = ByDtype(
     "abs",
     {
         BOOL: same,
@@ -222,7 +136,8 @@ _MAX: tuple[ByDtype[Binary], ...] = tuple(
     ByDtype("maximum", {BOOL: np.logical_or, **each(INTEGERS, np.maximum), **_floats(function)})
     for function in (_number_wins(np.fmax), np.maximum)
 )
-_MULHI: ByDtype[Binary] = ByDtype(
+# The high half of the double-width product.
+mulhi: ByDtype[Binary] = ByDtype(
     "mulhi",
     {
         **{dtype: _mulhi_through(np.dtype(f"i{2 * dtype.itemsize}")) for dtype in SIGNED[:3]},
@@ -231,12 +146,27 @@ _MULHI: ByDtype[Binary] = ByDtype(
         UNSIGNED[3]: _mulhi_u64,
     },
 )
-_AND: ByDtype[Binary] = ByDtype("and", each((BOOL, *INTEGERS), np.bitwise_and))
-_OR: ByDtype[Binary] = ByDtype("or", each((BOOL, *INTEGERS), np.bitwise_or))
-_XOR: ByDtype[Binary] = ByDtype("xor", each((BOOL, *INTEGERS), np.bitwise_xor))
-_NOT: ByDtype[Unary] = ByDtype("not", each((BOOL, *INTEGERS), np.invert))
-_SHL: ByDtype[Binary] = ByDtype("shl", each(INTEGERS, np.left_shift))
-_SHR: ByDtype[Binary] = ByDtype("shr", each(INTEGERS, np.right_shift))
+and_: ByDtype[Binary] = ByDtype("and", each((BOOL, *INTEGERS), np.bitwise_and))
+or_: ByDtype[Binary] = ByDtype("or", each((BOOL, *INTEGERS), np.bitwise_or))
+xor: ByDtype[Binary] = ByDtype("xor", each((BOOL, *INTEGERS), np.bitwise_xor))
+not_: ByDtype[Unary] = ByDtype("not", each((BOOL, *INTEGERS), np.invert))
+# Any count outside 0..width-1 counts as the width: shifts to the left return 0, and those to the
+# right, which are arithmetic for signed integers, 0 or, for a negative `x`, -1.
+shl: ByDtype[Binary] = ByDtype("shl", each(INTEGERS, np.left_shift))
+shr: ByDtype[Binary] = ByDtype("shr", each(INTEGERS, np.right_shift))
+
+
+def minimum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
+    """Return the lesser; if one is a NaN, the other one, or the NaN with `propagate_nan`.
+
+    The sign of the result for two zeros of different signs is undefined.
+    """
+    return _MIN[propagate_nan][x.dtype](x, y)
+
+
+def maximum(x: Array, y: Array, propagate_nan: bool = False) -> Array:
+    """Return the greater, with NaNs and zeros as in `minimum`."""
+    return _MAX[propagate_nan][x.dtype](x, y)
 
 
 _FUNCTIONS = {
@@ -249,12 +179,12 @@ _FUNCTIONS = {
 }
 
 
-def cmp(x: Array, y: Array, kind: str) -> Array:
-    """Compare elements: `kind` is eq, ne, lt, le, gt or ge; the result is i1.
+def cmp(x: Array, y: Array, predicate: str) -> Array:
+    """Compare elements: `predicate` is eq, ne, lt, le, gt or ge; the result is i1.
 
     Every comparison with a NaN is false, except `ne`, which is true.
     """
-    return _CMP[kind][x.dtype](x, y)
+    return _CMP[predicate][x.dtype](x, y)
 
 
 def select(condition: Array, x: Array, y: Array) -> Array:

@@ -58,11 +58,6 @@ LOW_HALF = np.uint32(0xFFFF)
 MANY = 1 << 13  # elements from which several integer SIMD passes beat one scalar loop of NumPy
 
 
-def widen(x: Array) -> Array:
-    """Convert f16, bf16 and fp8 values to f32, exactly."""
-    return _WIDEN[x.dtype](x)
-
-
 def printable(x: Array) -> Array:
     """Return `x` in a dtype on which NumPy computes and that it prints: f8e4m3b15 becomes f32."""
     return widen(x) if x.dtype == E4M3B15 else x
@@ -164,7 +159,8 @@ def _widen_f16(x: Array) -> Array:
     return y
 
 
-_WIDEN: ByDtype[Unary] = ByDtype(
+# The exact conversion of f16, bf16 and fp8 values to f32.
+widen: ByDtype[Unary] = ByDtype(
     "widening to f32",
     {F16: _widen_f16, BF16: lambda x: x.astype(F32), **dict.fromkeys(ALL_FP8, _widen_fp8)},
 )

@@ -29,11 +29,17 @@ BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 class ByDtype(dict[Dtype, V]):
-    """Implementations of an operation by dtype; any other dtype raises `TypeRuleError`."""
+    """Implementations of an operation by dtype; any other dtype raises `TypeRuleError`.
+
+    It can be called, as the operation on operands of the first one's dtype.
+    """
 
     def __init__(self, name: str, entries: Mapping[Dtype, V]) -> None:
         super().__init__(entries)
         self.name = name
+
+    def __call__(self: ByDtype[Callable[..., Array]], x: Array, *others: Array) -> Array:
+        return self[x.dtype](x, *others)
 
     def __missing__(self, dtype: Dtype) -> V:
         accepted = ", ".join(SCALAR_OF_DTYPE[key].ir_name for key in self)

@@ -137,31 +137,19 @@ def _erf_f64(x: Array) -> Array:
     return far
 
 
-def elementwise(f32: Unary, f64: Unary | None = None) -> Unary:
+def elementwise(f32: Unary, f64: Unary | None = None) -> ByDtype[Unary]:
     """Return the reference semantics of a function of floats, named like `f32`.
 
     f64: the function of f64 values, if it differs. Narrow floats are computed in f32 and rounded
     once.
     """
-    name = f32.__name__
     narrow = each((F16, BF16), through_f32_unary(f32))
-    table: ByDtype[Unary] = ByDtype(name, {**narrow, F32: f32, F64: f64 or f32})
-
-    def apply(x: Array) -> Array:
-        return table[x.dtype](x)
-
-    apply.__name__ = apply.__qualname__ = name
-    return apply
+    return ByDtype(f32.__name__, {**narrow, F32: f32, F64: f64 or f32})
 
 
 def rsqrt(x: Array) -> Array:
     """Return 1 / sqrt(x) with two roundings."""
     return np.reciprocal(np.sqrt(x))
-
-
-def fma(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z, correctly rounded to nearest even, in f16, bf16, f32 and f64."""
-    return _FMA[x.dtype](x, y, z)
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -293,6 +281,7 @@ def _split(x: Array) -> tuple[Array, Array]:
     return high, x - high
 
 
-_FMA: ByDtype[Callable[[Array, Array, Array], Array]] = ByDtype(
+# x * y + z, correctly rounded to nearest even.
+fma: ByDtype[Callable[[Array, Array, Array], Array]] = ByDtype(
     "fma", {F16: _fma_f16, BF16: _fma_bf16, F32: _fma_f32, F64: _fma_f64}
 )

@@ -26,7 +26,7 @@ from tile.backends.interp.sanitizer.poison import (
     with_poison,
 )
 from tile.backends.interp.sanitizer.propagation import select_poisoned
-from tile.backends.interp.translate import run_region
+from tile.backends.interp.translate import run_region, semantics_of
 from tile.backends.interp.values import Array, RegisterValue, full
 from tile.ir.core import Operation
 
@@ -36,8 +36,7 @@ KINDS = tuple(PoisonKind)
 
 def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
     """Return the function of an isolated operation; `regions` propagate poison inside."""
-    assert op.defn.semantics is not None
-    semantics = partial(op.defn.semantics, **op.attributes)
+    semantics = semantics_of(op)
     shapes = [value.type.shape for value in op.inputs]
     ((name, code),) = regions.items()
 

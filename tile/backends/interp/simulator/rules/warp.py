@@ -6,7 +6,7 @@ warp hold together.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial, reduce
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from tile.backends.interp.values import Array, RunValue, array_of, broadcast_row
 from tile.errors import ExecutionError, UnsupportedError
 from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.ops.reduce import EXTREMES
 from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
-from tile.simt.lower.decompose.reduce import COMBINE_OPS
 
 RULES: Rules = {}
 rule = rule_in(RULES)
@@ -64,19 +62,13 @@ def shuffle_xor(op: Operation) -> Run:
 
 @rule(ops.thread.warp_reduce)
 def warp_reduce(op: Operation) -> Run:
-    combine = COMBINE_OPS[op["kind"]]
-    extreme = op["kind"] in EXTREMES
-    attributes = {"propagate_nan": op["propagate_nan"]} if extreme else {}
-    shape = op.inputs[0].type.shape
-    assert combine.semantics is not None
-    combine_fn = partial(combine.semantics, **attributes)
+    kind, propagate_nan, shape = op["kind"], op["propagate_nan"], op.inputs[0].type.shape
 
     def run(batch: ProgramBatch, x: RunValue) -> Array:
         require_whole_warps(batch, op)
         lanes = thread_map_of(batch).lanes
-        array = broadcast_rows(x, shape, len(batch))
-        with semantics.quiet():
-            total = reduce(combine_fn, array.reshape(-1, lanes, *shape).swapaxes(0, 1))
+        array = broadcast_rows(x, shape, len(batch)).reshape(-1, lanes, *shape)
+        total = semantics.reduce(array, kind, -1 - len(shape), propagate_nan)
         result: Array = np.repeat(total, lanes, axis=0)
         return result
 
