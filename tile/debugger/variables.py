@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.program_batch import Activation, ProgramBatch
-from tile.backends.interp.resolved_access import Buffer
+from tile.backends.interp.resolved_access import Buffer, Elements
 from tile.backends.interp.sanitizer.poison import PoisonKind, plain_value, poison_of
 from tile.backends.interp.values import Array, RegisterValue, full
 from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Memory
 from tile.debugger.source_files import display_path
 from tile.ir.core import Value
 from tile.ir.debug_info import Variable
-from tile.ir.semantics import numpy_dtype, printable
+from tile.ir.semantics import printable
 from tile.ir.types import Pointer, Scalar, Type
 from tile.location import Loc
 
@@ -82,10 +82,9 @@ class Pointers:
     def load(self) -> Array:
         inside = self.inside
         programs, active = np.atleast_1d(self.addresses)[None], np.atleast_1d(inside)[None]
-        shape = programs.shape[1:]
-        access = self.memory.resolve(programs, active, numpy_dtype(self.pointee), shape)
+        access = self.memory.resolve(programs, active, Elements(self.pointee, programs.shape[1:]))
         values = printable(
-            np.array(np.broadcast_to(access.read(None, shape), programs.shape).reshape(self.shape))
+            np.array(np.broadcast_to(access.read(None), programs.shape).reshape(self.shape))
         )
         if inside.all():
             return values

@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tile.backends.interp import repeated
 from tile.backends.interp.repeated import read_repeated, repetition
-from tile.backends.interp.resolved_access import Strided
+from tile.backends.interp.resolved_access import Elements, Strided
 from tile.backends.interp.values import Affine, Array, Repeated, take
 from tile.backends.interp.virtual_memory import Memory
 from tile.ir.types import I32
@@ -74,7 +74,7 @@ def test_loads_of_shared_tiles_are_loads(line: list[int], masked: bool) -> None:
     address = Affine(base, (64, 4), (4, 16), np.dtype(np.int64))
     mask = (np.arange(16) < 5)[None, None] if masked else None
     other = np.full((1, 1, 1), 7, np.int32) if masked else None
-    operands = (address, mask, other, I32, (4, 16))
+    operands = (address, mask, other, Elements(I32, (4, 16)))
     shared = read_repeated(memory, *operands)
     assert isinstance(shared, Repeated) and len(shared.values) < len(line)
     expected = memory.load(*operands)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import tile
 import tile.language as tl
 from tile.backends.interp import shifted_reads
-from tile.backends.interp.resolved_access import Strided, grid_of
+from tile.backends.interp.resolved_access import Elements, Strided, grid_of
 from tile.backends.interp.values import Affine, Array, Repeated
 from tile.errors import OutOfBoundsError
+from tile.ir.types import F32
 
 
 @tile.jit
@@ -142,8 +143,7 @@ def test_moved_addresses_keep_their_alignment() -> None:
     access = memory.strided(
         Affine(np.full((1, 1), start), (4,), (16,), np.dtype(np.int64)),
         None,
-        np.dtype(np.float32),
-        (16,),
+        Elements(F32, (16,)),
     )
     assert access is not None
     first = Affine(np.full((1, 1), start), (4,), (16,), np.dtype(np.int64))

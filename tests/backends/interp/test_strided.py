@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.values import Affine
 from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.types import I32
@@ -89,13 +90,13 @@ def test_load(access, with_other: bool) -> None:
     wrong = active & ((offsets < 0) | (offsets >= length))
     if wrong.any():
         try:
-            memory.load(address, mask, other, I32, shape)
+            memory.load(address, mask, other, Elements(I32, shape))
         except FaultError as fault:
             check_fault(fault, memory.buffers[0].origin, offsets, active, wrong)
         else:
             raise AssertionError("a fault went unseen")
         return
-    got = np.broadcast_to(memory.load(address, mask, other, I32, shape), offsets.shape)
+    got = np.broadcast_to(memory.load(address, mask, other, Elements(I32, shape)), offsets.shape)
     expected = np.where(active, 1000 + offsets, -5 if other is not None else 0)
     np.testing.assert_array_equal(got[active], expected[active])
     if other is not None:
@@ -118,7 +119,7 @@ def test_store(access, uniform: bool, watched: bool) -> None:
     wrong = active & ((offsets < 0) | (offsets >= length))
     if wrong.any():
         try:
-            memory.store(address, value, mask, I32, shape)
+            memory.store(address, value, mask, Elements(I32, shape))
         except FaultError as fault:
             check_fault(fault, memory.buffers[0].origin, offsets, active, wrong)
         else:
@@ -131,7 +132,7 @@ def test_store(access, uniform: bool, watched: bool) -> None:
         if active[place]:
             expected[offsets[place]] = values[place]
     before = memory.version
-    memory.store(address, value, mask, I32, shape)
+    memory.store(address, value, mask, Elements(I32, shape))
     np.testing.assert_array_equal(array, expected)
     if expected.any():
         assert memory.version != before

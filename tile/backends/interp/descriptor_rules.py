@@ -11,6 +11,7 @@ import numpy as np
 from tile.backends.interp.atomic_updates import update_in_order
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.rules import update
 from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import ADDRESS, Affine, Array, RunValue, array_of, full
@@ -57,12 +58,13 @@ def _check(batch: ProgramBatch, ty: Descriptor, descriptors: Array) -> None:
 @rule(descriptor.descriptor_load, descriptor.descriptor_gather)
 def load(op: Operation) -> Run:
     ty, shape, axes = _type(op), op.result.type.shape, _axes_of(op)
+    elements = Elements(ty.of, shape)
     outside = 0 if ty.padding is Padding.ZERO else math.nan
     other = semantics.constant(outside, ty.of).reshape((1,) * (1 + len(shape)))
 
     def run(batch: ProgramBatch, desc: Array, *indices: RunValue) -> Array:
         address, mask = _block_addresses(ty, desc, axes(indices), shape)
-        return batch.launch.memory.load(address, mask, other, ty.of, shape)
+        return batch.launch.memory.load(address, mask, other, elements)
 
     return run
 
@@ -70,10 +72,11 @@ def load(op: Operation) -> Run:
 @rule(descriptor.descriptor_store, descriptor.descriptor_scatter)
 def store(op: Operation) -> Run:
     ty, shape, axes = _type(op), op["value"].type.shape, _axes_of(op)
+    elements = Elements(ty.of, shape)
 
     def run(batch: ProgramBatch, desc: Array, value: RunValue, *indices: RunValue) -> None:
         address, mask = _block_addresses(ty, desc, axes(indices), shape)
-        batch.launch.memory.store(address, array_of(value), mask, ty.of, shape)
+        batch.launch.memory.store(address, array_of(value), mask, elements)
 
     return run
 
@@ -81,11 +84,11 @@ def store(op: Operation) -> Run:
 @rule(descriptor.descriptor_reduce)
 def atomic(op: Operation) -> Run:
     ty, axes = _type(op), _axes_of(op)
-    apply = partial(update_in_order, kind=op["kind"])
+    apply, elements = partial(update_in_order, kind=op["kind"]), Elements(ty.of, ty.dims)
 
     def run(batch: ProgramBatch, desc: Array, value: RunValue, *offsets: RunValue) -> None:
         address, mask = _block_addresses(ty, desc, axes(offsets), ty.dims)
-        update(batch, ty.of, ty.dims, apply, address, mask, value)
+        update(batch, elements, apply, address, mask, value)
 
     return run
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.resolved_access import ResolvedAccess, Strided
+from tile.backends.interp.resolved_access import Elements, ResolvedAccess, Strided
+from tile.backends.interp.rules import optional_array
 from tile.backends.interp.shifted_reads import seen_read
 from tile.backends.interp.translate import Rules, pure, semantics_of
 from tile.backends.interp.values import (
@@ -26,12 +27,9 @@ from tile.backends.interp.values import (
     is_true,
 )
 from tile.backends.interp.virtual_memory import Memory
-from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.op_definition import Trait
 from tile.ir.ops import dot, memory
-from tile.ir.ops.memory import pointee
-from tile.ir.types import Pointer, Scalar
 
 RULES: Rules = {}
 
@@ -78,31 +76,26 @@ def repetition(offsets: Array) -> Repetition | None:
 @rule(memory.load)
 def load(op: Operation) -> Run:
     """Read each tile once if programs share them; in a loop, as in the iteration before."""
-    ptr = op.inputs[0].type
-    element, shape = pointee("load", ptr), ptr.shape
-    shared = isinstance(element, Scalar) and math.prod(shape) >= LEAST_ELEMENTS
+    elements = Elements.of(op)
+    shared = not elements.element.is_ptr() and math.prod(elements.shape) >= LEAST_ELEMENTS
     loops = any(ancestor.has_trait(Trait.LOOP) for ancestor in op.ancestors())
 
     def run(
         batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None
     ) -> Array | Repeated:
         memory = batch.launch.memory
-        active = _array(mask)
+        active = optional_array(mask)
         if not shared:
-            return memory.load(address, active, _array(other), element, shape)
+            return memory.load(address, active, optional_array(other), elements)
         key = None
         if loops and type(address) is Affine and is_true(active):
             key, seen = op, memory.seen.get(op)
             values = None if seen is None else seen.moved(address)
             if values is not None:
                 return values
-        return read_repeated(memory, address, active, _array(other), element, shape, key)
+        return read_repeated(memory, address, active, optional_array(other), elements, key)
 
     return run
-
-
-def _array(value: RunValue | None) -> Array | None:
-    return None if value is None else array_of(value)
 
 
 def read_repeated(
@@ -110,15 +103,14 @@ def read_repeated(
     address: RunValue,
     mask: Array | None,
     other: Array | None,
-    element: Scalar | Pointer,
-    shape: tuple[int, ...],
+    elements: Elements,
     key: Operation | None = None,
 ) -> Array | Repeated:
     """Load elements as `Memory.load` does; each tile once if programs share them.
 
     key: the load, if later iterations may repeat it at a distance.
     """
-    access = launch_memory.resolve(address, mask, semantics.numpy_dtype(element), shape)
+    access = launch_memory.resolve(address, mask, elements)
     strided = access.strided
     repeats = None
     if strided is not None and strided.flat.size and (other is None or len(other) == 1):
@@ -127,8 +119,8 @@ def read_repeated(
         assert strided is not None
         s = strided  # `replace` would take longer than the rest
         strided = Strided(s.flat, repeats.offsets, s.steps, s.extents, s.part, s.buffer)
-        access = ResolvedAccess(address, mask, strided)
-    values = launch_memory.read(access, other, element, shape)
+        access = ResolvedAccess(elements, address, mask, strided)
+    values = launch_memory.read(access, other)
     shared = None if repeats is None else (repeats.rows, repeats.columns, repeats.along)
     if key is not None and launch_memory.seen.get(key, key) is not None:
         assert isinstance(address, Affine)

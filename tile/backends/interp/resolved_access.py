@@ -19,6 +19,10 @@ from numpy.lib.stride_tricks import as_strided
 
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.view_bytes import ViewBytes
+from tile.ir.core import Operation
+from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.ops.memory import pointee
+from tile.ir.types import Pointer, Scalar
 
 SHORTEST_RUN = 8  # of elements that are compared as one by `Strided.is_disjoint`
 
@@ -329,6 +333,21 @@ def active_run(mask: Array, shape: tuple[int, ...]) -> tuple[int, int, int] | No
     return axis, first, count
 
 
+class Elements:
+    """The elements of an access: their type, and the shape of the tile that they are."""
+
+    def __init__(self, element: Scalar | Pointer, shape: tuple[int, ...]) -> None:
+        self.element = element
+        self.shape = shape
+        self.dtype = numpy_dtype(element)
+
+    @classmethod
+    def of(cls, op: Operation) -> Elements:
+        """Return the elements that an operation accesses through its first operand, pointers."""
+        ptr = op.inputs[0].type
+        return Elements(pointee(op.name, ptr), ptr.shape)
+
+
 @dataclass(slots=True)
 class BufferLanes:
     """The lanes of one access that fall into one array.
@@ -347,6 +366,7 @@ class BufferLanes:
 class ResolvedAccess:
     """An access that is in bounds: strided elements of one array, or addresses in one or more."""
 
+    elements: Elements
     address: RunValue
     mask: Array | None
     strided: Strided | None
@@ -357,16 +377,16 @@ class ResolvedAccess:
         """The parts of the access, each in one array."""
         return self.groups if self.strided is None else (self.strided,)
 
-    def read(self, other: Array | None, shape: tuple[int, ...]) -> Array:
+    def read(self, other: Array | None) -> Array:
         """Return the elements; `other`, or zero, where the mask is false."""
         if self.strided is None:
             return self._gather(other)
         if self.strided.part is None:
             return self.strided.read()
-        return self.strided.padded(self.strided.read(), other, shape)
+        return self.strided.padded(self.strided.read(), other, self.elements.shape)
 
     def _gather(self, other: Array | None) -> Array:
-        group, dtype = self.groups[0], self.groups[0].flat.dtype
+        group, dtype = self.groups[0], self.elements.dtype
         if len(self.groups) == 1:
             values = group.flat[group.index]
             if group.lanes is None:
@@ -381,12 +401,12 @@ class ResolvedAccess:
             values[lanes] = group.flat[np.broadcast_to(group.index, values.shape)[lanes]]
         return values
 
-    def write(self, value: Array, shape: tuple[int, ...], compare: bool) -> bool:
+    def write(self, value: Array, compare: bool) -> bool:
         """Store the values; return True if memory changed, which is assumed unless `compare`."""
         if self.strided is not None:
             return self.strided.write(value, compare)
         arrays = (array_of(self.address), value, self.mask)
-        extents = (max(len(x) for x in arrays if x is not None), *shape)
+        extents = (max(len(x) for x in arrays if x is not None), *self.elements.shape)
         values = np.broadcast_to(value, extents)
         changed = False
         for group in self.groups:

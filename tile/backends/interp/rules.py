@@ -17,16 +17,13 @@ from tile.backends.interp.atomic_updates import compare_and_swap, exchange, upda
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.fault_report import first_false
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.resolved_access import BufferLanes
+from tile.backends.interp.resolved_access import BufferLanes, Elements
 from tile.backends.interp.translate import Rules, pure
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.backends.interp.virtual_memory import Memory
 from tile.errors import DeviceAssertionError
-from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops import arith, debug, memory, program
-from tile.ir.ops.memory import pointee
-from tile.ir.types import Scalar
 
 RULES: Rules = {}
 
@@ -66,41 +63,40 @@ def global_timer(op: Operation) -> Run:
 
 @rule(memory.load)
 def load(op: Operation) -> Run:
-    ptr = op.inputs[0].type
-    element, shape = pointee("load", ptr), ptr.shape
+    elements = Elements.of(op)
 
     def run(
         batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None
     ) -> Array:
-        return batch.launch.memory.load(address, _array(mask), _array(other), element, shape)
+        return batch.launch.memory.load(
+            address, optional_array(mask), optional_array(other), elements
+        )
 
     return run
 
 
 @rule(memory.store)
 def store(op: Operation) -> Run:
-    ptr = op.inputs[0].type
-    element, shape = pointee("store", ptr), ptr.shape
+    elements = Elements.of(op)
 
     def run(batch: ProgramBatch, address: RunValue, value: RunValue, mask: RunValue | None) -> None:
-        batch.launch.memory.store(address, array_of(value), _array(mask), element, shape)
+        batch.launch.memory.store(address, array_of(value), optional_array(mask), elements)
 
     return run
 
 
-def _array(value: RunValue | None) -> Array | None:
+def optional_array(value: RunValue | None) -> Array | None:
+    """Return an operand that may be absent as an array."""
     return None if value is None else array_of(value)
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)
 def atomic(op: Operation) -> Run:
-    apply, ptr = applied(op), op.inputs[0].type
-    element = pointee("atomic", ptr)
-    assert isinstance(element, Scalar)
+    apply, elements = applied(op), Elements.of(op)
 
     def run(batch: ProgramBatch, address: RunValue, *rest: Any) -> Array:
         *operands, mask = rest
-        return update(batch, element, ptr.shape, apply, address, mask, *operands)
+        return update(batch, elements, apply, address, mask, *operands)
 
     return run
 
@@ -120,9 +116,8 @@ def applied(op: Operation) -> Apply:
 
 def update(
     batch: ProgramBatch,
-    element: Scalar,
-    shape: tuple[int, ...],
-    apply: Callable[..., Array | None],
+    elements: Elements,
+    apply: Apply,
     address: RunValue,
     mask: RunValue | None,
     *operands: RunValue,
@@ -131,16 +126,14 @@ def update(
 
     Returns the old values if `apply` returns them, else zeros.
     """
-    dtype = semantics.numpy_dtype(element)
-    space = batch.launch.memory
-    programs = len(batch)
+    space, shape, programs = batch.launch.memory, elements.shape, len(batch)
     addresses = broadcast_rows(address, shape, programs)
     lanes = (
         None if mask is None or is_true(array_of(mask)) else broadcast_rows(mask, shape, programs)
     )
     values = [broadcast_rows(operand, shape, programs) for operand in operands]
-    groups = space.groups(addresses, lanes, dtype, shape)
-    return update_groups(space, groups, apply, addresses.shape, dtype, values)
+    groups = space.groups(addresses, lanes, elements)
+    return update_groups(space, groups, apply, addresses.shape, elements.dtype, values)
 
 
 def update_groups(

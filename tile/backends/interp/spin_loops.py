@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tile.analysis.exit_slice import ExitSlice
+from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RegisterValue, array_of, same
 from tile.backends.interp.virtual_memory import FaultError, Memory
 from tile.ir.core import Operation
 from tile.ir.op_definition import Trait
-from tile.ir.ops.memory import pointee
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,26 +46,22 @@ class ObservedAccess:
 
     def holds(self, memory: Memory) -> bool:
         """Return True if memory holds what was read."""
-        ptr = self.op["ptr"].type
         address, mask = self.operand("ptr"), self.operand("mask")
         assert address is not None and self.read is not None
         try:
-            current = memory.load(
-                address, mask, self.operand("other"), pointee(self.op.name, ptr), ptr.shape
-            )
+            current = memory.load(address, mask, self.operand("other"), Elements.of(self.op))
         except FaultError:
             return False
         return same(current, self.read)
 
     def bytes(self, memory: Memory) -> Array:
         """Return the real addresses of all bytes that were accessed."""
-        ptr = self.op["ptr"].type
         addresses, mask = self.operand("ptr"), self.operand("mask")
         assert addresses is not None
         if mask is not None:
             addresses, mask = np.broadcast_arrays(addresses, mask)
             addresses = addresses[mask]
-        size = pointee(self.op.name, ptr).itemsize
+        size = Elements.of(self.op).dtype.itemsize
         parts = [np.empty(0, np.int64)]
         for buffer, index in memory.by_buffer(addresses.ravel()):
             parts.append(addresses.ravel()[index] - buffer.origin + buffer.real)

@@ -27,6 +27,7 @@ from tile.backends.base import accessible
 from tile.backends.interp.resolved_access import (
     Buffer,
     BufferLanes,
+    Elements,
     ResolvedAccess,
     Strided,
     active_run,
@@ -37,9 +38,7 @@ from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_tr
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.config import config
 from tile.errors import ArgumentValueError
-from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.types import Pointer, Scalar
 
 WINDOW_BITS = 46
 WINDOW = 1 << WINDOW_BITS
@@ -162,94 +161,64 @@ class Memory:
     # -- accesses
 
     def load(
-        self,
-        address: RunValue,
-        mask: Array | None,
-        other: Array | None,
-        element: Scalar | Pointer,
-        shape: tuple[int, ...],
+        self, address: RunValue, mask: Array | None, other: Array | None, elements: Elements
     ) -> Array:
         """Return the elements at some addresses; `other` (or zero) where the mask is false.
 
         Raises `FaultError`.
         """
-        access = self.resolve(address, mask, semantics.numpy_dtype(element), shape)
-        return self.read(access, other, element, shape)
+        return self.read(self.resolve(address, mask, elements), other)
 
     def store(
-        self,
-        address: RunValue,
-        value: Array,
-        mask: Array | None,
-        element: Scalar | Pointer,
-        shape: tuple[int, ...],
+        self, address: RunValue, value: Array, mask: Array | None, elements: Elements
     ) -> None:
         """Write elements. If several have one address, the last program's last element wins.
 
         Raises `FaultError` before anything is written.
         """
-        access = self.resolve(address, mask, semantics.numpy_dtype(element), shape, value)
-        self.write(access, value, element, shape)
+        self.write(self.resolve(address, mask, elements, value), value)
 
     def resolve(
-        self,
-        address: RunValue,
-        mask: Array | None,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-        value: Array | None = None,
+        self, address: RunValue, mask: Array | None, elements: Elements, value: Array | None = None
     ) -> ResolvedAccess:
         """Resolve the addresses of an access to elements of arrays.
 
         value: that of a store, whose elements are strided only if their addresses are distinct.
         Raises `FaultError`.
         """
-        access = self.strided(address, mask, dtype, shape)
+        access = self.strided(address, mask, elements)
         if access is not None and (value is None or access.distinct(value)):
-            return ResolvedAccess(address, mask, access)
-        groups = self.groups(array_of(address), mask, dtype, shape)
-        return ResolvedAccess(address, mask, None, groups)
+            return ResolvedAccess(elements, address, mask, access)
+        groups = self.groups(array_of(address), mask, elements)
+        return ResolvedAccess(elements, address, mask, None, groups)
 
-    def read(
-        self,
-        access: ResolvedAccess,
-        other: Array | None,
-        element: Scalar | Pointer,
-        shape: tuple[int, ...],
-    ) -> Array:
+    def read(self, access: ResolvedAccess, other: Array | None) -> Array:
         """Return the elements of an access, as `load` does."""
-        values = access.read(other, shape)
-        return self.virtual(values) if element.is_ptr() else values
+        values = access.read(other)
+        return self.virtual(values) if access.elements.element.is_ptr() else values
 
-    def write(
-        self,
-        access: ResolvedAccess,
-        value: Array,
-        element: Scalar | Pointer,
-        shape: tuple[int, ...],
-    ) -> None:
+    def write(self, access: ResolvedAccess, value: Array) -> None:
         """Write the elements of an access, as `store` does."""
-        stored = self.real(value) if element.is_ptr() else value
-        self.changed(access.write(stored, shape, self.watched))
+        stored = self.real(value) if access.elements.element.is_ptr() else value
+        self.changed(access.write(stored, self.watched))
 
     def changed(self, really: bool = True) -> None:
         self.version += really
 
     # -- affine accesses
 
-    def strided(
-        self, address: RunValue, mask: Array | None, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> Strided | None:
+    def strided(self, address: RunValue, mask: Array | None, elements: Elements) -> Strided | None:
         """Return the access as strided elements in bounds of one array; None if it is not that."""
         if type(address) is not Affine:
             return None
         part: tuple[int, int, int] | None = None
         if not is_true(mask):
             assert mask is not None
-            part = active_run(mask, shape)
+            part = active_run(mask, elements.shape)
             if part is None:
                 return None
-        base, steps, extents = address.base, address.steps, list(shape)
+        dtype, extents = elements.dtype, list(elements.shape)
+        base, steps = address.base, address.steps
         if part is not None:
             axis, first, count = part
             if base.shape[axis + 1] != 1:
@@ -292,13 +261,7 @@ class Memory:
 
     # -- accesses by address
 
-    def groups(
-        self,
-        addresses: Array,
-        mask: Array | None,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-    ) -> list[BufferLanes]:
+    def groups(self, addresses: Array, mask: Array | None, elements: Elements) -> list[BufferLanes]:
         """Return the active lanes of an access by array, with their indices in its flat view.
 
         Raises `FaultError` if any active lane lies outside its array.
@@ -309,13 +272,13 @@ class Memory:
         else:
             if not lanes.any():
                 nowhere = np.zeros((1,) * addresses.ndim, np.intp)
-                return [BufferLanes(None, np.zeros(1, dtype), nowhere, lanes)]
+                return [BufferLanes(None, np.zeros(1, elements.dtype), nowhere, lanes)]
             if lanes.shape != addresses.shape:
                 addresses, lanes = np.broadcast_arrays(addresses, lanes)
             active = addresses[lanes]
             low, high = int(active.min()), int(active.max())
         if low >> WINDOW_BITS == high >> WINDOW_BITS:
-            return [self.group(addresses, lanes, low, high, dtype, shape)]
+            return [self.group(addresses, lanes, low, high, elements)]
         groups = []
         windows = addresses >> WINDOW_BITS
         all_lanes = np.True_ if lanes is None else lanes
@@ -323,56 +286,44 @@ class Memory:
             own = (windows == number) & all_lanes
             low, high = int(addresses[own].min()), int(addresses[own].max())
             try:
-                groups.append(self.group(addresses, own, low, high, dtype, shape))
+                groups.append(self.group(addresses, own, low, high, elements))
             except FaultError:  # report the first wrong element of all, not of this array
-                self.fault(addresses, lanes, dtype, shape)
+                self.fault(addresses, lanes, elements)
         return groups
 
     def group(
-        self,
-        addresses: Array,
-        lanes: Array | None,
-        low: int,
-        high: int,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
+        self, addresses: Array, lanes: Array | None, low: int, high: int, elements: Elements
     ) -> BufferLanes:
         buffer = self.buffer_at(low)
-        size = dtype.itemsize
+        size = elements.dtype.itemsize
         if buffer is None or low < buffer.start or high + size > buffer.end:
-            self.fault(addresses, lanes, dtype, shape)
+            self.fault(addresses, lanes, elements)
         index = addresses - buffer.start
         if size > 1:
             misaligned = index & (size - 1)
             if (misaligned if lanes is None else misaligned[lanes]).any():
-                self.fault(addresses, lanes, dtype, shape)
+                self.fault(addresses, lanes, elements)
             index //= size
         if lanes is not None:  # inactive lanes are read where an active one is
             index = np.where(lanes, index, (low - buffer.start) // size)
         if buffer.gaps is not None:
             inside = buffer.gaps.contain(index * size, size)
             if not (inside if lanes is None else inside[lanes]).all():
-                self.fault(addresses, lanes, dtype, shape)
-        return BufferLanes(buffer, buffer.typed(dtype), index, lanes)
+                self.fault(addresses, lanes, elements)
+        return BufferLanes(buffer, buffer.typed(elements.dtype), index, lanes)
 
-    def fault(
-        self,
-        addresses: Array,
-        lanes: Array | None,
-        dtype: np.dtype[Any],
-        shape: tuple[int, ...],
-    ) -> NoReturn:
+    def fault(self, addresses: Array, lanes: Array | None, elements: Elements) -> NoReturn:
         """Raise `FaultError` for the first lane, in program order, that is out of bounds."""
-        extents = addresses.shape[:1] + shape
+        extents, size = addresses.shape[:1] + elements.shape, elements.dtype.itemsize
         if lanes is not None:
             extents = np.broadcast_shapes(extents, lanes.shape)
         spread = np.broadcast_to(addresses, extents)
         active = np.ones(extents, bool) if lanes is None else np.broadcast_to(lanes, extents)
-        wrong = active & ~self.valid(spread, dtype.itemsize)
+        wrong = active & ~self.valid(spread, size)
         row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), extents))
         position = (row, *lane)
         count, of = int(wrong[row].sum()), int(active[row].sum())
-        raise FaultError(row, tuple(lane), int(spread[position]), count, of, dtype.itemsize)
+        raise FaultError(row, tuple(lane), int(spread[position]), count, of, size)
 
     def valid(self, addresses: Array, size: int) -> Array:
         """Return the addresses that have `size` bytes inside an array, aligned to `size`."""

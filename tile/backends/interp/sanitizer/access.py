@@ -23,17 +23,15 @@ from tile.backends.interp.fault_report import (
     view_of,
 )
 from tile.backends.interp.program_batch import ProgramBatch
-from tile.backends.interp.resolved_access import Buffer, ResolvedAccess
+from tile.backends.interp.resolved_access import Buffer, Elements, ResolvedAccess
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.virtual_memory import FaultError
 from tile.faults import Check, Fault, FaultAddress
 from tile.heatmap import MARGIN, ArrayHeatmap, FaultExtent, fault_extent
-from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
-from tile.ir.types import Pointer, Scalar
 
 
 def spread_in(
@@ -82,16 +80,14 @@ def inside_of(buffer: Buffer) -> Array:
     return share.reshape(raster.cells)
 
 
-class Site:
-    """A memory operation: its verb in messages, and the type and shape of its accesses."""
+class Site(Elements):
+    """A memory operation: its verb in messages, and the elements that it accesses."""
 
     def __init__(self, op: Operation) -> None:
+        ptr = op.inputs[0].type
+        super().__init__(pointee(op.name, ptr), ptr.shape)
         self.op = op
         self.verb = verb_of(op)
-        ptr = op.inputs[0].type
-        self.element: Scalar | Pointer = pointee(op.name, ptr)
-        self.shape = ptr.shape
-        self.dtype = semantics.numpy_dtype(self.element)
 
 
 class Lanes:
@@ -175,7 +171,7 @@ def resolve_access(
     memory = batch.launch.memory
     while True:
         try:
-            return memory.resolve(address, mask, site.dtype, site.shape, value)
+            return memory.resolve(address, mask, site, value)
         except FaultError:
             addresses = array_of(address)
             whole = np.broadcast_to(addresses, (len(addresses), *site.shape))

@@ -299,7 +299,7 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
         fill = None if other is None else array_of(other)
         resolved = resolve_access(batch, site, address, lanes.possible)
         accessed = valid_part(batch, site, lanes, resolved)
-        value = space.read(accessed, fill, site.element, site.shape)
+        value = space.read(accessed, fill)
         if state.shadow is not None:
             state.shadow.load(batch, site, resolved)
         masks = poison_of_other(other, active)
@@ -341,7 +341,7 @@ def store(op: Operation, plain: Run, checks: Checks) -> Run:
         accessed = valid_part(batch, site, lanes, resolved, stored)
         written = accessed is resolved and not state.collector.raising
         if not state.collector.raising:
-            space.write(accessed, stored, site.element, site.shape)
+            space.write(accessed, stored)
         if state.shadow is not None:
             state.shadow.store(batch, site, resolved, stored, written)
         if state.uninitialized:

@@ -7,6 +7,7 @@ import numpy as np
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import bad_vector
 from tile.backends.interp.simulator.launch import launch_of
@@ -60,10 +61,10 @@ def load_vectors(
 ) -> Array:
     """Load the elements that the pointers of an asynchronous copy point to."""
     ptr = op["ptr"].type
-    element = pointee("shared_cp_async", ptr)
+    elements = Elements(pointee("shared_cp_async", ptr), ptr.shape)
     if launch_of(batch).counters is not None:
         access_cost.global_access(batch, op, address, mask, op["vector"])
-    return launch_of(batch).memory.load(address, mask, other, element, ptr.shape)
+    return launch_of(batch).memory.load(address, mask, other, elements)
 
 
 def check_vectors(

@@ -14,6 +14,7 @@ import numpy as np
 from tile.backends.interp.atomic_updates import update_in_order
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import Frame, ProgramBatch
+from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.rules import update_groups
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
@@ -27,7 +28,6 @@ from tile.backends.interp.simulator.shared_memory import Touch
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadcast_rows
 from tile.backends.interp.virtual_memory import FaultError
-from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.shared_type import Shared
@@ -199,14 +199,14 @@ class DescriptorBlock:
         self.mem = mem
         self.size = mem.of.itemsize
         self.order = _order(mem.layout)
+        self.elements = Elements(mem.of, (len(self.order),))
 
     def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
         address, inside = self.addresses(batch, *numbers)
-        element, shape = self.mem.of, (len(self.order),)
         with _faults_by_thread(batch, programs):
-            values = launch_of(batch).memory.load(address, inside, None, element, shape)
-        word = np.dtype(f"u{self.size}")
+            values = launch_of(batch).memory.load(address, inside, None, self.elements)
+        word, shape = np.dtype(f"u{self.size}"), self.elements.shape
         parts = np.ascontiguousarray(broadcast_rows(values, shape, len(address))).view(word)
         return parts.reshape(len(address), -1, VECTOR_BYTES // self.size)
 
@@ -214,27 +214,24 @@ class DescriptorBlock:
         self, batch: ProgramBatch, programs: Rows, values: Array, address: Array, inside: Array
     ) -> None:
         """Store the elements, which are vectors in shared-memory order."""
-        element, shape = self.mem.of, (len(self.order),)
         with _faults_by_thread(batch, programs):
             memory = launch_of(batch).memory
-            memory.store(address, self._elements(values), inside, element, shape)
+            memory.store(address, self._values(values), inside, self.elements)
 
     def combine(
         self, batch: ProgramBatch, programs: Rows, values: Array, address: Array, inside: Array
     ) -> None:
         """Combine the elements, as `write` stores them, into memory by atomic operations."""
-        dtype, shape = semantics.numpy_dtype(self.mem.of), (len(self.order),)
         apply = partial(update_in_order, kind=self.op["kind"])
-        memory = launch_of(batch).memory
+        memory, combined = launch_of(batch).memory, [self._values(values)]
         with _faults_by_thread(batch, programs):
-            groups = memory.groups(address, inside, dtype, shape)
-            elements = self._elements(values)
-            update_groups(memory, groups, apply, address.shape, dtype, [elements])
+            groups = memory.groups(address, inside, self.elements)
+            update_groups(memory, groups, apply, address.shape, self.elements.dtype, combined)
 
-    def _elements(self, values: Array) -> Array:
+    def _values(self, values: Array) -> Array:
         """Return vectors of words as elements: (program, element)."""
         flat = np.ascontiguousarray(values).reshape(len(values), -1)
-        return flat.view(semantics.numpy_dtype(self.mem.of))
+        return flat.view(self.elements.dtype)
 
     def addresses(self, batch: ProgramBatch, base: Array, *numbers: Array) -> tuple[Array, Array]:
         """Return the addresses of the elements in shared-memory order, and which are in bounds."""
