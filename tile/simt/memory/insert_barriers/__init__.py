@@ -21,7 +21,14 @@ from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
-from tile.simt.memory.insert_barriers.control_flow import MemoryOp, Node, Role, Structure, structure
+from tile.simt.memory.insert_barriers.control_flow import (
+    Flight,
+    MemoryOp,
+    Node,
+    Role,
+    Structure,
+    structure,
+)
 from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
 from tile.simt.ops import wgmma
 from tile.simt.target import GENERIC, SimtTarget
@@ -140,7 +147,7 @@ class _RecordingSolver(Solver):
             before = self.seen.setdefault(node.op, set())
             before |= {access.op for access, _ in state.shared}
             copies = self.copies.setdefault(node.op, set())
-            copies |= {access.op for group in state.in_flight for access, _ in group}
+            copies |= {access.op for group in state.in_flight[Flight.COPIES] for access, _ in group}
             if node.memory is not None:
                 modes = self.modes.setdefault(node.op, set())
                 modes |= {mode for _, mode in state.memory}

@@ -36,6 +36,13 @@ class Role(enum.Enum):
     FIRST_THREAD = enum.auto()
 
 
+class Flight(enum.Enum):
+    """What runs by itself until it is waited for, in order."""
+
+    COPIES = enum.auto()  # groups of copies to shared memory, of which the youngest is still open
+    WGMMAS = enum.auto()  # each of which reads its operands
+
+
 @dataclass(frozen=True, eq=False)
 class MemoryOp:
     """An operation that accesses shared or global memory."""
@@ -54,21 +61,15 @@ class Barrier:
 
 
 @dataclass(frozen=True, eq=False)
-class CopyCommit:
+class Commit:
     """The commit of a group of copies."""
 
 
 @dataclass(frozen=True, eq=False)
-class CopyWait:
-    """A wait for all commit groups except the last `pending`."""
+class Wait:
+    """A wait for all commit groups, or all wgmmas, except the last `pending`."""
 
-    pending: int
-
-
-@dataclass(frozen=True, eq=False)
-class WgmmaWait:
-    """A wait for all wgmmas except the last `pending`."""
-
+    flight: Flight
     pending: int
 
 
@@ -110,7 +111,7 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = MemoryOp | Barrier | CopyCommit | CopyWait | WgmmaWait | Call | Branch | Loop
+Node = MemoryOp | Barrier | Commit | Wait | Call | Branch | Loop
 Body = list[Node]
 
 
@@ -119,8 +120,7 @@ class Structure:
     """A function's body, with the facts about it that the walk needs.
 
     stage_bases: the bases that select stages (see `StageBases`).
-    max_pending_copies: the largest number of commit groups that a wait leaves in flight.
-    max_pending_wgmmas: the largest number of wgmmas that a wait leaves in flight.
+    max_pending: the largest numbers of commit groups and wgmmas that a wait leaves in flight.
     async_proxy_buffers: buffers that the async proxy uses: what wgmmas and TMA stores read, and
         mbarriers.
     tma_writes: the writes of TMA loads.
@@ -129,8 +129,7 @@ class Structure:
     alias: Alias
     body: Body = field(default_factory=list)
     stage_bases: set[tuple[Value, Value | None]] = field(default_factory=set)
-    max_pending_copies: int = 0
-    max_pending_wgmmas: int = 0
+    max_pending: dict[Flight, int] = field(default_factory=lambda: dict.fromkeys(Flight, 0))
     async_proxy_buffers: set[Value] = field(default_factory=set)
     tma_writes: list[Access] = field(default_factory=list)
 
@@ -176,10 +175,6 @@ class _Builder:
             following = following.next
         return MemoryOp(op, tuple(accesses), None, Role.FIRST_THREAD) if accesses else None
 
-    def wgmma_wait(self, op: Operation) -> Node:
-        self.structure.max_pending_wgmmas = max(self.structure.max_pending_wgmmas, op["pending"])
-        return WgmmaWait(op["pending"])
-
     def note_base(self, buffer: Value, base: Value | None) -> None:
         """Record a base that selects stages of a buffer, and those that loops compute it from."""
         stage_bases = self.structure.stage_bases
@@ -188,9 +183,10 @@ class _Builder:
             for source in _sources(base):
                 self.note_base(buffer, stage_of(source).base)
 
-    def wait(self, op: Operation) -> Node:
-        self.structure.max_pending_copies = max(self.structure.max_pending_copies, op["pending"])
-        return CopyWait(op["pending"])
+    def wait(self, flight: Flight, op: Operation) -> Node:
+        most = self.structure.max_pending
+        most[flight] = max(most[flight], op["pending"])
+        return Wait(flight, op["pending"])
 
     def call(self, op: Operation) -> Node:
         return Call(op, op["callee"], tuple(map(self.alias.of, op.inputs)))
@@ -262,9 +258,9 @@ _ASYNC_PROXY = frozenset(
 _NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
     **dict.fromkeys(ACCESSING, _Builder.memory_op),
     memory.barrier: lambda self, op: Barrier(op),
-    ops.shared.cp_async_commit_group: lambda self, op: CopyCommit(),
-    ops.shared.cp_async_wait_group: _Builder.wait,
-    ops.wgmma.wgmma_wait: _Builder.wgmma_wait,
+    ops.shared.cp_async_commit_group: lambda self, op: Commit(),
+    ops.shared.cp_async_wait_group: lambda self, op: self.wait(Flight.COPIES, op),
+    ops.wgmma.wgmma_wait: lambda self, op: self.wait(Flight.WGMMAS, op),
     ops.order.order_wait: _Builder.order_wait,
     control.call: _Builder.call,
     control.if_: _Builder.branch,

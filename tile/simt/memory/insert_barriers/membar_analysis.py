@@ -9,13 +9,13 @@ The *pending* accesses at a point of the walk are those that no barrier separate
 shared memory is in flight from its issue to the wait for it; barriers do not change that. Copies
 are in commit groups, and a wait completes the older ones: `in_flight` has the open group first,
 then the committed ones from the youngest on. A completed copy is an ordinary write. In the same way
-a wgmma reads its operands until the wait for it: `wgmmas` has the reads of each wgmma, the youngest
-first. A completed one has been an ordinary read.
+a wgmma reads its operands until the wait for it: `in_flight` has the reads of each wgmma, the
+youngest first. A completed one has been an ordinary read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.analysis.alias import PointsTo
@@ -26,14 +26,14 @@ from tile.simt.memory.insert_barriers.control_flow import (
     Body,
     Branch,
     Call,
-    CopyCommit,
-    CopyWait,
+    Commit,
+    Flight,
     Loop,
     MemoryOp,
     Node,
     Role,
     Structure,
-    WgmmaWait,
+    Wait,
 )
 from tile.simt.memory.insert_barriers.memory_effects import (
     Access,
@@ -49,6 +49,7 @@ from tile.simt.tuning import TuningConstants
 
 # An access with its stage, by the names at the current point.
 StagedAccess = tuple[Access, Stage]
+Groups = list[set[StagedAccess]]
 # Pairs of a buffer and a base of the iteration numbers that select its stages, directly or through
 # loops.
 StageBases = Collection[tuple[Value, Value | None]]
@@ -62,8 +63,9 @@ class Pending:
     """
 
     shared: set[StagedAccess] = field(default_factory=set)
-    in_flight: list[set[StagedAccess]] = field(default_factory=lambda: [set()])
-    wgmmas: list[set[StagedAccess]] = field(default_factory=list)
+    in_flight: dict[Flight, Groups] = field(
+        default_factory=lambda: {Flight.COPIES: [set()], Flight.WGMMAS: []}
+    )
     memory: dict[tuple[PointsTo, Mode], frozenset[Value | None]] = field(default_factory=dict)
     reaches_entry: bool = True
 
@@ -86,23 +88,17 @@ class Pending:
 
     def check_waited(self, access: Access, stage: Stage) -> None:
         """Raise `CompilationError` for an access that conflicts with a copy or wgmma in flight."""
-        copy = _overlapping(self.in_flight, access, stage)
-        if copy is not None:
-            raise CompilationError(
-                f"{access.op.name} of a buffer to which a copy is in flight: a "
-                "cp_async_wait_group for its "
-                "commit group belongs between them",
-                loc=access.op.loc,
-                notes=[f"the copy is at {copy.op.loc}"],
-            )
-        wgmma = None if access.kind is Kind.READ else _overlapping(self.wgmmas, access, stage)
-        if wgmma is not None:
-            raise CompilationError(
-                f"{access.op.name} of a buffer that a wgmma in flight reads: a wgmma_wait for it "
-                "belongs between them",
-                loc=access.op.loc,
-                notes=[f"the wgmma is at {wgmma.op.loc}"],
-            )
+        for flight, (use, name, wait) in _UNWAITED.items():
+            if flight is Flight.WGMMAS and access.kind is Kind.READ:
+                continue
+            items = (item for group in self.in_flight[flight] for item in group)
+            other = next((x for x, its in items if access.may_overlap(stage, x, its)), None)
+            if other is not None:
+                raise CompilationError(
+                    f"{access.op.name} of a buffer {use}: a {wait} belongs between them",
+                    loc=access.op.loc,
+                    notes=[f"the {name} is at {other.op.loc}"],
+                )
 
     def is_written(self, buffers: Collection[Value], tma_writes: Collection[Access]) -> bool:
         """Return True if threads have pending writes to some buffers, or to bytes of TMA writes.
@@ -123,52 +119,44 @@ class Pending:
         self.memory = {}
         self.reaches_entry = False
 
-    def add(self, access: Access, stage: Stage) -> None:
-        self.shared.add((access, stage))
-
-    def issue_copy(self, access: Access, stage: Stage) -> None:
-        self.in_flight[0].add((access, stage))
-
     def add_memory(self, access: MemoryAccess) -> None:
         key = (access.where, access.mode)
         self.memory[key] = self.memory.get(key, frozenset()) | {access.pointer}
 
-    def commit(self, max_pending: int) -> None:
-        """Commit the open group of copies, of which waits leave at most `max_pending`."""
-        _push(self.in_flight, set(), max_pending + 1)
+    def push(self, flight: Flight, youngest: set[StagedAccess], most: int) -> None:
+        """Add the youngest group. Groups older than `most` others are merged."""
+        groups = self.in_flight[flight]
+        groups.insert(0, youngest)
+        while len(groups) > most + 1:
+            oldest = groups.pop()
+            groups[-1] = groups[-1] | oldest
 
-    def issue_wgmma(self, items: set[StagedAccess], max_pending: int) -> None:
-        """Add the reads of a wgmma, of which waits leave at most `max_pending`."""
-        _push(self.wgmmas, items, max_pending)
-
-    def wait_wgmmas(self, pending: int) -> None:
-        """Complete all wgmmas except the last `pending`."""
-        self._complete(self.wgmmas, pending)
-
-    def wait_copies(self, pending: int) -> None:
-        """Complete all committed groups except the last `pending`."""
-        self._complete(self.in_flight, pending + 1)
-
-    def _complete(self, groups: list[set[StagedAccess]], pending: int) -> None:
-        self.shared.update(*groups[pending:])
-        del groups[pending:]
+    def wait(self, flight: Flight, pending: int) -> None:
+        """Complete all committed groups, or wgmmas, except the last `pending`."""
+        groups = self.in_flight[flight]
+        first = pending + (flight is Flight.COPIES)  # the open group is not waited for
+        self.shared.update(*groups[first:])
+        del groups[first:]
 
     # -- at joins and branches of control flow
 
+    def mapped(self, change: Callable[[StagedAccess], StagedAccess]) -> Pending:
+        """Return a copy with each access of shared memory changed."""
+        in_flight = {
+            flight: [set(map(change, group)) for group in groups]
+            for flight, groups in self.in_flight.items()
+        }
+        shared = set(map(change, self.shared))
+        return Pending(shared, in_flight, dict(self.memory), self.reaches_entry)
+
     def copy(self) -> Pending:
-        return Pending(
-            set(self.shared),
-            [set(group) for group in self.in_flight],
-            [set(group) for group in self.wgmmas],
-            dict(self.memory),
-            self.reaches_entry,
-        )
+        return self.mapped(lambda item: item)
 
     def __or__(self, other: Pending) -> Pending:
         joined = self.copy()
         joined.shared |= other.shared
-        _join(joined.in_flight, other.in_flight)
-        _join(joined.wgmmas, other.wgmmas)
+        for flight, groups in joined.in_flight.items():
+            _join(groups, other.in_flight[flight])
         for key, pointers in other.memory.items():
             joined.memory[key] = joined.memory.get(key, frozenset()) | pointers
         joined.reaches_entry |= other.reaches_entry
@@ -178,18 +166,16 @@ class Pending:
         """Return True if all that is pending in this state is pending in the other one."""
         return (
             self.shared <= other.shared
-            and _within(self.in_flight, other.in_flight)
-            and _within(self.wgmmas, other.wgmmas)
+            and all(_within(g, other.in_flight[f]) for f, g in self.in_flight.items())
             and all(p <= other.memory.get(k, frozenset()) for k, p in self.memory.items())
             and self.reaches_entry <= other.reaches_entry
         )
 
     def key(self) -> object:
         """Return a hashable key that is equal for equal states."""
-        in_flight = tuple(map(frozenset, self.in_flight))
-        wgmmas = tuple(map(frozenset, self.wgmmas))
+        in_flight = tuple(tuple(map(frozenset, groups)) for groups in self.in_flight.values())
         memory = frozenset(self.memory.items())
-        return frozenset(self.shared), in_flight, wgmmas, memory, self.reaches_entry
+        return frozenset(self.shared), in_flight, memory, self.reaches_entry
 
     def renamed(
         self, names: Renaming, bases: StageBases, redefined: Collection[Block] = frozenset()
@@ -215,42 +201,32 @@ class Pending:
         def drop_redefined(value: Value | None) -> Value | None:
             return None if value is None or value.block in redefined else value
 
-        memory = self.memory
+        result = self.mapped(rename)
         if redefined:
-            memory = {k: frozenset(map(drop_redefined, ptrs)) for k, ptrs in memory.items()}
-        return Pending(
-            set(map(rename, self.shared)),
-            [set(map(rename, group)) for group in self.in_flight],
-            [set(map(rename, group)) for group in self.wgmmas],
-            dict(memory),
-            self.reaches_entry,
-        )
+            for key, pointers in result.memory.items():
+                result.memory[key] = frozenset(map(drop_redefined, pointers))
+        return result
 
 
-def _push(groups: list[set[StagedAccess]], youngest: set[StagedAccess], most: int) -> None:
-    """Add the youngest group. Groups older than `most` others are merged."""
-    groups.insert(0, youngest)
-    while len(groups) > most + 1:
-        oldest = groups.pop()
-        groups[-1] = groups[-1] | oldest
+# Why an access is wrong that conflicts with what is in flight.
+_UNWAITED = {
+    Flight.COPIES: (
+        "to which a copy is in flight",
+        "copy",
+        "cp_async_wait_group for its commit group",
+    ),
+    Flight.WGMMAS: ("that a wgmma in flight reads", "wgmma", "wgmma_wait for it"),
+}
 
 
-def _overlapping(
-    groups: Sequence[set[StagedAccess]], access: Access, stage: Stage
-) -> Access | None:
-    """Return an access of the groups that may touch the same bytes; None if there is none."""
-    items = (item for group in groups for item in group)
-    return next((other for other, its in items if access.may_overlap(stage, other, its)), None)
-
-
-def _join(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) -> None:
+def _join(groups: Groups, others: Groups) -> None:
     """Add to each group the one of its age among `others`."""
     groups += [set() for _ in others[len(groups) :]]
     for own, other in zip(groups, others, strict=False):
         own |= other
 
 
-def _within(groups: list[set[StagedAccess]], others: list[set[StagedAccess]]) -> bool:
+def _within(groups: Groups, others: Groups) -> bool:
     """Return True if each group is a subset of the one of its age among `others`."""
     return len(groups) <= len(others) and all(
         own <= other for own, other in zip(groups, others, strict=False)
@@ -320,12 +296,11 @@ class Solver:
                 self.memory_op(node, state)
             case Barrier():
                 self.pass_barrier(node.op, state)
-            case CopyCommit():
-                state.commit(self.structure.max_pending_copies)
-            case CopyWait():
-                state.wait_copies(node.pending)
-            case WgmmaWait():
-                state.wait_wgmmas(node.pending)
+            case Commit():
+                most = self.structure.max_pending[Flight.COPIES]
+                state.push(Flight.COPIES, set(), most + 1)
+            case Wait():
+                state.wait(node.flight, node.pending)
             case Call():
                 return self.call(node, state)
             case Branch():
@@ -369,11 +344,11 @@ class Solver:
             if state.reaches_entry:
                 self.summary.shared[access, access.stage] = None
         if node.role is Role.WGMMA:
-            state.issue_wgmma(staged, self.structure.max_pending_wgmmas)
+            state.push(Flight.WGMMAS, staged, self.structure.max_pending[Flight.WGMMAS])
         elif node.role is Role.THREADS:
-            for access in node.shared:
-                add = state.issue_copy if access.kind is Kind.CP_ASYNC else state.add
-                add(access, access.stage)
+            for access, stage in staged:
+                copied = access.kind is Kind.CP_ASYNC
+                (state.in_flight[Flight.COPIES][0] if copied else state.shared).add((access, stage))
         if memory is not None:
             if state.reaches_entry:
                 self.summary.memory[memory] = None
@@ -466,9 +441,9 @@ class Solver:
 
 def _after_call(after: Pending, arguments: Sequence[PointsTo]) -> Pending:
     """Return the accesses that a called function leaves pending, as its caller sees them."""
-    pending = Pending(reaches_entry=False)
-    pending.shared = {(access, None) for access, _ in after.shared}
-    pending.in_flight = [{(access, None) for access, _ in group} for group in after.in_flight]
-    for (where, mode), _ in after.memory.items():
-        pending.memory[where.through(arguments), mode] = frozenset({None})
+    pending = after.mapped(lambda item: (item[0], None))
+    pending.memory = {
+        (where.through(arguments), mode): frozenset({None}) for where, mode in after.memory
+    }
+    pending.reaches_entry = False
     return pending
