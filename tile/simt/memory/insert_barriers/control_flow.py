@@ -37,7 +37,7 @@ class Role(enum.Enum):
 
 
 class Flight(enum.Enum):
-    """What runs by itself until it is waited for, in order."""
+    """Kinds of operations that run by themselves until they are waited for, in order."""
 
     COPIES = enum.auto()  # groups of copies to shared memory, of which the youngest is still open
     WGMMAS = enum.auto()  # each of which reads its operands
