@@ -15,7 +15,7 @@ import tile.compat
 import tile.language as tl
 from tile.compat.finder import TritonFinder
 from tile.compat.modules import MODULES
-from tile.compat.torch_kernels import REPLACEMENTS
+from tile.compat.torch_kernels import REPLACEMENTS, original_of
 from tile.errors import ArgumentValueError, TritonLoadedError
 
 
@@ -150,37 +150,54 @@ def test_import_of_tile_loads_none_of_it() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-NAMES = [(module, name) for module, names in REPLACEMENTS.items() for name in names]
+NAMES = [(module, path) for module, paths in REPLACEMENTS.items() for path in paths]
 
 
-@pytest.mark.parametrize(("module_name", "name"), NAMES)
-def test_the_function_of_pytorch_is_replaced_and_restored(monkeypatch, module_name, name) -> None:
-    module = types.ModuleType(module_name)
-    setattr(module, name, original := lambda kernel, kwargs, descriptors: "original")
+@pytest.mark.parametrize(("module_name", "path"), NAMES)
+def test_the_name_of_pytorch_is_replaced_and_restored(monkeypatch, module_name, path) -> None:
+    owner = module = types.ModuleType(module_name)
+    *classes, name = path.split(".")
+    for one in classes:
+        setattr(owner, one, type(one, (), {}))
+        owner = getattr(owner, one)
+    setattr(owner, name, original := lambda kernel, kwargs, descriptors: "original")
     monkeypatch.setitem(sys.modules, module_name, module)
     with tile.compat.install_as_triton():
-        replaced = getattr(module, name)
-        assert replaced is not original and replaced.args == (original,)
+        replaced = vars(owner)[name]
+        assert replaced is not original and original_of(replaced) is original
         if name.startswith("identify"):
             assert replaced(None, {}, {"a": 1}) == "original"
         tile.compat.install_as_triton()
-        assert getattr(module, name) is replaced
-    assert getattr(module, name) is original
+        assert vars(owner)[name] is replaced
+    assert vars(owner)[name] is original
 
 
-@pytest.mark.parametrize(("module_name", "name"), NAMES)
-def test_the_module_of_pytorch_is_loaded_with_its_function_replaced(
-    tmp_path, module_name, name
+@pytest.mark.parametrize(("module_name", "path"), NAMES)
+def test_the_module_of_pytorch_is_loaded_with_its_name_replaced(
+    tmp_path, module_name, path
 ) -> None:
-    path = tmp_path / f"{module_name.rpartition('.')[2]}.py"
-    path.write_text(f"def {name}(*arguments):\n    return 'original'\n")
+    *classes, name = path.split(".")
+    lines = [*(f"class {one}:" for one in classes), f"def {name}(*arguments):", "return 'original'"]
+    text = "\n".join("    " * depth + line for depth, line in enumerate(lines))
+    (tmp_path / f"{module_name.rpartition('.')[2]}.py").write_text(f"{text}\n")
     with tile.compat.install_as_triton():
         finder = next(one for one in sys.meta_path if isinstance(one, TritonFinder))
         spec = finder.find_spec(module_name, [str(tmp_path)])
-        module = importlib.util.module_from_spec(spec)
+        owner = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        assert getattr(module, name).args[0]() == "original"
+        for one in classes:
+            owner = getattr(owner, one)
+        assert original_of(vars(owner)[name])() == "original"
         assert finder.find_spec(module_name, [str(tmp_path / "nothing")]) is None
+
+
+@pytest.mark.parametrize(("module_name", "path"), NAMES)
+def test_a_module_of_pytorch_without_the_name_stays(monkeypatch, module_name, path) -> None:
+    module = types.ModuleType(module_name)
+    before = dict(vars(module))
+    monkeypatch.setitem(sys.modules, module_name, module)
+    with tile.compat.install_as_triton():
+        assert vars(module) == before
 
 
 def test_the_class_of_constants_has_the_name_of_triton() -> None:

@@ -8,17 +8,20 @@ nor of Triton. Kernels that need more at a launch have no cubin there, and are l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
 from tile.compat.cache import get_cache_manager
+from tile.instrumentation import Scoped
 from tile.runtime.kernel import WARP_SIZE, CompiledKernel
 
 if TYPE_CHECKING:
-    from tile.backends.nvptx.ptxas import cubin as assembled
+    from tile.backends.nvptx.ptxas import start_cubin
 else:
-    assembled = lazy_import("tile.backends.nvptx.ptxas", "cubin")
+    start_cubin = lazy_import("tile.backends.nvptx.ptxas", "start_cubin")
 
 CUBIN = "cubin"
 ANY_DRIVER = 0  # stands for the version of the driver, which worker processes do not ask for
@@ -29,20 +32,40 @@ PASSED = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 6
     "fp64",
 }
 
+# True where compilations do not wait for ptxas.
+assembles_later: Scoped[bool] = Scoped("tile_assembles_later", False)
+
 
 def add_cubin(kernel: CompiledKernel) -> None:
-    """Store the cubin of a kernel that can be launched statically; else the reason why not."""
+    """Store the cubin of a kernel that can be launched statically; else the reason why not.
+
+    In the scope of `assembles_later` wait for ptxas only when something asks for the cubin.
+    """
     reason = obstacle(kernel)
+    if reason:
+        _note_absence(kernel, reason)
+        return
     ptx = kernel.asm["ptx"]
     assert isinstance(ptx, str)
-    if not reason:
-        key = kernel.hash  # of the other stages
-        code = assembled(ptx, kernel.name, kernel.target.arch, ANY_DRIVER)
-        if code is not None:
-            kernel.asm[CUBIN] = code
-            get_cache_manager(key).put(code, f"{kernel.name}.{CUBIN}")
-            return
+    key = kernel.hash  # of the other stages
+    code = start_cubin(ptx, kernel.name, kernel.target.arch, ANY_DRIVER)
+    kernel.asm.unfinished[CUBIN] = partial(_finish, kernel, key, code)
+    if not assembles_later():
+        kernel.asm.finish(CUBIN)
+
+
+def _finish(kernel: CompiledKernel, key: str, code: Callable[[], bytes | None]) -> None:
+    """Store a cubin, or the reason why there is none; `code` waits for it."""
+    cubin = code()
+    if cubin is None:
         reason = "ptxas, which assembles it, is not found, or the cache for it is disabled"
+        _note_absence(kernel, reason)
+        return
+    kernel.asm[CUBIN] = cubin
+    get_cache_manager(key).put(cubin, f"{kernel.name}.{CUBIN}")
+
+
+def _note_absence(kernel: CompiledKernel, reason: str) -> None:
     kernel.asm.absent[CUBIN] = (
         f"{kernel.name} has no cubin for launches from C++, as by AOTInductor, cpp_wrapper or "
         f"TorchInductor's static launcher: {reason}"

@@ -5,6 +5,8 @@ Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program l
 another IR, so the function is replaced by one that asks the compiled kernel. Without it PyTorch
 would warn, and take every tensor for written.
 
+Inductor compiles kernels early, and their configurations at the same time (`early_compile.py`).
+
 AOTInductor and `cpp_wrapper` put machine code of kernels for a CPU into a library; the interpreter
 has none, and the error says so.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from tile._import_hooks import followed_spec
+from tile.compat.early_compile import HEURISTICS, EarlyCompile, compile_configurations
 from tile.errors import TileError, UnsupportedError
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.autotuning.autotuner import Autotuner
@@ -27,6 +30,7 @@ from tile.runtime.autotuning.configs import innermost
 
 MODULE = "torch._higher_order_ops.triton_kernel_wrap"
 GRAPH = "torch._inductor.graph"
+CODEGEN = "torch._inductor.codegen.triton"
 EXTENT = 16  # stands for an integer that is not known yet
 
 
@@ -85,14 +89,22 @@ def wrapper_codegen(
     )
 
 
-REPLACEMENTS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+REPLACEMENTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     MODULE: {
-        "identify_accessed_tensors": accessed_tensors,
-        "identify_mutated_tensors": mutated_tensors,
+        "identify_accessed_tensors": functools.partial(functools.partial, accessed_tensors),
+        "identify_mutated_tensors": functools.partial(functools.partial, mutated_tensors),
     },
-    GRAPH: {"get_wrapper_codegen_for_device": wrapper_codegen},
+    GRAPH: {
+        "get_wrapper_codegen_for_device": functools.partial(functools.partial, wrapper_codegen)
+    },
+    HEURISTICS: {
+        "CachingAutotuner._precompile_worker": functools.partial(
+            functools.partialmethod, compile_configurations
+        )
+    },
+    CODEGEN: {"async_compile": EarlyCompile},
 }
-"""By module, the names that are replaced, where it has them."""
+"""By module, the names that are replaced, where it has them, and what makes the replacements."""
 
 
 def _accesses(kernel: Any, kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]] | None:
@@ -134,19 +146,35 @@ def spec_of(name: str, path: Any, target: ModuleType | None) -> ModuleSpec | Non
 
 def replace(module: ModuleType | None) -> None:
     """Replace the names of PyTorch's module that it has; do nothing for None."""
-    for name, replacement in _replacements(module).items():
-        original = getattr(module, name, None)
-        if original is not None and not isinstance(original, functools.partial):
-            setattr(module, name, functools.partial(replacement, original))
+    for owner, name, replacement in _replaced(module):
+        original = vars(owner).get(name)
+        if original is not None and original_of(original) is None:
+            setattr(owner, name, replacement(original))
 
 
 def restore(module: ModuleType | None) -> None:
     """Undo `replace`."""
-    for name in _replacements(module):
-        replaced = getattr(module, name, None)
-        if isinstance(replaced, functools.partial):
-            setattr(module, name, replaced.args[0])
+    for owner, name, _ in _replaced(module):
+        original = original_of(vars(owner).get(name))
+        if original is not None:
+            setattr(owner, name, original)
 
 
-def _replacements(module: ModuleType | None) -> Mapping[str, Callable[..., Any]]:
-    return {} if module is None else REPLACEMENTS[module.__name__]
+def original_of(replacement: Any) -> Any:
+    """Return what something replaces, or None if it is no replacement."""
+    if isinstance(replacement, functools.partial | functools.partialmethod):
+        return replacement.args[0]
+    return replacement.original if isinstance(replacement, EarlyCompile) else None
+
+
+def _replaced(module: ModuleType | None) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """Yield the owners of names that are replaced, the names, and what makes the replacements."""
+    if module is None:
+        return
+    for path, replacement in REPLACEMENTS[module.__name__].items():
+        *classes, name = path.split(".")
+        owner: Any = module
+        for one in classes:
+            owner = getattr(owner, one, None)
+        if owner is not None:
+            yield owner, name, replacement

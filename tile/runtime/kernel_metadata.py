@@ -18,18 +18,30 @@ class Stages(dict[str, str | bytes]):
     """The texts of a kernel by stage; `TRITON_STAGES` can be looked up as well.
 
     absent: why there are no others, by stage: a lookup of these raises `UnsupportedError`.
+    unfinished: functions that wait for other stages, and add them or the reason why not.
     """
 
     def __init__(self, texts: Mapping[str, str | bytes]) -> None:
         super().__init__(texts)
         self.absent: dict[str, str] = {}
+        self.unfinished: dict[str, Callable[[], None]] = {}
+
+    def finish(self, name: str) -> None:
+        """Wait for a stage, if it is unfinished."""
+        finish = self.unfinished.pop(name, None)
+        if finish is not None:
+            finish()
 
     def __missing__(self, name: str) -> str | bytes:
+        if name in self.unfinished:
+            self.finish(name)
+            return self[name]
         if name in self.absent:
             raise UnsupportedError(self.absent[name])
         return self[TRITON_STAGES[name]]
 
     def __contains__(self, name: object) -> bool:
+        self.finish(str(name))
         return super().__contains__(name) or super().__contains__(TRITON_STAGES.get(str(name)))
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -85,6 +85,7 @@ class LoadedKernel:
         self._compile_without_maps = functools.cache(without_maps)
         self._warned = False
         self._devices: dict[int, _DeviceKernel] = {}
+        self._assemblies: dict[str, Callable[[], bytes | None]] = {}  # by architecture
         # device and stream of the last ordinary launch
         self._last: tuple[driver.Device, int] | None = None
 
@@ -146,9 +147,13 @@ class LoadedKernel:
             None if kernel.faults is None else kernel.faults.fields,
         )
 
+    def start_assembly(self) -> None:
+        """Let ptxas make the cubin for the current device, and do not wait for it."""
+        self._assembly(driver.current_device())
+
     def assemble(self) -> None:
         """Let ptxas make the cubin for the current device now, for the cache on disk."""
-        self._cubin(driver.current_device())
+        self._assembly(driver.current_device())()
 
     def timer(self) -> Timer:
         """Return a timer on the stream of the last ordinary launch."""
@@ -214,7 +219,7 @@ class LoadedKernel:
             shared_bytes=self.metadata.shared_bytes,
             cooperative=self._cooperative,
         )
-        cubin = self._cubin(device)
+        cubin = self._assembly(device)()
         if cubin is not None:
             try:
                 return load(cubin)
@@ -222,8 +227,13 @@ class LoadedKernel:
                 pass  # a driver that is older than ptxas may reject its cubins
         return load(image(self.ptx))
 
-    def _cubin(self, device: driver.Device) -> bytes | None:
-        return ptxas.cubin(self.ptx, self.metadata.kernel, device.architecture, driver.version())
+    def _assembly(self, device: driver.Device) -> Callable[[], bytes | None]:
+        """Start ptxas for a device, once, and return a function that waits for the cubin."""
+        arch = device.architecture
+        if arch not in self._assemblies:
+            started = ptxas.start_cubin(self.ptx, self.metadata.kernel, arch, driver.version())
+            self._assemblies[arch] = started
+        return self._assemblies[arch]
 
     def _attributes(self, loaded: Loaded, device: driver.Device) -> LaunchAttributes:
         """Return those of launches on a device. Raises `OutOfResourcesError` if no cluster fits."""

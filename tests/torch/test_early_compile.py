@@ -1,0 +1,162 @@
+"""TorchInductor's kernels are compiled early, and ptxas assembles several at the same time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.torch.test_page import ROOT
+
+pytest.importorskip("torch")
+pytest.importorskip("llvmlite")
+
+# Ends with an error unless another run starts while it goes on.
+PTXAS = """\
+#!{python} -S
+import os, sys, time
+from pathlib import Path
+folder = Path(__file__).parent / "runs"
+folder.mkdir(exist_ok=True)
+(folder / str(os.getpid())).touch()
+until = time.monotonic() + 60
+while len(list(folder.iterdir())) < {runs}:
+    if time.monotonic() > until:
+        sys.exit("no other run started")
+    time.sleep(0.01)
+if "{refuses}" and "{refuses}" in Path(sys.argv[-3]).read_text():
+    sys.exit("ptxas refuses it")
+Path(sys.argv[-1]).write_bytes(b"code of " + Path(sys.argv[-3]).read_bytes()[:20])
+"""
+
+HEAD = '''
+import functools, os, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+import torch._inductor.config as config
+config.compile_threads = 1
+import torch._inductor.codegen.triton as codegen
+from torch._inductor.async_compile import AsyncCompile, CompiledTritonKernels
+from torch._inductor.runtime import triton_heuristics as heuristics
+from tile.compat import early_compile
+
+# There is no GPU on which launchers could be made.
+heuristics.triton_helpers.set_driver_to_gpu = lambda: None
+heuristics.CachingAutotuner._make_launchers = lambda self: None
+heuristics.CachingAutotuner._dynamic_scale_rblock = lambda self: None
+
+def source(name, operation="x + x", configurations=2):
+    return f"""
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import DeviceProperties
+
+@triton_heuristics.cached_autotune(
+    {{"x": 1024}},
+    [triton_heuristics.Config({{"XBLOCK": 64 << i}}, num_warps=4) for i in range({configurations})],
+    triton_meta={{
+        "signature": {{"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "XBLOCK": "constexpr"}},
+        "constants": {{}}, "configs": [{{(0,): [["tt.divisibility", 16]]}}],
+        "device": DeviceProperties(
+            type="cuda", index=0, multi_processor_count=132, cc=90, major=9, warp_size=32,
+            regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048,
+        ),
+    }},
+    heuristic_type=triton_heuristics.HeuristicType.POINTWISE, filename=__file__,
+    inductor_meta={{"kernel_name": "{name}", "grid_type": "Grid1D"}},
+)
+@triton.jit
+def {name}(x_ptr, out_ptr, n, XBLOCK: tl.constexpr):
+    i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    x = tl.load(x_ptr + i, i < n)
+    tl.store(out_ptr + i, {operation}, i < n)
+"""
+
+def kinds(autotuner):
+    return [type(result).__name__ for result in autotuner.compile_results]
+
+STATIC = "StaticTritonCompileResult"
+'''
+
+
+def run(tmp_path: Path, program: str, *, runs: int = 1, refuses: str = "") -> str:
+    """Return what a program prints that runs with a ptxas that waits for others."""
+    path = tmp_path / "ptxas"
+    path.write_text(PTXAS.format(python=sys.executable, runs=runs, refuses=refuses))
+    path.chmod(0o755)
+    (tmp_path / "program.py").write_text(HEAD + textwrap.dedent(program))
+    caches = ("TILE_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    done = subprocess.run(
+        [sys.executable, "-m", "tile", "triton", str(tmp_path / "program.py")],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **{name: str(tmp_path / name) for name in caches},
+            "TILE_CACHE": "1",
+            "TILE_PTXAS": str(path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_two_kernels_are_assembled_while_the_program_goes_on(tmp_path: Path) -> None:
+    """Neither run of ptxas ends before the second has started."""
+    program = """
+    first, second = source("first", configurations=1), source("second", "x * 3", 1)
+    codegen.async_compile.triton("first", first)
+    codegen.async_compile.triton("second", second)
+    taken = [AsyncCompile().triton(name, text) for name, text in (("first", first), ("second", second))]
+    print([kinds(kernel) == [STATIC] for kernel in taken])
+    print([open(result.kernel.cubin_path, "rb").read()[:7] for kernel in taken for result in kernel.compile_results])
+    print(CompiledTritonKernels.get(first))
+    """
+    lines = run(tmp_path, program, runs=2).splitlines()
+    assert lines == ["[True, True]", "[b'code of', b'code of']", "None"]
+
+
+def test_configurations_are_assembled_at_the_same_time(tmp_path: Path) -> None:
+    """As in worker processes, which compile a kernel without launchers."""
+    program = """
+    from torch._inductor.runtime.compile_tasks import _worker_compile_triton
+    from torch._inductor.async_compile import _load_triton_kernel_from_source
+    load = functools.partial(_load_triton_kernel_from_source, "first", source("first"))
+    kernel, _ = _worker_compile_triton(load, {}, {})
+    print(kinds(kernel) == [STATIC] * 2, len({result.kernel.cubin_raw for result in kernel.compile_results}))
+    """
+    assert run(tmp_path, program, runs=2) == "True 1\n"
+
+
+def test_a_kernel_that_ptxas_refuses_is_launched_otherwise(tmp_path: Path) -> None:
+    """The driver compiles its PTX, or says what is wrong with it."""
+    program = """
+    text = source("first")
+    codegen.async_compile.triton("first", text)
+    print(kinds(AsyncCompile().triton("first", text)))
+    """
+    assert (
+        run(tmp_path, program, refuses=".entry")
+        == "['TritonCompileResult', 'TritonCompileResult']\n"
+    )
+
+
+def test_an_error_comes_where_the_module_is_imported(tmp_path: Path) -> None:
+    program = """
+    text = source("first", "nothing(x)")
+    codegen.async_compile.triton("first", text)
+    print(CompiledTritonKernels.get(text))
+    try:
+        AsyncCompile().triton("first", text)
+    except Exception as error:
+        print(type(error).__name__, "nothing" in str(error))
+    """
+    assert run(tmp_path, program) == "None\nCompilationError True\n"
