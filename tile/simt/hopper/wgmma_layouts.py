@@ -24,8 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
-from tile.ir.core import Operation
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import Trait
 from tile.ir.shared_type import Shared
 from tile.ir.types import F32, Pointer, Precision, Scalar, Tile
 from tile.simt.layouts.blocked import blocked
@@ -219,11 +221,21 @@ def fastest_axis(layout: LinearLayout) -> int:
 
 
 def stays_in_registers(dot: Operation) -> bool:
-    """Return True if the `a` operand of a `wgmma` has the instruction's register layout."""
+    """Return True if the `a` operand of a `wgmma` has the instruction's register layout.
+
+    An operand that was computed in front of a loop goes to shared memory nevertheless: versions of
+    ptxas before 13.1 overwrite its registers in the loop (docs/notes/compiler-bugs.md#ptxas).
+    """
     value = dot.inputs[0]
-    if not isinstance(value.type, Tile):
+    if not isinstance(value.type, Tile) or _precedes_loop(value, dot):
         return False
     return layout_of(value) == a_operand_layout(dot, value.type.shape)
+
+
+def _precedes_loop(value: Value, user: Operation) -> bool:
+    """Return True if a value is computed outside of a loop that contains its user."""
+    around = takewhile(lambda op: op is not value.block.parent, user.ancestors())
+    return any(op.has_trait(Trait.LOOP) for op in around)
 
 
 def a_operand_layout(dot: Operation, extents: Sequence[int]) -> LinearLayout:

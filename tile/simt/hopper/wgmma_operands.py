@@ -7,7 +7,7 @@
 
 A tile is stored where it is computed, once for all wgmmas that read it in one layout: a
 loop-invariant operand is stored in front of the loop. An `a` operand that has the register layout
-of the instruction stays in registers.
+of the instruction, and is computed in the same iteration, stays in registers.
 """
 
 from __future__ import annotations

@@ -185,6 +185,36 @@ def test_use_inside_a_loop() -> None:
     fails(WgmmaInFlightError, READY + LOOP.replace("%r = wgmma", used), "`mul` uses")
 
 
+COMPUTED = LOOP.replace("%r = wgmma %a", "%h = mul %a, %a : frag<8xf16>\n    %r = wgmma %h")
+CARRIED = """
+  %v, %l = for %i2 = %zero to %n step %one iter(%acc = %z, %h = %a) : frag<8xf32>, frag<8xf16> {
+    %r = wgmma %h, %m, %acc {shape = (64, 16, 16, 16), warpgroups = (1, 1)} : frag<8xf32>
+    %w = wgmma_wait %r {pending = 1} : frag<8xf32>
+    %g = mul %h, %a : frag<8xf16>
+    yield %w, %g
+  }
+"""
+
+
+@pytest.mark.parametrize(("loop", "writer"), [(COMPUTED, "mul"), (CARRIED, "yield")])
+def test_registers_of_an_operand_in_flight(loop: str, writer: str) -> None:
+    """The next iteration computes the operand anew, which takes the same registers."""
+    end = WAIT.replace("%r", "%v") + OUT
+    message = f"`{writer}` writes registers that a wgmma reads"
+    fails(WgmmaInFlightError, READY + loop + end, message)
+    complete = READY + loop.replace("pending = 1", "pending = 0") + end
+    np.testing.assert_array_equal(result(complete, n=5), 5 * wgmma_result())
+
+
+def test_registers_of_an_operand_after_a_later_wgmma() -> None:
+    """A wait for all but the last wgmma completes the one before it."""
+    later = f"%u = wgmma %a, %m, %z {HOW}"
+    loop = COMPUTED.replace("    %w", f"    {later}\n    %w")
+    np.testing.assert_array_equal(
+        result(READY + loop + WAIT.replace("%r", "%v") + OUT, n=5), 5 * wgmma_result()
+    )
+
+
 def test_use_after_a_branch() -> None:
     body = (
         READY

@@ -30,8 +30,9 @@ from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.tma_writes import TmaWrites
-from tile.backends.interp.simulator.verify import check_accumulators, check_supported
+from tile.backends.interp.simulator.verify import check_supported
 from tile.backends.interp.simulator.warpgroup_order import WarpgroupOrder
+from tile.backends.interp.simulator.wgmma_registers import check_wgmma_registers
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, Rows
@@ -93,7 +94,7 @@ def thread_code(
     for op in module.walk():
         with stamp(op.loc):
             check_supported(op, target, num_warps)
-    check_accumulators(module)
+    check_wgmma_registers(module)
     return ThreadCode(
         translate(module, rules), target, num_warps, shared, _granule(module), num_ctas
     )

@@ -1,23 +1,13 @@
-"""Static checks of a THREAD module: supported operations, and accumulators of wgmma in flight.
-
-`check_supported` refuses an operation that the target does not have.
-
-`check_accumulators` finds uses of a wgmma accumulator before the wait that completes it. Waits are
-data dependences: an accumulator flows from its wgmma through a `wgmma_wait` to its uses, also
-across loops and branches. A forward dataflow analysis therefore finds every use without a wait. It
-tracks, for each accumulator that may be in flight, its age: the fewest wgmmas that may have started
-after its own. A wait that leaves more wgmmas pending than that does not complete it.
-"""
+"""Refuse operations that the target does not have: a static check of a THREAD module."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from tile.errors import UnsupportedError, WgmmaInFlightError
-from tile.ir.core import Block, Operation, Value
-from tile.ir.module import Module
-from tile.ir.op_definition import OpDef, Trait
-from tile.ir.ops import control, memory
+from tile.errors import UnsupportedError
+from tile.ir.core import Operation, Value
+from tile.ir.op_definition import OpDef
+from tile.ir.ops import memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
@@ -223,95 +213,3 @@ CHECKS: dict[OpDef, Check] = {
     ops.tma.tma_store: _tma_block,
     ops.tma.tma_reduce: _tma_block,
 }
-
-
-# For each accumulator in flight, the fewest wgmmas that have started since its own.
-Ages = dict[Value, int]
-
-
-def check_accumulators(module: Module) -> None:
-    """Raise `WgmmaInFlightError` for a use of an accumulator that is still in flight."""
-    waits = [op["pending"] for op in module.walk() if op.defn is ops.wgmma.wgmma_wait]
-    max_pending = max(waits, default=0)
-    if any(op.defn is ops.wgmma.wgmma for op in module.walk()):
-        for function in module:
-            _AgeAnalysis(max_pending).block(function.body, {})
-
-
-class _AgeAnalysis:
-    """The analysis of a function whose waits leave at most `max_pending` wgmmas in flight."""
-
-    def __init__(self, max_pending: int) -> None:
-        self.max_pending = max_pending
-
-    def block(self, block: Block, ages: Ages) -> None:
-        for op in block:
-            self.check(op, ages)
-            if op.defn is ops.wgmma.wgmma:
-                for value, age in ages.items():
-                    ages[value] = min(age + 1, self.max_pending)
-                ages[op.result] = 0
-            elif op.defn is ops.wgmma.wgmma_wait:
-                value = op.inputs[0]
-                if value in ages and ages[value] < op["pending"]:
-                    ages[op.result] = ages[value]
-            elif op.has_trait(Trait.LOOP):
-                self.loop(op, ages)
-            elif op.defn is control.if_:
-                self.branch(op, ages)
-
-    def check(self, op: Operation, ages: Ages) -> None:
-        for index, value in enumerate(op.operands):
-            if value is None or value not in ages or self.may_use(op, index):
-                continue
-            raise WgmmaInFlightError(
-                f"`{op.name}` uses a wgmma accumulator before its wgmma_wait",
-                loc=op.loc,
-                notes=[f"the value is {value}"],
-            )
-
-    def may_use(self, op: Operation, index: int) -> bool:
-        if op.defn is ops.wgmma.wgmma:
-            return index == 2
-        passes_on = op.has_trait(Trait.LOOP) or op.defn is control.yield_
-        return passes_on or op.defn is ops.wgmma.wgmma_wait
-
-    def loop(self, op: Operation, ages: Ages) -> None:
-        """Iterate to a fixed point: ages only decrease, and values in flight only get more."""
-        skipped = 3 if op.defn is control.for_ else 0
-        carried = [ages.get(value) for value in op.inputs[skipped:]]
-        while True:
-            last_ends: list[
-                int | None
-            ] = []  # ages at the end of the last region, which is the body
-            for region in op.regions:
-                inner = dict(ages)
-                args = region.args[1:] if op.defn is control.for_ else region.args
-                _set(args, carried, inner)
-                self.block(region, inner)
-                last_ends = [inner.get(value) for value in region.yielded]
-            joined = _least(carried, last_ends)
-            if joined == carried:
-                break
-            carried = joined
-        _set(op.results, carried, ages)
-
-    def branch(self, op: Operation, ages: Ages) -> None:
-        ends = []
-        for region in op.regions:
-            inner = dict(ages)
-            self.block(region, inner)
-            ends.append([inner.get(value) for value in region.yielded])
-        _set(op.results, _least(*ends), ages)
-
-
-def _set(values: Sequence[Value], ages: Sequence[int | None], into: Ages) -> None:
-    for value, age in zip(values, ages, strict=False):
-        if age is not None:
-            into[value] = age
-
-
-def _least(first: Sequence[int | None], second: Sequence[int | None]) -> list[int | None]:
-    """Return the elementwise minimum; None, for a value not in flight, counts as infinite."""
-    both = zip(first, second, strict=False)
-    return [min((x for x in pair if x is not None), default=None) for pair in both]

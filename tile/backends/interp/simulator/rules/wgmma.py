@@ -2,7 +2,8 @@
 
 The result is computed when the wgmma starts, from what shared memory holds then. That nobody writes
 the operands before the wait is checked at run time (`InFlightWgmma`); that nobody uses the
-accumulator before the wait is checked statically (`check_accumulators`).
+accumulator before the wait, or writes registers of an operand, is checked statically
+(`check_wgmma_registers`).
 """
 
 from __future__ import annotations
