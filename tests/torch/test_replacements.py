@@ -9,6 +9,7 @@ import tile.ops
 from tile.errors import ArgumentError
 from tile.ops import replacements
 from tile.ops.aten import row_norms
+from tile.ops.aten.arguments import by_schema
 
 
 def model(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -162,7 +163,7 @@ def test_indices_out_of_range() -> None:
 
 
 def test_a_result_of_another_shape_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(replacements.OPERATORS, "aten::mm", lambda self, mat2: self)
+    monkeypatch.setitem(replacements.OPERATORS, "aten::mm", lambda args: args.self)
     a, b = torch.rand(2, 3), torch.rand(3, 4)
     with tile.ops.use("cpu") as replaced:
         assert (a @ b).shape == (2, 4)
@@ -242,16 +243,18 @@ def test_lists_of_tensors() -> None:
 def test_rms_norm_as_on_a_gpu() -> None:
     """PyTorch has operators of it on a GPU alone; a CPU composes the same results."""
     x, weight = torch.randn(2, 3, 8, requires_grad=True), torch.randn(8, requires_grad=True)
+    operator = torch.ops.aten._fused_rms_norm
+    forward, backward = (
+        by_schema(overload, row_norms.CUDA_OPERATORS[overload.name()])
+        for overload in (operator.default, torch.ops.aten._fused_rms_norm_backward.default)
+    )
     for eps in (0.1, None):
         expected = torch.nn.functional.rms_norm(x, (8,), weight, eps)
-        y, rstd = row_norms.fused_rms_norm(x.detach(), (8,), weight.detach(), eps)
+        y, rstd = forward(x.detach(), (8,), weight.detach(), eps)
         torch.testing.assert_close(y, expected.detach())
         gradients = torch.autograd.grad(expected.square().sum(), (x, weight))
-        results = row_norms.fused_rms_norm_backward(
-            *(2 * y, x.detach(), (8,), rstd, weight.detach(), (True, True))
-        )
+        results = backward(2 * y, x.detach(), (8,), rstd, weight.detach(), (True, True))
         torch.testing.assert_close(results, gradients)
-    operator = torch.ops.aten._fused_rms_norm
     assert rstd.shape == operator(x, (8,), weight, 0.1)[1].shape
 
 

@@ -34,6 +34,7 @@ from tile.ops.aten import (
     row_norms,
     rows,
 )
+from tile.ops.aten.arguments import Implementation, Operators, by_schema
 
 if TYPE_CHECKING:
     from tile.torch.overrides import Override, difference_of, overload_of
@@ -45,7 +46,7 @@ else:
 
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 MOST_REASONS = 16  # of an operator
-OPERATORS: dict[str, Callable[..., Any]] = {
+OPERATORS: dict[str, Implementation] = {
     **activations.OPERATORS,
     **convolutions.OPERATORS,
     **lists.OPERATORS,
@@ -59,7 +60,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 }
 
 
-def operators_of(device: str) -> dict[str, Callable[..., Any]]:
+def operators_of(device: str) -> Operators:
     """Return the implementations of PyTorch's operators on a kind of device, by name."""
     own = matmuls.CPU_OPERATORS if device == "cpu" else row_norms.CUDA_OPERATORS
     return {**OPERATORS, **own}
@@ -91,7 +92,7 @@ class Replacements:
             self._overrides.append(Override(operator, compute, device, check=False))
 
     def _function(
-        self, operator: Any, function: Callable[..., Any], device: str
+        self, operator: Any, implementation: Implementation, device: str
     ) -> Callable[..., Any]:
         """Return a function that computes an operator, or leaves a call of it to PyTorch."""
         torch = importlib.import_module("torch")
@@ -99,9 +100,10 @@ class Replacements:
         key = DISPATCH_KEYS[device]
         kernel = torch.library.get_kernel(name, key)
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        function = by_schema(operator, implementation)
         compared = False
 
-        @functools.wraps(function)
+        @functools.wraps(implementation)
         def compute(*args: Any, **kwargs: Any) -> Any:
             nonlocal compared
             try:

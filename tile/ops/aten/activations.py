@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tile.ops.aten.arguments import Implementation, require
+from tile.ops.aten.arguments import Arguments, Implementation, Operators, require
 from tile.ops.pointwise.activation import activate, activate_backward
+
+NAMES = ("relu", "silu", "sigmoid", "tanh")
 
 
 def _dense(x: Any) -> Any:
@@ -26,61 +27,44 @@ def _restored(result: Any, like: Any) -> Any:
 
 
 def _forward(name: str) -> Implementation:
-    return lambda self: _restored(activate(_dense(self), name), self)
+    return lambda args: _restored(activate(_dense(args.self), name), args.self)
 
 
 def _in_place(name: str) -> Implementation:
-    def compute(self: Any) -> Any:
-        x = _dense(self)
+    def compute(args: Arguments) -> Any:
+        x = _dense(args.self)
         activate(x, name, out=x)
-        return self
+        return args.self
 
     return compute
 
 
-def _gradient(dy: Any, x: Any, name: str, from_result: bool = False) -> Any:
-    require(dy.shape == x.shape and dy.stride() == x.stride(), "layouts of tensors differ")
-    return _restored(activate_backward(_dense(dy), _dense(x), name, from_result), x)
+def _backward(name: str, source: str = "self", from_result: bool = False) -> Implementation:
+    """Return the implementation of a gradient; source: the argument from which it is computed."""
+
+    def compute(args: Arguments) -> Any:
+        dy, x = args.grad_output, getattr(args, source)
+        require(getattr(args, "threshold", 0) == 0, "`threshold` is not 0")
+        require(dy.shape == x.shape and dy.stride() == x.stride(), "layouts of tensors differ")
+        return _restored(activate_backward(_dense(dy), _dense(x), name, from_result), x)
+
+    return compute
 
 
-def _gelu_name(approximate: str) -> str:
-    return "gelu" if approximate == "tanh" else "gelu_erf"
+def _gelu(form: Any) -> Implementation:
+    by_tanh, by_erf = form("gelu"), form("gelu_erf")
+    return lambda args: (by_tanh if args.approximate == "tanh" else by_erf)(args)
 
 
-def gelu(self: Any, *, approximate: str = "none") -> Any:
-    return _restored(activate(_dense(self), _gelu_name(approximate)), self)
-
-
-def gelu_backward(grad_output: Any, self: Any, *, approximate: str = "none") -> Any:
-    return _gradient(grad_output, self, _gelu_name(approximate))
-
-
-def silu_backward(grad_output: Any, self: Any) -> Any:
-    return _gradient(grad_output, self, "silu")
-
-
-def sigmoid_backward(grad_output: Any, output: Any) -> Any:
-    return _gradient(grad_output, output, "sigmoid", True)
-
-
-def tanh_backward(grad_output: Any, output: Any) -> Any:
-    return _gradient(grad_output, output, "tanh", True)
-
-
-def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    require(threshold == 0, "`threshold` is not 0")
-    return _gradient(grad_output, self, "relu", True)
-
-
-OPERATORS: Mapping[str, Implementation] = MappingProxyType(
+OPERATORS: Operators = MappingProxyType(
     {
-        **{f"aten::{name}": _forward(name) for name in ("relu", "silu", "sigmoid", "tanh")},
-        **{f"aten::{name}_": _in_place(name) for name in ("relu", "silu", "sigmoid", "tanh")},
-        "aten::gelu": gelu,
-        "aten::gelu_backward": gelu_backward,
-        "aten::silu_backward": silu_backward,
-        "aten::sigmoid_backward": sigmoid_backward,
-        "aten::tanh_backward": tanh_backward,
-        "aten::threshold_backward": threshold_backward,
+        **{f"aten::{name}": _forward(name) for name in NAMES},
+        **{f"aten::{name}_": _in_place(name) for name in NAMES},
+        "aten::gelu": _gelu(_forward),
+        "aten::gelu_backward": _gelu(_backward),
+        "aten::silu_backward": _backward("silu"),
+        "aten::sigmoid_backward": _backward("sigmoid", "output", from_result=True),
+        "aten::tanh_backward": _backward("tanh", "output", from_result=True),
+        "aten::threshold_backward": _backward("relu", from_result=True),
     }
 )

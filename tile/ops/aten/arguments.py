@@ -1,15 +1,37 @@
-"""Conditions, layouts and precisions of the implementations of PyTorch's operators."""
+"""Arguments, conditions, layouts and precisions of the implementations of PyTorch's operators.
+
+An implementation takes the arguments of a call as the attributes of one object, by the names of the
+operator's schema, which also has the defaults: `args.self`, `args.dim`.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from tile.errors import ArgumentValueError
 
-Implementation = Callable[..., Any]
+Arguments = SimpleNamespace
+Implementation = Callable[[Arguments], Any]
+Operators = Mapping[str, Implementation]
+
+
+def by_schema(operator: Any, implementation: Implementation) -> Callable[..., Any]:
+    """Return the function that calls an implementation of an overload like the overload."""
+    parameters = operator._schema.arguments
+    names = [parameter.name for parameter in parameters]
+    defaults = {p.name: p.default_value for p in parameters if p.has_default_value()}
+
+    @functools.wraps(implementation)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        arguments = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        return implementation(SimpleNamespace(**arguments))
+
+    return compute
 
 
 def require(condition: bool, reason: str) -> None:
@@ -21,6 +43,11 @@ def require(condition: bool, reason: str) -> None:
 def require_last(x: Any, dim: int) -> None:
     """Leave a call to PyTorch unless `dim` is the last axis of a tensor with axes."""
     require(x.dim() > 0 and dim in (-1, x.dim() - 1), "`dim` is not the last axis")
+
+
+def masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    """Return the gradients that are needed, and None for the others."""
+    return tuple(g if needed else None for g, needed in zip(gradients, mask, strict=True))
 
 
 def torch_module() -> Any:

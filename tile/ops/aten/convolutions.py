@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tile.ops.aten.arguments import Implementation, Layout, convolution_precision, require
+from tile.ops.aten.arguments import (
+    Arguments,
+    Layout,
+    Operators,
+    both,
+    convolution_precision,
+    require,
+)
 from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.image.conv2d import conv2d
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad
@@ -27,12 +33,13 @@ class Geometry:
     flat: bool  # sequences: height is no axis of the tensors
 
     @classmethod
-    def of(cls, x: Any, *parameters: Sequence[int]) -> Geometry:
+    def of(cls, args: Arguments) -> Geometry:
         """Return the geometry of an image or a sequence with a batch."""
-        require(x.dim() in (3, 4), "a convolution is of 1 or 2 dimensions")
-        flat = x.dim() == 3
+        require(args.input.dim() in (3, 4), "a convolution is of 1 or 2 dimensions")
+        flat = args.input.dim() == 3
+        parameters = args.stride, args.padding, args.dilation, args.output_padding
         stride, padding, dilation, output_padding = (
-            (none, values[0]) if flat else (values[0], values[-1])
+            (none, values[0]) if flat else both(values)
             for none, values in zip((1, 0, 1, 0), parameters, strict=True)
         )
         return cls(stride, padding, dilation, output_padding, flat)
@@ -48,75 +55,50 @@ class Geometry:
         return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
 
 
-def convolution(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Any:
-    geometry = Geometry.of(input, stride, padding, dilation, output_padding)
-    image = geometry.image(input)
-    layout = Layout.of(image)
-    x, filters = layout.enter(image), layout.enter(geometry.image(weight))
-    options: dict[str, Any] = {
+def _options(args: Arguments, geometry: Geometry, layout: Layout) -> dict[str, Any]:
+    return {
         **geometry.windows,
-        "groups": groups,
+        "groups": args.groups,
         "layout": layout.name,
-        "precision": convolution_precision(input),
+        "precision": convolution_precision(args.input),
     }
-    if transposed:
+
+
+def _convolution(args: Arguments) -> Any:
+    geometry = Geometry.of(args)
+    image = geometry.image(args.input)
+    layout = Layout.of(image)
+    x, filters = layout.enter(image), layout.enter(geometry.image(args.weight))
+    options = _options(args, geometry, layout)
+    if args.transposed:
         options["output_padding"] = geometry.output_padding
-        result = conv_transpose2d(x, filters, bias, **options)
-    else:
-        result = conv2d(x, filters, bias, **options)
-    return geometry.result(layout.leave(result))
+    function = conv_transpose2d if args.transposed else conv2d
+    return geometry.result(layout.leave(function(x, filters, args.bias, **options)))
 
 
-def convolution_backward(
-    grad_output: Any,
-    input: Any,
-    weight: Any,
-    bias_sizes: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
-    geometry = Geometry.of(input, stride, padding, dilation, output_padding)
-    image = geometry.image(input)
-    layout = Layout.of(image)
-    x, filters, dy = map(layout.enter, (image, *map(geometry.image, (weight, grad_output))))
-    options: dict[str, Any] = {
-        **geometry.windows,
-        "groups": groups,
-        "layout": layout.name,
-        "precision": convolution_precision(input),
-    }
+def _convolution_backward(args: Arguments) -> tuple[Any, Any, Any]:
+    geometry = Geometry.of(args)
+    images = [geometry.image(tensor) for tensor in (args.input, args.weight, args.grad_output)]
+    layout = Layout.of(images[0])
+    x, filters, dy = map(layout.enter, images)
+    options = _options(args, geometry, layout)
     dx = dfilters = dbias = None
     window = spatial(filters.shape, layout.name)
-    if output_mask[0]:
-        if transposed:
+    if args.output_mask[0]:
+        if args.transposed:
             dx = conv2d(dy, filters, **options)
         else:
             dx = conv2d_dgrad(dy, filters, spatial(x.shape, layout.name), **options)
         dx = geometry.result(layout.leave(dx))
-    if output_mask[1]:
-        result_and_image = (x, dy) if transposed else (dy, x)
+    if args.output_mask[1]:
+        result_and_image = (x, dy) if args.transposed else (dy, x)
         dfilters = conv2d_wgrad(*result_and_image, window, **options)
         dfilters = geometry.result(layout.leave(dfilters))
-    if output_mask[2]:
-        dbias = channel_sums(dy, 1 if layout.name == "NCHW" else -1).to(weight.dtype)
+    if args.output_mask[2]:
+        dbias = channel_sums(dy, 1 if layout.name == "NCHW" else -1).to(args.weight.dtype)
     return dx, dfilters, dbias
 
 
-OPERATORS: Mapping[str, Implementation] = MappingProxyType(
-    {"aten::convolution": convolution, "aten::convolution_backward": convolution_backward}
+OPERATORS: Operators = MappingProxyType(
+    {"aten::convolution": _convolution, "aten::convolution_backward": _convolution_backward}
 )

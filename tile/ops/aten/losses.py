@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from tile.ops.aten.arguments import Implementation, require, torch_module
+from tile.ops.aten.arguments import Arguments, Implementation, Operators, require, torch_module
 from tile.ops.pointwise.losses import (
     huber_loss,
     huber_loss_backward,
@@ -22,6 +22,7 @@ from tile.ops.rowwise.nll_loss import nll_loss
 from tile.ops.rowwise.nll_loss_backward import nll_loss_backward
 
 NONE, MEAN, SUM = 0, 1, 2  # of `reduction`
+Function = Callable[..., Any]
 
 
 def _accumulated(x: Any) -> Any:
@@ -30,118 +31,83 @@ def _accumulated(x: Any) -> Any:
     return x if x.dtype == torch.float64 else x.to(torch.float32)
 
 
-def _loss(function: Callable[..., Any], x: Any, target: Any, reduction: int, *options: Any) -> Any:
-    require(reduction != NONE, "`reduction` is 'none'")
-    mean = function(x, target, *options)
-    return (mean if reduction == MEAN else mean * x.numel()).to(x.dtype)
+def _options(args: Arguments, names: tuple[str, ...]) -> list[Any]:
+    """Return the options of these names; leave weighted losses to PyTorch."""
+    for name in ("weight", "pos_weight"):
+        require(getattr(args, name, None) is None, f"`{name}` is given")
+    require(getattr(args, "beta", 1) > 0, "`beta` is 0")
+    return [getattr(args, name) for name in names]
 
 
-def _gradient(
-    function: Callable[..., Any], grad: Any, x: Any, target: Any, reduction: int, *options: Any
-) -> Any:
-    require(reduction != NONE and grad.dim() == 0, "`reduction` is 'none'")
-    dloss = _accumulated(grad)
-    return function(dloss if reduction == MEAN else dloss * x.numel(), x, target, *options)
+def _loss(function: Function, *names: str) -> Implementation:
+    """Return the implementation of a loss whose mean a function of this library returns."""
+
+    def compute(args: Arguments) -> Any:
+        require(args.reduction != NONE, "`reduction` is 'none'")
+        mean = function(args.self, args.target, *_options(args, names))
+        return (mean if args.reduction == MEAN else mean * args.self.numel()).to(args.self.dtype)
+
+    return compute
 
 
-def _mse_loss(self: Any, target: Any, reduction: int = MEAN) -> Any:
-    return _loss(mse_loss, self, target, reduction)
+def _gradient(function: Function, *names: str) -> Implementation:
+    """Return the implementation of the gradient of a loss."""
 
+    def compute(args: Arguments) -> Any:
+        dloss, x = _accumulated(args.grad_output), args.self
+        require(args.reduction != NONE and dloss.dim() == 0, "`reduction` is 'none'")
+        dloss = dloss if args.reduction == MEAN else dloss * x.numel()
+        return function(dloss, x, args.target, *_options(args, names))
 
-def _mse_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int) -> Any:
-    return _gradient(mse_loss_backward, grad_output, self, target, reduction)
-
-
-def _huber_loss(self: Any, target: Any, reduction: int = MEAN, delta: float = 1.0) -> Any:
-    return _loss(huber_loss, self, target, reduction, delta)
-
-
-def _huber_loss_backward(
-    grad_output: Any, self: Any, target: Any, reduction: int, delta: float
-) -> Any:
-    return _gradient(huber_loss_backward, grad_output, self, target, reduction, delta)
-
-
-def _smooth_l1_loss(self: Any, target: Any, reduction: int = MEAN, beta: float = 1.0) -> Any:
-    require(beta > 0, "`beta` is 0")
-    return _loss(_smooth, self, target, reduction, beta)
+    return compute
 
 
 def _smooth(x: Any, target: Any, beta: float) -> Any:
+    """Return the smooth absolute loss; Huber's is `beta` times it."""
     return huber_loss(x, target, beta) / beta
 
 
-def _smooth_l1_loss_backward(
-    grad_output: Any, self: Any, target: Any, reduction: int, beta: float
-) -> Any:
-    require(beta > 0, "`beta` is 0")
-    # Huber's loss is `beta` times this one.
-    dloss = _accumulated(grad_output) / beta
-    return _gradient(huber_loss_backward, dloss, self, target, reduction, beta)
+def _smooth_backward(dloss: Any, x: Any, target: Any, beta: float) -> Any:
+    return huber_loss_backward(dloss / beta, x, target, beta)
 
 
-def _binary_cross_entropy(self: Any, target: Any, weight: Any = None, reduction: int = MEAN) -> Any:
-    require(weight is None, "`weight` is given")
-    return _loss(bce_loss, self, target, reduction)
-
-
-def _binary_cross_entropy_backward(
-    grad_output: Any, self: Any, target: Any, weight: Any = None, reduction: int = MEAN
-) -> Any:
-    require(weight is None, "`weight` is given")
-    return _gradient(bce_loss_backward, grad_output, self, target, reduction)
-
-
-def _binary_cross_entropy_with_logits(
-    self: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
-) -> Any:
-    require(weight is None and pos_weight is None, "`weight` or `pos_weight` is given")
-    return _loss(binary_cross_entropy, self, target, reduction)
-
-
-def nll_loss_forward(
-    self: Any, target: Any, weight: Any, reduction: int, ignore_index: int
-) -> tuple[Any, Any]:
-    losses = nll_loss(self, target, weight, ignore_index)
-    if reduction == NONE:
-        return losses.to(self.dtype), self.new_zeros(())
-    used = target != ignore_index
+def _nll_loss(args: Arguments) -> tuple[Any, Any]:
+    x, target, weight = args.self, args.target, args.weight
+    losses = nll_loss(x, target, weight, args.ignore_index)
+    if args.reduction == NONE:
+        return losses.to(x.dtype), x.new_zeros(())
+    used = target != args.ignore_index
     weights = used if weight is None else weight[target.where(used, 0)].where(used, 0)
     total = weights.sum().to(losses.dtype)
     result = losses.sum()
-    return (result / total if reduction == MEAN else result).to(self.dtype), total.to(self.dtype)
+    return (result / total if args.reduction == MEAN else result).to(x.dtype), total.to(x.dtype)
 
 
-def _nll_loss_backward(
-    grad_output: Any,
-    self: Any,
-    target: Any,
-    weight: Any,
-    reduction: int,
-    ignore_index: int,
-    total_weight: Any,
-) -> Any:
-    require(self.dim() == 2, "rows have no batch")
-    dloss = _accumulated(grad_output)
-    if reduction != NONE:
-        share = dloss / _accumulated(total_weight) if reduction == MEAN else dloss
-        dloss = share.expand(self.shape[0]).contiguous()
-    dtype = str(self.dtype).removeprefix("torch.")
-    return nll_loss_backward(dloss, target, self.shape[1], weight, ignore_index, dtype)
+def _nll_loss_backward(args: Arguments) -> Any:
+    x = args.self
+    require(x.dim() == 2, "rows have no batch")
+    dloss = _accumulated(args.grad_output)
+    if args.reduction != NONE:
+        total = _accumulated(args.total_weight)
+        share = dloss / total if args.reduction == MEAN else dloss
+        dloss = share.expand(x.shape[0]).contiguous()
+    dtype = str(x.dtype).removeprefix("torch.")
+    options = args.weight, args.ignore_index, dtype
+    return nll_loss_backward(dloss, args.target, x.shape[1], *options)
 
 
-OPERATORS: Mapping[str, Implementation] = MappingProxyType(
+OPERATORS: Operators = MappingProxyType(
     {
-        "aten::mse_loss": _mse_loss,
-        "aten::mse_loss_backward": _mse_loss_backward,
-        "aten::huber_loss": _huber_loss,
-        "aten::huber_loss_backward": _huber_loss_backward,
-        "aten::smooth_l1_loss": _smooth_l1_loss,
-        "aten::smooth_l1_loss_backward": _smooth_l1_loss_backward,
-        "aten::binary_cross_entropy": _binary_cross_entropy,
-        "aten::binary_cross_entropy_backward": _binary_cross_entropy_backward,
-        "aten::binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
-        "aten::nll_loss_forward": nll_loss_forward,
+        "aten::mse_loss": _loss(mse_loss),
+        "aten::mse_loss_backward": _gradient(mse_loss_backward),
+        "aten::huber_loss": _loss(huber_loss, "delta"),
+        "aten::huber_loss_backward": _gradient(huber_loss_backward, "delta"),
+        "aten::smooth_l1_loss": _loss(_smooth, "beta"),
+        "aten::smooth_l1_loss_backward": _gradient(_smooth_backward, "beta"),
+        "aten::binary_cross_entropy": _loss(bce_loss),
+        "aten::binary_cross_entropy_backward": _gradient(bce_loss_backward),
+        "aten::binary_cross_entropy_with_logits": _loss(binary_cross_entropy),
+        "aten::nll_loss_forward": _nll_loss,
         "aten::nll_loss_backward": _nll_loss_backward,
     }
 )

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tile.ops.aten.arguments import Implementation, require, require_wide, torch_module
+from tile.ops.aten.arguments import (
+    Arguments,
+    Operators,
+    masked,
+    require,
+    require_wide,
+    torch_module,
+)
 from tile.ops.rowwise.layer_norm import layer_norm, layer_norm_backward
 from tile.ops.rowwise.rms_norm import rms_norm, rms_norm_backward
 
@@ -35,6 +42,11 @@ class _Rows:
             return like.new_full((self.length,), default)
         return weight.reshape(self.length)
 
+    def gradient_operands(self, args: Arguments) -> tuple[Any, Any, Any]:
+        """Return the gradient of the result, the input, and the weight."""
+        weight = self.vector(args.weight, args.input, 1.0)
+        return self.enter(args.grad_out), self.enter(args.input), weight
+
     def statistics(self, values: Any) -> Any:
         """Return means or deviations in the shape in which PyTorch keeps them."""
         return values.view(self._statistics)
@@ -44,84 +56,53 @@ class _Rows:
         return values.reshape(self.leading)
 
 
-def native_layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float
-) -> tuple[Any, Any, Any]:
-    require_wide(input, weight, bias)
-    rows = _Rows(input, normalized_shape)
-    vectors = rows.vector(weight, input, 1.0), rows.vector(bias, input, 0.0)
-    y, mean, rstd = layer_norm(rows.enter(input), *vectors, eps, True)
+def _layer_norm(args: Arguments) -> tuple[Any, Any, Any]:
+    x, weight, bias = args.input, args.weight, args.bias
+    require_wide(x, weight, bias)
+    rows = _Rows(x, args.normalized_shape)
+    vectors = rows.vector(weight, x, 1.0), rows.vector(bias, x, 0.0)
+    y, mean, rstd = layer_norm(rows.enter(x), *vectors, args.eps, True)
     return rows.leave(y), rows.statistics(mean), rows.statistics(rstd)
 
 
-def native_layer_norm_backward(
-    grad_out: Any,
-    input: Any,
-    normalized_shape: Sequence[int],
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    bias: Any,
-    output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
-    require_wide(input, weight, bias)
-    rows = _Rows(input, normalized_shape)
-    dx, dweight, dbias = layer_norm_backward(
-        *(rows.enter(grad_out), rows.enter(input), rows.vector(weight, input, 1.0)),
-        mean=rows.per_row(mean),
-        rstd=rows.per_row(rstd),
-    )
-    return (
-        rows.leave(dx) if output_mask[0] else None,
-        dweight.view(*normalized_shape) if output_mask[1] else None,
-        dbias.to(input.dtype if bias is None else bias.dtype).view(*normalized_shape)
-        if output_mask[2]
-        else None,
-    )
+def _layer_norm_backward(args: Arguments) -> tuple[Any, ...]:
+    require_wide(args.input, args.weight, args.bias)
+    rows, shape = _Rows(args.input, args.normalized_shape), args.normalized_shape
+    statistics = {"mean": rows.per_row(args.mean), "rstd": rows.per_row(args.rstd)}
+    dx, dweight, dbias = layer_norm_backward(*rows.gradient_operands(args), **statistics)
+    dbias = dbias.to(args.input.dtype if args.bias is None else args.bias.dtype)
+    return masked((rows.leave(dx), dweight.view(*shape), dbias.view(*shape)), args.output_mask)
 
 
-def fused_rms_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any, eps: float | None
-) -> tuple[Any, Any]:
-    require_wide(input, weight)
-    rows = _Rows(input, normalized_shape)
+def _rms_norm(args: Arguments) -> tuple[Any, Any]:
+    x, eps = args.input, args.eps
+    require_wide(x, args.weight)
+    rows = _Rows(x, args.normalized_shape)
     if eps is None:
         torch = torch_module()
-        kind = torch.float64 if input.dtype == torch.float64 else torch.float32
+        kind = torch.float64 if x.dtype == torch.float64 else torch.float32
         eps = torch.finfo(kind).eps
-    y, rstd = rms_norm(rows.enter(input), rows.vector(weight, input, 1.0), eps, True)
+    y, rstd = rms_norm(rows.enter(x), rows.vector(args.weight, x, 1.0), eps, True)
     return rows.leave(y), rows.statistics(rstd)
 
 
-def fused_rms_norm_backward(
-    grad_out: Any,
-    input: Any,
-    normalized_shape: Sequence[int],
-    rstd: Any,
-    weight: Any,
-    output_mask: Sequence[bool],
-) -> tuple[Any, Any]:
-    require_wide(input, weight)
-    rows = _Rows(input, normalized_shape)
-    dx, dweight = rms_norm_backward(
-        *(rows.enter(grad_out), rows.enter(input), rows.vector(weight, input, 1.0)),
-        rstd=rows.per_row(rstd),
-    )
-    return (
-        rows.leave(dx) if output_mask[0] else None,
-        dweight.view(*normalized_shape) if output_mask[1] else None,
-    )
+def _rms_norm_backward(args: Arguments) -> tuple[Any, ...]:
+    require_wide(args.input, args.weight)
+    rows = _Rows(args.input, args.normalized_shape)
+    operands = rows.gradient_operands(args)
+    dx, dweight = rms_norm_backward(*operands, rstd=rows.per_row(args.rstd))
+    return masked((rows.leave(dx), dweight.view(*args.normalized_shape)), args.output_mask)
 
 
-OPERATORS: Mapping[str, Implementation] = MappingProxyType(
+OPERATORS: Operators = MappingProxyType(
     {
-        "aten::native_layer_norm": native_layer_norm,
-        "aten::native_layer_norm_backward": native_layer_norm_backward,
+        "aten::native_layer_norm": _layer_norm,
+        "aten::native_layer_norm_backward": _layer_norm_backward,
     }
 )
-CUDA_OPERATORS: Mapping[str, Implementation] = MappingProxyType(
+CUDA_OPERATORS: Operators = MappingProxyType(
     {  # on a CPU, PyTorch composes it
-        "aten::_fused_rms_norm": fused_rms_norm,
-        "aten::_fused_rms_norm_backward": fused_rms_norm_backward,
+        "aten::_fused_rms_norm": _rms_norm,
+        "aten::_fused_rms_norm_backward": _rms_norm_backward,
     }
 )
