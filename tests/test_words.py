@@ -34,7 +34,6 @@ ALLOWED = {
     "ROUNDS": "rounds of the Philox cipher",
     "cuda_home": "CUDA_HOME, NVIDIA's environment variable",
     "home_dir": "Triton's name",
-    "found_inf": "PyTorch's name",
     "hits": "pdb counts the hits of a breakpoint",
     "_product": "a product of numbers",
     "_product_bound": "a product of numbers",
