@@ -1,4 +1,4 @@
-"""Dots of 8-bit floats that threads add up: when a producer loads their operands."""
+"""Dots of 8-bit floats that threads add up: producers, and registers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.backends.nvptx.assembling import assemble
 
 SIGNATURE = {
     **dict.fromkeys(("a_ptr", "b_ptr"), "*fp8e4nv:16"),
@@ -58,3 +59,14 @@ def test_registers_for_a_producer() -> None:
     reason = "tiles of a thread take 128 registers, and a producer leaves 112 to each thread of 16"
     with pytest.warns(RuntimeWarning, match=reason):
         assert not has_producer(128, 256, 16, warp_specialize=True)
+
+
+@pytest.mark.parametrize("warp_specialize", [None, False])
+def test_two_tiles_of_sums_do_not_spill(warp_specialize: bool | None) -> None:
+    """A thread adds up 128 columns at a time, of the 256 that it holds sums of."""
+    constants = {"BM": 128, "BN": 256}
+    options = {"num_warps": 8, "num_stages": 3, "warp_specialize": warp_specialize}
+    ptx = str(tile.compile(matmul, SIGNATURE, constants, options, "nvptx:sm_90a").asm["ptx"])
+    assert ptx.count("wgmma.mma_async.sync.aligned.m64n128k32") == 8
+    said = assemble(ptx, "sm_90a")
+    assert "C75" not in said and " 0 bytes spill stores, 0 bytes spill loads" in said

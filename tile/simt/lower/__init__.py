@@ -8,6 +8,8 @@ divide_by_invariants
 share_reciprocals   reciprocals, computed once, of floats that divide many elements
 guard_division      integer divisions by 0, and of the least integer by -1
 split_dot_chains    chains of dots in slices, where a thread lacks registers
+split_promoted_dots
+                    dots that threads add up in parts of columns, where registers are short
 rematerialize       cheap values computed again after a loop
 sink_casts          conversions to wider floats at their first use
 carry_base_pointers one pointer and 32-bit offsets in loops that lack registers

@@ -16,6 +16,7 @@ from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I32, I64, Tile, Type, require, with_element, with_shape
 from tile.simt.layouts.axes import permute_axes, reshape_axes
+from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
@@ -101,8 +102,47 @@ def local_reshape(mem: Type, *, shape: tuple[int, ...]) -> Type:
     return Shared(tuple(shape), held.of, reshape_axes(held.layout, shape))
 
 
+@op(
+    levels=LOWERED,
+    examples=(
+        f"%m: shared<4xf32, {_ROW}> | %t = local_part %m {{axis = 0, number = 1, count = 2}} : "
+        "shared<2xf32, #linear{offset = [[1]] -> dim0 = 2}>",
+    ),
+)
+def local_part(mem: Type, *, axis: int, number: int, count: int) -> Type:
+    """View the part `number` of `count` equal parts along an axis, if each is contiguous."""
+    held = buffer("local_part", mem)
+    require(0 <= axis < len(held.dims), f"local_part of {mem} takes one of its axes, not {axis}")
+    layout = part_layout(held, axis, count)
+    require(
+        layout is not None and 0 <= number < count,
+        f"local_part of {mem} takes a contiguous part, not part {number} of {count}",
+    )
+    assert layout is not None
+    return Shared(layout.shape, held.of, layout)
+
+
+def part_layout(held: Shared, axis: int, count: int) -> LinearLayout | None:
+    """Return the layout of `count` equal contiguous parts of a buffer; None if they are not."""
+    assert isinstance(held.layout, LinearLayout)
+    bits = count.bit_length() - 1
+    if count < 1 or count != 1 << bits or held.dims[axis] % count:
+        return None
+    shape = [extent // count if at == axis else extent for at, extent in enumerate(held.dims)]
+    bases = held.layout.bases(OFFSET)
+    inner, outer = bases[: len(bases) - bits], bases[len(bases) - bits :]
+    steps = [
+        [shape[axis] << bit if at == axis else 0 for at in range(len(shape))] for bit in range(bits)
+    ]
+    if [list(basis) for basis in outer] != steps or any(
+        basis[axis] >= shape[axis] for basis in inner
+    ):
+        return None
+    return LinearLayout.of({OFFSET: inner}, shape)
+
+
 # The operations whose results are views of a buffer.
-VIEWS = frozenset({local_subview, local_trans, local_reshape})
+VIEWS = frozenset({local_subview, local_trans, local_reshape, local_part})
 
 
 def allocation(mem: Value) -> Operation | None:

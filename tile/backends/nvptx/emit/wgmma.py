@@ -9,7 +9,7 @@ byte offsets between its strips and between its groups of 8 rows; and its swizzl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
@@ -262,10 +262,19 @@ def local_view(builder: FunctionBuilder, op: Operation) -> None:
     builder.buffers[op.result] = builder.buffers[op.inputs[0]]
 
 
+def local_part(builder: FunctionBuilder, op: Operation) -> None:
+    """A part of a buffer begins some bytes after it."""
+    address, part = builder.buffers[op.inputs[0]], op.result.type
+    assert isinstance(part, Shared)
+    shift = op["number"] * part.of.bytes_of(part.numel)
+    builder.buffers[op.result] = replace(address, offset=address.offset + shift)
+
+
 RULES: dict[OpDef, Rule] = {
     ops.wgmma.wgmma: wgmma,
     ops.wgmma.wgmma_wait: wgmma_wait,
     ops.wgmma.fence_proxy_async: fence_proxy_async,
     ops.shared.local_trans: local_view,
     ops.shared.local_reshape: local_view,
+    ops.shared.local_part: local_part,
 }

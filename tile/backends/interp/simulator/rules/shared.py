@@ -64,6 +64,19 @@ def local_trans(op: Operation) -> Run:
     return lambda batch, mem: mem
 
 
+@rule(ops.shared.local_part)
+def local_part(op: Operation) -> Run:
+    part = op.result.type
+    assert isinstance(part, Shared)
+    shift = op["number"] * part.of.bytes_of(part.numel)
+
+    def run(batch: ProgramBatch, mem: RunValue) -> Array:
+        begin: Array = array_of(mem) + shift
+        return begin
+
+    return run
+
+
 @rule(ops.thread.shared_load)
 def shared_load(op: Operation) -> Run:
     buffer, vector = buffer_of(op), op["vector"]
