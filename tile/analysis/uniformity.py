@@ -5,7 +5,7 @@ compute the same elements. Variation starts at sources (`program_id`, atomics) a
 uses and through control flow: the results of an `if` or loop vary if programs diverge in it.
 
 `launch_value` finds values that are known at launch: a kernel's arguments, constants, and these
-multiplied.
+multiplied or negated. `launch_address` finds pointers that are: arguments, with such a value added.
 """
 
 from __future__ import annotations
@@ -141,19 +141,34 @@ def launch_value(value: Value) -> LaunchExpression | None:
     if isinstance(constant, int):
         return LaunchExpression((), constant, bits)
     if value.op is not None:
-        return _multiplied(value.op, bits) if value.op.defn is arith.mul else None
+        return _multiplied(value.op, bits) if value.op.defn in (arith.mul, arith.neg) else None
     block = value.owner
     if not isinstance(block, Block) or block.owner is None or not block.owner.kernel:
         return None
     return LaunchExpression((value,), 1, bits)
 
 
+def launch_address(value: Value) -> tuple[Value, LaunchExpression] | None:
+    """Return the kernel argument and the elements after it to which a pointer points, or None.
+
+    Looks through hints.
+    """
+    while value.op is not None and value.op.defn is arith.hint:
+        value = value.op.inputs[0]
+    offset: LaunchExpression | None = LaunchExpression((), 0, _POINTER_BITS)
+    if value.op is not None and value.op.defn is memory.addptr:
+        value, index = value.op.inputs
+        offset = launch_value(index) if index.type.element.is_int_signed() else None
+    base = launch_value(value)
+    return None if offset is None or base is None else (base.arguments[0], offset)
+
+
 def _multiplied(op: Operation, bits: int) -> LaunchExpression | None:
-    """Return the expression of a `mul`; None if an operand may wrap in fewer bits."""
+    """Return the expression of a `mul` or `neg`; None if an operand may wrap in fewer bits."""
     if not isinstance(op.result.type, Scalar) or not op.result.type.is_int_signed():
         return None
     arguments: tuple[Value, ...] = ()
-    multiplier = 1
+    multiplier = -1 if op.defn is arith.neg else 1
     for operand in map(launch_value, op.inputs):
         if operand is None or (operand.may_wrap and operand.bits < bits):
             return None

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tile.analysis.uniformity import launch_value
+from tile.analysis.uniformity import launch_address, launch_value
 from tile.ir.block_address import AxisIndices, axis_indices, block_address
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
@@ -217,7 +217,7 @@ class _Expansion:
         accessed = op.result if op.results else op["value"]
         pointers, mask = address(build, components, indices, accessed.type.shape)
         is_block = op.defn not in _BY_ROWS
-        if self.keep_blocks and is_block and None not in map(launch_value, components.values):
+        if self.keep_blocks and is_block and _is_computed_at_launch(components):
             pointers = build(descriptor.descriptor_pointers, pointers, *components.values, *start)
         if op.results:
             padding = 0 if components.type.padding is Padding.ZERO else math.nan
@@ -236,6 +236,11 @@ class _Expansion:
 
 
 _BY_ROWS = (descriptor.descriptor_gather, descriptor.descriptor_scatter)
+
+
+def _is_computed_at_launch(components: Components) -> bool:
+    base, *sizes = components.values
+    return launch_address(base) is not None and None not in map(launch_value, sizes)
 
 
 def _with_hints(build: Builder, components: Components) -> Components:

@@ -146,6 +146,31 @@ def test_maps_are_of_parameters_and_constants() -> None:
     assert third == TensorMap(2, (m, n), (LaunchValue((), 128),), "f16", (64, 64), 128)
 
 
+@tile.jit
+def copy_part(x_ptr, out_ptr, rows, row, end, count, N: tl.constexpr):
+    """Write the transpose of x to a part of `count` rows that ends at row `end`, by a descriptor that begins before."""
+    base = out_ptr - tl.cast(rows, tl.int64) * row
+    out = tl.make_tensor_descriptor(base, [1 << 30, rows, 64], [row, row, 1], [1, N, 64])
+    at = tl.arange(0, N)[:, None] + tl.arange(0, 64)[None, :] * N
+    out.store([end, rows - count, 0], tl.load(x_ptr + at).reshape(1, N, 64))
+
+
+def test_the_array_of_a_descriptor_may_begin_before_the_argument() -> None:
+    signature = {"x_ptr": "*fp16:16", "out_ptr": "*fp16:16"}
+    signature |= dict.fromkeys(("rows", "row", "end", "count"), "i32")
+    compiled = tile.compile(copy_part, signature, {"N": 64}, {"tma": "stores"}, "nvptx:sm_90a")
+    (one,) = LaunchMetadata.of(json.loads(json.dumps(compiled.artifact.launch_metadata))).maps
+    assert (one.base, one.offset) == (1, LaunchValue((2, 3), -1))
+
+
+@pytest.mark.parametrize("target", ["interp", "interp:mma", "interp:wgmma"])
+def test_rows_after_the_end_of_a_part_are_not_written(target: str) -> None:
+    x, out = np.ones((16, 64), np.float16), np.zeros((40, 64), np.float16)
+    with tile.backend(target):
+        copy_part[(1,)](x, out, 40, 64, 20, 5, N=16, tma="stores")
+    assert (out[15:20] == 1).all() and out.sum() == 5 * 64
+
+
 # -- encoding maps
 
 
@@ -260,6 +285,22 @@ def test_maps_of_empty_arrays_are_not_copied(maps: Maps, monkeypatch: pytest.Mon
     for base in (0x1000, 0x2000):
         encoder.encoded((base, 0, 50, 64))
     assert [made[1] for made in maps.made] == [0xE000, 0xE000]
+
+
+def test_an_array_before_the_argument(maps: Maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its distance, in elements, is known at launch."""
+    addresses: list[Any] = []
+
+    def replace(copy: ADDRESS, base: ADDRESS) -> int:
+        addresses.append(base.value)
+        return 0
+
+    monkeypatch.setattr(driver, "direct", {"cuTensorMapReplaceAddress": replace}.get)
+    encoder = MapEncoder(DESCRIPTION._replace(offset=LaunchValue((1, 3), -1)), lambda: 0xE000)
+    encoder.encoded((0x1000, 4, 50, 64))
+    assert maps.made == [("f16", 0x1000 - 2 * 4 * 64, [4, 50], [128], (64, 64), 128)]
+    assert encoder.lookup([None, 4, 50, 64])[0x2000] is not None
+    assert addresses == [0x2000 - 2 * 4 * 64]
 
 
 def test_a_map_of_constants(maps: Maps) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,9 +30,11 @@ class LaunchValue(NamedTuple):
 
     def value(self, arguments: Sequence[Any]) -> int:
         """Return the value in a launch with these arguments."""
-        value = self.multiplier
-        for number in self.parameters:
-            value *= int(arguments[number])
+        return self.of([int(arguments[number]) for number in self.parameters])
+
+    def of(self, numbers: Sequence[int]) -> int:
+        """Return the value where the arguments are these numbers."""
+        value = math.prod(numbers, start=self.multiplier)
         half = 1 << self.bits - 1
         return (value + half) % (2 * half) - half
 
@@ -39,7 +42,8 @@ class LaunchValue(NamedTuple):
 class TensorMap(NamedTuple):
     """The tensor map that TMA needs to copy blocks of an array.
 
-    `base` is the number of the parameter that points to the array; extents, strides (in elements,
+    `base` is the number of the parameter that points to the array, `offset` elements before its
+    first one; extents, strides (in elements,
     without the last, which is 1) and `box_dim` start with the outermost axis. `element` is the
     name of a type, and `swizzle` the width of the swizzle in bytes. With `in_strips`, the last axis
     is divided into one of strips, the outermost one of the map, and one of elements, and `box_dim`
@@ -55,13 +59,15 @@ class TensorMap(NamedTuple):
     swizzle: int
     in_strips: bool = False
     window: tuple[tuple[int, ...], ...] = ()
+    offset: LaunchValue = LaunchValue((), 0)
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> TensorMap:
         """Return the map that `LaunchMetadata.data` described."""
-        base, extents, strides, element, box_dim, swizzle, in_strips, window = data
+        base, extents, strides, element, box_dim, swizzle, in_strips, window, offset = data
         array = (_values(extents), _values(strides), element, tuple(box_dim))
-        return cls(base, *array, swizzle, in_strips, tuple(map(tuple, window)))
+        (before,) = _values([offset])
+        return cls(base, *array, swizzle, in_strips, tuple(map(tuple, window)), before)
 
 
 def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:

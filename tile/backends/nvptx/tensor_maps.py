@@ -76,7 +76,7 @@ class MapEncoder:
         self._clears_bit = clears_bit
         self.itemsize = driver.MAP_ELEMENTS[description.element][1]
         self._empty = empty
-        self._values = (*description.extents, *description.strides)
+        self._values = (description.offset, *description.extents, *description.strides)
         parameters = [number for value in self._values for number in value.parameters]
         self.parameters = (description.base, *parameters)  # maps of equal arguments are equal
         self._cache: dict[tuple[int, ...], EncodedMap] = {}
@@ -97,15 +97,17 @@ class MapEncoder:
         if encoded is not None:
             return encoded
         similar = self._latest.get(key[1:])
-        if similar is None or key[0] % _ALIGNMENT:
+        offset = self.description.offset
+        address = key[0] + self.itemsize * offset.of(key[1 : 1 + len(offset.parameters)])
+        if similar is None or address % _ALIGNMENT:
             return None
-        copied = driver.with_base(similar.address, key[0])
+        copied = driver.with_base(similar.address, address)
         return None if copied is None else _keep(self._cache, key, EncodedMap(*copied))
 
     def _encode(self, key: tuple[int, ...], arguments: Sequence[Any]) -> EncodedMap:
         array = self.description
-        base = int(arguments[array.base])
-        numbers = [value.value(arguments) for value in self._values]
+        offset, *numbers = [value.value(arguments) for value in self._values]
+        base = int(arguments[array.base]) + self.itemsize * offset
         rank = len(array.extents)
         for axis, (value, number) in enumerate(zip(array.extents, numbers, strict=False)):
             if value.parameters and number < 0:  # a mask leaves out all elements, a map none

@@ -10,8 +10,9 @@ which is a kernel parameter that the launcher encodes. (PTX ISA, "cp.async.bulk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from tile.analysis.uniformity import launch_value
+from tile.analysis.uniformity import LaunchExpression, launch_address, launch_value
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
@@ -32,6 +33,7 @@ from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.tma_uses import parse_tma_uses
 
+T = TypeVar("T")
 MBARRIER_BYTES = 8
 
 
@@ -268,29 +270,32 @@ def tensor_map_of(
     TMA boxes with an axis more than the block are of whole strips.
     """
     extents, strides, _, _ = ops.tma.array_operands(op)
-    (base,) = _launch_value(op, op["ptr"]).parameters
+    base, offset = _required(op, launch_address(op["ptr"]))
     element = op["mem"].type.of
     assert isinstance(element, Scalar)
     if element is I64 and op.defn is ops.tma.tma_reduce and op["kind"] is RMWKind.ADD:
         element = U64  # TMA adds these alone; the sums have the same bits
     return TensorMap(
-        base,
-        tuple([_launch_value(op, value) for value in extents]),
-        tuple([_launch_value(op, value) for value in strides]),
+        base.index,
+        tuple([_launch_value(_required(op, launch_value(value))) for value in extents]),
+        tuple([_launch_value(_required(op, launch_value(value))) for value in strides]),
         element.ir_name,
         box_dim or strips.box_dim,
         strips.swizzle,
         box_dim is not None and len(box_dim) > len(strips.shape),
+        offset=_launch_value(offset),
     )
 
 
-def _launch_value(op: Operation, value: Value) -> LaunchValue:
-    expression = launch_value(value)
-    if expression is None:
+def _required(op: Operation, value: T | None) -> T:
+    if value is None:
         raise CompilationError(
-            f"the array of {op.name} is not known before the kernel runs",
-            loc=op.loc,
+            f"the array of {op.name} is not known before the kernel runs", loc=op.loc
         )
+    return value
+
+
+def _launch_value(expression: LaunchExpression) -> LaunchValue:
     parameters = tuple([argument.index for argument in expression.arguments])
     return LaunchValue(parameters, expression.multiplier, expression.bits)
 
