@@ -347,12 +347,14 @@ def in_while(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
 def indexed(
     a_ptr, b_ptr, c_ptr, index_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr
 ):
-    """Addresses from memory: a scalar, or the sum of a tile."""
+    """Addresses from memory: a scalar, perhaps behind an assertion, or the sum of a tile."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
     b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BM])
     if ROWS > 1:
         row = tl.sum(tl.load(index_ptr + tl.arange(0, ROWS)))
     else:
+        if not ROWS:
+            tl.device_assert(M > 0, "there are rows")
         row = tl.load(index_ptr)
     total = tl.zeros((BM, BM), dtype=tl.float32)
     for k in tl.range(0, K, BK, warp_specialize=True):
@@ -375,7 +377,13 @@ INDEX = {"index_ptr": "*i32"}
             "its channels would",
         ),
         (counted, INDEX, {"BM": 64, "BK": 32}, "no TMA load"),
-        (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 1}, "the address of a load needs a `load`"),
+        (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 0}, "the address of a load needs a `load`"),
+        (
+            indexed,
+            {"index_ptr": "*i32:aliased", "c_ptr": "*fp16:16:aliased"},
+            {"BM": 64, "BK": 32, "ROWS": 1},
+            "the address of a load needs a `load`",
+        ),
         (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 64}, "the address of a load needs a tile"),
         (in_while, {}, {"BM": 64, "BK": 32}, "it is nested in `while`"),
     ],
@@ -386,3 +394,15 @@ def test_what_cannot_be_specialized_says_why(
     """And keeps its other schedule."""
     (message,) = warnings_of(kernel, {**F16, **SIZES, **signature}, blocks)
     assert f"this loop is not warp-specialized: {reason}" in message
+
+
+def test_a_producer_loads_a_scalar_of_an_address() -> None:
+    """The kernel relies on it that what it stores is not there."""
+    a, b = (numbers(128, 64, dtype=np.float16, seed=1), numbers(64, 64, dtype=np.float16, seed=2))
+    out, index = np.zeros((128, 64), np.float16), np.array([64], np.int32)
+    with tile.backend("interp:wgmma"):
+        kernel = indexed[(1,)](a, b, out, index, 128, 64, 64, BM=64, BK=32, ROWS=1)
+    thread = kernel.asm["thread"]
+    assert "warp_specialize {num_warps" in thread and "disjoint" in thread
+    np.testing.assert_allclose(out[64:].astype(np.float32), product(a, b)[64:], atol=0.04)
+    assert not out[:64].any()

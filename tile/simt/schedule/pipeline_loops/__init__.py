@@ -148,6 +148,7 @@ def pipeline_loops(
             block_stores,
             multicast=num_ctas == cluster.PAIR,
         )
+        planner.rely_on_unwritten(specialized.repeated)
         for plan in plans:
             if plan.async_loads and plan not in specialized.plans:
                 lower_async_loads(plan, schedules[plan.loop], resources)
@@ -200,6 +201,7 @@ def _specialize(
                 resources,
                 schedules,
                 planner.outer_loads(chosen),
+                planner.repeatable_loads(),
                 fewer_stages=bool(asked),
                 multicast=multicast,
             )

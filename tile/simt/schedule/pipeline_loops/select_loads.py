@@ -226,6 +226,13 @@ class LoopPlanner:
         loads = [*plan.register_loads, *[each.load for each in plan.buffered], *plan.early_loads]
         crossed = [(load, op) for load in loads for op in plan.loop.walk()]
         crossed += [(load, op) for load in tma_loads for op in _before(plan.loop, self.function)]
+        self._rely_on_disjoint(crossed)
+
+    def rely_on_unwritten(self, loads: Iterable[Operation]) -> None:
+        """Record the parameters that must be disjoint for no write to reach what loads read."""
+        self._rely_on_disjoint([(load, op) for load in loads for op in self.function.walk()])
+
+    def _rely_on_disjoint(self, crossed: Iterable[tuple[Operation, Operation]]) -> None:
         writes = [(load["ptr"], op["ptr"]) for load, op in crossed if _writes(op)]
         if writes:
             aliases = self.aliases()
@@ -249,6 +256,14 @@ class LoopPlanner:
             return list(loads)
         share = self.aliases()[self.function.name].may_alias
         return [load for load in loads if not any(share(load["ptr"], op["ptr"]) for op in writers)]
+
+    def repeatable_loads(self) -> frozenset[Operation]:
+        """Return the loads of scalars that a producer may do as well, at any time.
+
+        Nothing writes what they read, and no assertion in their block may guard them.
+        """
+        loads = [op for op in self.function.walk() if op.defn is memory.load and _is_unguarded(op)]
+        return frozenset(self.unaliased(self.function, loads))
 
     def async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the async copy for a load; None if there can be none."""
@@ -398,6 +413,15 @@ def _is_candidate(op: Operation) -> bool:
 def _may_be_early(load: Operation) -> bool:
     """Return True if a load need not observe what others write meanwhile."""
     return not load["volatile"] and load["cache"] is not CacheModifier.CV
+
+
+def _is_unguarded(load: Operation) -> bool:
+    """Return True if a load is of a scalar, may be early, and no assertion is before it."""
+    if isinstance(load.result.type, Tile) or not _may_be_early(load):
+        return False
+    around = (load, *load.ancestors())
+    asserts = [op for op in load.function.walk() if op.defn is debug.device_assert]
+    return not any(op.block is x.block and op.is_before(x) for op in asserts for x in around)
 
 
 def _orders_memory(op: Operation) -> bool:

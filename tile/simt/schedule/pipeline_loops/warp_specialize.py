@@ -124,12 +124,14 @@ class Specialized:
     """The plans of loops whose TMA loads a producer issues, and what decides its registers.
 
     partition: the producer, None without any.
+    repeated: the loads of scalars that it does as well.
     channels: what it writes.
     warps, bytes: the program's warps, and its bytes of shared memory.
     """
 
     plans: Sequence[LoopPlan] = ()
     partition: Operation | None = None
+    repeated: frozenset[Operation] = frozenset()
     channels: Sequence[TmaChannel] = ()
     warps: int = 0
     bytes: int = 0
@@ -159,6 +161,7 @@ def specialize(
     resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
     outer_loads: Sequence[OuterLoad] = (),
+    repeatable: frozenset[Operation] = frozenset(),
     *,
     fewer_stages: bool,
     multicast: bool = False,
@@ -169,6 +172,7 @@ def specialize(
         stage.
     schedules: of the loops, which get what `expand-schedules` moves.
     outer_loads: loads of the loops around, which the producer issues as well if it can.
+    repeatable: the loads of scalars that it may do as well.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
     multicast: True if programs may be in clusters of two.
@@ -180,8 +184,11 @@ def specialize(
         return Specialized()
     loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
-    _check_scalar(function, [load for plan in plans for load in plan.async_loads], plans)
-    outer_loads = [each for each in outer_loads if _has_scalar_address(function, each, plans)]
+    loads = [load for plan in plans for load in plan.async_loads]
+    repeated = _check_scalar(function, loads, plans, repeatable)
+    scalar = {each: _repeated(function, each, plans, repeatable) for each in outer_loads}
+    outer_loads = [each for each in outer_loads if scalar[each] is not None]
+    repeated = repeated.union(*[scalar[each] or () for each in outer_loads])
     warps = _warps(loops[0])
     needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
     if needed > at_entry:
@@ -267,7 +274,7 @@ def specialize(
         _after_last(function.body, waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
     inner = tuple(channel for channel in start if channel not in by_outer)
-    return Specialized(plans, partition, inner, warps, stages * stage + other)
+    return Specialized(plans, partition, repeated, inner, warps, stages * stage + other)
 
 
 # -- analysis
@@ -345,21 +352,32 @@ def _other_bytes(
     return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
 
 
-def _has_scalar_address(function: Function, outer: OuterLoad, plans: Sequence[LoopPlan]) -> bool:
-    """Return True if a producer can compute the address of a load of a loop around."""
+def _repeated(
+    function: Function,
+    outer: OuterLoad,
+    plans: Sequence[LoopPlan],
+    repeatable: frozenset[Operation],
+) -> frozenset[Operation] | None:
+    """Return the loads of scalars for the address of a load of a loop around.
+
+    None if a producer cannot compute it.
+    """
     try:
-        _check_scalar(function, [outer.load], plans)
+        return _check_scalar(function, [outer.load], plans, repeatable)
     except CannotSpecializeError:
-        return False
-    return True
+        return None
 
 
 def _check_scalar(
-    function: Function, loads: Sequence[BufferedLoad], plans: Sequence[LoopPlan]
-) -> None:
+    function: Function,
+    loads: Sequence[BufferedLoad],
+    plans: Sequence[LoopPlan],
+    repeatable: frozenset[Operation],
+) -> frozenset[Operation]:
     """Raise unless all that the TMA loads need is scalars, which each producer thread can compute.
 
-    They need their addresses, and what controls the loops around them.
+    They need their addresses, and what controls the loops around them. Returns the loads of scalars
+    among that, which are `repeatable`.
     """
     blocks = [block_pointers_of(load.load) for load in loads]
     addresses = [value for op in blocks if op is not None for value in op.inputs[1:]]
@@ -371,10 +389,11 @@ def _check_scalar(
             isinstance(value.type, Tile) and value in values for value in (*op.inputs, *op.results)
         ):
             raise CannotSpecializeError("the address of a load needs a tile", op)
-        if not (is_pure(op) or op.defn is control.for_):
+        if not (is_pure(op) or op.defn is control.for_ or op in repeatable):
             raise CannotSpecializeError(
                 f"the address of a load needs a `{op.name}`, which may be done only once", op
             )
+    return repeatable.intersection(ops)
 
 
 def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
