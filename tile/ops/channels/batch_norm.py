@@ -19,25 +19,18 @@ from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums_kernel
 from tile.ops.channels.normalization import group_means, moments, normalize
 from tile.ops.channels.views import axis_of, channels_of
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array, wide
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    arguments = step.arguments
-    options = step.options("eps", "axis")
-    x, weight, (_, mean, variance) = arguments["x"], arguments["weight"], step.results
-    constant = arguments.get("mean") is not None
-    results = batch_norm_backward(
-        step.grads[0], x, weight, mean, variance, constant=constant, **options
-    )
-    return dict(zip(("x", "weight", "bias"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by(
+    "x weight bias",
+    results="y mean variance",
+    constant=lambda step: step.arguments.get("mean") is not None,
+)
 @planned()
 def batch_norm(
     x: Any,

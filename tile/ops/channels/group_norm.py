@@ -21,23 +21,14 @@ from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums_kernel
 from tile.ops.channels.normalization import group_means, moments, normalize
 from tile.ops.channels.views import Channels, axis_of, channels_of
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.reference import Array
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    arguments = step.arguments
-    options = step.options("eps", "axis")
-    names = ("x", "groups", "weight")
-    inputs = (arguments[name] for name in names)
-    results = group_norm_backward(step.grads[0], *inputs, *step.results[1:], **options)
-    return dict(zip(("x", "weight", "bias"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("x weight bias", results="y mean variance")
 @planned()
 def group_norm(
     x: Any,

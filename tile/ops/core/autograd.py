@@ -1,12 +1,15 @@
 """Gradients of ops for PyTorch's autograd.
 
-    @differentiable(lambda step: {"x": softmax_backward(step.grads[0], step.results[0])})
+    @differentiable_by("x", results="y")
     def softmax(x, *, out=None): ...
+
+    def softmax_backward(dy, y, *, out=None): ...
 
 A call with a tensor that requires a gradient, while PyTorch records gradients, becomes a node of
 its graph. Other calls, of any arrays, cost one look at their arguments. A gradient is a function of
 a step: the arguments by name, the results, the gradients of these, and the names of the arguments
 whose gradients are needed. It returns these by name, from the ops that compute them.
+`differentiable_by` makes one from the parameters of the op that computes the gradients.
 """
 
 from __future__ import annotations
@@ -76,6 +79,50 @@ def differentiable(
 
         call.differentiable = True  # type: ignore[attr-defined]
         return call
+
+    return decorate
+
+
+def differentiable_by(
+    gradients: str,
+    results: str = "",
+    backward: str | Callable[..., Any] = "{op}_backward",
+    count: int = 1,
+    **derived: Callable[[Any], Any],
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator that gives an op the gradient that another op computes.
+
+    gradients: the names of the arguments whose gradients are the results of the other op. results:
+    the names of the results, of which the first `count` have gradients. backward: the other op, or
+    its name in the module. A parameter of it gets what `derived` returns for the step, else the
+    result or the argument of its name; others that have no default get the gradients of results.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        module, op = sys.modules[function.__module__], function.__name__
+
+        @functools.cache
+        def other() -> tuple[Callable[..., Any], Mapping[str, inspect.Parameter]]:
+            compute = backward
+            if isinstance(compute, str):
+                compute = getattr(module, compute.format(op=op))
+            return compute, inspect.signature(compute).parameters
+
+        def gradient(step: Any) -> dict[str, Any]:
+            compute, parameters = other()
+            values = {**step.arguments, **dict(zip(results.split(), step.results, strict=False))}
+            values |= {name: value_of(step) for name, value_of in derived.items()}
+            grads, passed = iter(step.grads), {}
+            for name, parameter in parameters.items():
+                if name in values:
+                    passed[name] = values[name]
+                elif parameter.default is parameter.empty:
+                    passed[name] = next(grads)
+            computed = compute(**passed)
+            computed = computed if isinstance(computed, tuple) else (computed,)
+            return dict(zip(gradients.split(), computed, strict=True))
+
+        return differentiable(gradient, results=count)(function)
 
     return decorate
 

@@ -12,28 +12,25 @@ from __future__ import annotations
 from typing import Any
 
 from tile.errors import ArgumentValueError
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
-from tile.ops.image.images import image_of, layout_of, result_image, spatial
+from tile.ops.image.images import image_of, layout_of, result_image, size_of_x, spatial
 from tile.ops.image.pool_kernels import Pooling
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
 from tile.ops.image.windows import Window, pair
 
 
-def _gradients(step: Any, mean: bool) -> dict[str, Any]:
-    x, results = step.arguments["x"], step.results
-    options = step.options("layout")
-    size = spatial(x.shape, options.get("layout", "NHWC"))
-    if mean:
-        return {"x": adaptive_avg_pool2d_backward(step.grads[0], size, **options)}
-    if len(results) == 1:
-        results = adaptive_max_pool2d(x.detach(), step.arguments["size"], True, **options)
-    return {"x": adaptive_max_pool2d_backward(step.grads[0], results[1], size, **options)}
+def _indices(step: Any) -> Any:
+    """Return the indices of maxima, which are computed again unless they were a result."""
+    if len(step.results) == 2:
+        return step.results[1]
+    options = step.options("size", "layout")
+    return adaptive_max_pool2d(step.arguments["x"].detach(), indices=True, **options)[1]
 
 
-@differentiable(lambda step: _gradients(step, mean=False))
+@differentiable_by("x", size=size_of_x, index=_indices)
 @planned()
 def adaptive_max_pool2d(
     x: Any, size: Window, indices: bool = False, *, layout: str = "NHWC", out: Any = None
@@ -47,7 +44,7 @@ def adaptive_max_pool2d(
     return _pool(Call("adaptive_max_pool2d"), False, x, size, indices, layout, out)
 
 
-@differentiable(lambda step: _gradients(step, mean=True))
+@differentiable_by("x", size=size_of_x)
 @planned()
 def adaptive_avg_pool2d(x: Any, size: Window, *, layout: str = "NHWC", out: Any = None) -> Any:
     """Return the means of `size` windows, batch x P x Q x channels, in the type of `x`.

@@ -58,6 +58,11 @@ def spatial(shape: tuple[int, ...], layout: str) -> tuple[int, int]:
     return shape[LAYOUTS[layout][1]], shape[LAYOUTS[layout][2]]
 
 
+def size_of_x(step: Any) -> tuple[int, int]:
+    """Return the height and width of the argument `x` of an op, whose gradient autograd wants."""
+    return spatial(step.arguments["x"].shape, step.arguments.get("layout", "NHWC"))
+
+
 def in_layout(shape: Four, layout: str) -> Four:
     """Return a shape, batch x height x width x channels, in the order of a layout.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
@@ -25,6 +25,7 @@ from tile.ops.image.images import (
     in_layout,
     layout_of,
     result_image,
+    size_of_x,
     spatial,
 )
 from tile.ops.image.pool_kernels import Pooling
@@ -32,22 +33,15 @@ from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient
 from tile.ops.image.windows import Pair, Window, Windows, pair, window_counts, windows_of
 
 
-def _max_gradient(step: Any) -> dict[str, Any]:
+def _indices(step: Any) -> Any:
+    """Return the indices of maxima, which are computed again unless they were a result."""
+    if len(step.results) == 2:
+        return step.results[1]
     options = step.options("window", "stride", "padding", "layout")
-    x = step.arguments["x"]
-    results = step.results
-    index = results[1] if len(results) == 2 else max_pool2d(x.detach(), indices=True, **options)[1]
-    size = spatial(x.shape, options.get("layout", "NHWC"))
-    return {"x": max_pool2d_backward(step.grads[0], index, size, **options)}
+    return max_pool2d(step.arguments["x"].detach(), indices=True, **options)[1]
 
 
-def _avg_gradient(step: Any) -> dict[str, Any]:
-    options = step.options("window", "stride", "padding", "padded", "layout")
-    size = spatial(step.arguments["x"].shape, options.get("layout", "NHWC"))
-    return {"x": avg_pool2d_backward(step.grads[0], size, **options)}
-
-
-@differentiable(_max_gradient)
+@differentiable_by("x", size=size_of_x, index=_indices)
 @planned()
 def max_pool2d(
     x: Any,
@@ -77,7 +71,7 @@ def max_pool2d(
     return result.value if index is None else (result.value, index.value)
 
 
-@differentiable(_avg_gradient)
+@differentiable_by("x", size=size_of_x)
 @planned()
 def avg_pool2d(
     x: Any,

@@ -14,14 +14,14 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.depthwise import tile_of
-from tile.ops.image.images import image_of, layout_of, result_image, spatial
+from tile.ops.image.images import image_of, layout_of, result_image, size_of_x
 from tile.ops.image.resize_backward import resize_bilinear_backward
 from tile.ops.image.resize_sources import Scale, result_size, sources
 from tile.ops.image.windows import Window, pair
@@ -66,13 +66,7 @@ def resize_kernel(
     tl.store(out_ptr + at, above * (1.0 - by_row) + below * by_row, mask=exists)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    options = step.options("align_corners", "layout")
-    size = spatial(step.arguments["x"].shape, options.get("layout", "NHWC"))
-    return {"x": resize_bilinear_backward(step.grads[0], size, **options)}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", backward=resize_bilinear_backward, size=size_of_x)
 @planned()
 def resize_bilinear(
     x: Any, size: Window, align_corners: bool = False, *, layout: str = "NHWC", out: Any = None

@@ -14,7 +14,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
@@ -98,16 +98,7 @@ def merge_kernel(
     tl.store(loss_ptr + row, tl.where(used, log_sum - right, 0.0), mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    x, weight, target = (step.arguments[name] for name in ("x", "weight", "target"))
-    options = step.options("ignore_index")
-    results = linear_cross_entropy_backward(
-        step.grads[0], x, weight, target, step.results[1], **options
-    )
-    return dict(zip(("x", "weight"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("x weight", results="loss log_sums", backward=linear_cross_entropy_backward)
 @planned()
 def linear_cross_entropy(
     x: Any, weight: Any, target: Any, ignore_index: int = -100

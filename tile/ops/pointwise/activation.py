@@ -18,7 +18,7 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.activations import ACTIVATIONS
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -45,12 +45,7 @@ def activation_backward_kernel(dy_ptr, x_ptr, dx_ptr, n, SLOPE: tl.constexpr, BL
     tl.store(dx_ptr + at, tl.where(slope == 0.0, 0.0, dy * slope), mask=at < n)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    x, function = step.arguments["x"], step.options("function")
-    return {"x": activate_backward(step.grads[0], x.contiguous(), **function)}
-
-
-@differentiable(_gradients)
+@differentiable_by("x")
 @planned()
 def activate(x: Any, function: str = "relu", *, out: Any = None) -> Any:
     """Return f(x) of each element, in the type of `x`, which is contiguous.

@@ -14,7 +14,7 @@ from typing import Any
 import tile
 import tile.language as tl
 from tile.ops.core.activations import ACTIVATIONS
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -51,27 +51,14 @@ def gated_backward_kernel(
     tl.store(dup_ptr + at, dy * FUNCTION(gate), mask=at < n)
 
 
-def _gradients(step: Any, backward: Any) -> dict[str, Any]:
-    results = backward(step.grads[0], step.arguments["gate"], step.arguments["up"])
-    return dict(zip(("gate", "up"), results, strict=True))
-
-
-def _swiglu_gradients(step: Any) -> dict[str, Any]:
-    return _gradients(step, swiglu_backward)
-
-
-def _geglu_gradients(step: Any) -> dict[str, Any]:
-    return _gradients(step, geglu_backward)
-
-
-@differentiable(_swiglu_gradients)
+@differentiable_by("gate up")
 @planned()
 def swiglu(gate: Any, up: Any, *, out: Any = None) -> Any:
     """Return silu(gate) * up, in the type of `gate`; both have one shape and are contiguous."""
     return _forward("swiglu", "silu", gate, up, out)
 
 
-@differentiable(_geglu_gradients)
+@differentiable_by("gate up")
 @planned()
 def geglu(gate: Any, up: Any, *, out: Any = None) -> Any:
     """Return gelu(gate) * up, in the type of `gate`; both have one shape and are contiguous."""

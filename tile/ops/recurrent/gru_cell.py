@@ -17,7 +17,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -58,13 +58,7 @@ def gru_cell_kernel(
     tl.store(new_h_ptr + row * units + unit, (1.0 - z) * n + z * h, mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    names = ("x", "h", "w_x", "w_h", "b_x", "b_h")
-    arguments = (step.arguments[name] for name in names)
-    return dict(zip(names, gru_cell_backward(step.grads[0], *arguments), strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("x h w_x w_h b_x b_h", backward=gru_cell_backward)
 @planned()
 def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any = None) -> Any:
     """Return the new hidden state, in the type of `x`.

@@ -16,7 +16,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.activations import sigmoid
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -59,13 +59,7 @@ def lstm_cell_kernel(
     tl.store(new_h_ptr + at, sigmoid(o) * tl.tanh(new_c), mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    names = ("x", "h", "c", "w_x", "w_h", "bias")
-    arguments = (step.arguments[name] for name in names)
-    return dict(zip(names, lstm_cell_backward(*step.grads, *arguments), strict=True))
-
-
-@differentiable(_gradients, results=2)
+@differentiable_by("x h c w_x w_h bias", backward=lstm_cell_backward, count=2)
 @planned()
 def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[Any, Any]:
     """Return the new hidden state and the new cell state, in the type of `x`.

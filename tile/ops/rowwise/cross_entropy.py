@@ -16,7 +16,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -79,13 +79,7 @@ def cross_entropy_backward_kernel(
     tl.store(dx_ptr + row * dx_stride + column, dx, mask=column < classes)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    x, target = step.arguments["x"], step.arguments["target"]
-    options = step.options("ignore_index")
-    return {"x": cross_entropy_backward(step.grads[0], x, target, step.results[0], **options)}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", results="loss")
 @planned()
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = None) -> Any:
     """Return the loss of each row of logits `x` (rows x classes), in float32 or float64.

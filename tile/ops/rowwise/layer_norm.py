@@ -13,19 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.rowwise.row_norms import row_norm, row_norm_backward
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    x, weight = step.arguments["x"], step.arguments["weight"]
-    results = layer_norm_backward(step.grads[0], x, weight, **step.options("eps"))
-    return dict(zip(("x", "weight", "bias"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("x weight bias")
 @planned()
 def layer_norm(
     x: Any, weight: Any, bias: Any, eps: float = 1e-5, statistics: bool = False, *, out: Any = None

@@ -13,7 +13,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -42,16 +42,12 @@ def nll_loss_kernel(
     tl.store(loss_ptr + row, -x * weight_of(weight_ptr, target, used), mask=row < rows)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    arguments = step.arguments
-    x = arguments["x"]
-    options = step.options("weight", "ignore_index")
-    dtype = str(x.dtype).removeprefix("torch.")
-    dx = nll_loss_backward(step.grads[0], arguments["target"], x.shape[1], dtype=dtype, **options)
-    return {"x": dx}
-
-
-@differentiable(_gradients)
+@differentiable_by(
+    "x",
+    backward=nll_loss_backward,
+    classes=lambda step: step.arguments["x"].shape[1],
+    dtype=lambda step: str(step.arguments["x"].dtype).removeprefix("torch."),
+)
 @planned()
 def nll_loss(
     x: Any, target: Any, weight: Any = None, ignore_index: int = -100, *, out: Any = None

@@ -17,7 +17,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -112,11 +112,7 @@ def softmax_backward_kernel(
             tl.store(dx_ptr + row * dx_stride + at, y * (dy - total), mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    return {"x": softmax_backward(step.grads[0], step.results[0])}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", results="y")
 @planned()
 def softmax(x: Any, *, out: Any = None) -> Any:
     """Return the softmax along the last axis of `x`, of any float type, in its type.

@@ -17,7 +17,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import FLOATS, I32, I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -79,11 +79,7 @@ def cummax_backward_kernel(
         tl.store(dx_ptr + row * length + column, dx, mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    return {"x": cummax_backward(step.grads[0], step.results[1])}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", results="y index")
 @planned()
 def cummax(x: Any) -> tuple[Any, Any]:
     """Return the running maxima along the last axis of `x`, in its type, and their positions.
@@ -93,7 +89,7 @@ def cummax(x: Any) -> tuple[Any, Any]:
     return _extremes("cummax", x, later_maximum)
 
 
-@differentiable(_gradients)
+@differentiable_by("x", results="y index", backward="cummax_backward")
 @planned()
 def cummin(x: Any) -> tuple[Any, Any]:
     """Return the running minima along the last axis of `x`, and their positions; see `cummax`."""

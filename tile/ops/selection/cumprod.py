@@ -16,7 +16,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import FLOATS, I32, I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -63,11 +63,7 @@ def cumprod_backward_kernel(
         tl.store(dx_ptr + row * length + column, dx, mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    return {"x": cumprod_backward(step.grads[0], step.arguments["x"], step.results[0])}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", results="y")
 @planned()
 def cumprod(x: Any, *, out: Any = None) -> Any:
     """Return the running products along the last axis of `x`, in its type; integers wrap.

@@ -15,7 +15,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import INDICES, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -55,12 +55,7 @@ def convert_kernel(x_ptr, y_ptr, n, CLEAR: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n, other=0.0), mask=at < n)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    indices, rows = step.arguments["indices"], step.arguments["weight"].shape[0]
-    return {"weight": embedding_backward(step.grads[0], indices, rows)}
-
-
-@differentiable(_gradients)
+@differentiable_by("weight", rows=lambda step: step.arguments["weight"].shape[0])
 @planned()
 def embedding(indices: Any, weight: Any, *, out: Any = None) -> Any:
     """Return the rows of `weight` that `indices` select, of the shape of `indices` and a row.

@@ -16,7 +16,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
@@ -79,11 +79,7 @@ def logcumsumexp_backward_kernel(
         tl.store(dx_ptr + row * length + column, dx, mask=inside)
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    return {"x": logcumsumexp_backward(step.grads[0], step.arguments["x"], step.results[0])}
-
-
-@differentiable(_gradients)
+@differentiable_by("x", results="y")
 @planned()
 def logcumsumexp(x: Any, *, out: Any = None) -> Any:
     """Return the logarithms of the running sums of exp(x) along the last axis, in the type of `x`.

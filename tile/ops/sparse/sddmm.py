@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentValueError
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
@@ -64,13 +64,7 @@ def sddmm_backward(
     return da.value, db.value
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    names = ("a", "b", "rows", "columns", "size")
-    results = sddmm_backward(step.grads[0], *(step.arguments[name] for name in names))
-    return dict(zip(("a", "b"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("a b")
 @planned()
 def sddmm(a: Any, b: Any, rows: Any, columns: Any, size: int, *, out: Any = None) -> Any:
     """Return the blocks of a @ b at the given positions, blocks x size x size, in the type of `a`.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tile.errors import ArgumentValueError
-from tile.ops.core.autograd import differentiable
+from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
@@ -73,13 +73,7 @@ def spmm_backward(dout: Any, values: Any, starts: Any, columns: Any, b: Any) -> 
     return dvalues.value, db.value
 
 
-def _gradients(step: Any) -> dict[str, Any]:
-    names = ("values", "starts", "columns", "b")
-    results = spmm_backward(step.grads[0], *(step.arguments[name] for name in names))
-    return dict(zip(("values", "b"), results, strict=True))
-
-
-@differentiable(_gradients)
+@differentiable_by("values b")
 @planned()
 def spmm(values: Any, starts: Any, columns: Any, b: Any, *, out: Any = None) -> Any:
     """Return the dense matrix of a block-sparse one times `b`, in the type of `values`.
