@@ -52,17 +52,13 @@ def batch_norm(
     call = Call("batch_norm")
     source = call.array("x", x)
     view = channels_of(source, axis_of(call, axis))
-    count = (view.shape[1],)
-    for name, vector in (("weight", weight), ("bias", bias)):
-        call.array(name, vector, rank=1, shape=count).contiguous()
+    channels, kind = view.shape[1], accumulator(source.dtype)
+    call.vectors(channels, weight=weight, bias=bias)
     eps = call.number("eps", eps, low=0)
     if (mean is None) != (variance is None):
         raise ArgumentValueError("batch_norm: `mean` and `variance` are given together")
     if mean is not None:
-        middle, spread = (
-            call.array(name, v, dtypes=(accumulator(source.dtype),), shape=count).contiguous()
-            for name, v in (("mean", mean), ("variance", variance))
-        )
+        middle, spread = call.vectors(channels, (kind,), mean=mean, variance=variance)
     elif not view.shape[0] * view.shape[2]:
         raise ArgumentValueError(f"batch_norm: `x` has shape {source.shape}; it has no mean")
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
@@ -96,12 +92,9 @@ def batch_norm_backward(
     axis_of(call, axis)
     view, grad = (channels_of(operand, axis).over_batch() for operand in (source, gradient))
     batches, channels, length = view.shape
-    weights = call.array("weight", weight, rank=1, shape=(channels,)).contiguous()
+    (weights,) = call.vectors(channels, weight=weight)
     kind = accumulator(source.dtype)
-    middle, spread = (
-        call.array(name, vector, dtypes=(kind,), shape=(channels,)).contiguous()
-        for name, vector in (("mean", mean), ("variance", variance))
-    )
+    middle, spread = call.vectors(channels, (kind,), mean=mean, variance=variance)
     eps = call.number("eps", eps, low=0)
     dx = call.new(source.shape, source.dtype)
     if not channels:

@@ -49,8 +49,7 @@ def group_norm(
     call = Call("group_norm")
     source = call.array("x", x)
     view = channels_of(source, axis_of(call, axis))
-    for name, vector in (("weight", weight), ("bias", bias)):
-        call.array(name, vector, rank=1, shape=(view.shape[1],)).contiguous()
+    call.vectors(view.shape[1], weight=weight, bias=bias)
     eps = call.number("eps", eps, low=0)
     groups = _group_count(call, groups, view)
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
@@ -83,7 +82,7 @@ def group_norm_backward(
     axis_of(call, axis)
     view, grad = channels_of(source, axis), channels_of(gradient, axis)
     batches, channels, length = view.shape
-    weights = call.array("weight", weight, rank=1, shape=(channels,)).contiguous()
+    (weights,) = call.vectors(channels, weight=weight)
     groups = _group_count(call, groups, view)
     kind = accumulator(source.dtype)
     middle, spread = (

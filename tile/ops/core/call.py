@@ -200,6 +200,41 @@ class Call:
         self._adapted.append(adapted)
         return operand
 
+    def like(self, first: Operand, **arrays: Any) -> list[Operand]:
+        """Return contiguous arrays, by name, of the shape and type of the first one."""
+        options: Any = {"dtypes": (first.dtype,), "rank": len(first.shape), "shape": first.shape}
+        return [self.array(name, x, **options).contiguous() for name, x in arrays.items()]
+
+    def vectors(self, count: int, dtypes: Sequence[DType] = FLOATS, **arrays: Any) -> list[Operand]:
+        """Return contiguous arrays, by name, of one axis of `count` elements."""
+        options: Any = {"dtypes": dtypes, "rank": 1, "shape": (count,)}
+        return [self.array(name, x, **options).contiguous() for name, x in arrays.items()]
+
+    def matching(
+        self, dtypes: Sequence[DType] = FLOATS, **arrays: tuple[Any, str]
+    ) -> list[Operand]:
+        """Return arrays of one type, whose axes of one name have one extent.
+
+        arrays: each with its axes, as in `a=(a, "M x K"), b=(b, "K x N")`. dtypes: of the first.
+        """
+        operands: list[Operand] = []
+        extents: dict[str, int] = {}
+        for name, (value, axes) in arrays.items():
+            kinds = (operands[0].dtype,) if operands else dtypes
+            operands.append(self.array(name, value, dtypes=kinds, rank=len(axes.split(" x "))))
+        texts = [axes for _, axes in arrays.values()]
+        if not all(
+            extents.setdefault(axis, extent) == extent
+            for operand, axes in zip(operands, texts, strict=True)
+            for axis, extent in zip(axes.split(" x "), operand.shape, strict=True)
+        ):
+            shapes = [f"`{operand.name}` {operand.shape}" for operand in operands]
+            raise ArgumentValueError(
+                f"{self.op}: {_listed(shapes).replace('` ', '` has shape ', 1)}; they must be "
+                f"{_listed(texts)}"
+            )
+        return operands
+
     def output(
         self, name: str, value: Any, shape: Shape, dtype: DType, in_place: Sequence[str] = ()
     ) -> Operand:
@@ -368,6 +403,11 @@ def _overlap(a: Any, b: Any) -> bool:
 def _names(dtypes: Sequence[DType]) -> str:
     *most, last = (dtype.name for dtype in dtypes)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} and {last}"
 
 
 def _interval(low: float, high: float) -> str:

@@ -20,11 +20,11 @@ from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
+from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
 from tile.ops.image.conv_arguments import (
-    PRECISIONS,
     channels_in,
     channels_last,
     group_count,
@@ -93,11 +93,7 @@ def conv2d(
             f"conv2d: `x` has {channels} channels and `filters` {depth}; x is batch x height x "
             "width x channels, and filters are filters x R x S x channels of a group"
         )
-    if bias is not None:
-        call.array("bias", bias, rank=1, shape=(count,)).contiguous()
-    if activation is not None:
-        call.choice("activation", activation, tuple(ACTIVATIONS))
-    call.choice("precision", precision, PRECISIONS)
+    function = epilogue_of(call, count, bias, precision, activation)
     windows = windows_of(call, (r, s), stride, padding, dilation)
     p, q = window_counts(call, (height, width), windows)
     result, out_image = result_image(call, out, (batches, p, q, count), operand.dtype, layout)
@@ -107,7 +103,7 @@ def conv2d(
         convolve(
             Convolution(
                 *(call, image, per_group, bias, out_image, windows, groups, step),
-                *(operand.dtype, activation, precision),
+                *(operand.dtype, function, precision),
             )
         )
     return result.value

@@ -27,10 +27,10 @@ import tile
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import (
-    PRECISIONS,
     channels_in,
     channels_last,
     group_count,

@@ -20,10 +20,10 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F64, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.conv_arguments import (
-    PRECISIONS,
     channels_in,
     channels_last,
     group_count,

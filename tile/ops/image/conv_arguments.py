@@ -12,8 +12,6 @@ from tile.ops.core.reference import Array
 from tile.ops.image.images import LAYOUTS, Image, image_of, layout_of
 from tile.ops.image.windows import Windows, windows_of
 
-PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
-
 
 def group_count(call: Call, groups: Any, channels: int, filters: int, names: str) -> int:
     """Return the number of groups; raise `ArgumentValueError` unless it divides both counts."""

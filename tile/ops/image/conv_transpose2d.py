@@ -17,11 +17,12 @@ from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
+from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array
 from tile.ops.image.conv2d import conv2d
 from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference, gradient_of_image
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
-from tile.ops.image.conv_arguments import PRECISIONS, group_count, image_and_filters, referenced
+from tile.ops.image.conv_arguments import group_count, image_and_filters, referenced
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Pair, Window, Windows, pair, windows_of
 
@@ -75,9 +76,7 @@ def conv_transpose2d(
             f"conv_transpose2d: `x` has {channels} channels and `filters` {inputs}; x is batch x "
             "height x width x channels, and filters are channels x R x S x filters of a group"
         )
-    if bias is not None:
-        call.array("bias", bias, rank=1, shape=(depth * groups,)).contiguous()
-    call.choice("precision", precision, PRECISIONS)
+    epilogue_of(call, depth * groups, bias, precision)
     windows = windows_of(call, (r, s), stride, padding, dilation)
     size = enlarged(call, (p, q), windows, output_padding)
     shape = (batches, *size, depth * groups)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tile.language as tl
-from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.new_arrays import DType
 from tile.ops.image.images import Image
@@ -38,7 +37,7 @@ class Convolution:
     groups: int
     filter_step: int
     dtype: DType
-    activation: str | None = None
+    function: Any = None  # the device function of an activation
     precision: str = "ieee"
 
     @property
@@ -46,11 +45,6 @@ class Convolution:
         """The pixels, the filters of a group, and the elements of a window."""
         (batches, p, q, _), (count, r, s, channels) = self.out.shape, self.filters.shape
         return batches * p * q, count, r * s * channels
-
-    @property
-    def function(self) -> Any:
-        """The device function of the activation, or None."""
-        return None if self.activation is None else ACTIVATIONS[self.activation].function
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -94,4 +88,4 @@ class Convolution:
         """Return the convolution that writes sums of parts of the window, to be added up."""
         (_, p, q, _), columns = self.out.shape, parts.shape[-1]
         out = Image(parts.value, self.out.shape, (p * q * columns, q * columns, columns, 1))
-        return replace(self, bias=None, activation=None, out=out)
+        return replace(self, bias=None, function=None, out=out)

@@ -8,9 +8,9 @@ import numpy as np
 
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array
 
-PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 RUNS = (1, 2, 4, 8, 16)
 
 

@@ -16,6 +16,7 @@ from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
+from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array
 from tile.ops.linear.bilinear_backward import bilinear_backward
 from tile.ops.linear.bilinear_forms import form_operands, write_forms
@@ -44,8 +45,7 @@ def bilinear(
     call = Call("bilinear")
     first, second, weights = form_operands(call, x1, x2, weight, precision)
     count = weights.shape[0]
-    if bias is not None:
-        call.array("bias", bias, rank=1, shape=(count,)).contiguous()
+    epilogue_of(call, count, bias, precision)
     result = call.output("out", out, (*first.shape[:-1], count), first.dtype)
     write_forms(call, first, second, weights, (0, 1, 2), bias, result, precision)
     return result.value

@@ -14,6 +14,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import tile_position
 
@@ -78,7 +79,7 @@ def form_operands(
             f"{call.op}: `x1` has shape {first.shape}, `x2` {second.shape} and `weight` "
             f"{weights.shape}; they must be any axes x I, the same axes x J, and K x I x J"
         )
-    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    call.choice("precision", precision, PRECISIONS)
     return first, second, weights
 
 

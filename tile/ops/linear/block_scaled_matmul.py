@@ -16,7 +16,6 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
@@ -97,14 +96,8 @@ def block_scaled_matmul(
         y = tile.ops.block_scaled_matmul(q, w.T, s, t.T, "bfloat16")
     """
     call = Call("block_scaled_matmul")
-    left = call.array("a", a, dtypes=(I8, F8), rank=2)
-    right = call.array("b", b, dtypes=(left.dtype,), rank=2)
-    (m, k), (inner, n) = left.shape, right.shape
-    if k != inner:
-        raise ArgumentValueError(
-            f"block_scaled_matmul: `a` has shape {left.shape} and `b` {right.shape}; they must be "
-            "M x K and K x N"
-        )
+    left, right = call.matching((I8, F8), a=(a, "M x K"), b=(b, "K x N"))
+    (m, k), n = left.shape, right.shape[1]
     blocks = tile.cdiv(k, BLOCK)
     scales = [
         call.array(name, scale, dtypes=(F32,), rank=2, shape=shape)

@@ -16,10 +16,10 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
@@ -106,17 +106,10 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     `input_precision` of `tl.dot`.
     """
     call = Call("grouped_matmul")
-    left = call.array("a", a, rank=2)
-    right = call.array("b", b, dtypes=(left.dtype,), rank=3)
-    (rows, k), (groups, inner, n) = left.shape, right.shape
-    if k != inner:
-        raise ArgumentValueError(
-            f"grouped_matmul: `a` has shape {left.shape} and `b` {right.shape}; they must be "
-            "rows x K and groups x K x N"
-        )
-    last = call.array("ends", ends, dtypes=(I32,), rank=1, shape=(groups,)).contiguous()
-    check_ends(last, rows)
-    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    left, right = call.matching(a=(a, "rows x K"), b=(b, "groups x K x N"))
+    (rows, k), (groups, _, n) = left.shape, right.shape
+    check_ends(call.vectors(groups, (I32,), ends=ends)[0], rows)
+    call.choice("precision", precision, PRECISIONS)
     result = call.output("out", out, (rows, n), left.dtype)
     stride = result.rows().stride
     if result.size:

@@ -17,6 +17,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.matmul_tiles import store_tile, tile_position
@@ -74,18 +75,11 @@ def grouped_matmul_wgrad(a: Any, dout: Any, ends: Any, *, precision: str = "ieee
     `grouped_matmul`. The gradient of `a` is `grouped_matmul(dout, b.swapaxes(1, 2), ends)`.
     """
     call = Call("grouped_matmul_wgrad")
-    left = call.array("a", a, rank=2)
-    rows, k = left.shape
-    gradient = call.array("dout", dout, dtypes=(left.dtype,), rank=2)
-    if gradient.shape[0] != rows:
-        raise ArgumentValueError(
-            f"grouped_matmul_wgrad: `a` has shape {left.shape} and `dout` {gradient.shape}; they "
-            "must be rows x K and rows x N"
-        )
-    n = gradient.shape[1]
+    left, gradient = call.matching(a=(a, "rows x K"), dout=(dout, "rows x N"))
+    (rows, k), n = left.shape, gradient.shape[1]
     last = call.array("ends", ends, dtypes=(I32,), rank=1).contiguous()
     check_ends(last, rows)
-    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    call.choice("precision", precision, PRECISIONS)
     groups = last.size
     result = call.new((groups, k, n), left.dtype)
     if result.size:

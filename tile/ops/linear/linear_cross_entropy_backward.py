@@ -122,8 +122,7 @@ def linear_cross_entropy_backward(
     source, weights = logit_operands(call, x, weight, target, ignore_index)
     (rows, length), classes = source.shape, weights.shape[0]
     kind = accumulator(source.dtype)
-    for name, vector in (("dloss", dloss), ("log_sums", log_sums)):
-        call.array(name, vector, dtypes=(kind,), rank=1, shape=(rows,)).contiguous()
+    call.vectors(rows, (kind,), dloss=dloss, log_sums=log_sums)
     largest = call.integer("largest", largest, low=1)
     dx, dweight = call.new((rows, length), kind), call.new(weights.shape, weights.dtype)
     most = max(1, min(classes, largest // max(rows, 1)))

@@ -46,13 +46,9 @@ def logit_operands(
     call: Call, x: Any, weight: Any, target: Any, ignore_index: int
 ) -> tuple[Operand, Operand]:
     """Return x and the weight, or raise `ArgumentError` unless all operands fit together."""
-    source = call.array("x", x, rank=2)
-    weights = call.array("weight", weight, dtypes=(source.dtype,), rank=2)
-    if weights.shape[1] != source.shape[1] or not weights.shape[0]:
-        raise ArgumentValueError(
-            f"{call.op}: `x` has shape {source.shape} and `weight` {weights.shape}; they must be "
-            "rows x length and classes x length, with one class or more"
-        )
+    source, weights = call.matching(x=(x, "rows x length"), weight=(weight, "classes x length"))
+    if not weights.shape[0]:
+        raise ArgumentValueError(f"{call.op}: `weight` has no classes; it must have one or more")
     labels_of(call, target, source.shape[0], weights.shape[0], ignore_index)
     return source, weights
 

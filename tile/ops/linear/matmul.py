@@ -25,6 +25,7 @@ from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import LEAST_INNER, is_streamed, tiles_of
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
@@ -135,13 +136,9 @@ def matmul(
     left = call.array("a", a, dtypes=(*FLOATS, I8), rank=_rank(a))
     right = call.array("b", b, dtypes=(left.dtype,), rank=_rank(b))
     batches, m, n, k = _sizes(left, right)
-    if bias is not None:
-        call.array("bias", bias, rank=1, shape=(n,)).contiguous()
-    if activation is not None:
-        call.choice("activation", activation, tuple(ACTIVATIONS))
+    function = epilogue_of(call, n, bias, precision, activation)
     if left.dtype == I8 and not (bias is None and activation is None):
         raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
-    call.choice("precision", precision, ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
     stream = isinstance(splits, str) or (
         splits is None and batches == 1 and is_streamed(call.backend, left.dtype, m, n, k)
     )
@@ -158,7 +155,6 @@ def matmul(
     if not result.size:
         return result.value
     config = tiles_of(call.backend, left.dtype, m, n, k, precision)
-    function = None if activation is None else ACTIVATIONS[activation].function
     wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
     if stream and k:
         stream_matmul(

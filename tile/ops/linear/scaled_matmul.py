@@ -17,7 +17,6 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
@@ -95,16 +94,10 @@ def scaled_matmul(
         y = tile.ops.scaled_matmul(q, w.T, s, t, "float16")
     """
     call = Call("scaled_matmul")
-    left = call.array("a", a, dtypes=(I8, F8), rank=2)
-    right = call.array("b", b, dtypes=(left.dtype,), rank=2)
-    (m, k), (inner, n) = left.shape, right.shape
-    if k != inner:
-        raise ArgumentValueError(
-            f"scaled_matmul: `a` has shape {left.shape} and `b` {right.shape}; they must be M x K "
-            "and K x N"
-        )
-    for name, scale, count in (("a_scale", a_scale, m), ("b_scale", b_scale, n)):
-        call.array(name, scale, dtypes=(F32,), rank=1, shape=(count,)).contiguous()
+    left, right = call.matching((I8, F8), a=(a, "M x K"), b=(b, "K x N"))
+    (m, k), n = left.shape, right.shape[1]
+    call.vectors(m, (F32,), a_scale=a_scale)
+    call.vectors(n, (F32,), b_scale=b_scale)
     kind = call.float_type("dtype", dtype)
     result = call.output("out", out, (m, n), kind)
     if result.size:

@@ -74,7 +74,7 @@ def activate_backward(
     """
     call = Call("activate_backward")
     gradient = call.array("dy", dy).contiguous()
-    call.array("x", x, dtypes=(gradient.dtype,), shape=gradient.shape).contiguous()
+    call.like(gradient, x=x)
     activation = ACTIVATIONS[call.choice("function", function, tuple(ACTIVATIONS))]
     slope = activation.result_slope if from_result else activation.slope
     if slope is None:

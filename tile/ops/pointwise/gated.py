@@ -80,7 +80,7 @@ def geglu_backward(dy: Any, gate: Any, up: Any) -> tuple[Any, Any]:
 def _forward(op: str, activation: str, gate: Any, up: Any, out: Any) -> Any:
     call = Call(op)
     source = call.array("gate", gate).contiguous()
-    call.array("up", up, dtypes=(source.dtype,), shape=source.shape).contiguous()
+    call.like(source, up=up)
     result = call.output(
         "out", out, source.shape, source.dtype, in_place=("gate", "up")
     ).contiguous()
@@ -96,8 +96,7 @@ def _forward(op: str, activation: str, gate: Any, up: Any, out: Any) -> Any:
 def _backward(op: str, activation: str, dy: Any, gate: Any, up: Any) -> tuple[Any, Any]:
     call = Call(op)
     source = call.array("gate", gate).contiguous()
-    for name, array in (("dy", dy), ("up", up)):
-        call.array(name, array, dtypes=(source.dtype,), shape=source.shape).contiguous()
+    call.like(source, dy=dy, up=up)
     dgate, dup = (call.new(source.shape, source.dtype) for _ in range(2))
     if source.size:
         launch(gated_backward_kernel, (tile.cdiv(source.size, BLOCK),))(

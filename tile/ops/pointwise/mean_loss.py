@@ -80,7 +80,7 @@ def mean_loss(
     """
     call = Call(op)
     source = call.array("x", x).contiguous()
-    wanted = call.array("target", target, dtypes=(source.dtype,), shape=source.shape).contiguous()
+    (wanted,) = call.like(source, target=target)
     if not source.size:
         raise ArgumentValueError(f"{op}: `x` has shape {source.shape}; no elements have no mean")
     for operand in (source, wanted):
@@ -107,7 +107,7 @@ def mean_loss_gradient(
     """Return the gradient of `x` from `dloss`, that of the mean."""
     call = Call(op)
     source = call.array("x", x).contiguous()
-    call.array("target", target, dtypes=(source.dtype,), shape=source.shape).contiguous()
+    call.like(source, target=target)
     call.array("dloss", dloss, dtypes=(accumulator(source.dtype),), rank=0)
     result = call.output(
         "out", out, source.shape, source.dtype, in_place=("x", "target")

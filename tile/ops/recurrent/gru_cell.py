@@ -69,8 +69,7 @@ def gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any, *, out: Any
     call = Call("gru_cell")
     inputs, state = cell_operands(call, 3, x, h, w_x, w_h)
     rows, units = state.shape
-    for name, bias in (("b_x", b_x), ("b_h", b_h)):
-        call.array(name, bias, dtypes=(inputs.dtype,), shape=(3 * units,)).contiguous()
+    call.vectors(3 * units, (inputs.dtype,), b_x=b_x, b_h=b_h)
     result = call.output("out", out, state.shape, inputs.dtype).contiguous()
     if state.size:
         config = configuration_of(call, state)

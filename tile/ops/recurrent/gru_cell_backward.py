@@ -91,9 +91,8 @@ def gru_cell_backward(
     call = Call("gru_cell_backward")
     inputs, state = cell_operands(call, 3, x, h, w_x, w_h)
     rows, units = state.shape
-    call.array("dh", dh, dtypes=(inputs.dtype,), shape=state.shape).contiguous()
-    for name, bias in (("b_x", b_x), ("b_h", b_h)):
-        call.array(name, bias, dtypes=(inputs.dtype,), shape=(3 * units,)).contiguous()
+    call.like(state, dh=dh)
+    call.vectors(3 * units, (inputs.dtype,), b_x=b_x, b_h=b_h)
     by_x, by_h = matmul(x, w_x.T, b_x), matmul(h, w_h.T, b_h)
     dp, dq = (call.new((rows, 3 * units), inputs.dtype).value for _ in range(2))
     result = call.new(state.shape, inputs.dtype)

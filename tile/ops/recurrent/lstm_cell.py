@@ -70,8 +70,8 @@ def lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any) -> tuple[An
     call = Call("lstm_cell")
     inputs, state = cell_operands(call, 4, x, h, w_x, w_h)
     rows, units = state.shape
-    call.array("c", c, dtypes=(inputs.dtype,), shape=state.shape).contiguous()
-    call.array("bias", bias, dtypes=(inputs.dtype,), shape=(4 * units,)).contiguous()
+    call.like(state, c=c)
+    call.vectors(4 * units, (inputs.dtype,), bias=bias)
     new_h, new_c = (call.new(state.shape, inputs.dtype) for _ in range(2))
     if state.size:
         config = configuration_of(call, state)

@@ -80,9 +80,8 @@ def lstm_cell_backward(
     call = Call("lstm_cell_backward")
     inputs, state = cell_operands(call, 4, x, h, w_x, w_h)
     rows, units = state.shape
-    for name, array in (("c", c), ("dh", dh), ("dc", dc)):
-        call.array(name, array, dtypes=(inputs.dtype,), shape=state.shape).contiguous()
-    call.array("bias", bias, dtypes=(inputs.dtype,), shape=(4 * units,)).contiguous()
+    call.like(state, c=c, dh=dh, dc=dc)
+    call.vectors(4 * units, (inputs.dtype,), bias=bias)
     by_x, by_h = matmul(x, w_x.T, bias), matmul(h, w_h.T)
     dz, dc_old = call.new((rows, 4 * units), inputs.dtype), call.new(state.shape, inputs.dtype)
     if state.size:

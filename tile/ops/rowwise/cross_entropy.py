@@ -110,9 +110,7 @@ def cross_entropy_backward(
     call = Call("cross_entropy_backward")
     logits = call.array("x", x, rank=2)
     rows = logits.rows()
-    for name, vector in (("dloss", dloss), ("loss", loss)):
-        wanted = (accumulator(logits.dtype),)
-        call.array(name, vector, dtypes=wanted, shape=(rows.count,)).contiguous()
+    call.vectors(rows.count, (accumulator(logits.dtype),), dloss=dloss, loss=loss)
     labels_of(call, target, rows.count, rows.length, ignore_index)
     result = call.output("out", out, logits.shape, logits.dtype)
     if result.size:

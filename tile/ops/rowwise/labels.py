@@ -13,5 +13,5 @@ def labels_of(call: Call, target: Any, rows: int, classes: int, ignore_index: An
     Raises `ArgumentError` for other arrays and values.
     """
     ignored = call.integer("ignore_index", ignore_index)
-    labels = call.array("target", target, dtypes=INDICES, rank=1, shape=(rows,))
-    return labels.contiguous().within(0, classes, besides=ignored)
+    (labels,) = call.vectors(rows, INDICES, target=target)
+    return labels.within(0, classes, besides=ignored)

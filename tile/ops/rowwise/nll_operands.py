@@ -30,7 +30,7 @@ def nll_labels(
 ) -> None:
     """Raise `ArgumentError` unless there is a class for each row, and a weight for each class."""
     if weight is not None:
-        call.array("weight", weight, rank=1, shape=(classes,)).contiguous()
+        call.vectors(classes, weight=weight)
     labels_of(call, target, rows, classes, ignore_index)
 
 

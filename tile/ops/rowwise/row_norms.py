@@ -150,8 +150,7 @@ def row_norm(
     call = Call(op)
     source = call.array("x", x)
     length = source.shape[-1]
-    for name, vector in vectors.items():
-        call.array(name, vector, rank=1, shape=(length,)).contiguous()
+    call.vectors(length, **vectors)
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     eps = call.number("eps", eps, low=0)
     block = require_block(op, length)
@@ -189,7 +188,7 @@ def row_norm_backward(
     source = call.array("x", x)
     gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
     length = source.shape[-1]
-    weights = call.array("weight", weight, rank=1, shape=(length,)).contiguous()
+    (weights,) = call.vectors(length, weight=weight)
     eps = call.number("eps", eps, low=0)
     if len({value is None for value in statistics.values()}) > 1:
         raise ArgumentValueError(f"{op}: `mean` and `rstd` are given together")

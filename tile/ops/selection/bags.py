@@ -30,8 +30,7 @@ def bags_of(
     if scales is not None:
         if mode != "sum":
             raise ArgumentValueError(f"{call.op}: `scales` are for the mode 'sum', not {mode!r}")
-        shape = (chosen.size,)
-        call.array("scales", scales, dtypes=(like.dtype,), rank=1, shape=shape).contiguous()
+        call.vectors(chosen.size, (like.dtype,), scales=scales)
     steps = first.host
     if steps is not None:
         ends = steps[0] == 0 and steps[-1] == chosen.size

@@ -37,8 +37,7 @@ def _operands(
             f"K x N, where M and N are multiples of {size}"
         )
     first = call.array("rows", rows, dtypes=(I32,), rank=1).contiguous().within(0, m // size)
-    second = call.array("columns", columns, dtypes=(I32,), rank=1, shape=first.shape)
-    second.contiguous().within(0, n // size)
+    call.vectors(first.size, (I32,), columns=columns)[0].within(0, n // size)
     return left, right, first.size
 
 

@@ -40,8 +40,7 @@ def _operands(
             f"{call.op}: `b` has {k} rows; with blocks of {size}, a multiple of that"
         )
     first = call.array("starts", starts, dtypes=(I32,), rank=1).contiguous()
-    second = call.array("columns", columns, dtypes=(I32,), rank=1, shape=(count,))
-    second.contiguous().within(0, k // size)
+    call.vectors(count, (I32,), columns=columns)[0].within(0, k // size)
     host = first.host
     if first.size == 0 or (
         host is not None and (host[0] != 0 or host[-1] != count or (np.diff(host) < 0).any())

@@ -78,7 +78,7 @@ def adamw(
     """
     call = Call("adamw")
     source = call.array("p", p, dtypes=(F16, BF16, F32)).contiguous()
-    call.array("g", g, dtypes=(source.dtype,), shape=source.shape).contiguous()
+    call.like(source, g=g)
     for name, moment in (("m", m), ("v", v)):
         call.output(name, moment, source.shape, F32).contiguous()
     call.output("p", p, source.shape, source.dtype, in_place=("p",))
