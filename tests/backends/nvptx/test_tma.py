@@ -46,7 +46,11 @@ def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     assert ptx.count("mbarrier.arrive.expect_tx") == 3
     assert ptx.count("mbarrier.try_wait.parity") == 1
     stores = which == "matmul_blocks"  # of 16 bits
-    assert ptx.count(STORE) == ptx.count("cp.async.bulk.wait_group 0") == stores
+    assert ptx.count(STORE) == ptx.count("cp.async.bulk.wait_group.read 0") == stores
+    # Each array's tensor map is prefetched before the mbarriers are initialized.
+    maps = ptx.count("prefetch.tensormap")
+    assert maps == len(artifact.launch_metadata["maps"]) == 2 + stores
+    assert ptx.rindex("prefetch.tensormap") < ptx.index("mbarrier.init")
     assert ptx.count(f".param .align 64 .b8 {which}_param_") == 2 + stores
     assert "fence.proxy.async" in ptx
     assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")
@@ -592,3 +596,26 @@ def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: M
         matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     assert len(launching.ordinary) == 2 and not maps.made
+
+
+@tile.jit
+def two_stores(a, c, d, flag_ptr, BM: tl.constexpr, ATOMIC: tl.constexpr):
+    total = tl.zeros((BM, 64), dtype=tl.float32)
+    for k in range(0, 256, 64):
+        total = tl.dot(a.load([0, k]), a.load([k, 0]), total)
+    c.store([0, 0], total.to(tl.float16))
+    d.store([0, 0], (total + 1).to(tl.float16))
+    if ATOMIC:
+        tl.atomic_add(flag_ptr, 1, sem="release")
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_what_nothing_follows_is_waited_for_until_it_is_read(atomic: bool) -> None:
+    """The last store of a kernel is complete when the grid is, unless an atomic operation follows."""
+    signature = dict.fromkeys("acd", "tensordesc<fp16[64, 64]>") | {"flag_ptr": "*i32"}
+    options = {"num_warps": 4}
+    constants = {"BM": 64, "ATOMIC": atomic}
+    ptx = str(tile.compile(two_stores, signature, constants, options, "nvptx:sm_90a").asm["ptx"])
+    assert ptx.count(STORE) == 2
+    assert ptx.count("cp.async.bulk.wait_group 0") == 1 + atomic
+    assert ptx.count("cp.async.bulk.wait_group.read 0") == 1 - atomic

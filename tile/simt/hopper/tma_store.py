@@ -140,14 +140,16 @@ def _block_strips(ty: Tile) -> BlockStrips | None:
 def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) -> None:
     """Lower stores of descriptor blocks to TMA stores where no other operation writes to the array.
 
-    TMA stores are not ordered with the writes of threads without a proxy fence. A reduction need
+    TMA stores are not ordered with the writes of threads without a proxy fence. The last store of a
+    kernel need only have read its buffer: the end of the grid completes it. A reduction need
     not be complete, but only have read its buffer, before what follows, if that neither accesses
     the array nor tells other programs what came before. Where it does both, threads combine.
     """
     orders = any(map(_orders, function.walk()))
-    for op in _chosen(function, aliases, stores):
+    chosen = _chosen(function, aliases, stores)
+    for op in chosen:
         if op.defn is memory.store:
-            _lower(TmaStore(op))
+            _lower(TmaStore(op), read=_is_last(op, chosen))
         elif orders and _is_accessed_by_others(op, aliases):
             continue
         elif orders or _is_accessed_by_others(op, aliases):
@@ -157,6 +159,18 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
             in_loop = parent is not None and parent.has_trait(Trait.LOOP)
             _lower(TmaStore(op, parent if in_loop else None), read=True)
     _warn_of_atomics(function, stores)
+
+
+def _is_last(store: Operation, chosen: Sequence[Operation]) -> bool:
+    """Return True if nothing after a store in a kernel reads, synchronizes, or is stored by TMA."""
+    if not store.function.kernel or store.parent is not None:
+        return False
+    following, op = list[Operation](), store.next
+    while op is not None:
+        following += op.walk()
+        op = op.next
+    orders = Effect.READ | Effect.SYNC
+    return not any(op in chosen or op.defn.effect & orders for op in following)
 
 
 def _warn_of_atomics(function: Function, stores: BlockStores) -> None:

@@ -144,7 +144,7 @@ def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
     operands: list[Operand] = [
         ("i1", first_warp(builder, op["active"])),
         (SHARED, pointer_of(builder, address)),
-        ("ptr", builder.module.tensor_map(map_)),
+        ("ptr", map_parameter(builder, map_)),
         (SHARED, pointer_of(builder, mbarrier)),
         *[("i16", move) for move in reversed(moves)],
         *[("i32", value) for value in reversed(pixel)],
@@ -232,7 +232,7 @@ def copy_by_tma(
     """
     address = builder.buffers[op["mem"]]
     place = buffer or pointer_of(builder, address)
-    described = builder.module.tensor_map(map_)
+    described = map_parameter(builder, map_)
     operands: list[Operand] = [("i1", predicate), (SHARED, place), ("ptr", described), *more]
     lines = []
     for byte, index in boxes:
@@ -240,6 +240,22 @@ def copy_by_tma(
         operands += [("i32", value) for value in reversed(index)]
         lines.append(text.format(rank=len(index), byte=address.offset + byte, index=names))
     elect_one(builder, lines, operands)
+
+
+def map_parameter(builder: FunctionBuilder, map_: TensorMap) -> str:
+    """Return the kernel parameter that is a tensor map.
+
+    Programs prefetch their maps when they start: the first copy would wait for its map.
+    """
+    count = len(builder.module.maps)
+    parameter = builder.module.tensor_map(map_)
+    if len(builder.module.maps) > count:
+        first = builder.in_prologue(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
+        start = len(builder.lines)
+        elect_one(builder, ["prefetch.tensormap [$1]"], [("i1", first), ("ptr", parameter)])
+        builder.prologue += builder.lines[start:]
+        del builder.lines[start:]
+    return parameter
 
 
 def _is_multiple(builder: FunctionBuilder, values: Sequence[str], number: int) -> str:
