@@ -18,86 +18,71 @@ from typing import TYPE_CHECKING
 
 from tile._lazy import LazyNames
 
-# The functions of each file.
-FILES = {
-    "channels.batch_norm": "batch_norm batch_norm_backward",
-    "channels.group_norm": "group_norm group_norm_backward",
-    "image.adaptive_pooling": (
-        "adaptive_avg_pool2d adaptive_avg_pool2d_backward "
-        "adaptive_max_pool2d adaptive_max_pool2d_backward"
+# The files whose function has their name, by family; with a star also NAME_backward.
+FAMILIES = {
+    "channels": "batch_norm* group_norm*",
+    "image": (
+        "conv2d conv2d_dgrad conv2d_wgrad conv_transpose2d shift_conv shift_conv_dgrad "
+        "shift_conv_wgrad"
     ),
-    "image.conv2d": "conv2d",
-    "image.conv2d_dgrad": "conv2d_dgrad",
-    "image.conv2d_wgrad": "conv2d_wgrad",
-    "image.conv_transpose2d": "conv_transpose2d",
+    "linear": (
+        "bilinear bilinear_backward block_scaled_matmul grouped_matmul grouped_matmul_wgrad "
+        "int4_matmul linear_cross_entropy linear_cross_entropy_backward matmul scaled_matmul"
+    ),
+    "lists": "foreach_norms",
+    "pointwise": "dropout",
+    "recurrent": "gru_cell gru_cell_backward lstm_cell lstm_cell_backward",
+    "rowwise": (
+        "cross_entropy* layer_norm* log_softmax* nll_loss nll_loss_backward rms_norm* softmax*"
+    ),
+    "selection": (
+        "cumprod* cumsum embedding* embedding_bag embedding_bag_backward histogram logcumsumexp*"
+    ),
+    "sequence": (
+        "attention attention_backward decode_attention rope varlen_attention "
+        "varlen_attention_backward"
+    ),
+    "sparse": "sddmm* spmm*",
+    "training": "adamw",
+}
+# The functions of other files.
+FILES = {
+    "image.adaptive_pooling": (
+        "adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_max_pool2d "
+        "adaptive_max_pool2d_backward"
+    ),
     "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
     "image.resize": "resize_bilinear",
     "image.resize_backward": "resize_bilinear_backward",
-    "image.shift_conv": "shift_conv",
-    "image.shift_conv_dgrad": "shift_conv_dgrad",
-    "image.shift_conv_wgrad": "shift_conv_wgrad",
-    "linear.bilinear": "bilinear",
-    "linear.bilinear_backward": "bilinear_backward",
-    "linear.block_scaled_matmul": "block_scaled_matmul",
-    "linear.grouped_matmul": "grouped_matmul",
-    "linear.grouped_matmul_wgrad": "grouped_matmul_wgrad",
-    "linear.int4_matmul": "int4_matmul",
     "linear.int4_weights": "pack_int4",
-    "linear.linear_cross_entropy": "linear_cross_entropy",
-    "linear.linear_cross_entropy_backward": "linear_cross_entropy_backward",
-    "linear.matmul": "matmul",
-    "linear.scaled_matmul": "scaled_matmul",
     "lists.foreach": "foreach_apply",
-    "lists.foreach_norms": "foreach_norms",
     "pointwise.activation": "activate activate_backward",
-    "pointwise.dropout": "dropout",
     "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
     "pointwise.losses": (
         "huber_loss huber_loss_backward l1_loss l1_loss_backward mse_loss mse_loss_backward "
         "smooth_l1_loss smooth_l1_loss_backward"
     ),
     "pointwise.probability_losses": (
-        "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward "
-        "kl_div kl_div_backward"
+        "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward kl_div "
+        "kl_div_backward"
     ),
-    "recurrent.gru_cell": "gru_cell",
-    "recurrent.gru_cell_backward": "gru_cell_backward",
-    "recurrent.lstm_cell": "lstm_cell",
-    "recurrent.lstm_cell_backward": "lstm_cell_backward",
     "replacements": "enable use",
-    "rowwise.cross_entropy": "cross_entropy cross_entropy_backward",
-    "rowwise.layer_norm": "layer_norm layer_norm_backward",
-    "rowwise.log_softmax": "log_softmax log_softmax_backward",
-    "rowwise.nll_loss": "nll_loss",
-    "rowwise.nll_loss_backward": "nll_loss_backward",
-    "rowwise.rms_norm": "rms_norm rms_norm_backward",
-    "rowwise.softmax": "softmax softmax_backward",
     "selection.cummax": "cummax cummax_backward cummin",
-    "selection.cumprod": "cumprod cumprod_backward",
-    "selection.cumsum": "cumsum",
-    "selection.embedding": "embedding embedding_backward",
-    "selection.embedding_bag": "embedding_bag",
-    "selection.embedding_bag_backward": "embedding_bag_backward",
-    "selection.histogram": "histogram",
-    "selection.logcumsumexp": "logcumsumexp logcumsumexp_backward",
     "selection.ordering": "sort topk",
-    "sequence.attention": "attention",
-    "sequence.attention_backward": "attention_backward",
-    "sequence.decode_attention": "decode_attention",
-    "sequence.rope": "rope",
-    "sequence.varlen_attention": "varlen_attention",
-    "sequence.varlen_attention_backward": "varlen_attention_backward",
-    "sparse.sddmm": "sddmm sddmm_backward",
-    "sparse.spmm": "spmm spmm_backward",
-    "training.adamw": "adamw",
     "training.block_quantization": "quantize_blocks",
     "training.quantization": "dequantize quantize",
 }
-SOURCES = dict(
-    sorted((name, f"{__name__}.{file}") for file, names in FILES.items() for name in names.split())
-)
+SOURCES = {
+    **{name: f"{__name__}.{file}" for file, names in FILES.items() for name in names.split()},
+    **{
+        f"{file.rstrip('*')}{suffix}": f"{__name__}.{family}.{file.rstrip('*')}"
+        for family, files in FAMILIES.items()
+        for file in files.split()
+        for suffix in (("", "_backward") if file.endswith("*") else ("",))
+    },
+}
 __all__: list[str] = []
-__all__ += list(SOURCES)
+__all__ += list(dict(sorted(SOURCES.items())))
 
 if TYPE_CHECKING:
     from tile.ops.channels.batch_norm import batch_norm as batch_norm
