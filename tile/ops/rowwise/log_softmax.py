@@ -16,11 +16,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.rowwise.softmax import gradient_of_rows
+from tile.ops.core.row_launch import launch_rows
+from tile.ops.rowwise.softmax import rows_backward_kernel
 
 LONGEST = 8192  # elements of a block
 
@@ -59,37 +59,13 @@ def log_softmax_kernel(
 
 
 @tile.jit
-def log_softmax_backward_kernel(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
-    dy_stride,
-    y_stride,
-    dx_stride,
-    length,
-    LONG: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    dy_ptr += row * dy_stride
-    y_ptr += row * y_stride
-    dx_ptr += row * dx_stride
-    dy = widen(tl.load(dy_ptr + column, mask=column < length, other=0.0))
-    y = widen(tl.load(y_ptr + column, mask=column < length, other=0.0))
-    sums = dy
-    if LONG:
-        for start in range(BLOCK, length, BLOCK):
-            inside = start + column < length
-            sums += widen(tl.load(dy_ptr + start + column, mask=inside, other=0.0))
-    total = tl.sum(sums, axis=0)
-    tl.store(dx_ptr + column, dy - tl.exp(y) * total, mask=column < length)
-    if LONG:
-        for start in range(BLOCK, length, BLOCK):
-            inside = start + column < length
-            dy = widen(tl.load(dy_ptr + start + column, mask=inside, other=0.0))
-            y = widen(tl.load(y_ptr + start + column, mask=inside, other=0.0))
-            tl.store(dx_ptr + start + column, dy - tl.exp(y) * total, mask=inside)
+def summed(dy, y):
+    return dy
+
+
+@tile.jit
+def log_softmax_gradient(dy, y, total):
+    return dy - tl.exp(y) * total
 
 
 @differentiable_by("x", results="y")
@@ -99,24 +75,18 @@ def log_softmax(x: Any, *, out: Any = None) -> Any:
 
     out: an array for the result, of the shape and dtype of `x`; it may be `x` itself.
     """
-    call = Call("log_softmax")
-    source = call.array("x", x)
-    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
-    rows, y = source.rows(), result.rows()
-    if result.size:
-        launch(log_softmax_kernel, (rows.count,))(
-            *(x, result.value, rows.stride, y.stride, rows.length),
-            LONG=rows.length > LONGEST,
-            BLOCK=min(tile.next_power_of_2(rows.length), LONGEST),
-        )
-    return result.value
+    return launch_rows("log_softmax", log_softmax_kernel, {"x": x}, LONGEST, out, LONG=True)
 
 
 @planned()
 def log_softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    call = Call("log_softmax_backward")
-    return gradient_of_rows(call, log_softmax_backward_kernel, dy, y, out, LONGEST)
+    return launch_rows(
+        *("log_softmax_backward", rows_backward_kernel, {"dy": dy, "y": y}, LONGEST, out),
+        TERM=summed,
+        GRADIENT=log_softmax_gradient,
+        LONG=True,
+    )
 
 
 def log_softmax_reference(x: Array) -> Array:

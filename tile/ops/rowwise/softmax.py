@@ -22,6 +22,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
+from tile.ops.core.row_launch import launch_rows
 from tile.ops.core.tables import ANY, Table
 
 LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
@@ -78,7 +79,7 @@ def long_softmax_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.cons
 
 
 @tile.jit
-def softmax_backward_kernel(
+def rows_backward_kernel(
     dy_ptr,
     y_ptr,
     dx_ptr,
@@ -86,30 +87,42 @@ def softmax_backward_kernel(
     y_stride,
     dx_stride,
     length,
+    TERM: tl.constexpr,
+    GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
     LONG: tl.constexpr,
 ):
+    """Store GRADIENT of dy, y and the sum of TERM of dy and y over the row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < length
     y = widen(tl.load(y_ptr + row * y_stride + column, mask=inside, other=0.0))
     dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
-    shares = y * dy
+    terms = TERM(dy, y)
     if LONG:
         for start in range(BLOCK, length, BLOCK):
-            inside = start + column < length
             at = start + column
-            other_y = widen(tl.load(y_ptr + row * y_stride + at, mask=inside, other=0.0))
-            shares += other_y * widen(tl.load(dy_ptr + row * dy_stride + at, inside, 0.0))
-    total = tl.sum(shares, axis=0)
-    tl.store(dx_ptr + row * dx_stride + column, y * (dy - total), mask=column < length)
+            other_y = widen(tl.load(y_ptr + row * y_stride + at, mask=at < length, other=0.0))
+            other_dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=at < length, other=0.0))
+            terms += TERM(other_dy, other_y)
+    total = tl.sum(terms, axis=0)
+    tl.store(dx_ptr + row * dx_stride + column, GRADIENT(dy, y, total), mask=inside)
     if LONG:
         for start in range(BLOCK, length, BLOCK):
-            inside = start + column < length
             at = start + column
-            y = widen(tl.load(y_ptr + row * y_stride + at, mask=inside, other=0.0))
-            dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=inside, other=0.0))
-            tl.store(dx_ptr + row * dx_stride + at, y * (dy - total), mask=inside)
+            y = widen(tl.load(y_ptr + row * y_stride + at, mask=at < length, other=0.0))
+            dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=at < length, other=0.0))
+            tl.store(dx_ptr + row * dx_stride + at, GRADIENT(dy, y, total), mask=at < length)
+
+
+@tile.jit
+def weighted(dy, y):
+    return dy * y
+
+
+@tile.jit
+def softmax_gradient(dy, y, total):
+    return y * (dy - total)
 
 
 @differentiable_by("x", results="y")
@@ -143,28 +156,12 @@ def softmax(x: Any, *, out: Any = None) -> Any:
 @planned()
 def softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    return gradient_of_rows(Call("softmax_backward"), softmax_backward_kernel, dy, y, out, LONGEST)
-
-
-def gradient_of_rows(call: Call, kernel: Any, dy: Any, y: Any, out: Any, longest: int) -> Any:
-    """Return the gradient of x, which `kernel` computes from rows of `dy` and of the result `y`.
-
-    longest: the elements of a block.
-    """
-    gradient = call.array("dy", dy)
-    forward = call.array("y", y, dtypes=(gradient.dtype,), shape=gradient.shape)
-    result = call.output("out", out, gradient.shape, gradient.dtype, in_place=("dy",))
-    rows = [operand.rows() for operand in (gradient, forward, result)]
-    count, length = rows[0].count, rows[0].length
-    if result.size:
-        launch(kernel, (count,))(
-            *(dy, y, result.value),
-            *(each.stride for each in rows),
-            length,
-            BLOCK=min(tile.next_power_of_2(length), longest),
-            LONG=length > longest,
-        )
-    return result.value
+    return launch_rows(
+        *("softmax_backward", rows_backward_kernel, {"dy": dy, "y": y}, LONGEST, out),
+        TERM=weighted,
+        GRADIENT=softmax_gradient,
+        LONG=True,
+    )
 
 
 def softmax_reference(x: Array) -> Array:

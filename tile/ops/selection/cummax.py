@@ -18,11 +18,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import FLOATS, I32, I64, Call
+from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.selection.cumsum import widen_sum
+from tile.ops.selection.cumsum import NUMBERS, widen_sum
 from tile.ops.selection.recurrence import BLOCK, last_of, recurrence
 
 
@@ -98,7 +98,7 @@ def cummin(x: Any) -> tuple[Any, Any]:
 
 def _extremes(op: str, x: Any, combine: Any) -> tuple[Any, Any]:
     call = Call(op)
-    source = call.array("x", x, dtypes=(*FLOATS, I32, I64))
+    source = call.array("x", x, dtypes=NUMBERS)
     rows = source.rows()
     result, index = call.new(source.shape, source.dtype), call.new(source.shape, I64)
     if result.size:

@@ -17,12 +17,12 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import FLOATS, I32, I64, Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.selection.cumsum import widen_sum
-from tile.ops.selection.recurrence import BLOCK, gradient_of_scan, recurrence
+from tile.ops.core.row_launch import launch_rows
+from tile.ops.selection.cumsum import NUMBERS, widen_sum
+from tile.ops.selection.recurrence import BLOCK, recurrence
 
 
 @tile.jit
@@ -45,7 +45,16 @@ def cumprod_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr
 
 @tile.jit
 def cumprod_backward_kernel(
-    dy_ptr, x_ptr, y_ptr, dx_ptr, dy_stride, x_stride, y_stride, length, BLOCK: tl.constexpr
+    dy_ptr,
+    x_ptr,
+    y_ptr,
+    dx_ptr,
+    dy_stride,
+    x_stride,
+    y_stride,
+    dx_stride,
+    length,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * dy_stride
@@ -60,7 +69,7 @@ def cumprod_backward_kernel(
         before = tl.load(y_ptr + column - 1, mask=column > 0, other=1.0)
         t, behind = recurrence(dy, widen(next_x), behind)
         dx = (widen(before) * t).to(dx_ptr.dtype.element_ty)
-        tl.store(dx_ptr + row * length + column, dx, mask=inside)
+        tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)
 
 
 @differentiable_by("x", results="y")
@@ -70,22 +79,14 @@ def cumprod(x: Any, *, out: Any = None) -> Any:
 
     x: a float type, int32 or int64; of floats there is a gradient. `out` may be `x` itself.
     """
-    call = Call("cumprod")
-    source = call.array("x", x, dtypes=(*FLOATS, I32, I64))
-    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
-    rows, y = source.rows(), result.rows()
-    if result.size:
-        launch(cumprod_kernel, (rows.count,))(
-            *(x, result.value, rows.stride, y.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value
+    return launch_rows("cumprod", cumprod_kernel, {"x": x}, BLOCK, out, NUMBERS)
 
 
 @planned()
 def cumprod_backward(dy: Any, x: Any, y: Any) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    return gradient_of_scan(Call("cumprod_backward"), cumprod_backward_kernel, dy, x, y)
+    arrays = {"dy": dy, "x": x, "y": y}
+    return launch_rows("cumprod_backward", cumprod_backward_kernel, arrays, BLOCK)
 
 
 def cumprod_reference(x: Array) -> Array:

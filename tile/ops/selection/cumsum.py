@@ -15,11 +15,13 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import FLOATS, I32, I64, Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call import FLOATS, I32, I64
+from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
+from tile.ops.core.row_launch import launch_rows
 
+NUMBERS = (*FLOATS, I32, I64)  # types of running sums and products
 BLOCK = 2048  # elements of an iteration
 
 
@@ -59,17 +61,9 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     x: a float type, int32 or int64. reverse: from the last element. The gradient is
     `cumsum(dy, reverse=not reverse)`. `out` may be `x` itself.
     """
-    call = Call("cumsum")
-    source = call.array("x", x, dtypes=(*FLOATS, I32, I64))
-    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
-    rows, y = source.rows(), result.rows()
-    if result.size:
-        launch(cumsum_kernel, (rows.count,))(
-            *(x, result.value, rows.stride, y.stride, rows.length),
-            REVERSE=bool(reverse),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value
+    return launch_rows(
+        *("cumsum", cumsum_kernel, {"x": x}, BLOCK, out, NUMBERS), REVERSE=bool(reverse)
+    )
 
 
 def cumsum_reference(x: Array, reverse: bool) -> Array:

@@ -17,11 +17,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.selection.recurrence import BLOCK, gradient_of_scan, recurrence
+from tile.ops.core.row_launch import launch_rows
+from tile.ops.selection.recurrence import BLOCK, recurrence
 
 
 @tile.jit
@@ -58,7 +58,16 @@ def logcumsumexp_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.cons
 
 @tile.jit
 def logcumsumexp_backward_kernel(
-    dy_ptr, x_ptr, y_ptr, dx_ptr, dy_stride, x_stride, y_stride, length, BLOCK: tl.constexpr
+    dy_ptr,
+    x_ptr,
+    y_ptr,
+    dx_ptr,
+    dy_stride,
+    x_stride,
+    y_stride,
+    dx_stride,
+    length,
+    BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * dy_stride
@@ -76,7 +85,7 @@ def logcumsumexp_backward_kernel(
         t, behind = recurrence(dy, tl.where(more, power(y, following), 0.0), behind)
         # exp(-inf) has no part in any sum.
         dx = tl.where(x == -float("inf"), 0.0, power(x, y) * t).to(dx_ptr.dtype.element_ty)
-        tl.store(dx_ptr + row * length + column, dx, mask=inside)
+        tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)
 
 
 @differentiable_by("x", results="y")
@@ -86,22 +95,14 @@ def logcumsumexp(x: Any, *, out: Any = None) -> Any:
 
     x: a float type. `out` may be `x` itself.
     """
-    call = Call("logcumsumexp")
-    source = call.array("x", x)
-    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
-    rows, y = source.rows(), result.rows()
-    if result.size:
-        launch(logcumsumexp_kernel, (rows.count,))(
-            *(x, result.value, rows.stride, y.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value
+    return launch_rows("logcumsumexp", logcumsumexp_kernel, {"x": x}, BLOCK, out)
 
 
 @planned()
 def logcumsumexp_backward(dy: Any, x: Any, y: Any) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    return gradient_of_scan(Call("logcumsumexp_backward"), logcumsumexp_backward_kernel, dy, x, y)
+    arrays = {"dy": dy, "x": x, "y": y}
+    return launch_rows("logcumsumexp_backward", logcumsumexp_backward_kernel, arrays, BLOCK)
 
 
 def logcumsumexp_reference(x: Array) -> Array:

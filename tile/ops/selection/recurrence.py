@@ -8,12 +8,8 @@ pairs (g, c) computes a block, from whose last element the next block goes on.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tile
 import tile.language as tl
-from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch
 
 BLOCK = 1024  # elements of an iteration
 
@@ -40,20 +36,3 @@ def last_of(x):
     """Return the last element; `tl.reduce` of pairs would not keep their order."""
     lane = tl.arange(0, x.shape[0])
     return tl.sum(tl.where(lane == x.shape[0] - 1, x, 0), axis=0)
-
-
-def gradient_of_scan(call: Call, kernel: Any, dy: Any, x: Any, y: Any) -> Any:
-    """Return the gradient of x, which `kernel` computes from `dy`, x and the result y of a scan."""
-    source = call.array("x", x)
-    others = [
-        call.array(name, array, dtypes=(source.dtype,), shape=source.shape)
-        for name, array in (("dy", dy), ("y", y))
-    ]
-    rows, dy_rows, y_rows = (operand.rows() for operand in (source, *others))
-    result = call.new(source.shape, source.dtype)
-    if result.size:
-        launch(kernel, (rows.count,))(
-            *(dy, x, y, result.value, dy_rows.stride, rows.stride, y_rows.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value

@@ -1,0 +1,46 @@
+"""Ops of rows that are one launch: arrays of one shape, a program for each row of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tile
+from tile.ops.core.call import FLOATS, Call
+from tile.ops.core.call_plans import launch
+from tile.ops.core.new_arrays import DType
+
+
+def launch_rows(
+    op: str,
+    kernel: Any,
+    arrays: dict[str, Any],
+    block: int,
+    out: Any = None,
+    dtypes: Sequence[DType] = FLOATS,
+    **constants: Any,
+) -> Any:
+    """Return what `kernel` computes from rows of arrays, of their shape and type.
+
+    The kernel takes the arrays and the result, the stride of the rows of each, the length of a row,
+    BLOCK, which is `block` or enough for a whole row, and the constants; LONG, if it is one of
+    them, is True for rows of several blocks. out: it may be the first array.
+    """
+    call = Call(op)
+    (name, first), *others = arrays.items()
+    source = call.array(name, first, dtypes=dtypes)
+    operands = [source]
+    for other, value in others:
+        operands.append(call.array(other, value, dtypes=(source.dtype,), shape=source.shape))
+    result = call.output("out", out, source.shape, source.dtype, in_place=(name,))
+    rows = [operand.rows() for operand in (*operands, result)]
+    length = rows[0].length
+    if "LONG" in constants:
+        constants["LONG"] = length > block
+    if result.size:
+        launch(kernel, (rows[0].count,))(
+            *(*arrays.values(), result.value, *(each.stride for each in rows), length),
+            BLOCK=min(block, tile.next_power_of_2(length)),
+            **constants,
+        )
+    return result.value
