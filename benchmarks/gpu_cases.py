@@ -169,15 +169,21 @@ SKINNY = (
 
 
 def matmul_tiles(n: int) -> tuple[Tiles, ...]:
-    """Return tiles for matmuls with `n` columns: edges, warps, depth and stages."""
-    if n >= 1024:
+    """Return tiles for matmuls with `n` columns: edges, warps, depth and stages.
+
+    With few tiles, a program that has most of its operands in flight hides the latency of memory.
+    """
+    shapes: tuple[tuple[int, int, int], ...]
+    if n > 1024:
         shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (64, 128, 4))
-        depths: tuple[tuple[int, int], ...] = ((32, 4), (64, 3), (64, 4))
-    else:
-        width = min(n, 128)
-        shapes = tuple((rows, width, warps) for rows in (16, 32, 64, 128) for warps in (4,))
-        depths = ((64, 4), (128, 3))
-    return tiles_of(shapes, depths)
+        return tiles_of(shapes, ((32, 4), (64, 3), (64, 4)))
+    if n == 1024:
+        shapes = ((128, 128, 4), (128, 128, 8), (128, 256, 8), (64, 128, 4), (128, 64, 4))
+        return tiles_of(shapes, ((64, 3), (64, 4))) + tiles_of(shapes[3:], ((64, 6), (64, 8)))
+    narrow, middle, wide = (min(n, width) for width in (32, 64, 128))
+    edges = ((16, narrow), (32, narrow), (64, narrow), (64, middle), (16, wide), (64, wide))
+    shapes = tuple((rows, columns, 4) for rows, columns in dict.fromkeys(edges))
+    return tiles_of(shapes, ((128, 3), (128, 6), (256, 4)))
 
 
 def tiles_of(
