@@ -9,15 +9,16 @@ the image. The kernels are those of equal windows (pool_kernels.py).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tile.errors import ArgumentValueError
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
-from tile.ops.image.images import image_of, layout_of, result_image, size_of_x, spatial
-from tile.ops.image.pool_kernels import Pooling
+from tile.ops.image.images import layout_of, size_of_x, spatial
+from tile.ops.image.pool_kernels import Pooling, pool, pool_gradient
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
 from tile.ops.image.windows import Window, pair
 
@@ -56,16 +57,10 @@ def adaptive_avg_pool2d(x: Any, size: Window, *, layout: str = "NHWC", out: Any 
 
 def _pool(call: Call, mean: bool, x: Any, size: Any, indices: bool, layout: Any, out: Any) -> Any:
     operand = call.array("x", x, rank=4)
-    layout = layout_of(call, layout)
-    image = image_of(operand, layout)
-    if not image.shape[1] * image.shape[2]:
+    if not math.prod(spatial(operand.shape, layout_of(call, layout))):
         raise ArgumentValueError(f"{call.op}: `x` has shape {operand.shape}; it has no pixels")
-    shape = (image.shape[0], *pair(call, "size", size, 1), image.shape[3])
-    result, target = result_image(call, out, shape, operand.dtype, layout)
-    index = call.new(result.shape, I32) if indices else None
-    if result.size:
-        Pooling(mean, None).pool(image, target, None if index is None else image_of(index, layout))
-    return result.value if index is None else (result.value, index.value)
+    counts = pair(call, "size", size, 1)
+    return pool(call, Pooling(mean, None), operand, counts, layout, out, indices)
 
 
 @planned()
@@ -77,9 +72,7 @@ def adaptive_max_pool2d_backward(
     size: the height and width of the image.
     """
     call = Call("adaptive_max_pool2d_backward")
-    gradient = call.array("dy", dy, rank=4)
-    indices = call.array("index", index, dtypes=(I32,), rank=4, shape=gradient.shape)
-    return _backward(call, gradient, indices, size, layout, out)
+    return _backward(call, Pooling(False, None), dy, index, size, layout, out)
 
 
 @planned()
@@ -91,23 +84,15 @@ def adaptive_avg_pool2d_backward(
     size: the height and width of the image.
     """
     call = Call("adaptive_avg_pool2d_backward")
-    return _backward(call, call.array("dy", dy, rank=4), None, size, layout, out)
+    return _backward(call, Pooling(True, None), dy, None, size, layout, out)
 
 
 def _backward(
-    call: Call, dy: Operand, index: Operand | None, size: Any, layout: Any, out: Any
+    call: Call, pooling: Pooling, dy: Any, index: Any, size: Any, layout: Any, out: Any
 ) -> Any:
-    layout = layout_of(call, layout)
-    image = image_of(dy, layout)
-    height, width = pair(call, "size", size, 1)
-    if index is not None:
-        index.within(0, height * width)
-    shape = (image.shape[0], height, width, image.shape[3])
-    result, target = result_image(call, out, shape, dy.dtype, layout)
-    if result.size:
-        indices = None if index is None else image_of(index, layout)
-        Pooling(index is None, None).gradient(image, indices, target)
-    return result.value
+    gradient = call.array("dy", dy, rank=4)
+    shape = pair(call, "size", size, 1)
+    return pool_gradient(call, pooling, gradient, index, shape, layout_of(call, layout), out)
 
 
 def adaptive_max_pool2d_reference(

@@ -19,11 +19,8 @@ import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.images import Image
-from tile.ops.image.pixels import pixel_position
+from tile.ops.image.pixels import ELEMENTS, pixel_position
 from tile.ops.image.windows import Windows
-
-ELEMENTS = 1024  # of a program's tile
-MOST_CHANNELS = 64
 
 
 @tile.jit
@@ -92,13 +89,6 @@ def depthwise_kernel(
             total = ACTIVATION(total)
         out = out_ptr + at + (q + j) * out_strides[2]
         tl.store(out, total, mask=exists & (q + j < out_width))
-
-
-def tile_of(image: Image) -> tuple[int, int]:
-    """Return the pixels and the channels of a program's tile."""
-    contiguous = image.strides[3] == 1
-    block = min(MOST_CHANNELS, tile.next_power_of_2(image.shape[3])) if contiguous else 1
-    return ELEMENTS // block, block
 
 
 def groups_of(image: Image, elements: int, channels: int) -> tuple[int, int, int]:

@@ -16,9 +16,9 @@ import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.image.depthwise import ELEMENTS, groups_of
+from tile.ops.image.depthwise import groups_of
 from tile.ops.image.images import Image
-from tile.ops.image.pixels import pixel_position
+from tile.ops.image.pixels import ELEMENTS, pixel_position
 from tile.ops.image.windows import Windows
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
 

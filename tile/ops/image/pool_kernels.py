@@ -18,12 +18,11 @@ from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.device_functions import widen
 from tile.ops.core.division import divisor, quotient
-from tile.ops.image.depthwise import tile_of
-from tile.ops.image.images import Image
-from tile.ops.image.pixels import position_by
+from tile.ops.image.images import Image, image_of, result_image
+from tile.ops.image.pixels import launch_pixels, offset_of, position_by, tile_of_program
 from tile.ops.image.windows import Pair, Windows
 
 
@@ -61,11 +60,11 @@ def pool_kernel(
     out_strides,
     sizes,
     divisors,
-    pixels,
-    channels,
     extent,
     step,
     first,
+    pixels,
+    channels,
     R: tl.constexpr,
     S: tl.constexpr,
     MEAN: tl.constexpr,
@@ -77,8 +76,7 @@ def pool_kernel(
     height, width, out_height, out_width = sizes
     of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
     of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
-    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    pixel, channel = tile_of_program(PIXELS, BLOCK)
     n, p, q = position_by(pixel, out_height, divisors[2], out_width, divisors[3])
     exists = (pixel < pixels) & (channel < channels)
     top, bottom = window_of(p, *of_height)
@@ -107,13 +105,9 @@ def pool_kernel(
         else:
             rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
             total = total / (rows * (tl.minimum(right, width) - tl.maximum(left, 0)))
-    at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
-    at += channel.to(tl.int64) * out_strides[3]
-    tl.store(out_ptr + at, total, mask=exists)
+    tl.store(out_ptr + offset_of(n, p, q, channel, out_strides), total, mask=exists)
     if index_ptr is not None:
-        at = n * index_strides[0] + p * index_strides[1] + q * index_strides[2]
-        at += channel.to(tl.int64) * index_strides[3]
-        tl.store(index_ptr + at, index, mask=exists)
+        tl.store(index_ptr + offset_of(n, p, q, channel, index_strides), index, mask=exists)
 
 
 @tile.jit(do_not_specialize=("divisors",))
@@ -126,11 +120,11 @@ def pool_backward_kernel(
     dx_strides,
     sizes,
     divisors,
-    pixels,
-    channels,
     extent,
     step,
     first,
+    pixels,
+    channels,
     R: tl.constexpr,
     S: tl.constexpr,
     MEAN: tl.constexpr,
@@ -142,8 +136,7 @@ def pool_backward_kernel(
     height, width, out_height, out_width = sizes
     of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
     of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
-    pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)[:, None]
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    pixel, channel = tile_of_program(PIXELS, BLOCK)
     n, h, w = position_by(pixel, height, divisors[0], width, divisors[1])
     exists = (pixel < pixels) & (channel < channels)
     p_start, p_end = windows_around(
@@ -156,12 +149,10 @@ def pool_backward_kernel(
     for position in range(R * S):
         p, q = p_start + position // S, q_start + position % S
         inside = exists & (p < p_end) & (q < q_end)
-        at = n * dy_strides[0] + p.to(tl.int64) * dy_strides[1] + q * dy_strides[2]
-        at += channel.to(tl.int64) * dy_strides[3]
+        at = offset_of(n, p.to(tl.int64), q, channel, dy_strides)
         dy = widen(tl.load(dy_ptr + at, mask=inside, other=0.0))
         if not MEAN:
-            at = n * index_strides[0] + p.to(tl.int64) * index_strides[1] + q * index_strides[2]
-            at += channel.to(tl.int64) * index_strides[3]
+            at = offset_of(n, p.to(tl.int64), q, channel, index_strides)
             index = tl.load(index_ptr + at, mask=inside, other=-1)
             total += tl.where(index == h * width + w, dy, 0.0)
         elif PADDED:
@@ -172,8 +163,7 @@ def pool_backward_kernel(
             rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
             columns = tl.minimum(right, width) - tl.maximum(left, 0)
             total += tl.where(inside, dy / (rows * columns), 0.0)
-    at = n * dx_strides[0] + h * dx_strides[1] + w * dx_strides[2]
-    tl.store(dx_ptr + at + channel.to(tl.int64) * dx_strides[3], total, mask=exists)
+    tl.store(dx_ptr + offset_of(n, h, w, channel, dx_strides), total, mask=exists)
 
 
 @dataclass(frozen=True)
@@ -210,22 +200,51 @@ class Pooling:
         image, pooled = image_and_pooled
         source, index, result = arrays
         windows = self.windows or Windows((1, 1), (0, 0), (1, 1), (1, 1))
-        batches, height, width, channels = result.shape
-        pixels, sizes = batches * height * width, (*image.shape[1:3], *pooled.shape[1:3])
-        rows, block = tile_of(result)
-        launch(kernel, (tile.cdiv(pixels, rows), tile.cdiv(channels, block)))(
+        sizes = (*image.shape[1:3], *pooled.shape[1:3])
+        launch_pixels(
+            *(kernel, result),
             *(source.value, None if index is None else index.value, result.value),
             *(source.strides, (index or result).strides, result.strides),
-            *(sizes, tuple(map(divisor, (*sizes, *windows.step))), pixels, channels),
+            *(sizes, tuple(map(divisor, (*sizes, *windows.step)))),
             *(windows.count, windows.step, windows.first),
             R=reach[0],
             S=reach[1],
             MEAN=self.mean,
             PADDED=self.padded and self.windows is not None,
             ADAPTIVE=self.windows is None,
-            PIXELS=rows,
-            BLOCK=block,
         )
+
+
+def pool(
+    call: Call, pooling: Pooling, x: Operand, counts: Pair, layout: str, out: Any, indices: bool
+) -> Any:
+    """Return the maxima or means of windows, `counts` of them, and the indices if wanted."""
+    image = image_of(x, layout)
+    shape = (image.shape[0], *counts, image.shape[3])
+    result, target = result_image(call, out, shape, x.dtype, layout)
+    index = call.new(result.shape, I32) if indices else None
+    if result.size:
+        pooling.pool(image, target, None if index is None else image_of(index, layout))
+    return result.value if index is None else (result.value, index.value)
+
+
+def pool_gradient(
+    call: Call, pooling: Pooling, dy: Operand, index: Any, size: Pair, layout: str, out: Any
+) -> Any:
+    """Return the gradient of an image of this size from that of the maxima or means.
+
+    index: the indices of maxima.
+    """
+    indices = None
+    if not pooling.mean:
+        operand = call.array("index", index, dtypes=(I32,), rank=4, shape=dy.shape)
+        indices = image_of(operand.within(0, size[0] * size[1]), layout)
+    image = image_of(dy, layout)
+    shape = (image.shape[0], *size, image.shape[3])
+    result, target = result_image(call, out, shape, dy.dtype, layout)
+    if result.size:
+        pooling.gradient(image, indices, target)
+    return result.value
 
 
 def _reach(image: Image, pooled: Image) -> Pair:

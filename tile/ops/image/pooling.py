@@ -15,22 +15,19 @@ from typing import Any
 import numpy as np
 
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import I32, Call, Operand
+from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import image_size
 from tile.ops.image.images import (
-    Image,
-    image_of,
     in_layout,
     layout_of,
-    result_image,
     size_of_x,
     spatial,
 )
-from tile.ops.image.pool_kernels import Pooling
+from tile.ops.image.pool_kernels import Pooling, pool, pool_gradient
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
-from tile.ops.image.windows import Pair, Window, Windows, pair, window_counts, windows_of
+from tile.ops.image.windows import Window, Windows, pair, window_counts, windows_of
 
 
 def _indices(step: Any) -> Any:
@@ -60,15 +57,10 @@ def max_pool2d(
     half of the window. indices: return also the index of each maximum, row * width + column, int32.
     """
     call = Call("max_pool2d")
-    operand, image, windows, counts = _arguments(call, x, window, stride, padding, layout)
-    shape = (image.shape[0], *counts, image.shape[3])
-    result, target = result_image(call, out, shape, operand.dtype, layout)
-    index = call.new(result.shape, I32) if indices else None
-    if result.size:
-        Pooling(False, windows).pool(
-            image, target, None if index is None else image_of(index, layout)
-        )
-    return result.value if index is None else (result.value, index.value)
+    operand = call.array("x", x, rank=4)
+    windows = _windows(call, window, stride, padding)
+    counts = window_counts(call, spatial(operand.shape, layout_of(call, layout)), windows)
+    return pool(call, Pooling(False, windows), operand, counts, layout, out, indices)
 
 
 @differentiable_by("x", size=size_of_x)
@@ -89,22 +81,10 @@ def avg_pool2d(
     arguments are those of `max_pool2d`.
     """
     call = Call("avg_pool2d")
-    operand, image, windows, counts = _arguments(call, x, window, stride, padding, layout)
-    shape = (image.shape[0], *counts, image.shape[3])
-    result, target = result_image(call, out, shape, operand.dtype, layout)
-    if result.size:
-        Pooling(True, windows, padded).pool(image, target, None)
-    return result.value
-
-
-def _arguments(
-    call: Call, x: Any, window: Any, stride: Any, padding: Any, layout: Any
-) -> tuple[Operand, Image, Windows, Pair]:
-    """Return the image, its windows and their number."""
     operand = call.array("x", x, rank=4)
-    image = image_of(operand, layout_of(call, layout))
     windows = _windows(call, window, stride, padding)
-    return operand, image, windows, window_counts(call, image.shape[1:3], windows)
+    counts = window_counts(call, spatial(operand.shape, layout_of(call, layout)), windows)
+    return pool(call, Pooling(True, windows, padded), operand, counts, layout, out, False)
 
 
 def _windows(call: Call, window: Any, stride: Any, padding: Any) -> Windows:
@@ -131,10 +111,8 @@ def max_pool2d_backward(
     size: the height and width of the image. The other arguments are those of `max_pool2d`.
     """
     call = Call("max_pool2d_backward")
-    gradient = call.array("dy", dy, rank=4)
-    indices = call.array("index", index, dtypes=(I32,), rank=4, shape=gradient.shape)
-    windows = _windows(call, window, stride, padding)
-    return _backward(call, Pooling(False, windows), gradient, indices, size, layout, out)
+    pooling = Pooling(False, _windows(call, window, stride, padding))
+    return _backward(call, pooling, dy, index, size, layout, out)
 
 
 @planned()
@@ -154,31 +132,18 @@ def avg_pool2d_backward(
     size: the height and width of the image. The other arguments are those of `avg_pool2d`.
     """
     call = Call("avg_pool2d_backward")
-    gradient = call.array("dy", dy, rank=4)
-    windows = _windows(call, window, stride, padding)
-    return _backward(call, Pooling(True, windows, padded), gradient, None, size, layout, out)
+    pooling = Pooling(True, _windows(call, window, stride, padding), padded)
+    return _backward(call, pooling, dy, None, size, layout, out)
 
 
 def _backward(
-    call: Call,
-    pooling: Pooling,
-    dy: Operand,
-    index: Operand | None,
-    size: Any,
-    layout: Any,
-    out: Any,
+    call: Call, pooling: Pooling, dy: Any, index: Any, size: Any, layout: Any, out: Any
 ) -> Any:
-    layout = layout_of(call, layout)
-    image = image_of(dy, layout)
+    gradient = call.array("dy", dy, rank=4)
+    counts = spatial(gradient.shape, layout_of(call, layout))
     assert pooling.windows is not None
-    size = image_size(call, size, pooling.windows, image.shape[1:3])
-    if index is not None:
-        index.within(0, size[0] * size[1])
-    shape = (image.shape[0], *size, image.shape[3])
-    result, target = result_image(call, out, shape, dy.dtype, layout)
-    if result.size:
-        pooling.gradient(image, None if index is None else image_of(index, layout), target)
-    return result.value
+    size = image_size(call, size, pooling.windows, counts)
+    return pool_gradient(call, pooling, gradient, index, size, layout, out)
 
 
 def _spans(

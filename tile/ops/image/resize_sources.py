@@ -18,7 +18,9 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
 from tile.ops.core.reference import Array
-from tile.ops.image.windows import Pair, pair
+from tile.ops.image.images import image_of, layout_of, result_image
+from tile.ops.image.pixels import launch_pixels
+from tile.ops.image.windows import pair
 
 
 @tile.jit
@@ -67,12 +69,46 @@ class Scale:
         return matrix
 
 
-def result_size(call: Call, size: Any, image: Pair, shape: tuple[int, ...]) -> Pair:
-    """Return the height and width of a result, or raise `ArgumentValueError`.
+def weights_of(size: Any, count: Any, aligned: bool) -> tuple[Array, Array]:
+    """Return the matrices of weights of rows and of columns, for references."""
+    sizes, counts = (pair(Call("resize_bilinear"), "size", each, 1) for each in (size, count))
+    rows, columns = (
+        Scale.of(n, to, aligned).weights(n, to) for n, to in zip(sizes, counts, strict=True)
+    )
+    return rows, columns
 
-    image: those of the image, of an array of this shape.
-    """
-    if not image[0] * image[1]:
-        name = call.operands[0].name
-        raise ArgumentValueError(f"{call.op}: `{name}` has shape {shape}; it has no pixels")
-    return pair(call, "size", size, 1)
+
+def resize(
+    call: Call,
+    kernel: Any,
+    array: tuple[str, Any],
+    size: Any,
+    aligned: bool,
+    layout: Any,
+    out: Any,
+    gradient: bool,
+) -> Any:
+    """Return an array, by name, resized to a height and width; or the gradient of such an image."""
+    operand = call.array(*array, rank=4)
+    layout = layout_of(call, layout)
+    source = image_of(operand, layout)
+    batches, height, width, channels = source.shape
+    if not height * width:
+        raise ArgumentValueError(
+            f"{call.op}: `{operand.name}` has shape {operand.shape}; it has no pixels"
+        )
+    wanted = pair(call, "size", size, 1)
+    result, target = result_image(call, out, (batches, *wanted, channels), operand.dtype, layout)
+    if result.size:
+        sizes, counts = (wanted, (height, width)) if gradient else ((height, width), wanted)
+        down, right = (Scale.of(n, to, aligned) for n, to in zip(sizes, counts, strict=True))
+        reach: dict[str, Any] = {
+            "ROWS": min(down.reach, counts[0]),
+            "COLUMNS": min(right.reach, counts[1]),
+        }
+        launch_pixels(
+            *(kernel, target, source.value, result.value, source.strides, target.strides),
+            *((*sizes, *counts), down.numbers, right.numbers),
+            **(reach if gradient else {}),
+        )
+    return result.value
