@@ -35,12 +35,12 @@ from __future__ import annotations
 from tile.ir.declare import op
 from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.types import I1, I32, Type, require
+from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.tma import (
     BLOCK,
     MBARRIERS,
     NUMBERS,
     check_block,
-    check_iteration,
     check_mbarriers,
 )
 
@@ -53,9 +53,8 @@ def cluster_size() -> Type:
     return I32
 
 
-@op(
+@lowered_op(
     effect=Effect.SYNC,
-    levels=LOWERED,
     examples=("cluster_arrive", "cluster_arrive {relaxed = true}"),
 )
 def cluster_arrive(*, relaxed: bool = False) -> None:
@@ -66,16 +65,12 @@ def cluster_arrive(*, relaxed: bool = False) -> None:
     """
 
 
-@op(effect=Effect.SYNC, levels=LOWERED, examples=("cluster_wait",))
+@lowered_op(effect=Effect.SYNC, examples=("cluster_wait",))
 def cluster_wait() -> None:
     """Wait until all programs of the cluster have arrived as often as this one."""
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=(f"%b: {MBARRIERS}, %t: i32, %p: i1 | mbarrier_arrive_pair %b, %t, %p",),
-)
+@lowered_op(examples=(f"%b: {MBARRIERS}, %t: i32, %p: i1 | mbarrier_arrive_pair %b, %t, %p",))
 def mbarrier_arrive_pair(
     bars: Type, iteration: Type, paired: Type, *, stage_offset: int = 0
 ) -> None:
@@ -83,15 +78,13 @@ def mbarrier_arrive_pair(
 
     Each warp of the program arrives once on either; twice on its own unless they are `paired`.
     """
-    check_mbarriers("mbarrier_arrive_pair", bars)
-    check_iteration("mbarrier_arrive_pair", iteration)
+    check_mbarriers("mbarrier_arrive_pair", bars, iteration)
     require(paired == I1, f"mbarrier_arrive_pair takes a predicate of type i1, not {paired}")
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.READ,
-    levels=LOWERED,
     examples=(
         f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
         "tma_load_multicast %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
@@ -112,6 +105,5 @@ def tma_load_multicast(
     Each half arrives on the mbarrier of `iteration + stage_offset` of both. Both programs do so, at
     the same iteration and with the same block. All else is as for `tma_load`.
     """
-    check_mbarriers("tma_load_multicast", bars)
-    check_iteration("tma_load_multicast", iteration, active)
+    check_mbarriers("tma_load_multicast", bars, iteration, active)
     check_block("tma_load_multicast", mem, ptr, numbers)

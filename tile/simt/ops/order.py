@@ -19,18 +19,13 @@ No memory is handed over: results are the same without any of these.
 
 from __future__ import annotations
 
-from tile.ir.declare import op
-from tile.ir.op_definition import LOWERED, Effect
 from tile.ir.types import require
+from tile.simt.ops.declare import lowered_op
 
 ALL = -1
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=("order_wait", "order_wait {only = 0}"),
-)
+@lowered_op(examples=("order_wait", "order_wait {only = 0}"))
 def order_wait(*, only: int = ALL) -> None:
     """Wait in each warpgroup of the program until the one before it has arrived.
 
@@ -39,11 +34,7 @@ def order_wait(*, only: int = ALL) -> None:
     _check("order_wait", only)
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=("order_arrive", "order_arrive {only = 1}"),
-)
+@lowered_op(examples=("order_arrive", "order_arrive {only = 1}"))
 def order_arrive(*, only: int = ALL) -> None:
     """Let the next warpgroup of the program go on. With `only`, no other warpgroup arrives."""
     _check("order_arrive", only)

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from tile.ir.core import Operation, Value
 from tile.ir.declare import op
-from tile.ir.op_definition import LAID_OUT, LOWERED, Effect, Trait
+from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I32, I64, Tile, Type, require, with_element, with_shape
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.declare import laid_out_op, lowered_op
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
 _LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"
@@ -34,7 +35,7 @@ def buffer(name: str, mem: Type) -> Shared:
     return mem
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%m = local_alloc : shared<4xf32, {_ROW}>",))
+@lowered_op(examples=(f"%m = local_alloc : shared<4xf32, {_ROW}>",))
 def local_alloc(*, offset: int = -1, result: Type) -> Type:
     """Allocate a buffer in shared memory, at `offset` in bytes; -1 before it is assigned.
 
@@ -152,9 +153,7 @@ def allocation(mem: Value) -> Operation | None:
     return mem.op if mem.op is not None and mem.op.defn is local_alloc else None
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
+@laid_out_op(
     examples=(f"%m: shared<4xf32, {_ROW}>, %x: tile<4xf32, {_LANES}> | local_store %m, %x",),
 )
 def local_store(mem: Type, x: Type) -> None:
@@ -165,10 +164,8 @@ def local_store(mem: Type, x: Type) -> None:
     )
 
 
-@op(
+@laid_out_op(
     traits={Trait.READS_SHARED},
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}> | %x = local_load %m : tile<4xf32, {_LANES}>",
         f"%m: shared<4xf32, {_ROW}> | %x = local_load %m {{mask = (3)}} : tile<4xf32, {_LANES}>",
@@ -206,10 +203,8 @@ def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer
     )
 
 
-@op(
+@laid_out_op(
     traits={Trait.READS_SHARED},
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %i: i32 | "
         f"%x = local_load_slice %m, %i {{axis = -1}} : tile<2xf32, {_PAIR}>",
@@ -231,9 +226,7 @@ def local_load_slice(mem: Type, number: Type, *, axis: int, result: Type) -> Typ
     return result
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
+@laid_out_op(
     examples=(
         f"%m: shared<2xf32, #linear{{offset = [[1]] -> dim0 = 2}}>, %x: tile<4xf32, {_LANES}>, "
         "%i: i32 | local_store_slice %m, %x, %i {axis = -1}",
@@ -253,10 +246,8 @@ def local_store_slice(mem: Type, x: Type, number: Type, *, axis: int) -> None:
     _parts("local_store_slice", held, x.shape, axis, of_buffer=False)
 
 
-@op(
+@laid_out_op(
     traits={Trait.READS_SHARED},
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %i: tile<4xi32, {_LANES}> | "
         f"%x = local_gather %m, %i {{axis = -1}} : tile<4xf32, {_LANES}>",
@@ -275,9 +266,7 @@ def local_gather(mem: Type, index: Type, *, axis: int) -> Type:
     return with_element(index, held.of)
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LAID_OUT,
+@laid_out_op(
     examples=(
         "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, "
         f"%i: tile<4xi32, {_LANES}>, %c: tile<4xi1, {_LANES}> | local_atomic_inc %m, %i, %c",
@@ -297,9 +286,8 @@ def local_atomic_inc(mem: Type, index: Type, mask: Type) -> None:
     )
 
 
-@op(
+@laid_out_op(
     effect=Effect.SHARED | Effect.READ,
-    levels=LAID_OUT,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %p: tile<4xptr<f32>, {_LANES}>, %c: tile<4xi1, {_LANES}> | "
         "local_cp_async %m, %p, %c {cache = cg, eviction = evict_first}",
@@ -328,12 +316,12 @@ def local_cp_async(
     )
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("cp_async_commit_group",))
+@lowered_op(examples=("cp_async_commit_group",))
 def cp_async_commit_group() -> None:
     """Commit a group of async copies: those begun since the last commit."""
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("cp_async_wait_group {pending = 1}",))
+@lowered_op(examples=("cp_async_wait_group {pending = 1}",))
 def cp_async_wait_group(*, pending: int) -> None:
     """Wait until at most `pending` groups of this thread are in flight."""
     require(pending >= 0, f"cp_async_wait_group leaves 0 or more groups pending, not {pending}")

@@ -7,8 +7,7 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
-from tile.ir.declare import op
-from tile.ir.op_definition import THREAD, Effect, Trait
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops.debug import unpadded
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
@@ -28,6 +27,7 @@ from tile.ir.types import (
     with_element,
 )
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.declare import shared_op, thread_op
 from tile.simt.ops.shared import buffer
 
 
@@ -38,7 +38,7 @@ def fragment(name: str, x: Type) -> Fragment:
     return x
 
 
-@op(levels=THREAD, examples=("%t = thread_id : i32",))
+@thread_op(examples=("%t = thread_id : i32",))
 def thread_id(*, no_cse: bool = False) -> Type:
     """Return the number of this thread in its program: lane + lanes of a warp * warp.
 
@@ -47,8 +47,7 @@ def thread_id(*, no_cse: bool = False) -> Type:
     return I32
 
 
-@op(
-    levels=THREAD,
+@thread_op(
     examples=(
         "%i = layout_index {layout = #linear{register = [[1]], lane = [[2],[4]], warp = [[0]] "
         "-> dim0 = 8}} : frag<2xi32>",
@@ -70,8 +69,7 @@ def layout_index(*, layout: LinearLayout, no_cse: bool = False) -> Type:
     return Fragment(layout.in_size("register"), I32)
 
 
-@op(
-    levels=THREAD,
+@thread_op(
     examples=(
         "%x: i64 | %y = opaque %x : i64",
         "%p: frag<4xptr<f32>> | %q = opaque %p : frag<4xptr<f32>>",
@@ -89,9 +87,8 @@ def opaque(x: Type) -> Type:
     return x
 
 
-@op(
+@thread_op(
     semantics=lambda ptr, offset: ptr + offset,
-    levels=THREAD,
     examples=("%p: frag<4xptr<f32>>, %o: frag<4xi64> | %q = ptradd %p, %o : frag<4xptr<f32>>",),
 )
 def ptradd(ptr: Type, offset: Type) -> Type:
@@ -101,7 +98,7 @@ def ptradd(ptr: Type, offset: Type) -> Type:
     return ptr
 
 
-@op(levels=THREAD, examples=("%x: f32 | %r = frag_splat %x {count = 4} : frag<4xf32>",))
+@thread_op(examples=("%x: f32 | %r = frag_splat %x {count = 4} : frag<4xf32>",))
 def frag_splat(x: Type, *, count: int) -> Type:
     """Return a fragment every register of which is the scalar `x`."""
     require(not isinstance(x, Fragment), f"frag_splat takes a scalar, not {x}")
@@ -116,8 +113,7 @@ def splatted(value: Value) -> Value | None:
     return op.inputs[0] if op is not None and op.defn is frag_splat else None
 
 
-@op(
-    levels=THREAD,
+@thread_op(
     examples=(
         "%x: frag<4xf32> | %r = frag_shuffle %x {registers = (2, 0)} : frag<2xf32>",
         "%x: frag<16xf32> | %r = frag_shuffle %x {registers = linear[2, 4, 8, 1]} : frag<16xf32>",
@@ -142,17 +138,14 @@ def frag_shuffle(*xs: Type, registers: tuple[int, ...]) -> Type:
     return Fragment(len(registers), first.of)
 
 
-@op(
-    levels=THREAD,
-    examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = frag_gather %x, %i : frag<2xf32>",),
-)
+@thread_op(examples=("%x: frag<4xf32>, %i: frag<2xi32> | %r = frag_gather %x, %i : frag<2xf32>",))
 def frag_gather(x: Type, index: Type) -> Type:
     """Return registers of a fragment by numbers computed by this thread, which must be in range."""
     require(index.element == I32, f"frag_gather takes an index of i32, not {index}")
     return Fragment(fragment("frag_gather", index).count, fragment("frag_gather", x).of)
 
 
-@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = frag_extract %x {register = 2} : f32",))
+@thread_op(examples=("%x: frag<4xf32> | %r = frag_extract %x {register = 2} : f32",))
 def frag_extract(x: Type, *, register: int = 0) -> Type:
     """Return one register of a fragment as a scalar."""
     count = fragment("frag_extract", x).count
@@ -160,27 +153,21 @@ def frag_extract(x: Type, *, register: int = 0) -> Type:
     return x.element
 
 
-@op(
-    levels=THREAD,
-    examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle_idx %x, %l : frag<4xf32>",),
-)
+@thread_op(examples=("%x: frag<4xf32>, %l: i32 | %r = shuffle_idx %x, %l : frag<4xf32>",))
 def shuffle_idx(x: Type, lane: Type) -> Type:
     """Return `x` of lane `lane` of this warp. All lanes of the warp take part."""
     require(lane == I32, f"shuffle_idx takes a lane of type i32, not {lane}")
     return x
 
 
-@op(levels=THREAD, examples=("%x: frag<4xf32> | %r = shuffle_xor %x {mask = 1} : frag<4xf32>",))
+@thread_op(examples=("%x: frag<4xf32> | %r = shuffle_xor %x {mask = 1} : frag<4xf32>",))
 def shuffle_xor(x: Type, *, mask: int) -> Type:
     """Return `x` of the lane whose number differs in the bits of `mask`."""
     require(mask >= 0, f"shuffle_xor takes a mask of lane bits, not {mask}")
     return x
 
 
-@op(
-    levels=THREAD,
-    examples=("%x: frag<2xi32> | %r = warp_reduce %x {kind = sum} : frag<2xi32>",),
-)
+@thread_op(examples=("%x: frag<2xi32> | %r = warp_reduce %x {kind = sum} : frag<2xi32>",))
 def warp_reduce(x: Type, *, kind: ReduceKind, propagate_nan: bool = False) -> Type:
     """Reduce `x` over all lanes of this warp; each of them takes part and gets the result.
 
@@ -221,10 +208,8 @@ _MEM = "%m: shared<8xf32, #linear{offset = [[1],[2],[4]] -> dim0 = 8}>"
 _ROWS = "%m: shared<64xf16, #linear{offset = [[1],[2],[4],[8],[16],[32]] -> dim0 = 64}>"
 
 
-@op(
+@shared_op(
     traits={Trait.READS_SHARED},
-    effect=Effect.SHARED,
-    levels=THREAD,
     examples=(f"{_MEM}, %o: frag<1xi32> | %x = shared_load %m, %o {{vector = 4}} : frag<4xf32>",),
 )
 def shared_load(mem: Type, offset: Type, *, vector: int = 1) -> Type:
@@ -240,10 +225,8 @@ def is_ldmatrix_element(ty: Type) -> bool:
     return isinstance(ty, Scalar) and ty.bits in (8, 16, 32)
 
 
-@op(
+@shared_op(
     traits={Trait.READS_SHARED},
-    effect=Effect.SHARED,
-    levels=THREAD,
     examples=(
         f"{_ROWS}, %o: frag<1xi32> | %x = ldmatrix %m, %o : frag<8xf16>",
         f"{_ROWS}, %o: frag<2xi32> | "
@@ -281,9 +264,7 @@ def _matrix_registers(
     return rows.count * matrices * (32 // held.of.storage_bits)
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=THREAD,
+@shared_op(
     examples=(
         f"{_ROWS}, %o: frag<1xi32>, %x: frag<8xf16> | stmatrix %m, %o, %x",
         f"{_ROWS}, %o: frag<2xi32>, %x: frag<8xf16> | "
@@ -300,9 +281,7 @@ def stmatrix(
     require(value == required, f"stmatrix of these takes {required}, not {value}")
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=THREAD,
+@shared_op(
     examples=(
         f"{_MEM}, %o: frag<1xi32>, %x: frag<4xf32> | shared_store %m, %o, %x {{vector = 4}}",
     ),
@@ -318,9 +297,7 @@ def shared_store(
     _mask("shared_store", offset, mask)
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=THREAD,
+@shared_op(
     examples=(
         "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, %o: frag<2xi32>, "
         "%c: frag<2xi1> | shared_atomic_inc %m, %o, %c",
@@ -337,9 +314,8 @@ def shared_atomic_inc(mem: Type, offset: Type, mask: Type | None = None) -> None
     _mask("shared_atomic_inc", offset, mask)
 
 
-@op(
+@thread_op(
     effect=Effect.SHARED | Effect.READ,
-    levels=THREAD,
     examples=(
         f"{_MEM}, %o: frag<1xi32>, %p: frag<4xptr<f32>>, %c: frag<1xi1>, %a: i1 | "
         "shared_cp_async %m, %o, %p, %c, %a {vector = 4}",
@@ -369,9 +345,8 @@ def shared_cp_async(
     require(active in (None, I1), f"shared_cp_async takes an i1 that says who copies, not {active}")
 
 
-@op(
+@thread_op(
     effect=Effect.OUTPUT,
-    levels=THREAD,
     examples=(
         '%x: frag<2xf32> | thread_print %x {prefix = "x", layouts = (#linear{register = [[1]], '
         "lane = [[2]], warp = [] -> dim0 = 4})}",

@@ -27,12 +27,12 @@ the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_asy
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
-from tile.ir.declare import op
-from tile.ir.op_definition import LOWERED, Effect, Trait
+from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require, with_shape
 from tile.simt.layouts.swizzle import byte_swizzled
+from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.shared import buffer
 
 MAX_RANK = 5  # of the arrays that TMA copies
@@ -42,25 +42,17 @@ BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
 NUMBERS = "%n0: i32, %n1: i32, %s: i64, %i: i32, %j: i32"
 
 
-def check_mbarriers(name: str, bars: Type) -> Shared:
-    """Return the type of an operation's mbarriers; raise for another type."""
+def check_mbarriers(name: str, bars: Type, iteration: Type = I32, active: Type = I1) -> None:
+    """Raise for mbarriers, an iteration or a predicate of another type."""
     require(
         isinstance(bars, Shared) and bars.dims == (1,) and bars.of == I64,
         f"{name} takes mbarriers, shared<1xi64, stages = n>, not {bars}",
     )
-    assert isinstance(bars, Shared)
-    return bars
-
-
-def check_iteration(name: str, iteration: Type, active: Type = I1) -> None:
-    """Raise for an iteration or a predicate of another type."""
     require(iteration == I32, f"{name} takes an iteration of type i32, not {iteration}")
     require(active == I1, f"{name} takes a predicate of type i1, not {active}")
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
+@lowered_op(
     examples=(
         f"%b: {MBARRIERS} | mbarrier_init %b",
         f"%b: {MBARRIERS} | mbarrier_init %b {{count = 8}}",
@@ -77,16 +69,14 @@ def mbarrier_init(bars: Type, *, count: int = 1) -> None:
     require(count > 0, f"mbarrier_init takes a count of 1 thread or more, not {count}")
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=(f"%b: {MBARRIERS} | mbarrier_inval %b",))
+@lowered_op(examples=(f"%b: {MBARRIERS} | mbarrier_inval %b",))
 def mbarrier_inval(bars: Type) -> None:
     """Invalidate the mbarriers of a multi-buffer, by the first thread, after all have waited."""
     check_mbarriers("mbarrier_inval", bars)
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
-    effect=Effect.SHARED,
-    levels=LOWERED,
     examples=(
         f"%b: {MBARRIERS}, %t: i32, %c: i1 | mbarrier_arrive_expect_tx %b, %t, %c "
         f"{{size = 512, stage_offset = 1}}",
@@ -99,16 +89,11 @@ def mbarrier_arrive_expect_tx(
 
     The first thread does so, if the iteration is `active`, which is the same for all threads.
     """
-    check_mbarriers("mbarrier_arrive_expect_tx", bars)
-    check_iteration("mbarrier_arrive_expect_tx", iteration, active)
+    check_mbarriers("mbarrier_arrive_expect_tx", bars, iteration, active)
     require(size > 0, f"mbarrier_arrive_expect_tx takes a size of 1 byte or more, not {size}")
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",),
-)
+@lowered_op(examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_wait %b, %t",))
 def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
     """Wait in every thread of the partition for the phase of `iteration + stage_offset`.
 
@@ -116,25 +101,18 @@ def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None
     What TMA has loaded may then be read by the thread, and by wgmmas that it issues later. A
     partition that has waited for another one to arrive may overwrite what that one read before.
     """
-    check_mbarriers("mbarrier_wait", bars)
-    check_iteration("mbarrier_wait", iteration)
+    check_mbarriers("mbarrier_wait", bars, iteration)
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_arrive %b, %t",),
-)
+@lowered_op(examples=(f"%b: {MBARRIERS}, %t: i32 | mbarrier_arrive %b, %t",))
 def mbarrier_arrive(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None:
     """Arrive on the mbarrier of `iteration + stage_offset`, once for each warp of the program."""
-    check_mbarriers("mbarrier_arrive", bars)
-    check_iteration("mbarrier_arrive", iteration)
+    check_mbarriers("mbarrier_arrive", bars, iteration)
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.READ,
-    levels=LOWERED,
     examples=(
         f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
         "tma_load %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
@@ -158,15 +136,13 @@ def tma_load(
     the strides in bytes are multiples of 16, and the buffer has a layout of
     `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is `active`.
     """
-    check_mbarriers("tma_load", bars)
-    check_iteration("tma_load", iteration, active)
+    check_mbarriers("tma_load", bars, iteration, active)
     check_block("tma_load", mem, ptr, numbers)
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.READ,
-    levels=LOWERED,
     examples=(
         f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, %n: i32, %w: i32, "
         "%d: i32, %s: i64, %u: i64, %i: i32, %x: i32, %k: i32, %r: i32 | "
@@ -194,8 +170,7 @@ def tma_load_im2col(
     image. It reads each pixel at its index plus the offsets. All else is as for `tma_load`.
     """
     name = "tma_load_im2col"
-    check_mbarriers(name, bars)
-    check_iteration(name, iteration, active)
+    check_mbarriers(name, bars, iteration, active)
     held = buffer(name, mem)
     require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
     block = with_shape(held.dims, pointee(name, ptr))
@@ -217,10 +192,9 @@ def tma_load_im2col(
     )
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.WRITE,
-    levels=LOWERED,
     examples=(f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
 def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
@@ -242,10 +216,9 @@ REDUCE_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
 }
 
 
-@op(
+@lowered_op(
     traits={Trait.ASYNC_PROXY},
     effect=Effect.SHARED | Effect.READ | Effect.WRITE,
-    levels=LOWERED,
     examples=(
         f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | "
         "tma_reduce %m, %p, %n0, %n1, %s, %i, %j {kind = add}",
@@ -267,11 +240,7 @@ def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
     )
 
 
-@op(
-    effect=Effect.SHARED,
-    levels=LOWERED,
-    examples=(f"%m: {BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",),
-)
+@lowered_op(examples=(f"%m: {BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",))
 def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
     """Wait, in the first thread, until its TMA stores and reductions are complete.
 

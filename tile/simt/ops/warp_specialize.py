@@ -26,19 +26,18 @@ loads have arrived, and empty when all warps of the program have arrived.
 from __future__ import annotations
 
 from tile.ir.core import Block
-from tile.ir.declare import op
-from tile.ir.op_definition import LOWERED, Effect
+from tile.ir.op_definition import Effect
 from tile.ir.ops.control import takes, yields
 from tile.ir.types import require
+from tile.simt.ops.declare import lowered_op
 
 WARPGROUP_WARPS = 4
 # Registers of a thread are allocated in steps of 8, from 24 to 256 (PTX ISA, "setmaxnreg").
 REGISTER_STEP, LEAST_REGISTERS, MOST_REGISTERS = 8, 24, 256
 
 
-@op(
+@lowered_op(
     effect=Effect.NESTED | Effect.SHARED,
-    levels=LOWERED,
     examples=(
         "warp_specialize {num_warps = 4, registers = (40, 232)} region producer() {\n  yield\n}",
     ),

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.declare import op
-from tile.ir.op_definition import LOWERED, Effect, Trait
+from tile.ir.op_definition import Trait
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Precision, Tile, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.layouts.swizzle import byte_swizzled
+from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.mma import check_elements
 from tile.simt.ops.shared import buffer
 
@@ -49,13 +49,11 @@ def _check_sizes(a: Type, b: Type, acc: Type, warpgroups: Sequence[int]) -> None
     require(tuple(acc.shape) == shape, f"wgmma of {a} by {b} adds to no {acc}")
 
 
-@op(
+@lowered_op(
     traits={Trait.DOT, Trait.TENSOR_CORE, Trait.IN_FLIGHT, Trait.ASYNC_PROXY},
-    effect=Effect.SHARED,
     semantics=lambda a, b, acc, *, shape, warpgroups, input_precision: semantics.dot(
         a, b, acc, input_precision
     ),
-    levels=LOWERED,
     examples=(
         f"%a: tile<64x16xf16, {_LEFT}>, %b: shared<16x8xf16, {_RIGHT}>, "
         f"%c: tile<64x8xf32, {_ACC}> | %r = wgmma %a, %b, %c {_SIZES} : tile<64x8xf32, {_ACC}>",
@@ -105,10 +103,8 @@ def wgmma_sizes(op: Operation) -> tuple[int, int, int]:
     return acc.shape[0] * WARPGROUP_THREADS * rows * columns // n, n, k
 
 
-@op(
-    effect=Effect.SHARED,
+@lowered_op(
     semantics=lambda acc, *, pending: acc,
-    levels=LOWERED,
     examples=("%c: frag<4xf32> | %r = wgmma_wait %c {pending = 1} : frag<4xf32>",),
 )
 def wgmma_wait(acc: Type, *, pending: int) -> Type:
@@ -121,7 +117,7 @@ def wgmma_wait(acc: Type, *, pending: int) -> Type:
     return acc
 
 
-@op(effect=Effect.SHARED, levels=LOWERED, examples=("fence_proxy_async",))
+@lowered_op(examples=("fence_proxy_async",))
 def fence_proxy_async() -> None:
     """Make this thread's writes to shared memory visible to later wgmma and TMA (a proxy fence).
 
