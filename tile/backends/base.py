@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tile._lazy import lazy_import
-from tile.errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
+from tile.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DeviceAssertionError,
+    UnsupportedError,
+)
 from tile.faults import NONE, Checks, format_checks, parse_checks
 from tile.ir.types import Precision, is_power_of_two
 from tile.location import Loc
@@ -322,6 +327,15 @@ class Assertion:
 
     message: str
     loc: Loc | None
+
+    def failure(self, kernel: str, program: Sequence[int], thread: str) -> DeviceAssertionError:
+        """Return the error of a program and a thread in which the assertion was false."""
+        message = f": {self.message}" if self.message else ""
+        return DeviceAssertionError(
+            f"device_assert failed in `{kernel}`{message}",
+            loc=self.loc,
+            notes=[f"in program ({', '.join(map(str, program))}), {thread}"],
+        )
 
     def data(self) -> list[Any]:
         """Return the assertion as data for JSON; see `of`."""

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("cuda.bindings")
 
+from tile.backends.base import Assertion
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.fault_report import FaultRecord
 from tile.errors import DeviceAssertionError
@@ -39,7 +40,7 @@ class Shared:
 
 def new_record() -> FaultRecord:
     loaded: Any = SimpleNamespace(global_address=lambda name: len(name))
-    assertion = SimpleNamespace(message="x is positive", loc=Loc("kernel.py", 7, 4))
+    assertion = Assertion(message="x is positive", loc=Loc("kernel.py", 7, 4))
     metadata: Any = SimpleNamespace(kernel="scale", assertions=(assertion,))
     return FaultRecord(loaded, metadata)
 

@@ -156,10 +156,7 @@ class Device:
             devices = f"there are {count}, from 0" if count > 1 else f"there is {count}"
             raise BackendError(f"there is no device {ordinal}; {devices}")
         self.ordinal = ordinal
-        self._device = check(cuda.cuDeviceGet(ordinal), f"opening device {ordinal}")
-        self._context = check(
-            cuda.cuDevicePrimaryCtxRetain(self._device), f"opening device {ordinal}"
-        )
+        self.handle = check(cuda.cuDeviceGet(ordinal), f"opening device {ordinal}")
         self.major = self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
         self.minor = self.attribute(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
         self.shared_bytes = self.attribute(
@@ -179,7 +176,7 @@ class Device:
     @functools.cached_property
     def name(self) -> str:
         """The product name."""
-        name = check(cuda.cuDeviceGetName(128, self._device), "asking about a device")
+        name = check(cuda.cuDeviceGetName(128, self.handle), "asking about a device")
         return bytes(name).partition(b"\0")[0].decode(errors="replace")
 
     @functools.cached_property
@@ -199,13 +196,14 @@ class Device:
     def attribute(self, attribute: Any) -> int:
         """Return an attribute of the device, by the driver's enumeration."""
         return int(
-            check(cuda.cuDeviceGetAttribute(attribute, self._device), "asking about a device")
+            check(cuda.cuDeviceGetAttribute(attribute, self.handle), "asking about a device")
         )
 
-    @property
+    @functools.cached_property
     def context(self) -> int:
         """The handle of its context."""
-        return int(self._context)
+        doing = f"opening device {self.ordinal}"
+        return int(check(cuda.cuDevicePrimaryCtxRetain(self.handle), doing))
 
     @property
     def architecture(self) -> str:
@@ -216,10 +214,10 @@ class Device:
     def current(self) -> Iterator[None]:
         """Make its context current in this thread, and restore the previous one afterwards."""
         before = check(cuda.cuCtxGetCurrent(), "asking for the current device")
-        if int(before) == int(self._context):
+        if int(before) == self.context:
             yield
             return
-        check(cuda.cuCtxPushCurrent(self._context), "choosing a device")
+        check(cuda.cuCtxPushCurrent(self.context), "choosing a device")
         try:
             yield
         finally:
@@ -276,23 +274,14 @@ def describe_devices() -> list[str]:
     Raises `BackendError` if there are none.
     """
 
-    def describe(ordinal: int) -> str:
-        device = check(cuda.cuDeviceGet(ordinal), "opening a device")
-
-        def ask(attribute: object) -> int:
-            return int(check(cuda.cuDeviceGetAttribute(attribute, device), "asking a device"))
-
-        name = check(cuda.cuDeviceGetName(96, device), "asking a device").rstrip(b"\0").decode()
-        major = ask(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
-        minor = ask(_Attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-        shared = ask(_Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        memory = int(check(cuda.cuDeviceTotalMem(device), "asking a device"))
+    def describe(each: Device) -> str:
+        memory = int(check(cuda.cuDeviceTotalMem(each.handle), "asking about a device"))
         return (
-            f"{ordinal}: {name}, {native(major, minor)}, {memory >> 30} GiB, "
-            f"{shared >> 10} KiB of shared memory for a program"
+            f"{each.ordinal}: {each.name}, {each.architecture}, {memory >> 30} GiB, "
+            f"{each.shared_bytes >> 10} KiB of shared memory for a program"
         )
 
-    devices = list(map(describe, range(_open())))
+    devices = [describe(device(ordinal)) for ordinal in range(_open())]
     return [f"driver for CUDA {version_text(version())}", *devices]
 
 
@@ -347,62 +336,37 @@ def tensor_map(
     strides: Sequence[int],
     box_dim: Sequence[int],
     swizzle: int,
+    window: Sequence[Sequence[int]] = (),
 ) -> Any:
     """Encode the tensor map of an array for TMA copies; elements outside of it read as zero.
 
-    Axes start with the outermost; `strides`, in bytes, lack the last one.
+    Axes start with the outermost; `strides`, in bytes, lack the last one. The map of images for
+    loads in im2col mode has a `window`; see `TensorMap.window`.
     """
-    rank = len(extents)
+    if window:
+        lower, upper, steps = window
+        encode, pixels, channels = cuda.cuTensorMapEncodeIm2col, *box_dim
+        boxes = [list(reversed(lower)), list(reversed(upper)), channels, pixels]
+        steps = (1, *reversed(steps), 1)
+    else:
+        encode, steps = cuda.cuTensorMapEncodeTiled, (1,) * len(extents)
+        boxes = [[cuda.cuuint32_t(n) for n in reversed(box_dim)]]
     return check(
-        cuda.cuTensorMapEncodeTiled(
+        encode(
             MAP_ELEMENTS[element][0],
-            rank,
+            len(extents),
             base,
             [cuda.cuuint64_t(n) for n in reversed(extents)],
             # The driver refuses an array of no strides, which it does not read for one axis.
             [cuda.cuuint64_t(n) for n in reversed(strides)] or [cuda.cuuint64_t(MAP_STRIDE)],
-            [cuda.cuuint32_t(n) for n in reversed(box_dim)],
-            [cuda.cuuint32_t(1)] * rank,
+            *boxes,
+            [cuda.cuuint32_t(n) for n in steps],
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             _SWIZZLES[swizzle],
             cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         ),
         f"encoding a tensor map of an array of extents {list(extents)}",
-    )
-
-
-def im2col_map(
-    element: str,
-    base: int,
-    extents: Sequence[int],
-    strides: Sequence[int],
-    box_dim: Sequence[int],
-    swizzle: int,
-    lower: Sequence[int],
-    upper: Sequence[int],
-    steps: Sequence[int],
-) -> Any:
-    """Encode the tensor map of images for TMA loads in im2col mode; see `TensorMap.window`."""
-    pixels, channels = box_dim
-    return check(
-        cuda.cuTensorMapEncodeIm2col(
-            MAP_ELEMENTS[element][0],
-            len(extents),
-            base,
-            [cuda.cuuint64_t(n) for n in reversed(extents)],
-            [cuda.cuuint64_t(n) for n in reversed(strides)],
-            list(reversed(lower)),
-            list(reversed(upper)),
-            channels,
-            pixels,
-            [cuda.cuuint32_t(n) for n in (1, *reversed(steps), 1)],
-            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            _SWIZZLES[swizzle],
-            cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        ),
-        f"encoding an im2col tensor map of images of extents {list(extents)}",
     )
 
 

@@ -51,16 +51,11 @@ def _reported(fields: Fields, metadata: LaunchMetadata) -> DeviceAssertionError 
     number = fields[0]
     if not number:
         return None
-    x, y, z, thread = fields[1:5]
+    *program, thread = fields[1:5]
     fields[0] = 0
-    assertion = metadata.assertions[number - 1]
-    message = f": {assertion.message}" if assertion.message else ""
     warp, lane = divmod(thread, _WARP)
-    return DeviceAssertionError(
-        f"device_assert failed in `{metadata.kernel}`{message}",
-        loc=assertion.loc,
-        notes=[f"in program ({x}, {y}, {z}), thread {thread} (warp {warp}, lane {lane})"],
-    )
+    where = f"thread {thread} (warp {warp}, lane {lane})"
+    return metadata.assertions[number - 1].failure(metadata.kernel, program, where)
 
 
 def _print_unseen(fields: Fields, metadata: LaunchMetadata) -> None:

@@ -155,7 +155,7 @@ def _encoded(array: TensorMap, base: int, extents: Sequence[int], strides: Seque
         if not array.window:
             return driver.tensor_map(*shape)
         _check_window(array, extents)
-        return driver.im2col_map(*shape, *array.window)
+        return driver.tensor_map(*shape, array.window)
     except (BackendError, ExecutionError) as error:
         raise UnmappableError(str(error).splitlines()[0]) from error
 

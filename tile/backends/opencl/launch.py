@@ -31,7 +31,6 @@ from tile.backends.opencl.program_build import PROGRAMS
 from tile.backends.opencl.target import NAMED
 from tile.errors import (
     ArgumentTypeError,
-    DeviceAssertionError,
     ExecutionError,
     OutOfResourcesError,
     UnsupportedError,
@@ -298,19 +297,10 @@ class LoadedKernel:
             device.queue.finish()
         if faults is not None:
             cl.enqueue_copy(device.queue, record, faults)
-            self._raise_fault(record)
-
-    def _raise_fault(self, record: np.ndarray[Any, Any]) -> None:
-        number, x, y, z, thread = (int(word) for word in record[:5])
-        if not number:
-            return
-        assertion = self.metadata.assertions[number - 1]
-        message = f": {assertion.message}" if assertion.message else ""
-        raise DeviceAssertionError(
-            f"device_assert failed in `{self.name}`{message}",
-            loc=assertion.loc,
-            notes=[f"in program ({x}, {y}, {z}), work-item {thread}"],
-        )
+            number, *program, thread = map(int, record[:5])
+            if number:
+                assertion = self.metadata.assertions[number - 1]
+                raise assertion.failure(self.name, program, f"work-item {thread}")
 
 
 def _scalar(value: Any) -> Any:
