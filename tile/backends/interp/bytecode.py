@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from tile.analysis.exit_slice import ExitSlice
@@ -34,6 +35,32 @@ def rule_in(rules: dict[OpDef, R]) -> Callable[..., Callable[[R], R]]:
 
 # The function of an instruction: from the batch and operands to one result, several, or None.
 Run = Callable[..., Any]
+
+
+def runs_in(
+    rules: dict[OpDef, Callable[[Operation], Run]], check: Run | None = None
+) -> Callable[..., Callable[[R], R]]:
+    """Return a decorator of functions that run operations: from an operation, batch and operands.
+
+    check: runs before them, with the batch and the operation; it raises if one cannot run.
+    """
+
+    def checked(function: Run, op: Operation, batch: Any, *operands: Any) -> Any:
+        if check is not None:
+            check(batch, op)
+        return function(op, batch, *operands)
+
+    def runs(*defns: OpDef) -> Callable[[R], R]:
+        def declare(function: R) -> R:
+            run = function if check is None else partial(checked, function)
+            rules.update(dict.fromkeys(defns, partial(partial, run)))
+            return function
+
+        return declare
+
+    return runs
+
+
 ABSENT = -1  # the register of an operand that is absent: the last one, which is never written
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.interp.atomic_updates import compare_and_swap, exchange, update_in_order
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.fault_report import first_false
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import BufferLanes, Elements
@@ -28,37 +28,27 @@ from tile.ir.ops import arith, debug, memory, program
 RULES: Rules = {}
 
 
-rule = rule_in(RULES)
+rule, runs = rule_in(RULES), runs_in(RULES)
 
 
-@rule(program.program_id)
-def program_id(op: Operation) -> Run:
-    axis = op["axis"]
-
-    def run(batch: ProgramBatch) -> Array:
-        return batch.launch.coordinate(batch.rows, axis)
-
-    return run
+@runs(program.program_id)
+def program_id(op: Operation, batch: ProgramBatch) -> Array:
+    return batch.launch.coordinate(batch.rows, op["axis"])
 
 
-@rule(program.num_programs)
-def num_programs(op: Operation) -> Run:
-    axis = op["axis"]
-
-    def run(batch: ProgramBatch) -> Array:
-        return np.full(1, batch.launch.grid[axis], np.int32)
-
-    return run
+@runs(program.num_programs)
+def num_programs(op: Operation, batch: ProgramBatch) -> Array:
+    return np.full(1, batch.launch.grid[op["axis"]], np.int32)
 
 
-@rule(program.multiprocessor_id)
-def multiprocessor_id(op: Operation) -> Run:
-    return lambda batch: np.zeros(1, np.int32)
+@runs(program.multiprocessor_id)
+def multiprocessor_id(op: Operation, batch: ProgramBatch) -> Array:
+    return np.zeros(1, np.int32)
 
 
-@rule(program.global_timer)
-def global_timer(op: Operation) -> Run:
-    return lambda batch: np.full(1, time.monotonic_ns())
+@runs(program.global_timer)
+def global_timer(op: Operation, batch: ProgramBatch) -> Array:
+    return np.full(1, time.monotonic_ns())
 
 
 @rule(memory.load)
@@ -164,9 +154,9 @@ def update_groups(
     return result
 
 
-@rule(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume)
-def nothing(op: Operation) -> Run:
-    return lambda batch, *values: None
+@runs(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume)
+def nothing(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
+    return None
 
 
 @rule(arith.bitcast)
@@ -182,32 +172,25 @@ def bitcast(op: Operation) -> Run:
     return to_pointer
 
 
-@rule(debug.device_assert)
-def device_assert(op: Operation) -> Run:
+@runs(debug.device_assert)
+def device_assert(
+    op: Operation, batch: ProgramBatch, condition: RunValue, mask: RunValue | None
+) -> None:
+    holds = array_of(condition)
+    if mask is not None:
+        holds = holds | ~array_of(mask)
+    if holds.all():
+        return
+    row, *lane = first_false(holds)
     message = op["message"]
-
-    def run(batch: ProgramBatch, condition: RunValue, mask: RunValue | None) -> None:
-        holds = array_of(condition)
-        if mask is not None:
-            holds = holds | ~array_of(mask)
-        if holds.all():
-            return
-        row, *lane = first_false(holds)
-        location = batch.launch.element(tuple(lane), int(batch.rows[row]))
-        raise DeviceAssertionError(
-            f"device_assert failed in `{batch.launch.name}`" + (f": {message}" if message else ""),
-            notes=[location],
-        )
-
-    return run
+    raise DeviceAssertionError(
+        f"device_assert failed in `{batch.launch.name}`" + (f": {message}" if message else ""),
+        notes=[batch.launch.element(tuple(lane), int(batch.rows[row]))],
+    )
 
 
-@rule(debug.device_print)
-def device_print(op: Operation) -> Run:
-    return partial(_print, op)
-
-
-def _print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
+@runs(debug.device_print)
+def device_print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     shapes = [value.type.shape for value in op.inputs]
     arrays = [broadcast_rows(v, shape, len(batch)) for v, shape in zip(values, shapes, strict=True)]
     for row, program_index in enumerate(batch.rows):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tile.backends.interp.fault_report import error_for, verb_of
 from tile.backends.interp.program_batch import ProgramBatch
+from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.simulator.clusters import ClusterWaitError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.mbarriers import MbarrierMisuseError
@@ -41,56 +44,55 @@ def shared_fault(fault: SharedFaultError, batch: ProgramBatch) -> ExecutionError
 @error_for.register
 def misuse_error(fault: MbarrierMisuseError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a wrong use of an mbarrier."""
-    launch, chunk = launch_of(batch), chunk_of(batch)
     error, problem = fault.misuse.value
-    row = chunk.first + fault.program * chunk.threads
-    notes = [
-        f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
+    return _program_error(
+        error,
+        fault,
+        batch,
+        problem,
         f"it is the mbarrier of stage {fault.stage}; {fault.expected} bytes are expected on it, "
         f"and TMA loads of {fault.started} bytes have started",
-    ]
-    raised: ExecutionError = error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=notes)
-    return raised
+    )
 
 
 @error_for.register
 def cluster_wait(fault: ClusterWaitError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a program that waits for another one of its cluster forever."""
-    launch, chunk = launch_of(batch), chunk_of(batch)
-    row = chunk.first + fault.program * chunk.threads
-    return DeadlockError(
-        f"`{launch.name}` waits for a program of its cluster that never arrives",
-        loc=fault.op.loc,
-        notes=[f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}"],
-    )
+    problem = "waits for a program of its cluster that never arrives"
+    return _program_error(DeadlockError, fault, batch, problem)
 
 
 @error_for.register
 def tma_write_order(fault: TmaWriteOrderError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a TMA store or reduction that is not ordered after an earlier one."""
-    launch, chunk = launch_of(batch), chunk_of(batch)
-    buffer = launch.memory.buffer_at(fault.address)
-    assert buffer is not None
-    index = (fault.address - buffer.origin) // buffer.array.itemsize
-    row = chunk.first + fault.program * chunk.threads
-    return RaceError(
-        f"`{launch.name}` writes `{buffer.name}` by TMA at element {index}, which an earlier TMA "
-        "store may still write; a tma_store_wait without `read` completes it",
-        loc=fault.op.loc,
-        notes=[
-            f"in program {launch.programs_of(np.array([row]))[0]}, by {_at(fault.op)}",
-            f"the earlier one is by {_at(fault.other)}",
-        ],
+    buffer, index = _element_at(launch_of(batch), fault.address)
+    problem = (
+        f"writes `{buffer.name}` by TMA at element {index}, which an earlier TMA store may still "
+        "write; a tma_store_wait without `read` completes it"
     )
+    note = f"the earlier one is by {_at(fault.other)}"
+    return _program_error(RaceError, fault, batch, problem, note)
+
+
+def _program_error(
+    error: Callable[..., ExecutionError],
+    fault: MbarrierMisuseError | ClusterWaitError | TmaWriteOrderError,
+    batch: ProgramBatch,
+    problem: str,
+    *notes: str,
+) -> ExecutionError:
+    """Return the error for a fault of a whole program."""
+    launch, chunk = launch_of(batch), chunk_of(batch)
+    row = np.array([chunk.first + fault.program * chunk.threads])
+    where = f"in program {launch.programs_of(row)[0]}, by {_at(fault.op)}"
+    return error(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=[where, *notes])
 
 
 @error_for.register
 def global_race(race: GlobalRaceError, batch: ProgramBatch) -> ExecutionError:
     """Return the error for a race on global memory."""
     launch, op = launch_of(batch), race.op
-    buffer = launch.memory.buffer_at(race.address)
-    assert buffer is not None
-    index = (race.address - buffer.origin) // buffer.array.itemsize
+    buffer, index = _element_at(launch, race.address)
     does, did = verb_of(op), "read" if race.other.results else "wrote"
     return RaceError(
         f"`{launch.name}` {does} `{buffer.name}` at element {index}, which another thread {did}, "
@@ -101,6 +103,13 @@ def global_race(race: GlobalRaceError, batch: ProgramBatch) -> ExecutionError:
             f"{did} by {launch.thread(race.other_row % launch.threads)}, by {_at(race.other)}",
         ],
     )
+
+
+def _element_at(launch: ThreadLaunch, address: int) -> tuple[Buffer, int]:
+    """Return the buffer at an address, and the index of its element there."""
+    buffer = launch.memory.buffer_at(address)
+    assert buffer is not None
+    return buffer, (address - buffer.origin) // buffer.array.itemsize
 
 
 def _thread_name(launch: ThreadLaunch, thread: int) -> str:

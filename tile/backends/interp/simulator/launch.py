@@ -18,11 +18,7 @@ from tile.backends.interp.bytecode import Code, Instruction
 from tile.backends.interp.executor import Executor
 from tile.backends.interp.launch import Launch, reordered_runs
 from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
-from tile.backends.interp.simulator.async_ops import (
-    InFlightCopies,
-    InFlightStores,
-    InFlightWgmma,
-)
+from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightReads
 from tile.backends.interp.simulator.clusters import Clusters
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.mbarriers import Mbarriers
@@ -132,9 +128,9 @@ class Chunk:
         self.lanes = code.target.warp_size
         self.threads = code.threads
         self.memory = SharedMemory(len(programs), code.shared_bytes, code.granule, code.threads)
-        self.wgmma = InFlightWgmma(self.memory, len(programs) * code.threads)
+        self.wgmma = InFlightReads(self.memory, len(programs) * code.threads)
         self.copies = InFlightCopies(self.memory, len(programs) * code.threads)
-        self.stores = InFlightStores(self.memory, len(programs))
+        self.stores = InFlightReads(self.memory, len(programs))
         self.tma_writes = TmaWrites(len(programs))
         self.clusters = Clusters(self.memory, len(programs), launch.cluster)
         self.mbarriers = Mbarriers(self.memory, len(programs), code.num_warps)

@@ -275,11 +275,14 @@ class SharedMemory:
         """Record a proxy fence: later wgmma and TMA see what these threads have written."""
         self.fences[thread_map.program, thread_map.thread] = self.tick(op)
 
-    def start_wgmma_reads(self, touch: Touch) -> None:
-        """Check and record that a wgmma starts to read vectors, for all threads of a warpgroup."""
-        granules, _, barrier = self._granules(touch)
-        self._check_defined(touch, (granules, _NO_THREAD, barrier))
-        self._check_fenced(Fault.WGMMA_UNFENCED, touch, granules)
+    def start_async_reads(self, touch: Touch) -> None:
+        """Check and record that a TMA store, or a wgmma for a warpgroup, starts to read vectors."""
+        granules, thread, barrier = self._granules(touch)
+        is_wgmma = touch.op.has_trait(Trait.IN_FLIGHT)
+        reader = _NO_THREAD if is_wgmma else thread
+        self._check_defined(touch, (granules, reader, barrier))
+        unfenced = Fault.WGMMA_UNFENCED if is_wgmma else Fault.TMA_STORE_UNFENCED
+        self._check_fenced(unfenced, touch, granules)
         self.reader[granules] = self.tick(touch.op) | self.many | ASYNC_READING
         self.reading = True
 
@@ -366,14 +369,6 @@ class SharedMemory:
         """Record a read of vectors by all threads, without a check."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] = self.tick(touch.op) | self.many
-
-    def start_tma_store(self, touch: Touch) -> None:
-        """Check and record that a TMA store starts to read vectors."""
-        granules, thread, barrier = self._granules(touch)
-        self._check_defined(touch, (granules, thread, barrier))
-        self._check_fenced(Fault.TMA_STORE_UNFENCED, touch, granules)
-        self.reader[granules] = self.tick(touch.op) | self.many | ASYNC_READING
-        self.reading = True
 
     def start_tma_load(self, touch: Touch) -> None:
         """Check and record the start of a TMA load to the vectors.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import memory
 from tile.ir.shared_type import Shared
-from tile.ir.types import Fragment, Scalar
+from tile.ir.types import Element, Fragment, Scalar
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of
@@ -22,6 +23,7 @@ from tile.simt.ops.wgmma import WARPGROUP_WARPS
 from tile.simt.target import SimtTarget, atomic_vector_width
 
 Check = Callable[[Operation, SimtTarget, int], None]
+S = TypeVar("S")
 
 
 def check_supported(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -36,8 +38,11 @@ def _require(condition: bool, message: str) -> None:
         raise UnsupportedError(message)
 
 
-def _shuffle(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.shuffles, f"target {target} has no shuffles")
+def _has(feature: str, what: str) -> Check:
+    """Return the check of operations that a target has if it has the feature."""
+    return lambda op, target, num_warps: _require(
+        getattr(target, feature), f"target {target} has no {what}"
+    )
 
 
 def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -49,11 +54,20 @@ def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 def _vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
     element = memory.pointee(op.name, op["ptr"].type)
+    _require_bits(op, target, element, target.vector_bits, "bits at once")
+
+
+def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
+    most = target.banks.vector_bits
+    _require_bits(op, target, op.inputs[0].type.element, most, "bits of shared memory at once")
+
+
+def _require_bits(
+    op: Operation, target: SimtTarget, element: Element, most: int, what: str
+) -> None:
     bits = element.storage_bits * op["vector"]
-    _require(
-        op["vector"] == 1 or bits <= target.vector_bits,
-        f"target {target} accesses up to {target.vector_bits} bits at once, not {bits}",
-    )
+    fits = op["vector"] == 1 or bits <= most
+    _require(fits, f"target {target} accesses up to {most} {what}, not {bits}")
 
 
 def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -62,23 +76,6 @@ def _atomic_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
         op["vector"] <= most,
         f"target {target} has atomics on up to {most} contiguous elements, not {op['vector']}",
     )
-
-
-def _shared_vector(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    bits = op.inputs[0].type.element.storage_bits * op["vector"]
-    most = target.banks.vector_bits
-    _require(
-        op["vector"] == 1 or bits <= most,
-        f"target {target} accesses up to {most} bits of shared memory at once, not {bits}",
-    )
-
-
-def _ldmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.has_ldmatrix, f"target {target} has no ldmatrix")
-
-
-def _stmatrix(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.has_stmatrix, f"target {target} has no stmatrix")
 
 
 def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -114,46 +111,37 @@ def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
 
 
 def _wgmma_operand(op: Operation, mem: Value) -> None:
-    """Require a buffer with a swizzled layout that wgmma accepts, aligned to its swizzle atom."""
+    strips, bits = _strips(mem, strips_of), mem.type.element.storage_bits
+    k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
+    accepted = strips is not None and (k_major or bits in MN_MAJOR_BITS)
+    _require_buffer(op, mem, accepted)
+
+
+def _strips(mem: Value, strips: Callable[[LinearLayout, int], S | None]) -> S | None:
     ty = mem.type
     assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    bits = ty.of.storage_bits
-    strips = strips_of(ty.layout, bits)
-    k_major = strips is not None and strips.along == (1 if mem is op.inputs[0] else 0)
-    _require(
-        strips is not None and (k_major or bits in MN_MAJOR_BITS), f"{op.name} accepts no {ty}"
-    )
-    _aligned(op, mem)
+    return strips(ty.layout, ty.of.storage_bits)
 
 
-def _aligned(op: Operation, mem: Value) -> None:
+def _require_buffer(op: Operation, mem: Value, accepted: bool) -> None:
+    """Require a buffer whose layout the operation accepts, aligned to its swizzle atom."""
+    _require(accepted, f"{op.name} accepts no {mem.type}")
     alloc = allocation(mem)
     if alloc is not None:
         at = alloc["offset"]
-        aligned = at % SWIZZLE_ALIGNMENT == 0
-        _require(aligned, f"{op.name} accepts no buffer at byte {at}")
+        _require(at % SWIZZLE_ALIGNMENT == 0, f"{op.name} accepts no buffer at byte {at}")
 
 
-def _tma(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _require(target.has_tma, f"target {target} has no TMA")
+_tma = _has("has_tma", "TMA")
 
 
 def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     _tma(op, target, num_warps)
     mem = op.inputs[0]
-    ty = mem.type
-    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    strips = block_strips(ty.layout, ty.of.storage_bits)
-    _require(strips is not None, f"{op.name} accepts no {ty}")
-    _aligned(op, mem)
-
-
-def _tma_multicast(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    _tma_block(op, target, num_warps)
-    ty = op.inputs[0].type
-    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
-    strips = block_strips(ty.layout, ty.of.storage_bits)
-    _require(strips is None or strips.split is not None, f"{op.name} divides no {ty}")
+    strips = _strips(mem, block_strips)
+    _require_buffer(op, mem, strips is not None)
+    if op.defn is ops.cluster.tma_load_multicast:
+        _require(strips is None or strips.split is not None, f"{op.name} divides no {mem.type}")
 
 
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:
@@ -192,11 +180,11 @@ CHECKS: dict[OpDef, Check] = {
     memory.load: _vector,
     memory.store: _vector,
     memory.atomic_rmw: _atomic_vector,
-    ops.thread.shuffle_idx: _shuffle,
-    ops.thread.shuffle_xor: _shuffle,
+    ops.thread.shuffle_idx: _has("shuffles", "shuffles"),
+    ops.thread.shuffle_xor: _has("shuffles", "shuffles"),
     ops.thread.shared_load: _shared_vector,
-    ops.thread.ldmatrix: _ldmatrix,
-    ops.thread.stmatrix: _stmatrix,
+    ops.thread.ldmatrix: _has("has_ldmatrix", "ldmatrix"),
+    ops.thread.stmatrix: _has("has_stmatrix", "stmatrix"),
     ops.thread.shared_store: _shared_vector,
     ops.thread.shared_cp_async: _cp_async,
     ops.thread.layout_index: _index,
@@ -209,7 +197,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.tma.tma_load_im2col: _tma_block,
     ops.cluster.cluster_arrive: _tma,
     ops.cluster.mbarrier_arrive_pair: _tma,
-    ops.cluster.tma_load_multicast: _tma_multicast,
+    ops.cluster.tma_load_multicast: _tma_block,
     ops.tma.tma_store: _tma_block,
     ops.tma.tma_reduce: _tma_block,
 }

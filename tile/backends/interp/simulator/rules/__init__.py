@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tile.backends.interp import rules as tile_rules
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.simulator.fault_report import require_whole_programs
@@ -35,12 +34,13 @@ RULES: Rules = {
     **wgmma.RULES,
     **shared.RULES,
 }
-rule = rule_in(RULES)
+rule, runs = rule_in(RULES), runs_in(RULES)
+runs_by_program = runs_in(RULES, require_whole_programs)
 
 
-@rule(ops.thread.thread_id)
-def thread_id(op: Operation) -> Run:
-    return lambda batch: thread_map_of(batch).number
+@runs(ops.thread.thread_id)
+def thread_id(op: Operation, batch: ProgramBatch) -> Array:
+    return thread_map_of(batch).number
 
 
 @rule(ops.thread.layout_index)
@@ -56,14 +56,14 @@ def layout_index(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.opaque)
-def opaque(op: Operation) -> Run:
-    return lambda batch, x: x
+@runs(ops.thread.opaque)
+def opaque(op: Operation, batch: ProgramBatch, x: RunValue) -> RunValue:
+    return x
 
 
-@rule(ops.thread.frag_splat)
-def fill(op: Operation) -> Run:
-    return lambda batch, x: array_of(x)[:, None]
+@runs(ops.thread.frag_splat)
+def fill(op: Operation, batch: ProgramBatch, x: RunValue) -> Array:
+    return array_of(x)[:, None]
 
 
 @rule(ops.thread.frag_shuffle)
@@ -105,54 +105,33 @@ def frag_gather(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.frag_extract)
-def element(op: Operation) -> Run:
-    register = op["register"]
-
-    def run(batch: ProgramBatch, x: RunValue) -> Array:
-        array = array_of(x)
-        return array[:, register if array.shape[1] > 1 else 0]
-
-    return run
+@runs(ops.thread.frag_extract)
+def element(op: Operation, batch: ProgramBatch, x: RunValue) -> Array:
+    array = array_of(x)
+    return array[:, op["register"] if array.shape[1] > 1 else 0]
 
 
-@rule(memory_ops.barrier)
-def barrier(op: Operation) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        chunk_of(batch).order.barrier(op, thread_map_of(batch).programs)
-        chunk_of(batch).memory.barrier(op, thread_map_of(batch))
-        launch = launch_of(batch)
-        if launch.races is not None:
-            launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
-
-    return run
+@runs_by_program(memory_ops.barrier)
+def barrier(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).order.barrier(op, thread_map_of(batch).programs)
+    chunk_of(batch).memory.barrier(op, thread_map_of(batch))
+    launch = launch_of(batch)
+    if launch.races is not None:
+        launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
 
 
-@rule(ops.order.order_wait)
-def order_wait(op: Operation) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        chunk_of(batch).order.wait(op, thread_map_of(batch).programs)
-
-    return run
+@runs_by_program(ops.order.order_wait)
+def order_wait(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).order.wait(op, thread_map_of(batch).programs)
 
 
-@rule(ops.order.order_arrive)
-def order_arrive(op: Operation) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        chunk_of(batch).order.arrive(op, thread_map_of(batch).programs)
-
-    return run
+@runs_by_program(ops.order.order_arrive)
+def order_arrive(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).order.arrive(op, thread_map_of(batch).programs)
 
 
-@rule(ops.thread.thread_print)
-def thread_print(op: Operation) -> Run:
-    return partial(_print, op)
-
-
-def _print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
+@runs(ops.thread.thread_print)
+def thread_print(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     """Assemble tiles from fragments, and print a line for each program."""
     thread_map = thread_map_of(batch)
     if op["layouts"]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
@@ -22,42 +22,34 @@ from tile.ir.core import Operation
 from tile.simt import ops
 
 RULES: Rules = {}
-rule = rule_in(RULES)
+rule, runs = rule_in(RULES), runs_in(RULES)
+runs_by_program = runs_in(RULES, require_whole_programs)
 
 
-@rule(ops.cluster.cluster_size)
-def cluster_size(op: Operation) -> Run:
-    return lambda batch: np.full(1, chunk_of(batch).clusters.size, np.int32)
+@runs(ops.cluster.cluster_size)
+def cluster_size(op: Operation, batch: ProgramBatch) -> Array:
+    return np.full(1, chunk_of(batch).clusters.size, np.int32)
 
 
-@rule(ops.cluster.cluster_arrive)
-def cluster_arrive(op: Operation) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        chunk_of(batch).clusters.arrive(op, thread_map_of(batch).programs)
-
-    return run
+@runs_by_program(ops.cluster.cluster_arrive)
+def cluster_arrive(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).clusters.arrive(op, thread_map_of(batch).programs)
 
 
-@rule(ops.cluster.cluster_wait)
-def cluster_wait(op: Operation) -> Run:
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        chunk_of(batch).clusters.wait(op, thread_map_of(batch).programs)
-
-    return run
+@runs_by_program(ops.cluster.cluster_wait)
+def cluster_wait(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).clusters.wait(op, thread_map_of(batch).programs)
 
 
-@rule(ops.cluster.mbarrier_arrive_pair)
-def mbarrier_arrive_pair(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, paired: RunValue) -> None:
-        use, _ = stage_of(batch, op, bars, iteration)
-        chunk, both = chunk_of(batch), by_program(batch, paired)
-        chunk.mbarriers.arrive(use)
-        chunk.mbarriers.arrive(use.take_rows(~both))
-        chunk.mbarriers.arrive_at_peers(use.take_rows(both), chunk.clusters)
-
-    return run
+@runs(ops.cluster.mbarrier_arrive_pair)
+def mbarrier_arrive_pair(
+    op: Operation, batch: ProgramBatch, bars: RunValue, iteration: RunValue, paired: RunValue
+) -> None:
+    use, _ = stage_of(batch, op, bars, iteration)
+    chunk, both = chunk_of(batch), by_program(batch, paired)
+    chunk.mbarriers.arrive(use)
+    chunk.mbarriers.arrive(use.take_rows(~both))
+    chunk.mbarriers.arrive_at_peers(use.take_rows(both), chunk.clusters)
 
 
 @rule(ops.cluster.tma_load_multicast)

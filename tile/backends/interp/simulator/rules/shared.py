@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
@@ -27,22 +27,17 @@ from tile.ir.shared_type import Shared
 from tile.simt import ops
 
 RULES: Rules = {}
-rule = rule_in(RULES)
+rule, runs = rule_in(RULES), runs_in(RULES)
 
 ROW_BYTES = 16  # of a matrix that a warp loads
 
 
-@rule(ops.shared.local_alloc)
-def alloc(op: Operation) -> Run:
+@runs(ops.shared.local_alloc)
+def alloc(op: Operation, batch: ProgramBatch) -> Array:
     at, buffer = op["offset"], op.result.type
     assert isinstance(buffer, Shared)
-    size = buffer.bytes
-
-    def run(batch: ProgramBatch) -> Array:
-        chunk_of(batch).memory.undefine(thread_map_of(batch), at, size)
-        return np.array([at], np.int64)
-
-    return run
+    chunk_of(batch).memory.undefine(thread_map_of(batch), at, buffer.bytes)
+    return np.array([at], np.int64)
 
 
 @rule(ops.shared.local_subview)
@@ -58,10 +53,9 @@ def local_subview(op: Operation) -> Run:
     return run
 
 
-@rule(ops.shared.local_reshape)
-@rule(ops.shared.local_trans)
-def local_trans(op: Operation) -> Run:
-    return lambda batch, mem: mem
+@runs(ops.shared.local_reshape, ops.shared.local_trans)
+def local_trans(op: Operation, batch: ProgramBatch, mem: RunValue) -> RunValue:
+    return mem
 
 
 @rule(ops.shared.local_part)
@@ -181,19 +175,15 @@ def shared_store(op: Operation) -> Run:
     return run
 
 
-@rule(ops.thread.shared_atomic_inc)
-def shared_atomic_inc(op: Operation) -> Run:
-    (count,) = op.inputs[1].type.shape
-
-    def run(batch: ProgramBatch, mem: RunValue, offset: RunValue, mask: RunValue | None) -> None:
-        active = _active(batch, mask, count)
-        if active is not None and not active.any():
-            return
-        touch = _touch(batch, op, mem, offset, active)
-        chunk_of(batch).memory.count(touch)
-        launch_of(batch).memory.changed()
-
-    return run
+@runs(ops.thread.shared_atomic_inc)
+def shared_atomic_inc(
+    op: Operation, batch: ProgramBatch, mem: RunValue, offset: RunValue, mask: RunValue | None
+) -> None:
+    active = _active(batch, mask, *op.inputs[1].type.shape)
+    if active is not None and not active.any():
+        return
+    chunk_of(batch).memory.count(_touch(batch, op, mem, offset, active))
+    launch_of(batch).memory.changed()
 
 
 @rule(ops.thread.shared_cp_async)
@@ -229,14 +219,14 @@ def shared_cp_async(op: Operation) -> Run:
     return run
 
 
-@rule(ops.shared.cp_async_commit_group)
-def cp_async_commit_group(op: Operation) -> Run:
-    return lambda batch: chunk_of(batch).copies.commit(thread_map_of(batch))
+@runs(ops.shared.cp_async_commit_group)
+def cp_async_commit_group(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).copies.commit(thread_map_of(batch))
 
 
-@rule(ops.shared.cp_async_wait_group)
-def cp_async_wait_group(op: Operation) -> Run:
-    return lambda batch: chunk_of(batch).copies.wait(thread_map_of(batch), op["pending"])
+@runs(ops.shared.cp_async_wait_group)
+def cp_async_wait_group(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).copies.wait(thread_map_of(batch), op["pending"])
 
 
 def _active(batch: ProgramBatch, mask: RunValue | None, *count: int) -> Array | None:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from tile.backends.interp.atomic_updates import update_in_order
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import Frame, ProgramBatch
 from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.rules import update_groups
@@ -35,74 +35,63 @@ from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 
 RULES: Rules = {}
-rule = rule_in(RULES)
+rule, runs = rule_in(RULES), runs_in(RULES)
+runs_by_program = runs_in(RULES, require_whole_programs)
 
 VECTOR_BYTES = 16
 
 
-@rule(ops.tma.mbarrier_init)
-def mbarrier_init(op: Operation) -> Run:
-    stages, count = _mbarriers_of(op).stages, op["count"]
-    return lambda batch, bars: chunk_of(batch).mbarriers.init(
-        _all_stages(batch, op, bars), stages, count
-    )
+@runs(ops.tma.mbarrier_init)
+def mbarrier_init(op: Operation, batch: ProgramBatch, bars: RunValue) -> None:
+    use = _all_stages(batch, op, bars)
+    chunk_of(batch).mbarriers.init(use, _mbarriers_of(op).stages, op["count"])
 
 
-@rule(ops.tma.mbarrier_inval)
-def mbarrier_inval(op: Operation) -> Run:
-    return lambda batch, bars: chunk_of(batch).mbarriers.invalidate(
-        _all_stages(batch, op, bars), chunk_of(batch).clusters
-    )
+@runs(ops.tma.mbarrier_inval)
+def mbarrier_inval(op: Operation, batch: ProgramBatch, bars: RunValue) -> None:
+    use = _all_stages(batch, op, bars)
+    chunk_of(batch).mbarriers.invalidate(use, chunk_of(batch).clusters)
 
 
-@rule(ops.tma.mbarrier_arrive_expect_tx)
-def mbarrier_arrive_expect_tx(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue, active: RunValue) -> None:
-        use, _ = stage_of(batch, op, bars, iteration)
-        use = use.take_rows(by_program(batch, active))
-        chunk_of(batch).mbarriers.expect_tx(use, op["size"])
-
-    return run
-
-
-@rule(ops.tma.mbarrier_wait)
-def mbarrier_wait(op: Operation) -> Run:
-    def run(batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
-        chunk = chunk_of(batch)
-        use, parity = stage_of(batch, op, bars, iteration)
-        if chunk.acquired is None:
-            chunk.mbarriers.wait_for_loads(use, parity)
-        else:
-            records = chunk.mbarriers.wait_for_program(use, parity)
-            acquired = chunk.acquired, chunk.acquired_of_peers
-            for seen, arrived in zip(acquired, records, strict=True):
-                seen[use.programs] = np.maximum(seen[use.programs], arrived)
-
-    return run
+@runs(ops.tma.mbarrier_arrive_expect_tx)
+def mbarrier_arrive_expect_tx(
+    op: Operation, batch: ProgramBatch, bars: RunValue, iteration: RunValue, active: RunValue
+) -> None:
+    use, _ = stage_of(batch, op, bars, iteration)
+    use = use.take_rows(by_program(batch, active))
+    chunk_of(batch).mbarriers.expect_tx(use, op["size"])
 
 
-@rule(ops.tma.mbarrier_arrive)
-def mbarrier_arrive(op: Operation) -> Run:
-    return lambda batch, bars, iteration: chunk_of(batch).mbarriers.arrive(
-        stage_of(batch, op, bars, iteration)[0]
-    )
+@runs(ops.tma.mbarrier_wait)
+def mbarrier_wait(op: Operation, batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
+    chunk = chunk_of(batch)
+    use, parity = stage_of(batch, op, bars, iteration)
+    if chunk.acquired is None:
+        chunk.mbarriers.wait_for_loads(use, parity)
+        return
+    records = chunk.mbarriers.wait_for_program(use, parity)
+    acquired = chunk.acquired, chunk.acquired_of_peers
+    for seen, arrived in zip(acquired, records, strict=True):
+        seen[use.programs] = np.maximum(seen[use.programs], arrived)
 
 
-@rule(ops.warp_specialize.warp_specialize)
-def warp_specialize(op: Operation) -> Run:
+@runs(ops.tma.mbarrier_arrive)
+def mbarrier_arrive(
+    op: Operation, batch: ProgramBatch, bars: RunValue, iteration: RunValue
+) -> None:
+    chunk_of(batch).mbarriers.arrive(stage_of(batch, op, bars, iteration)[0])
+
+
+@runs_by_program(ops.warp_specialize.warp_specialize)
+def warp_specialize(op: Operation, batch: ProgramBatch) -> None:
     """Start a batch for the producer, in which the threads of the program stand for its own."""
-
-    def run(batch: ProgramBatch) -> None:
-        require_whole_programs(batch, op)
-        instruction = batch.instruction()
-        assert instruction is not None
-        producer = batch.split(np.arange(len(batch)))
-        activation = producer.frames[-1].activation
-        producer.frames = [Frame(activation, instruction.regions[0], instruction)]
-        producer.chunk = chunk_of(batch).partition()
-        batch.launch.ready(producer)
-
-    return run
+    instruction = batch.instruction()
+    assert instruction is not None
+    producer = batch.split(np.arange(len(batch)))
+    activation = producer.frames[-1].activation
+    producer.frames = [Frame(activation, instruction.regions[0], instruction)]
+    producer.chunk = chunk_of(batch).partition()
+    batch.launch.ready(producer)
 
 
 @rule(ops.tma.tma_load)
@@ -177,16 +166,12 @@ def _write(op: Operation, write: Callable[..., None], *, atomic: bool) -> Run:
     return run
 
 
-@rule(ops.tma.tma_store_wait)
-def tma_store_wait(op: Operation) -> Run:
-    def run(batch: ProgramBatch, mem: RunValue) -> None:
-        require_whole_programs(batch, op)
-        programs = thread_map_of(batch).programs
-        chunk_of(batch).stores.wait(programs, op["pending"])
-        if not op["read"]:
-            chunk_of(batch).tma_writes.complete(programs, op["pending"])
-
-    return run
+@runs_by_program(ops.tma.tma_store_wait)
+def tma_store_wait(op: Operation, batch: ProgramBatch, mem: RunValue) -> None:
+    programs = thread_map_of(batch).programs
+    chunk_of(batch).stores.wait(programs, op["pending"])
+    if not op["read"]:
+        chunk_of(batch).tma_writes.complete(programs, op["pending"])
 
 
 class DescriptorBlock:

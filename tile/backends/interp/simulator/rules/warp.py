@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_warps
 from tile.backends.interp.simulator.launch import thread_map_of
@@ -23,56 +23,39 @@ from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 
 RULES: Rules = {}
-rule = rule_in(RULES)
+rule, runs_by_warp = rule_in(RULES), runs_in(RULES, require_whole_warps)
 
 
-@rule(ops.thread.shuffle_idx)
-def shuffle(op: Operation) -> Run:
-    def run(batch: ProgramBatch, x: RunValue, lane: RunValue) -> Array:
-        require_whole_warps(batch, op)
-        size = thread_map_of(batch).lanes
-        array, lanes = array_of(x), broadcast_rows(lane, (), len(batch))
-        wrong = (lanes < 0) | (lanes >= size)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ExecutionError(
-                f"shuffle_idx reads lane {int(lanes[row])} of a warp of {size}",
-                loc=op.loc,
-                notes=[f"in {batch.launch.program(int(batch.rows[row]))}"],
-            )
-        return _from(array, np.arange(len(batch)) // size * size + lanes)
-
-    return run
+@runs_by_warp(ops.thread.shuffle_idx)
+def shuffle(op: Operation, batch: ProgramBatch, x: RunValue, lane: RunValue) -> Array:
+    size = thread_map_of(batch).lanes
+    array, lanes = array_of(x), broadcast_rows(lane, (), len(batch))
+    wrong = (lanes < 0) | (lanes >= size)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ExecutionError(
+            f"shuffle_idx reads lane {int(lanes[row])} of a warp of {size}",
+            loc=op.loc,
+            notes=[f"in {batch.launch.program(int(batch.rows[row]))}"],
+        )
+    return _from(array, np.arange(len(batch)) // size * size + lanes)
 
 
-@rule(ops.thread.shuffle_xor)
-def shuffle_xor(op: Operation) -> Run:
-    mask = op["mask"]
-
-    def run(batch: ProgramBatch, x: RunValue) -> Array:
-        require_whole_warps(batch, op)
-        if mask >= thread_map_of(batch).lanes:
-            raise ExecutionError(
-                f"shuffle_xor by {mask} exceeds a warp of {thread_map_of(batch).lanes}", loc=op.loc
-            )
-        return _from(array_of(x), _partners(len(batch), mask))
-
-    return run
+@runs_by_warp(ops.thread.shuffle_xor)
+def shuffle_xor(op: Operation, batch: ProgramBatch, x: RunValue) -> Array:
+    mask, size = op["mask"], thread_map_of(batch).lanes
+    if mask >= size:
+        raise ExecutionError(f"shuffle_xor by {mask} exceeds a warp of {size}", loc=op.loc)
+    return _from(array_of(x), _partners(len(batch), mask))
 
 
-@rule(ops.thread.warp_reduce)
-def warp_reduce(op: Operation) -> Run:
-    kind, propagate_nan, shape = op["kind"], op["propagate_nan"], op.inputs[0].type.shape
-
-    def run(batch: ProgramBatch, x: RunValue) -> Array:
-        require_whole_warps(batch, op)
-        lanes = thread_map_of(batch).lanes
-        array = broadcast_rows(x, shape, len(batch)).reshape(-1, lanes, *shape)
-        total = semantics.reduce(array, kind, -1 - len(shape), propagate_nan)
-        result: Array = np.repeat(total, lanes, axis=0)
-        return result
-
-    return run
+@runs_by_warp(ops.thread.warp_reduce)
+def warp_reduce(op: Operation, batch: ProgramBatch, x: RunValue) -> Array:
+    lanes, shape = thread_map_of(batch).lanes, op.inputs[0].type.shape
+    array = broadcast_rows(x, shape, len(batch)).reshape(-1, lanes, *shape)
+    total = semantics.reduce(array, op["kind"], -1 - len(shape), op["propagate_nan"])
+    result: Array = np.repeat(total, lanes, axis=0)
+    return result
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """wgmma: dots by warpgroups (four warps), with operands in shared memory.
 
 The result is computed when the wgmma starts, from what shared memory holds then. That nobody writes
-the operands before the wait is checked at run time (`InFlightWgmma`); that nobody uses the
+the operands before the wait is checked at run time (`InFlightReads`); that nobody uses the
 accumulator before the wait, or writes registers of an operand, is checked statically
 (`check_wgmma_registers`).
 """
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.bytecode import Run, rule_in, runs_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
@@ -60,7 +60,7 @@ def wgmma(op: Operation) -> Run:
         chunk = chunk_of(batch)
         reads = {operand.index: operand for operand in shared_operands}
         touches = [operand.touch(batch, operands[index]) for index, operand in reads.items()]
-        chunk.wgmma.start(thread_map_of(batch), *touches)
+        chunk.wgmma.start(thread_map_of(batch).numbers, *touches)
         a, b, acc = (
             reads[index].read(batch, value)
             if index in reads
@@ -187,18 +187,12 @@ def _vectors(
     return np.concatenate(parts)
 
 
-@rule(ops.wgmma.wgmma_wait)
-def wgmma_wait(op: Operation) -> Run:
-    pending = op["pending"]
-
-    def run(batch: ProgramBatch, acc: RunValue) -> RunValue:
-        require_whole_programs(batch, op)
-        chunk_of(batch).wgmma.wait(thread_map_of(batch), pending)
-        return acc
-
-    return run
+@runs_in(RULES, require_whole_programs)(ops.wgmma.wgmma_wait)
+def wgmma_wait(op: Operation, batch: ProgramBatch, acc: RunValue) -> RunValue:
+    chunk_of(batch).wgmma.wait(thread_map_of(batch).numbers, op["pending"])
+    return acc
 
 
-@rule(ops.wgmma.fence_proxy_async)
-def fence_proxy_async(op: Operation) -> Run:
-    return lambda batch: chunk_of(batch).memory.fence(op, thread_map_of(batch))
+@runs_in(RULES)(ops.wgmma.fence_proxy_async)
+def fence_proxy_async(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).memory.fence(op, thread_map_of(batch))
