@@ -166,10 +166,8 @@ def bounds_fault(batch: ProgramBatch, fault: FaultError) -> Fault:
 def place_of(buffer: Buffer, address: int) -> FaultAddress:
     """Return the place of an address, relative to the array in whose window it is."""
     array = buffer.array
-    element = (address - buffer.origin) // array.itemsize
-    return FaultAddress(
-        buffer.name, element, index_of(buffer, address), array.shape, array.dtype.name
-    )
+    index, element = index_of(buffer, address), buffer.element(address)
+    return FaultAddress(buffer.name, element, index, array.shape, array.dtype.name)
 
 
 def view_of(buffer: Buffer) -> ArrayView:
@@ -181,8 +179,8 @@ def view_of(buffer: Buffer) -> ArrayView:
         array.shape,
         tuple(int(stride) // size for stride in array.strides),
         array.dtype.name,
-        (buffer.start - buffer.origin) // size,
-        (buffer.end - buffer.origin) // size,
+        buffer.element(buffer.start),
+        buffer.element(buffer.end),
     )
 
 
@@ -234,17 +232,16 @@ def described(buffer: Buffer) -> str:
     kind = f"{article} {array.dtype} array of shape {array.shape}"
     if array.size == 0:
         return f"`{buffer.name}` is {kind}: it has no elements"
-    low = (buffer.start - buffer.origin) // array.itemsize
-    high = (buffer.end - buffer.origin) // array.itemsize - 1
+    view = view_of(buffer)
+    low, high = view.low, view.high - 1
     if buffer.is_storage:
         kind = kind.replace("array", "view", 1)
         return f"`{buffer.name}` is {kind}: its storage has elements {low} to {high}"
     if array.flags.c_contiguous:
         return f"`{buffer.name}` is {kind}: elements 0 to {array.size - 1}"
-    strides = tuple(int(s) // array.itemsize for s in array.strides)
-    return f"`{buffer.name}` is {kind} with strides {strides}: elements {low} to {high}"
+    return f"`{buffer.name}` is {kind} with strides {view.strides}: elements {low} to {high}"
 
 
-def first_false(condition: Array) -> tuple[int, ...]:
-    """Return the index of the first false element."""
-    return tuple(int(i) for i in np.unravel_index(int(condition.argmin()), condition.shape))
+def first_true(wrong: Array) -> tuple[int, ...]:
+    """Return the index of the first true element."""
+    return tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))

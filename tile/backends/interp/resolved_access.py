@@ -60,6 +60,10 @@ class Buffer:
         """True if the bytes are those of the storage of a view, of which the array is a part."""
         return hasattr(self.array, "storage_span")
 
+    def element(self, address: Any) -> Any:
+        """Return the number of the element at an address, or at each of an array of addresses."""
+        return (address - self.origin) // self.array.itemsize
+
     def typed(self, dtype: np.dtype[Any]) -> Array:
         """Return the bytes of the array as a flat array of `dtype`."""
         view = self.views.get(dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tile.backends.interp.atomic_updates import compare_and_swap, exchange, update_in_order
 from tile.backends.interp.bytecode import Run, rule_in, runs_in
-from tile.backends.interp.fault_report import first_false
+from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import BufferLanes, Elements
 from tile.backends.interp.translate import Rules, pure
@@ -176,12 +176,12 @@ def bitcast(op: Operation) -> Run:
 def device_assert(
     op: Operation, batch: ProgramBatch, condition: RunValue, mask: RunValue | None
 ) -> None:
-    holds = array_of(condition)
+    wrong = ~array_of(condition)
     if mask is not None:
-        holds = holds | ~array_of(mask)
-    if holds.all():
+        wrong = wrong & array_of(mask)
+    if not wrong.any():
         return
-    row, *lane = first_false(holds)
+    row, *lane = first_true(wrong)
     message = op["message"]
     raise DeviceAssertionError(
         f"device_assert failed in `{batch.launch.name}`" + (f": {message}" if message else ""),

@@ -7,8 +7,8 @@ extent: the elements, programs and array cells that it covers (`tile/heatmap.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from tile.backends.interp.fault_report import (
     bounds_fault,
     described,
+    first_true,
     place_of,
     report_faults,
     verb_of,
@@ -56,7 +57,7 @@ def landed(batch: ProgramBatch, addresses: Array) -> Iterator[ArrayHeatmap]:
     """Yield, for each array that addresses point to, the cells that they fall into."""
     for buffer, own in batch.launch.memory.by_buffer(addresses):
         landing = ArrayHeatmap(view_of(buffer), inside_of(buffer))
-        landing.add((addresses[own] - buffer.origin) // buffer.array.itemsize)
+        landing.add(buffer.element(addresses[own]))
         yield landing
 
 
@@ -137,8 +138,9 @@ def check_operands(
             if poison is not None and poison.where.any():
                 lanes.reported[kind] = poison.where
                 lanes.valid = _and_not(lanes.valid, poison.where)
-                report = _use_fault(batch, site, kind, poison, "under a mask", address)
-                report_faults(batch, poison.where, report)
+                message = f"{site.verb} memory under a mask"
+                place = None if kind is PoisonKind.UNDEFINED else address
+                report_poison(batch, site.op, poison, message, poison.where, place, kind)
     if type(address) is not Poisoned:
         return address, lanes
     for kind in PoisonKind:
@@ -150,9 +152,11 @@ def check_operands(
         if kind is PoisonKind.STRAYED:  # it is out of bounds, and reported as that
             report = partial(_strayed_fault, batch, site, poison, address.value)
             lanes.possible = _and_not(lanes.possible, wrong)
+            report_faults(batch, wrong, report)
         else:
-            report = _use_fault(batch, site, kind, poison, "at an address", address.value)
-        report_faults(batch, wrong, report)
+            message = f"{site.verb} memory at an address"
+            place = None if kind is PoisonKind.UNDEFINED else address.value
+            report_poison(batch, site.op, poison, message, wrong, place, kind)
     return address.value, lanes
 
 
@@ -200,102 +204,84 @@ def valid_part(
 # -- reports
 
 
-@dataclass(frozen=True)
-class ElementLocation:
-    """The first of some `wrong` elements: its program, its tile index, its index in `wrong`."""
+class WrongElements:
+    """Wrong elements of an operation; the first is described: its program, and its tile index.
 
-    row: int
-    element: tuple[int, ...]
-    index: tuple[int, ...]
-    wrong: Array
+    An axis of extent 1 stands for its first index.
+    """
+
+    def __init__(self, batch: ProgramBatch, op: Operation, wrong: Array) -> None:
+        self.batch = batch
+        self.op = op
+        self.wrong = wrong
+        self.index = first_true(wrong)
+        self.element = self.index[1:]
+
+    def fault(
+        self,
+        check: Check,
+        message: str,
+        notes: Sequence[str] = (),
+        address: RunValue | None = None,
+        **details: Any,
+    ) -> Fault:
+        """Return the fault of these elements, at which the operation accesses `address`."""
+        launch, row = self.batch.launch, int(self.batch.rows[self.index[0]])
+        addresses = None if address is None else array_of(address)
+        spread = spread_in(self.batch, self.op.inputs[0].type.shape, self.wrong, addresses)
+        return Fault(
+            check,
+            f"`{launch.name}` {message}",
+            kernel=launch.name,
+            grid=launch.grid,
+            program=launch.coordinates(row),
+            loc=self.op.loc,
+            element=self.element,
+            count=spread.count,
+            notes=(*notes, launch.element(self.element, row)),
+            extent=spread,
+            **details,
+        )
+
+    def place(self, address: RunValue) -> FaultAddress | None:
+        """Return the array element that the address of the first points to; None outside arrays."""
+        array = array_of(address)
+        extents = np.broadcast_shapes(array.shape, self.wrong.shape)
+        at = tuple(i if n > 1 else 0 for i, n in zip(self.index, extents, strict=True))
+        number = int(np.broadcast_to(array, extents)[at])
+        buffer = self.batch.launch.memory.buffer_at(number)
+        return None if buffer is None else place_of(buffer, number)
 
 
-def locate_first(batch: ProgramBatch, wrong: Array) -> ElementLocation:
-    """Locate the first of the wrong elements; an axis of extent 1 stands for its first index."""
-    index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
-    row = int(batch.rows[index[0]])
-    return ElementLocation(row, index[1:], index, wrong)
-
-
-def fault_at(
+def report_poison(
     batch: ProgramBatch,
-    check: Check,
     op: Operation,
-    message: str,
-    location: ElementLocation,
-    notes: Sequence[str] = (),
-    address: RunValue | None = None,
-    **details: Any,
-) -> Fault:
-    """Return a fault of an operation, located at its first element; it accesses `address`."""
-    launch = batch.launch
-    addresses = None if address is None else array_of(address)
-    spread = spread_in(batch, op.inputs[0].type.shape, location.wrong, addresses)
-    return Fault(
-        check,
-        f"`{launch.name}` {message}",
-        kernel=launch.name,
-        grid=launch.grid,
-        program=launch.coordinates(location.row),
-        loc=op.loc,
-        element=location.element,
-        count=spread.count,
-        notes=(*notes, launch.element(location.element, location.row)),
-        extent=spread,
-        **details,
-    )
-
-
-def poison_fault(
-    batch: ProgramBatch,
-    op: Operation,
-    kind: PoisonKind,
     poison: PoisonMask,
     message: str,
     wrong: Array,
     address: RunValue | None = None,
-) -> Fault:
-    """Return the fault of the use of undefined or wrapped elements.
+    kind: PoisonKind = PoisonKind.UNDEFINED,
+) -> None:
+    """Report the use of wrong elements, which are undefined or wrapped.
 
     address: what the operation accesses, if that belongs to the fault.
     """
-    cause, location = poison.cause, locate_first(batch, wrong)
-    place = None if address is None else place_of_element(batch, address, wrong, location)
-    if kind is PoisonKind.UNDEFINED:
-        check = Check.UNDEF
-        message = f"{message} that is undefined" + ("" if place is None else f", to {place}")
-        notes = [f"it is undefined since {cause.text}, {location_text(cause.loc)}"]
-    else:
-        check, message = Check.OVERFLOW, f"{message} made of signed arithmetic that wrapped"
-        notes = [f"{cause.text}: it wrapped, {location_text(cause.loc)}", cause.advice]
-    details = {"place": place, "cause": cause.loc}
-    return fault_at(batch, check, op, message, location, notes, address, **details)
+    cause = poison.cause
+    where = location_text(cause.loc)
 
+    def fault(wrong: Array) -> Fault:
+        elements = WrongElements(batch, op, wrong)
+        place = None if address is None else elements.place(address)
+        if kind is PoisonKind.UNDEFINED:
+            check = Check.UNDEF
+            text = f"{message} that is undefined" + ("" if place is None else f", to {place}")
+            notes = [f"it is undefined since {cause.text}, {where}"]
+        else:
+            check, text = Check.OVERFLOW, f"{message} made of signed arithmetic that wrapped"
+            notes = [f"{cause.text}: it wrapped, {where}", cause.advice]
+        return elements.fault(check, text, notes, address, place=place, cause=cause.loc)
 
-def _use_fault(
-    batch: ProgramBatch,
-    site: Site,
-    kind: PoisonKind,
-    poison: PoisonMask,
-    use: str,
-    address: RunValue,
-) -> Callable[[Array], Fault]:
-    """Return the function that makes the fault of a poisoned mask or address."""
-    accessed = None if kind is PoisonKind.UNDEFINED else address
-    message = f"{site.verb} memory {use}"
-    return partial(poison_fault, batch, site.op, kind, poison, message, address=accessed)
-
-
-def place_of_element(
-    batch: ProgramBatch, address: RunValue, wrong: Array, location: ElementLocation
-) -> FaultAddress | None:
-    """Return the array element that a wrong element's address points to; None outside arrays."""
-    array = array_of(address)
-    extents = np.broadcast_shapes(array.shape, wrong.shape)
-    at = tuple(i if n > 1 else 0 for i, n in zip(location.index, extents, strict=True))
-    number = int(np.broadcast_to(array, extents)[at])
-    buffer = batch.launch.memory.buffer_at(number)
-    return None if buffer is None else place_of(buffer, number)
+    report_faults(batch, wrong, fault)
 
 
 def location_text(loc: Any) -> str:
@@ -306,7 +292,7 @@ def location_text(loc: Any) -> str:
 def _bounds_fault(
     batch: ProgramBatch, site: Site, addresses: Array, mask: Array | None, wrong: Array
 ) -> Fault:
-    row, *lane = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+    row, *lane = first_true(wrong)
     whole = np.broadcast_to(addresses, (len(batch), *site.shape))
     active = np.ones((), np.bool_) if mask is None else mask
     count = np.broadcast_to(active, whole.shape)[row].sum()
@@ -320,12 +306,13 @@ def _bounds_fault(
 def _strayed_fault(
     batch: ProgramBatch, site: Site, poison: PoisonMask, address: RunValue, wrong: Array
 ) -> Fault:
-    location = locate_first(batch, wrong)
-    at = int(np.broadcast_to(array_of(address), wrong.shape)[location.index])
+    elements = WrongElements(batch, site.op, wrong)
+    at = int(np.broadcast_to(array_of(address), wrong.shape)[elements.index])
     buffer = batch.launch.memory.buffer_at(at)
     into = "no array of this launch" if buffer is None else f"`{buffer.name}`"
     message = f"{site.verb} {into} through a pointer {poison.cause.text}"
     notes = [] if buffer is None else [described(buffer)]
     place = None if buffer is None else place_of(buffer, at)
-    details = {"place": place, "cause": poison.cause.loc}
-    return fault_at(batch, Check.BOUNDS, site.op, message, location, notes, address, **details)
+    return elements.fault(
+        Check.BOUNDS, message, notes, address, place=place, cause=poison.cause.loc
+    )

@@ -18,10 +18,10 @@ from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import Code, Instruction
 from tile.backends.interp.executor import Executor
-from tile.backends.interp.fault_report import FaultCollector, report_faults
+from tile.backends.interp.fault_report import FaultCollector
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
-from tile.backends.interp.sanitizer.access import poison_fault
+from tile.backends.interp.sanitizer.access import report_poison
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.sanitizer.poison import (
     Poisoned,
@@ -125,8 +125,8 @@ class CheckedExecutor(Executor):
                     if poison is None or not poison.where.any():
                         continue
                     if kind is PoisonKind.UNDEFINED or guarded is None or _accesses(guarded):
-                        report = partial(poison_fault, batch, instruction.op, kind, poison, message)
-                        report_faults(batch, poison.where, report)
+                        wrong, op = poison.where, instruction.op
+                        report_poison(batch, op, poison, message, wrong, kind=kind)
 
 
 def _end_poisoned_loops(values: list[RegisterValue]) -> list[RegisterValue]:

@@ -26,10 +26,9 @@ from tile.backends.interp.rules import applied, update_groups
 from tile.backends.interp.sanitizer.access import (
     Lanes,
     Site,
+    WrongElements,
     check_operands,
-    fault_at,
-    locate_first,
-    poison_fault,
+    report_poison,
     resolve_access,
     valid_part,
 )
@@ -108,18 +107,6 @@ def written_elements(buffers: Sequence[Buffer]) -> dict[int, Array]:
     return unwritten_elements
 
 
-def _undefined(
-    batch: ProgramBatch,
-    op: Operation,
-    poison: PoisonMask,
-    message: str,
-    address: RunValue | None = None,
-) -> Callable[[Array], Fault]:
-    """Return the function that makes the fault of undefined elements; see `poison_fault`."""
-    kind = PoisonKind.UNDEFINED
-    return partial(poison_fault, batch, op, kind, poison, message, address=address)
-
-
 def report_active_poison(
     batch: ProgramBatch,
     op: Operation,
@@ -132,7 +119,7 @@ def report_active_poison(
         return
     wrong = poison.where if mask is None else poison.where & mask
     if wrong.any():
-        report_faults(batch, wrong, _undefined(batch, op, poison, message))
+        report_poison(batch, op, poison, message, wrong)
 
 
 # The language function that makes each claim of a `hint`.
@@ -148,13 +135,12 @@ def check_assume(batch: ProgramBatch, op: Operation, condition: Any) -> None:
     poison = poison_of(condition, PoisonKind.UNDEFINED)
     holds = array_of(condition)
     if poison is not None:
-        report_faults(batch, poison.where, _undefined(batch, op, poison, "assumes a condition"))
+        report_poison(batch, op, poison, "assumes a condition", poison.where)
         holds = holds | poison.where
     if not holds.all():
 
         def false_assumption(wrong: Array) -> Fault:
-            location = locate_first(batch, wrong)
-            return fault_at(batch, Check.ASSUME, op, "assumes what is false", location)
+            return WrongElements(batch, op, wrong).fault(Check.ASSUME, "assumes what is false")
 
         report_faults(batch, ~holds, false_assumption)
 
@@ -232,20 +218,19 @@ def _false_claim(
     rank: int,
     wrong: Array,
 ) -> Fault:
-    location = locate_first(batch, wrong)
+    elements = WrongElements(batch, op, wrong)
     array = np.broadcast_to(array, (len(batch), *array.shape[1:]))
-    value = array[location.index].item()
-    element = location.element if rank else ()
+    value = array[elements.index].item()
     if claim == "divisible":
         note = f"the value is {value}"
     else:
         axis = next(a for a in range(1, array.ndim) if op[claim][a - 1] > 1)
-        preceding = list(location.index)
+        preceding = list(elements.index)
         preceding[axis] -= 1
         note = f"the value is {value}, after {array[tuple(preceding)].item()} one element before it"
     message = f"promises {FUNCTIONS[claim]}({limit}), which is false"
-    location = replace(location, element=element)
-    return fault_at(batch, Check.ASSUME, op, message, location, [note])
+    elements.element = elements.element if rank else ()
+    return elements.fault(Check.ASSUME, message, [note])
 
 
 def check_alignment(launch: LaunchContext, arguments: Sequence[LaunchArgument]) -> None:
@@ -358,7 +343,7 @@ def check_operand(
     wrong = lanes.wrong(PoisonKind.UNDEFINED, poison)
     if wrong is not None:
         assert poison is not None
-        report_faults(batch, wrong, _undefined(batch, site.op, poison, message, address))
+        report_poison(batch, site.op, poison, message, wrong, address)
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)

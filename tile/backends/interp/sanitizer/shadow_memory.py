@@ -18,7 +18,7 @@ from tile.backends.base import LaunchArgument
 from tile.backends.interp.fault_report import FaultCollector, place_of, report_faults
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, ResolvedAccess, Strided
-from tile.backends.interp.sanitizer.access import Site, fault_at, locate_first
+from tile.backends.interp.sanitizer.access import Site, WrongElements
 from tile.backends.interp.sanitizer.happens_before import HappensBefore
 from tile.backends.interp.sanitizer.race_records import (
     ATOMIC,
@@ -293,7 +293,6 @@ class ShadowMemory:
         addresses = np.zeros(elements.extents, np.int64)
         lanes.flat[elements.lanes[wrong]] = True
         addresses.flat[elements.lanes[wrong]] = elements.cells[wrong] * region.cell + shift
-        location = locate_first(batch, lanes)
         too = " too" if other.verb == site.verb else ""
         at = "the same line" if other.op.loc == site.op.loc else str(other.op.loc)
         notes = [
@@ -305,8 +304,10 @@ class ShadowMemory:
             notes.append(f"{names} were passed the same memory")
         message = f"{site.verb} {place}, which another program {other.verb}"
         racing = RacingAccess(program, other.verb, other.op.loc, buffer.name)
-        details = {"place": place, "other": racing}
-        return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, **details)
+        wrong_elements = WrongElements(batch, site.op, lanes)
+        return wrong_elements.fault(
+            Check.RACE, message, notes, addresses, place=place, other=racing
+        )
 
     def check_conflicting_store(
         self, access: RegionAccess, resolved: ResolvedAccess, value: Array, written: bool
@@ -363,12 +364,12 @@ def state_of(batch: ProgramBatch) -> SanitizerState:
 def _conflicting_store_fault(
     batch: ProgramBatch, site: Site, buffer: Buffer, addresses: Array, wrong: Array
 ) -> Fault:
-    location = locate_first(batch, wrong)
+    elements = WrongElements(batch, site.op, wrong)
     addresses = np.broadcast_to(addresses, wrong.shape)
-    where = place_of(buffer, int(addresses[location.index]))
+    where = place_of(buffer, int(addresses[elements.index]))
     message = f"{site.verb} {where} several times in one store, with different values"
     notes = ["it is undefined which value remains"]
-    return fault_at(batch, Check.RACE, site.op, message, location, notes, addresses, place=where)
+    return elements.fault(Check.RACE, message, notes, addresses, place=where)
 
 
 def _overwritten(index: Array, lanes: Array | None, values: Array) -> Array:

@@ -109,7 +109,7 @@ def _element_at(launch: ThreadLaunch, address: int) -> tuple[Buffer, int]:
     """Return the buffer at an address, and the index of its element there."""
     buffer = launch.memory.buffer_at(address)
     assert buffer is not None
-    return buffer, (address - buffer.origin) // buffer.array.itemsize
+    return buffer, buffer.element(address)
 
 
 def _thread_name(launch: ThreadLaunch, thread: int) -> str:

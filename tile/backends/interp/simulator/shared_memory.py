@@ -28,6 +28,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import DetectedFaultError
@@ -435,7 +436,7 @@ class SharedMemory:
         self, fault: Fault, touch: Touch, granules: Array, wrong: Array, records: Array
     ) -> None:
         """Raise `SharedFaultError` for the first wrong access; flags refine `fault`."""
-        index = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        index = first_true(wrong)
         granule = granules[index]
         while granule.ndim:  # the vector has several granules
             granule = granule[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.bytecode import Run, rule_in, runs_in
+from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.rules import print_line
 from tile.backends.interp.simulator.fault_report import require_whole_programs
@@ -91,7 +92,7 @@ def frag_gather(op: Operation) -> Run:
         values, numbers = full(x, x_shape), full(index, index_shape)
         wrong = (numbers < 0) | (numbers >= count)
         if wrong.any():
-            row, register = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+            row, register = first_true(wrong)
             where = batch.launch.element((register,), int(batch.rows[row]))
             raise OutOfBoundsError(
                 f"frag_gather reads register {int(numbers[row, register])} of {count}",

@@ -6,6 +6,7 @@ import numpy as np
 
 from tile.backends.interp import rules as tile_rules
 from tile.backends.interp.bytecode import Run, rule_in
+from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.simulator import access_cost
@@ -92,5 +93,5 @@ def check_vectors(
 def _refuse(batch: ProgramBatch, op: Operation, wrong: Array, vector: int, problem: str) -> None:
     """Raise the error of the first wrong vector; `wrong` has axes (row, vector, element or 1)."""
     if wrong.any():
-        row, number, _ = (int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        row, number, _ = first_true(wrong)
         raise bad_vector(batch, op, row, number * vector, problem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tile.backends.interp.bytecode import Run, rule_in, runs_in
+from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
@@ -288,11 +289,9 @@ def _starts(
 
 def _first(wrong: Array, active: Array | None) -> tuple[int, int] | None:
     """Return the (row, vector) of the first active vector that is wrong; None if none is."""
+    if active is not None and wrong.any():
+        wrong = wrong & active
     if not wrong.any():
         return None
-    if active is not None:
-        wrong = wrong & active
-        if not wrong.any():
-            return None
-    row, index = np.unravel_index(int(wrong.argmax()), wrong.shape)
-    return int(row), int(index)
+    row, index = first_true(wrong)
+    return row, index
