@@ -84,12 +84,12 @@ STATIC = "StaticTritonCompileResult"
 '''
 
 
-def run(tmp_path: Path, program: str, *, runs: int = 1, refuses: str = "") -> str:
+def run(tmp_path: Path, program: str, *, head: str = HEAD, runs: int = 1, refuses: str = "") -> str:
     """Return what a program prints that runs with a ptxas that waits for others."""
     path = tmp_path / "ptxas"
     path.write_text(PTXAS.format(python=sys.executable, runs=runs, refuses=refuses))
     path.chmod(0o755)
-    (tmp_path / "program.py").write_text(HEAD + textwrap.dedent(program))
+    (tmp_path / "program.py").write_text(head + textwrap.dedent(program))
     caches = ("TILE_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
     done = subprocess.run(
         [sys.executable, "-m", "tile", "triton", str(tmp_path / "program.py")],
@@ -160,3 +160,19 @@ def test_an_error_comes_where_the_module_is_imported(tmp_path: Path) -> None:
         print(type(error).__name__, "nothing" in str(error))
     """
     assert run(tmp_path, program) == "None\nCompilationError True\n"
+
+
+@pytest.mark.parametrize(("threads", "loaded"), [(1, True), (4, False)])
+def test_the_compiler_is_loaded_with_inductor_without_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, loaded: bool
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    program = """
+    import threading
+    for thread in threading.enumerate():
+        if thread.name == "tile-compiler":
+            thread.join()
+    print("tile.backends.nvptx.compiler" in sys.modules)
+    """
+    text = HEAD.replace("config.compile_threads = 1\n", "")
+    assert run(tmp_path, program, head=text) == f"{loaded}\n"

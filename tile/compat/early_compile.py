@@ -6,6 +6,8 @@ it does without workers, too, what it does with them: it compiles the kernel at 
 process, and takes the result when the module is imported. Meanwhile ptxas, a process of its own,
 runs next to the rest of TorchInductor.
 
+The compiler is loaded while TorchInductor is imported, unless workers will compile the kernels.
+
 The configurations of a kernel are compiled one after the other, and ptxas assembles them at the
 same time, in workers too.
 """
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tile.compat.preload import start_loading
 from tile.compat.static_launch import CUBIN, assembles_later
 from tile.runtime.kernel import CompiledKernel
 
@@ -35,6 +38,8 @@ class EarlyCompile:
 
     def __init__(self, original: Any) -> None:
         self.original = original
+        if threads() == 1:
+            start_loading()
 
     def use_process_pool(self) -> bool:
         """Return True: kernels are compiled at once with or without workers."""
@@ -48,6 +53,13 @@ class EarlyCompile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)
+
+
+def threads() -> int:
+    """Return the number of processes that are to compile kernels; 1 for this process alone."""
+    config = importlib.import_module("torch._inductor.config")
+    count = config.compile_threads  # None until it is asked for
+    return int(config.decide_compile_threads() if count is None else count)
 
 
 def compile_here(name: str, source: str) -> None:

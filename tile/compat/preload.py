@@ -1,14 +1,17 @@
-"""Load the compiler in a process that forks workers, so that each worker need not load it.
+"""Load the compiler before TorchInductor compiles a kernel, which takes less time than loading it.
 
 TorchInductor's pool of compile workers is forked from a process that imports Triton, and asks for
-Triton's key before the first fork. A worker without the compiler takes longer to load it than to
-compile ten kernels.
+Triton's key before the first fork. That process loads the compiler, so that no worker need load it.
+Without workers a thread loads it while TorchInductor itself is imported.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
 import sys
+import threading
 from pathlib import Path
 
 import tile
@@ -40,14 +43,25 @@ def forks_workers() -> bool:
     return path is not None and Path(path).parts[-len(FORKS_WORKERS) :] == FORKS_WORKERS
 
 
+@functools.cache
+def start_loading() -> threading.Thread:
+    """Start a thread that loads the compiler, once a process."""
+    thread = threading.Thread(target=load_compiler, name="tile-compiler")
+    thread.start()
+    if hasattr(os, "register_at_fork"):
+        # A child would not have the thread, and wait for its locks forever.
+        os.register_at_fork(before=thread.join)
+    return thread
+
+
 def load_compiler() -> None:
     """Compile a kernel, which loads all that compilations share; without it workers load it."""
     try:
-        for name in MODULES:
-            importlib.import_module(name)
         with config.scope(cache=False):
             ahead_of_time.compile(
                 kernel, {"x_ptr": "*fp32:16", "n": "i32"}, {"block": 512}, target=TARGET
             )
+        for name in MODULES:
+            importlib.import_module(name)
     except (TileError, ImportError):
         return
