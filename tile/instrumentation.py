@@ -6,7 +6,7 @@ process that neither checks nor traces does not import those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -21,10 +21,14 @@ T = TypeVar("T")
 
 
 class Scoped(Generic[T]):
-    """A value of the current thread or task, which `with` blocks set. A call returns it."""
+    """A value of the current thread or task, which `with` blocks set. A call returns it.
+
+    `get` does, too, in less time.
+    """
 
     def __init__(self, name: str, default: T) -> None:
         self._variable: ContextVar[T] = ContextVar(name, default=default)
+        self.get: Callable[[], T] = self._variable.get
 
     def __call__(self) -> T:
         return self._variable.get()

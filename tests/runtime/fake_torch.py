@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -62,6 +63,16 @@ class Tensor:
     def stride(self) -> tuple[int, ...]:
         return tuple(step // self.array.itemsize for step in self.array.strides)
 
+    def new_empty(self, shape: tuple[int, ...], dtype: DType | None = None) -> Tensor:
+        return Tensor(aligned_as(shape, dtype or self.dtype), self.device.index)
+
+    def new_empty_strided(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType | None = None
+    ) -> Tensor:
+        made = self.new_empty(shape, dtype)
+        assert made.stride() == strides
+        return made
+
 
 class Parameter(Tensor):
     pass
@@ -75,6 +86,9 @@ def install(monkeypatch: pytest.MonkeyPatch, accelerator: str = "cuda") -> Any:
     """Put it in torch's place. `streams` of the result is the current stream of each device."""
     torch: Any = ModuleType("torch")
     torch.Tensor = Tensor
+    torch.empty_like = lambda tensor: tensor.new_empty(tensor.shape)
+    for name in ("float16", "float32", "int32"):
+        setattr(torch, name, DType(name))
     torch.nn = SimpleNamespace(Parameter=Parameter)
     torch.cuda = SimpleNamespace(is_initialized=lambda: True)
     torch.accelerator = SimpleNamespace(current_accelerator=lambda: Device(accelerator, 0))
@@ -98,3 +112,8 @@ def aligned(size: int, dtype: Any = np.float32, shift: int = 0) -> np.ndarray:
     raw = np.zeros(size * 8 + 256, np.uint8)
     start = -raw.ctypes.data % 16 + shift * np.dtype(dtype).itemsize
     return raw[start : start + size * np.dtype(dtype).itemsize].view(dtype)
+
+
+def aligned_as(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Return a new array at an aligned address, as of torch's allocator."""
+    return aligned(math.prod(shape), np.dtype(dtype.name)).reshape(shape)

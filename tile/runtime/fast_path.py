@@ -242,7 +242,7 @@ def build_launch_plan(
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
     names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
     names |= {"merge": merge_arguments, "callbacks": LAUNCH_CALLBACKS}
-    names |= {"scoped": _scoped, "own": config.own.get}
+    names |= {"scoped": scoped_settings, "own": config.own.get}
     variables = Config.variables()
     names |= {"backend": variables["backend"].text_reader()}
     names |= {"checks": variables["sanitize"].text_reader()}
@@ -268,8 +268,11 @@ class _CheckedError(RuntimeError):
     """Checks of a `with` block are active, which only an ordinary launch supports."""
 
 
-def _scoped() -> tuple[str]:
-    """Return the part of a key for the settings of a `with` block."""
+def scoped_settings() -> tuple[str]:
+    """Return the part of a key for the settings of a `with` block.
+
+    Raises one of `UNREADABLE` for checks, which only an ordinary launch supports.
+    """
     if config.origin("sanitize") is Origin.SCOPE:
         raise _CheckedError
     return (config.backend,)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,11 @@ import numpy as np
 from tile import backends
 from tile.backends.capabilities import ThreadLowering
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.ops.core.call_plans import ALIGNMENT, recorder
-from tile.ops.core.new_arrays import DType, Shape, new_array
+from tile.ops.core.call_records import ALIGNMENT, recorder
+from tile.ops.core.new_arrays import DType, Shape, new_array, row_major
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray
-from tile.runtime.arguments.overlap import may_overlap
+from tile.runtime.arguments.overlap import address_range, may_overlap, overlapping
 from tile.runtime.target_selection import target_of, target_text
 from tile.short_repr import short_repr
 
@@ -146,14 +146,6 @@ class Operand:
         return self
 
 
-def row_major(shape: Shape) -> tuple[int, ...]:
-    """Return the strides, in elements, of a contiguous array."""
-    strides = [1]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * max(1, extent))
-    return tuple(reversed(strides))[: len(shape)]
-
-
 class Call:
     """The operands of one call of an op; all are in the memory of one device."""
 
@@ -198,6 +190,9 @@ class Call:
         self._require_same_device(operand)
         self.operands.append(operand)
         self._adapted.append(adapted)
+        recording = recorder()
+        if recording is not None:
+            recording.add_operand(value, operand.span)
         return operand
 
     def like(self, first: Operand, **arrays: Any) -> list[Operand]:
@@ -245,12 +240,35 @@ class Call:
         """
         if value is None:
             return self.new(shape, dtype, name)
+        operand = self._writable(name, value, shape, dtype)
+        self._require_apart({len(self.operands) - 1: in_place})
+        return operand
+
+    def outputs(
+        self, name: str, values: Any, like: Sequence[Operand], in_place: Sequence[str] = ()
+    ) -> list[Operand]:
+        """Return a list of arrays to write, with the shapes and dtypes of `like`, as `output` does.
+
+        in_place: the lists of operands whose arrays at the same places they may be.
+        """
+        if values is None:
+            return [self.new(one.shape, one.dtype, f"{name}[{at}]") for at, one in enumerate(like)]
+        first = len(self.operands)
+        operands = [
+            self._writable(f"{name}[{at}]", value, one.shape, one.dtype)
+            for at, (value, one) in enumerate(zip(values, like, strict=True))
+        ]
+        self._require_apart(
+            {first + at: [f"{other}[{at}]" for other in in_place] for at in range(len(operands))}
+        )
+        return operands
+
+    def _writable(self, name: str, value: Any, shape: Shape, dtype: DType) -> Operand:
         operand = self.array(name, value, dtypes=(dtype,), rank=len(shape), shape=shape)
         adapted = self._adapted[-1]
         writable = adapted.flags.writeable if isinstance(adapted, np.ndarray) else adapted.writeable
         if not writable:
             raise ArgumentValueError(f"{self.op}: `{name}` is read-only")
-        self._require_apart(operand, in_place)
         return operand
 
     def new(self, shape: Shape, dtype: DType, name: str = "a temporary array") -> Operand:
@@ -349,20 +367,44 @@ class Call:
             return False
         return backend.lowering_target(target).has_tma
 
-    def _require_apart(self, output: Operand, in_place: Sequence[str]) -> None:
-        """Raise `ArgumentValueError` if an array to write shares memory with another operand."""
-        adapted, recording = self._adapted[-1], recorder()
-        for other, its in zip(self.operands[:-1], self._adapted[:-1], strict=True):
-            same = other.strides == output.strides and _address(its) == _address(adapted)
-            if not (same and other.name in in_place) and _overlap(its, adapted):
+    def _require_apart(self, outputs: Mapping[int, Sequence[str]]) -> None:
+        """Raise `ArgumentValueError` if an array to write shares memory with another operand.
+
+        outputs: by the numbers of operands to write, the names of those that they may be.
+        """
+        numbers: dict[str, int] = {}
+        for number, operand in enumerate(self.operands):
+            numbers.setdefault(operand.name, number)
+        same = {
+            output: {
+                numbers[name]
+                for name in in_place
+                if name in numbers
+                and self.operands[numbers[name]].strides == self.operands[output].strides
+            }
+            for output, in_place in outputs.items()
+        }
+        for one, other in sorted(self._overlaps()):
+            output, read = (other, one) if other in outputs else (one, other)
+            if output not in outputs:
+                continue
+            a, b = self._adapted[output], self._adapted[read]
+            if not (read in same[output] and _address(a) == _address(b)) and _overlap(b, a):
                 raise ArgumentValueError(
-                    f"{self.op}: `{output.name}` shares memory with `{other.name}`, which "
-                    "programs may still read"
+                    f"{self.op}: `{self.operands[output].name}` shares memory with "
+                    f"`{self.operands[read].name}`, which programs may still read"
                 )
-            if recording is not None:
-                may_be_one = other.strides == output.strides and other.name in in_place
-                spans = output.span, other.span
-                recording.add_apart(output.value, other.value, same=may_be_one, spans=spans)
+        recording = recorder()
+        if recording is not None:
+            for output, others in same.items():
+                values = [self.operands[other].value for other in others]
+                recording.add_output(self.operands[output].value, values)
+
+    def _overlaps(self) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of each two operands whose address ranges overlap, in their order."""
+        ranges = [address_range(array) or (0, 0) for array in self._adapted]
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        return ((min(pair), max(pair)) for pair in overlapping(starts, ends))
 
     def _require_same_device(self, operand: Operand) -> None:
         for other in self.operands[:1]:

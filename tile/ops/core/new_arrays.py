@@ -20,6 +20,14 @@ DType = np.dtype[Any]
 Maker = Callable[[Any, Shape, DType], Any]
 
 
+def row_major(shape: Shape) -> tuple[int, ...]:
+    """Return the strides, in elements, of a contiguous array."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, extent))
+    return tuple(reversed(strides))[: len(shape)]
+
+
 def new_array(like: Any, shape: Shape, dtype: DType, op: str) -> Any:
     """Return an uninitialized contiguous array of the library and device of the array `like`.
 
@@ -53,11 +61,11 @@ def _numpy(like: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def _torch(like: Any, shape: Shape, dtype: DType) -> Any:
-    return like.new_empty(shape, dtype=_torch_dtype(dtype))
+    return like.new_empty(shape, dtype=torch_dtype_of(dtype))
 
 
-@functools.cache
-def _torch_dtype(dtype: DType) -> Any:
+def torch_dtype_of(dtype: DType) -> Any:
+    """Return torch's dtype for one of NumPy."""
     return getattr(sys.modules["torch"], dtype.name)
 
 

@@ -15,12 +15,11 @@ import tile.language as tl
 from tile.errors import ArgumentTypeError
 from tile.frontend.python.source import DeviceFunction
 from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
 from tile.short_repr import short_repr
-from tile.tracebacks import public_function
 
 
 @tile.jit
@@ -83,7 +82,7 @@ def apply_kernel(
             apply_block(xs[k], ys[k], outs[k], first, sizes[k], alpha, FUNCTION, BLOCK)
 
 
-@public_function
+@planned()
 def foreach_apply(
     function: Any,
     xs: Sequence[Any],
@@ -112,16 +111,7 @@ def foreach_apply(
     others = sources if ys is None else arrays_of(call, "ys", ys, sources)
     if out is not None and (not isinstance(out, list | tuple) or len(out) != len(sources)):
         raise ArgumentTypeError(f"foreach_apply: `out` is a list of {len(sources)} arrays")
-    results = [
-        call.output(
-            f"out[{index}]",
-            None if out is None else out[index],
-            source.shape,
-            source.dtype,
-            in_place=(f"xs[{index}]", f"ys[{index}]"),
-        ).contiguous()
-        for index, source in enumerate(sources)
-    ]
+    results = [one.contiguous() for one in call.outputs("out", out, sources, ("xs", "ys"))]
     values = [[operand.value for operand in each] for each in (sources, others, results)]
     for chunk in chunks([source.size for source in sources]):
         if chunk.starts[-1]:

@@ -17,11 +17,10 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, Call
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
-from tile.tracebacks import public_function
 
 
 @tile.jit(do_not_specialize=("starts", "sizes"))
@@ -45,7 +44,7 @@ def norms_kernel(parts_ptr, norms_ptr, first, starts, COUNT: tl.constexpr, BLOCK
             tl.store(norms_ptr + first + k, tl.sqrt(tl.sum(total, axis=0)))
 
 
-@public_function
+@planned()
 def foreach_norms(xs: Sequence[Any]) -> Any:
     """Return the Euclidean norms of the arrays of `xs`, an array of float32.
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tile.ops.core.call import F32, Call, Operand, accumulator, row_major
+from tile.ops.core.call import F32, Call, Operand, accumulator
 from tile.ops.core.call_plans import planned
 from tile.ops.core.column_sums import column_sums
+from tile.ops.core.new_arrays import row_major
 from tile.ops.core.reference import Array, wide
 from tile.ops.sequence.attention_arguments import (
     check_shapes,

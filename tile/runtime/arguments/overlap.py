@@ -21,7 +21,7 @@ def may_overlap(x: Any, y: Any) -> bool:
     """
     if type(x) is np.ndarray and type(y) is np.ndarray:
         return np.may_share_memory(x, y)
-    one, other = _span(x), _span(y)
+    one, other = address_range(x), address_range(y)
     if one is None or other is None:
         return True
     return one[0] < other[1] and other[0] < one[1]
@@ -34,7 +34,7 @@ def first_overlap(
 
     A kernel on lists of arrays has thousands of pairs, few of which overlap.
     """
-    spans = {at: _span(arguments[at]) for at in {*chain.from_iterable(pairs)}}
+    spans = {at: address_range(arguments[at]) for at in {*chain.from_iterable(pairs)}}
     unknown = {at for at, span in spans.items() if span is None}
     if unknown:
         return next(pair for pair in pairs if not unknown.isdisjoint(pair))
@@ -58,8 +58,8 @@ def overlapping(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[in
                 yield one, other
 
 
-def _span(array: Any) -> tuple[int, int] | None:
-    """Return the address range of an array; None if it is not known."""
+def address_range(array: Any) -> tuple[int, int] | None:
+    """Return the address range of an array, as of `DeviceArray.span`; None if it is not known."""
     if isinstance(array, np.ndarray):
         low, high = accessible(array)
         address: int = array.__array_interface__["data"][0]
