@@ -6,7 +6,8 @@
 Starts a process on `tile` and one on Triton, each on half of the processors. Both compile a model at
 the same time, but only one at a time chooses among configurations on the GPU; then they measure a
 call and the GPU's kernels in it (`models.py`) alternately. Prints the medians and their ratios, a
-table that ends with their geometric means. With `--gemm TRITON` all matmuls are templates.
+table that ends with their geometric means. With `--gemm TRITON` all matmuls are templates, and
+`--profile` lists the kernels that take most time in both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tests.libraries.models import CASES, COMPILED, MEASURED, READY
+from tests.libraries.models import CASES, COMPILED, MEASURED, PROFILE, PROFILED, READY
 
 WAYS = {"tile": ("-m", "tile", "triton"), "Triton": ()}
 FORWARDED = ("device", "size", "dtype", "gemm", "layers")
@@ -75,19 +76,29 @@ class Server:
         self.errors.seek(0)
         raise SystemExit(self.errors.read()[-500:])
 
+    def profile(self) -> str:
+        """Return the kernels of the model that is compiled."""
+        self.ask(PROFILE)
+        assert self.process.stdout is not None
+        lines = iter(self.process.stdout.readline, "")
+        return "".join(itertools.takewhile(lambda line: not line.startswith(PROFILED), lines))
+
     def measure(self) -> Times:
         """Return the times of the model that is compiled."""
         self.ask("measure")
         return Times(*map(float, self.answer(MEASURED).split()))
 
 
-def compared(name: str, servers: Sequence[Server], count: int) -> list[Times]:
-    """Return the medians of `count` measurements of a model by each server."""
+def compared(name: str, servers: Sequence[Server], options: argparse.Namespace) -> list[Times]:
+    """Return the medians of some measurements of a model by each server."""
     for server in servers:
         server.ask(name)
     for server in servers:
         server.answer(COMPILED)
-    measured = [[server.measure() for server in servers] for _ in range(count)]
+    measured = [[server.measure() for server in servers] for _ in range(options.count)]
+    if options.profile:
+        for way, server in zip(WAYS, servers, strict=True):
+            sys.stderr.write(f"{name} on {way}\n{server.profile()}")
     for server in servers:
         server.ask("")  # the end of this model
     return [
@@ -129,7 +140,7 @@ def compare(options: argparse.Namespace) -> None:
         row(*itertools.repeat("---", len(HEAD)))
         speedups = []
         for name in options.only:
-            tile, triton = compared(name, servers, options.count)
+            tile, triton = compared(name, servers, options)
             speedups.append(ratios(tile, triton))
             call, kernels = speedups[-1]
             row(
@@ -152,6 +163,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=0, help="of transformers; 0: as of the size")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--count", type=int, default=5, help="measurements in each process")
+    parser.add_argument("--profile", action="store_true", help="list the kernels of each model")
     compare(parser.parse_args())
     return 0
 

@@ -41,7 +41,7 @@ from tile.backends.nvptx import ptxas
 Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-READY, COMPILED = "ready", "compiled"
+READY, COMPILED, PROFILE, PROFILED = "ready", "compiled", "profile", "end of the kernels"
 MEASURED = "milliseconds of a call, and of its kernels:"
 BATCHES, BATCH_SECONDS = 7, 0.05  # of calls that are timed together
 CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
@@ -242,22 +242,21 @@ def profile_of(call: Callable[[], object]) -> Any:
     return profile.key_averages()
 
 
-def profiled(name: str, options: argparse.Namespace) -> list[str]:
+def kernel_rows(call: Callable[[], object]) -> list[str]:
     """Return the GPU's kernels in a call of a compiled model, those with the most time first."""
-    case = made(name, options)
-    with inductor(options):
-        compiled = torch.compile(case.step, fullgraph=True)
-        ran(compiled, case)
-        averages = profile_of(lambda: ran(compiled, case))
-    kernels = sorted(averages, key=lambda one: -one.self_device_time_total)
+    kernels = sorted(profile_of(call), key=lambda one: -one.self_device_time_total)
     total = sum(one.self_device_time_total for one in kernels) / CALLS
     rows = [(one.self_device_time_total / CALLS, one.count // CALLS, one.key) for one in kernels]
     most = [f"{time:9.1f} us in {count:3} of {key[:80]}" for time, count, key in rows[:KERNELS]]
-    return [f"{name}: {total:.1f} us in kernels", *most]
+    return [f"{total:9.1f} us in kernels", *most]
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Measure as the input says: lines with a model, a line for each measurement, an empty line."""
+    """Measure as the input says.
+
+    It has a line with a model, then requests, and an empty line: `measure`, or `profile` for the
+    kernels in a call.
+    """
     importlib.import_module("torch._inductor.compile_fx")
     if options.device == "cuda":
         torch.ones(8, device="cuda").sum().item()  # opens the device
@@ -265,8 +264,11 @@ def serve(options: argparse.Namespace) -> None:
     for line in sys.stdin:
         with compiled(line.strip(), options) as call:
             print(COMPILED, flush=True)
-            while sys.stdin.readline().strip():
-                print(MEASURED, *times_of(call, options.device), flush=True)
+            while request := sys.stdin.readline().strip():
+                if request == PROFILE:
+                    print(*kernel_rows(call), PROFILED, sep="\n", flush=True)
+                else:
+                    print(MEASURED, *times_of(call, options.device), flush=True)
         gc.collect()  # models are large
         torch.cuda.empty_cache()
 
@@ -305,7 +307,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for name in options.only:
         if options.profile:
-            print("\n".join(profiled(name, options)), flush=True)
+            with compiled(name, options) as call:
+                print(name, *kernel_rows(call), sep="\n", flush=True)
             continue
         if options.measure:
             with compiled(name, options) as call:
