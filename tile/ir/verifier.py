@@ -108,36 +108,30 @@ class _Verifier:
             if value is None:
                 continue
             if (op, position) not in value.uses:
-                self.fail(
-                    f"operand {position} of {op.name} is missing from its value's uses", op.loc, op
-                )
+                self.refuse(op, f"operand {position} of {op.name} is missing from its value's uses")
             if value not in self.visible:
                 where = "where it is not defined"
                 if value in self.hidden:
                     where = "from outside its isolated region"
-                self.fail(f"{op.name} uses %{value.name or '?'} {where}", op.loc, op)
+                self.refuse(op, f"{op.name} uses %{value.name or '?'} {where}")
         if self.level not in op.defn.levels:
-            self.fail(f"{op.name} is not legal at the {self.level.value} level", op.loc, op)
+            self.refuse(op, f"{op.name} is not legal at the {self.level.value} level")
         try:
             types = [None if v is None else v.type for v in op.operands]
             inferred = op.defn.infer(types, op.defn.complete(op.attributes), op.regions)
         except TypeRuleError as error:
-            self.fail(error.message, op.loc, op)
+            self.refuse(op, error.message)
         actual = tuple(value.type for value in op.results)
         if _plain(inferred) != _plain(actual):
-            self.fail(
-                f"{op.name} has results ({listed(inferred)}), not ({listed(actual)})",
-                op.loc,
-                op,
-            )
+            self.refuse(op, f"{op.name} has results ({listed(inferred)}), not ({listed(actual)})")
         if op.defn.explicit is not None and inferred != actual:
-            self.fail(f"{op.name} states ({listed(inferred)}), not ({listed(actual)})", op.loc, op)
+            self.refuse(op, f"{op.name} states ({listed(inferred)}), not ({listed(actual)})")
         self.types(op.results, op.loc)
         try:
             for check in CONDITIONS[self.level]:
                 check(op)
         except TileError as error:
-            self.fail(error.message, op.loc, op)
+            self.refuse(op, error.message)
         if op.defn is control.call:
             self.call(op)
         outer = self.visible, self.hidden
@@ -145,7 +139,7 @@ class _Verifier:
             self.visible, self.hidden = set(), self.visible
         for name, region in zip(op.defn.regions, op.regions, strict=True):
             if region.parent is not op:
-                self.fail(f"region `{name}` of {op.name} belongs to another operation", op.loc, op)
+                self.refuse(op, f"region `{name}` of {op.name} belongs to another operation")
             self.block(region, f"region `{name}` of {op.name}")
         self.visible, self.hidden = outer
         if op.defn.isolated:
@@ -155,25 +149,19 @@ class _Verifier:
         name = op["callee"]
         callee = self.module.functions.get(name) or self.module.declarations.get(name)
         if callee is None:
-            self.fail(
+            self.refuse(
+                op,
                 f"the module has no function @{name}; if another module defines it, declare it "
                 f"by its signature, as in `func @{name}(%x: f32) -> (f32)`",
-                op.loc,
-                op,
             )
         parameters = [value.type for value in callee.args]
         arguments = [value.type for value in op.inputs]
         if arguments != parameters:
-            self.fail(
-                f"{callee} takes ({listed(parameters)}), not ({listed(arguments)})",
-                op.loc,
-                op,
-            )
+            self.refuse(op, f"{callee} takes ({listed(parameters)}), not ({listed(arguments)})")
         if op["results"] != callee.result_types:
-            self.fail(
-                f"{callee} returns ({listed(callee.result_types)}), not ({listed(op['results'])})",
-                op.loc,
+            self.refuse(
                 op,
+                f"{callee} returns ({listed(callee.result_types)}), not ({listed(op['results'])})",
             )
 
     def combining(self, op: Operation) -> None:
@@ -181,7 +169,7 @@ class _Verifier:
         for region in op.regions:
             illegal = reduce.first_illegal_op(region, self.module.functions)
             if illegal is not None:
-                self.fail(reduce.illegal_op_message(op.name, illegal), illegal.loc, illegal)
+                self.refuse(illegal, reduce.illegal_op_message(op.name, illegal))
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
         for value in values:
@@ -189,9 +177,12 @@ class _Verifier:
             if violation:
                 self.fail(f"{value!r} {violation}", loc)
 
-    def fail(self, message: str, loc: Loc | None, op: Operation | None = None) -> NoReturn:
-        notes = [] if op is None else [f"in `{print_op(op).splitlines()[0]}`"]
-        raise VerificationError(message, loc=loc, notes=notes)
+    def fail(self, message: str, loc: Loc | None) -> NoReturn:
+        raise VerificationError(message, loc=loc)
+
+    def refuse(self, op: Operation, message: str) -> NoReturn:
+        note = f"in `{print_op(op).splitlines()[0]}`"
+        raise VerificationError(message, loc=op.loc, notes=[note])
 
 
 def _violation(ty: Type, level: Level) -> str:

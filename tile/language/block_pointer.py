@@ -17,7 +17,7 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.block_address import axis_indices, block_address
 from tile.ir.builder import Builder
-from tile.ir.types import I32, I64, Pointer, Scalar, Tile
+from tile.ir.types import I32, I64, Tile
 from tile.language.base.builtin import builtin, member
 from tile.language.base.promotion import Operand, convert, describe
 from tile.language.base.static_args import (
@@ -26,7 +26,7 @@ from tile.language.base.static_args import (
     constant_value,
 )
 from tile.language.base.tensor import BlockPointer, BlockPointerType, Tensor
-from tile.language.descriptor import index_i32, integer, narrow
+from tile.language.descriptor import index_i32, integer, narrow, pointed_element, require_each
 from tile.language.operators import binary
 
 MAKE = "tl.make_block_ptr"
@@ -51,7 +51,7 @@ def make_block_ptr(
     it; `p.dtype.element_ty` is the type of an element. Raises `CompilationError` for other
     arguments. New code uses `tl.make_tensor_descriptor`.
     """
-    element = _base_element(base)
+    element = pointed_element(MAKE, base)
     block = compile_time_shape(block_shape, f"the block_shape of {MAKE}")
     rank = len(block)
     _order(order, rank)
@@ -132,26 +132,15 @@ def block_operands(
     return Tensor(pointers), None if mask is None else Tensor(mask)
 
 
-def _base_element(base: Any) -> Scalar:
-    """Return the type to which the base of an array points."""
-    ty = base.type if isinstance(base, Tensor) else None
-    if not isinstance(ty, Pointer) or not isinstance(ty.pointee, Scalar):
-        raise CompilationError(f"the base of {MAKE} is a pointer to numbers, not {describe(base)}")
-    return ty.pointee
-
-
 def _axes(axes: Any, subject: str) -> tuple[int, ...]:
     return () if axes is None else compile_time_shape(axes, subject)
 
 
 def _each(subject: str, numbers: Any, rank: int) -> Sequence[Any]:
     """Return a sequence of one number for each axis; raise `CompilationError` for another one."""
-    if not isinstance(numbers, tuple | list) or len(numbers) != rank or rank == 0:
-        count = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
-        raise CompilationError(
-            f"{subject} has {count}; the block has {rank} axes, and there is one for each"
-        )
-    return numbers
+    expected = f"; the block has {rank} axes, and there is one for each"
+    require_each(subject, numbers, rank, expected)
+    return numbers  # type: ignore[no-any-return]
 
 
 def _order(order: Any, rank: int) -> None:

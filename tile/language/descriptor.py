@@ -20,7 +20,7 @@ from tile.ir.ops import arith
 from tile.ir.ops import descriptor as ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import RMWKind
-from tile.ir.types import I1, I32, I64, Pointer, Scalar, Tile
+from tile.ir.types import I1, I32, I64, Element, Pointer, Scalar, Tile
 from tile.language.base.builtin import Builtin, builtin, descriptor_member
 from tile.language.base.promotion import (
     Operand,
@@ -73,17 +73,16 @@ def build_descriptor(build: Builder, parts: DescriptorParts) -> Tensor:
         raise CompilationError(f"the base of {MAKE} is one pointer, not {describe(base)}")
     block = compile_time_shape(parts.block_shape, f"the block_shape of {MAKE}")
     rank = len(block)
-    for name, numbers in (("shape", parts.shape), ("strides", parts.strides)):
-        if not isinstance(numbers, tuple | list) or len(numbers) != rank or rank == 0:
-            count = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
-            raise CompilationError(
-                f"the {name} of {MAKE} has {count}, and the block_shape {list(block)} has {rank}; "
-                "all have one for each of the 1 to 5 axes of the array"
-            )
+    expected = (
+        f", and the block_shape {list(block)} has {rank}; "
+        "all have one for each of the 1 to 5 axes of the array"
+    )
+    require_each(f"the shape of {MAKE}", parts.shape, rank, expected)
+    require_each(f"the strides of {MAKE}", parts.strides, rank, expected)
     extents = [_extent(build, extent) for extent in parts.shape]
     *outer, last = parts.strides
     strides = [_stride(build, stride, base.type, axis) for axis, stride in enumerate(outer)]
-    _last_stride(last)
+    require_contiguous(MAKE, last, "elements along the last axis")
     sizes = [tensor.value for tensor in (*extents, *strides)]
     padding = _padding(parts.padding)
     return Tensor(
@@ -144,23 +143,48 @@ def narrow(build: Builder, x: Any, subject: str, otherwise: int) -> Tensor:
 
 
 def _stride(build: Builder, x: Any, base: Pointer, axis: int) -> Tensor:
-    subject = f"a stride of {MAKE}"
+    stride_multiple(MAKE, x, base.pointee, axis)
+    return convert(build, integer(build, x, f"a stride of {MAKE}"), I64)
+
+
+# -- checks that functions which describe arrays share; `make` is the function's name
+
+
+def pointed_element(make: str, base: Any) -> Scalar:
+    """Return the type to which the base of an array points."""
+    ty = base.type if isinstance(base, Tensor) else None
+    if not isinstance(ty, Pointer) or not isinstance(ty.pointee, Scalar):
+        raise CompilationError(f"the base of {make} is a pointer to numbers, not {describe(base)}")
+    return ty.pointee
+
+
+def require_each(subject: str, numbers: Any, count: int, expected: str) -> None:
+    """Raise `CompilationError` unless there are `count` numbers, of which one is the least."""
+    is_list = isinstance(numbers, tuple | list)
+    if not is_list or len(numbers) != count or count == 0:
+        count_text = f"{len(numbers)} numbers" if is_list else "no list"
+        raise CompilationError(f"{subject} has {count_text}{expected}")
+
+
+def stride_multiple(make: str, x: Any, element: Element, axis: int) -> int:
+    """Return the number that a stride is a multiple of; raise for a constant that is none."""
+    multiple = max(1, Descriptor.ALIGNMENT // element.itemsize)
     number = constant_value(x)
-    step = Descriptor.ALIGNMENT // base.pointee.itemsize
-    if isinstance(number, int) and number % max(1, step):
+    if isinstance(number, int) and number % multiple:
         raise CompilationError(
-            f"the stride of {MAKE} along axis {axis} is {number} elements of {base.pointee}, "
-            f"{number * base.pointee.itemsize} bytes; it is a multiple of {step} elements, "
+            f"the stride of {make} along axis {axis} is {number} elements of {element}, "
+            f"{number * element.itemsize} bytes; it is a multiple of {multiple} elements, "
             f"{Descriptor.ALIGNMENT} bytes"
         )
-    return convert(build, integer(build, x, subject), I64)
+    return multiple
 
 
-def _last_stride(x: Any) -> None:
+def require_contiguous(make: str, x: Any, elements: str) -> None:
+    """Raise `CompilationError` for a last stride that is not 1."""
     if constant_value(x) != 1:
         raise CompilationError(
-            f"the last stride of {MAKE} is 1, known when the kernel is compiled, and this is "
-            f"{describe(x)}; elements along the last axis are contiguous in memory"
+            f"the last stride of {make} is 1, known when the kernel is compiled, and this is "
+            f"{describe(x)}; {elements} are contiguous in memory"
         )
 
 

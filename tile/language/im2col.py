@@ -19,6 +19,8 @@ become a TMA load (PTX ISA, "im2col mode").
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 from tile.errors import CompilationError
@@ -26,12 +28,19 @@ from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import arith, descriptor, memory, shape
-from tile.ir.types import I32, I64, U32, Pointer, Scalar, Tile, with_element
+from tile.ir.types import I32, I64, U32, Scalar, Tile, with_element
 from tile.language.base.builtin import builtin
 from tile.language.base.promotion import Operand, describe
 from tile.language.base.static_args import compile_time_shape, constant_value
 from tile.language.base.tensor import Im2colDescriptor, Im2colWindow, Tensor
-from tile.language.descriptor import integer, narrow
+from tile.language.descriptor import (
+    integer,
+    narrow,
+    pointed_element,
+    require_contiguous,
+    require_each,
+    stride_multiple,
+)
 from tile.language.operators import binary, compare
 
 MAKE = "tl.make_im2col_descriptor"
@@ -64,7 +73,7 @@ def make_im2col_descriptor(
     The result has the method `load(offsets, filter_offsets)` (`tl.load_im2col`) and the attributes
     `dtype` and `block_shape`. Raises `CompilationError` for arguments that violate these rules.
     """
-    element = _element(base)
+    element = pointed_element(MAKE, base)
     lower = compile_time_shape(pixel_box_lower_corner, f"the pixel_box_lower_corner of {MAKE}")
     upper = compile_time_shape(pixel_box_upper_corner, f"the pixel_box_upper_corner of {MAKE}")
     spatial = len(lower)
@@ -73,16 +82,12 @@ def make_im2col_descriptor(
             f"the corners of {MAKE} have {spatial} and {len(upper)} numbers; both have one for "
             "each of 1 to 3 spatial axes"
         )
-    for name, numbers in (("shape", shape), ("strides", strides)):
-        _require_each(f"the {name} of {MAKE}", numbers, spatial + 2)
+    _require_each(f"the shape of {MAKE}", shape, spatial + 2)
+    _require_each(f"the strides of {MAKE}", strides, spatial + 2)
     block = _block(block_shape, element)
     window = Im2colWindow(block, lower, upper, _steps(element_strides, spatial), element)
     *outer, last = strides
-    if constant_value(last) != 1:
-        raise CompilationError(
-            f"the last stride of {MAKE} is 1, known when the kernel is compiled, and this is "
-            f"{describe(last)}; channels are contiguous in memory"
-        )
+    require_contiguous(MAKE, last, "channels")
     most = I32.max_value
     return Im2colDescriptor(
         Tensor(_multiple(build, base.value, Descriptor.ALIGNMENT)),
@@ -191,24 +196,17 @@ class _Load:
 
     def total(self) -> Tensor:
         """Return the number of pixels of an image, or 1 if there is none."""
-        total = self.at_least_one(self.counts[0])
-        for count in self.counts[1:]:
-            total = self.binary("*", total, self.at_least_one(count))
-        return total
+        return reduce(partial(self.binary, "*"), map(self.at_least_one, self.counts))
 
     def at_least_one(self, count: Tensor) -> Tensor:
         return Tensor(self.build(arith.max_, count.value, self.build.constant(1, I32)))
 
     def inside(self, rows: Sequence[Tensor], columns: Tensor) -> Value:
         """Return the mask of the elements that are in bounds."""
-        pixels: Tensor | None = None
-        for at, extent in zip(rows, self.desc.shape, strict=False):
-            within = self.below(at, extent)
-            pixels = within if pixels is None else self.binary("&", pixels, within)
-        for count in self.counts:  # without pixels, nothing is in bounds
-            some = compare(self.build, ">", count, 0)
-            pixels = some if pixels is None else self.binary("&", pixels, some)
-        assert pixels is not None
+        within = map(self.below, rows, self.desc.shape)
+        # Without pixels, nothing is in bounds.
+        some = (compare(self.build, ">", count, 0) for count in self.counts)
+        pixels = reduce(partial(self.binary, "&"), chain(within, some))
         channels = self.below(columns, self.desc.shape[-1])
         both = self.binary("&", _column(self.build, pixels), _row(self.build, channels))
         return both.value
@@ -228,16 +226,16 @@ class _Load:
     ) -> Value:
         """Return the pointers of a block; what varies in a loop over filters is one scalar."""
         build, dims, size = self.build, self.window.block, self.window.element.itemsize
-        start = self.wide(channel)
-        for move, stride in zip(moves, self.desc.strides[1:], strict=True):
-            start = self.binary("+", start, self.binary("*", self.wide(move), stride))
-        offsets = self.binary("*", self.wide(rows[0]), self.desc.strides[0])
-        for at, stride in zip(rows[1:], self.desc.strides[1:], strict=True):
-            offsets = self.binary("+", offsets, self.binary("*", self.wide(at), stride))
+        plus, strides = partial(self.binary, "+"), self.desc.strides
+        start = reduce(plus, map(self.steps, moves, strides[1:]), self.wide(channel))
+        offsets = reduce(plus, map(self.steps, rows, strides))
         within = self.binary("+", _column(build, offsets), _row(build, self.wide(channels)))
         base = build(memory.addptr, self.desc.base.value, start.value, stride=size)
         whole = build(shape.splat, base, shape=dims)
         return build(memory.addptr, whole, within.value, stride=size)
+
+    def steps(self, index: Tensor, stride: Tensor) -> Tensor:
+        return self.binary("*", self.wide(index), stride)
 
     def wide(self, x: Tensor) -> Tensor:
         return Tensor(self.build(arith.cast, x.value, to=I64))
@@ -249,14 +247,6 @@ def _column(build: Builder, x: Tensor) -> Tensor:
 
 def _row(build: Builder, x: Tensor) -> Tensor:
     return Tensor(build(shape.expand_dims, x.value, axis=-2))
-
-
-def _element(base: Any) -> Scalar:
-    """Return the type to which the base of images points."""
-    ty = base.type if isinstance(base, Tensor) else None
-    if not isinstance(ty, Pointer) or not isinstance(ty.pointee, Scalar):
-        raise CompilationError(f"the base of {MAKE} is a pointer to numbers, not {describe(base)}")
-    return ty.pointee
 
 
 def _block(block_shape: Any, element: Scalar) -> tuple[int, ...]:
@@ -284,18 +274,10 @@ def _steps(element_strides: Any, spatial: int) -> tuple[int, ...]:
 
 def _stride(build: Builder, x: Any, element: Scalar, axis: int) -> Tensor:
     """Return a stride as i64 with a hint of its alignment."""
-    subject = f"a stride of {MAKE}"
-    multiple = max(1, Descriptor.ALIGNMENT // element.itemsize)
-    number = constant_value(x)
-    if isinstance(number, int) and number % multiple:
-        raise CompilationError(
-            f"the stride of {MAKE} along axis {axis} is {number} elements of {element}, "
-            f"{number * element.itemsize} bytes; it is a multiple of {multiple} elements, "
-            f"{Descriptor.ALIGNMENT} bytes"
-        )
+    multiple, number = stride_multiple(MAKE, x, element, axis), constant_value(x)
     if isinstance(number, int):
         return Tensor(build.constant(number, I64))
-    wide = build(arith.cast, integer(build, x, subject).value, to=I64)
+    wide = build(arith.cast, integer(build, x, f"a stride of {MAKE}").value, to=I64)
     return Tensor(_multiple(build, wide, multiple))
 
 
@@ -314,6 +296,4 @@ def _multiple(build: Builder, value: Value, number: int) -> Value:
 
 
 def _require_each(subject: str, numbers: Any, count: int) -> None:
-    if not isinstance(numbers, tuple | list) or len(numbers) != count:
-        count_text = f"{len(numbers)} numbers" if isinstance(numbers, tuple | list) else "no list"
-        raise CompilationError(f"{subject} has {count_text}; there are {count}")
+    require_each(subject, numbers, count, f"; there are {count}")

@@ -277,47 +277,35 @@ def run_region(
 
     select: chooses between the results of both arms of an `if`, element by element.
     """
-    return _block(batch, code, [None] * registers, arguments, select)
+    held: list[Any] = [None] * registers
 
+    def run(code: BlockCode, arguments: Sequence[RegisterValue]) -> list[Any]:
+        for register, value in zip(code.args, arguments, strict=True):
+            held[register] = value
+        for instruction in code.instructions:
+            operands = [held[register] for register in instruction.operands]
+            if instruction.op.defn.terminator:
+                return operands
+            results = results_of(instruction, operands)
+            for register, value in zip(instruction.results, results, strict=True):
+                held[register] = value
+            for register in instruction.frees:
+                held[register] = None
+        raise AssertionError("a region without a terminator")
 
-def _block(
-    batch: ProgramBatch,
-    code: BlockCode,
-    registers: list[Any],
-    arguments: Sequence[RegisterValue],
-    select: Select,
-) -> list[Any]:
-    for register, value in zip(code.args, arguments, strict=True):
-        registers[register] = value
-    for instruction in code.instructions:
-        operands = [registers[register] for register in instruction.operands]
-        if instruction.op.defn.terminator:
-            return operands
-        results = _results(batch, instruction, registers, operands, select)
-        for register, value in zip(instruction.results, results, strict=True):
-            registers[register] = value
-        for register in instruction.frees:
-            registers[register] = None
-    raise AssertionError("a region without a terminator")
+    def results_of(instruction: Instruction, operands: list[Any]) -> Sequence[Any]:
+        if instruction.run is not None:
+            return [instruction.run(batch, *operands)]
+        if instruction.op.defn is control.call:
+            callee = batch.launch.code.functions[instruction.op["callee"]]
+            return run_region(batch, callee.body, callee.registers, *operands, select=select)
+        (condition,) = operands
+        if not isinstance(condition, CheckedValue):
+            if condition.all():
+                return run(instruction.regions[0], ())
+            if not condition.any():
+                return run(instruction.regions[1], ())
+        then, orelse = (run(region, ()) for region in instruction.regions)
+        return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]
 
-
-def _results(
-    batch: ProgramBatch,
-    instruction: Instruction,
-    registers: list[Any],
-    operands: list[Any],
-    select: Select,
-) -> Sequence[Any]:
-    if instruction.run is not None:
-        return [instruction.run(batch, *operands)]
-    if instruction.op.defn is control.call:
-        callee = batch.launch.code.functions[instruction.op["callee"]]
-        return run_region(batch, callee.body, callee.registers, *operands, select=select)
-    (condition,) = operands
-    if not isinstance(condition, CheckedValue):
-        if condition.all():
-            return _block(batch, instruction.regions[0], registers, (), select)
-        if not condition.any():
-            return _block(batch, instruction.regions[1], registers, (), select)
-    then, orelse = (_block(batch, region, registers, (), select) for region in instruction.regions)
-    return [select(condition, x, y) for x, y in zip(then, orelse, strict=True)]
+    return run(code, arguments)
