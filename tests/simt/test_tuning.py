@@ -6,7 +6,7 @@ Who changes a constant measures again, and changes the table and the constant's 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "least_other_registers": (24, f"{REGISTERS}#spills"),
     "live_k_bytes": (32, f"{PRESSURE}#the-emitter"),
     "hoisted_load_bytes": (32, f"{REGISTERS}#layer-norm"),
+    "loads_above_dots": (True, "docs/notes/opencl.md#loads-above-dots"),
     "dot_chain_slices": (2, f"{PRESSURE}#passes"),
     "reserved_iterations": (1, f"{PRESSURE}#passes"),
     "slice_register_share": (0.75, f"{REGISTERS}#fma-dots"),
@@ -140,3 +141,10 @@ def test_opencl(device: str) -> None:
 
     changed = {name: (value, OPENCL[name][1]) for name, value in OPENCL_DEVICES[device].items()}
     check(getattr(tuning, device), {**OPENCL, **changed})
+
+
+def test_loads_stay_below_dots_on_opencl_cpus() -> None:
+    target = pytest.importorskip("tile.backends.opencl.target", reason="pyopencl is not installed")
+    cpu = target.Capabilities("cpu", **target.SIMD_CPU).simt
+    assert cpu.tuning == replace(TUNING, loads_above_dots=False)
+    assert target.NAMED["nvidia"].simt.tuning == TUNING

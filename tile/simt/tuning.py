@@ -96,6 +96,8 @@ class TuningConstants:
     hoisted_load_bytes: int = constant(
         32, "docs/results/registers.md#layer-norm: H200, 2026-11-21, 32 against 64"
     )
+    # In loops of one stage loads move above dots, too.
+    loads_above_dots: bool = constant(True, "docs/notes/opencl.md#loads-above-dots")
     # Slices of dots that feed dots, where registers are short.
     dot_chain_slices: int = constant(
         2,

@@ -21,6 +21,7 @@ from tile.backends.opencl.tuning import OpenclTuning
 from tile.ir.types import I32, U32
 from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
+from tile.simt.tuning import TUNING
 
 WARP = 32
 REGISTERS = 255
@@ -31,6 +32,7 @@ SHUFFLES = 70
 COPIES = 80
 LANE_REDUCTIONS = 80
 _INTEGERS = tuple((element, REDUCTIONS) for element in (I32, U32))
+CPU_TUNING = replace(TUNING, loads_above_dots=False)
 _NO_BANKS = Banks(count=1, word_bits=64)  # one access at a time, of any element
 # CPUs whose runtime vectorizes across work-items, as Intel's does.
 SIMD_CPU: dict[str, Any] = {
@@ -127,6 +129,7 @@ class Capabilities:
             simd_width=self.simd_width,
             banks=self.banks,
             invariant_loads=self.invariant_loads,
+            tuning=TUNING if self.banked else CPU_TUNING,
         )
 
     @property

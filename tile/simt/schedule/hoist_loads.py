@@ -35,12 +35,13 @@ def hoist_loads(module: Module, *, target: SimtTarget = GENERIC, num_stages: int
         %q = addptr %w, %i {stride = 4}        %y = load %q : tile<256xf32, #a>
         %y = load %q : tile<256xf32, #a>       %s = reduce %x {kind = sum}
 
-    In loops of one stage loads move above dots, too, as long as threads have registers for them.
-    Loops of several stages are left to `pipeline-loops`.
+    In loops of one stage loads move above dots, too, as long as threads have registers for them, if
+    the target gains by that. Loops of several stages are left to `pipeline-loops`.
     """
     for function in module:
         _Hoisting(function.body, target.tuning.hoisted_load_bytes).run()
-        for loop in [op for op in function.walk() if op.defn is control.for_]:
+        loops = [op for op in function.walk() if op.defn is control.for_]
+        for loop in loops if target.tuning.loads_above_dots else ():
             if (loop["num_stages"] or num_stages) < 2 and any(map(_is_dot, loop.regions[0])):
                 _LoopHoisting(function, loop, target).run()
 
