@@ -21,7 +21,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.images import size_of_x
-from tile.ops.image.pixels import offset_of, pixel_position, tile_of_program
+from tile.ops.image.pixels import offset_of, tile_of_program
 from tile.ops.image.resize_backward import resize_bilinear_backward
 from tile.ops.image.resize_sources import resize, sources, weights_of
 from tile.ops.image.windows import Window
@@ -43,7 +43,8 @@ def resize_kernel(
 ):
     height, width, out_height, out_width = sizes
     pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n, p, q = pixel_position(pixel, out_height, out_width)
+    n = (pixel // (out_height * out_width)).to(tl.int64)
+    p, q = pixel // out_width % out_height, pixel % out_width
     exists = (pixel < pixels) & (channel < channels)
     top, bottom, low = sources(p, height, down)
     left, end, near = sources(q, width, right)

@@ -19,7 +19,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
-from tile.ops.image.pixels import offset_of, pixel_position, tile_of_program
+from tile.ops.image.pixels import offset_of, tile_of_program
 from tile.ops.image.resize_sources import resize, sources, weights_of
 from tile.ops.image.windows import Window
 
@@ -58,7 +58,8 @@ def resize_backward_kernel(
 ):
     height, width, out_height, out_width = sizes
     pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n, h, w = pixel_position(pixel, height, width)
+    n = (pixel // (height * width)).to(tl.int64)
+    h, w = pixel // width % height, pixel % width
     exists = (pixel < pixels) & (channel < channels)
     p_start, p_end = targets(h, out_height, down)
     q_start, q_end = targets(w, out_width, right)
