@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
-import tile
 from tile.errors import ArgumentValueError
-from tile.ops.channels.channel_sums import channel_sums_kernel
-from tile.ops.channels.normalization import group_means, moments, normalize
+from tile.ops.channels.norm_gradients import normalization_gradients
+from tile.ops.channels.normalization import moments, normalize
 from tile.ops.channels.views import axis_of, channels_of
 from tile.ops.core.autograd import differentiable_by
-from tile.ops.core.call import Call, Operand, accumulator
-from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.column_sums import column_sums
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array, wide
 
 
@@ -86,48 +84,8 @@ def batch_norm_backward(
     mean, variance: results of `batch_norm`. constant: these were arguments of it, so that they do
     not depend on x.
     """
-    call = Call("batch_norm_backward")
-    source = call.array("x", x)
-    gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
-    axis_of(call, axis)
-    view, grad = (channels_of(operand, axis).over_batch() for operand in (source, gradient))
-    batches, channels, length = view.shape
-    (weights,) = call.vectors(channels, weight=weight)
-    kind = accumulator(source.dtype)
-    middle, spread = call.vectors(channels, (kind,), mean=mean, variance=variance)
-    eps = call.number("eps", eps, low=0)
-    dx = call.new(source.shape, source.dtype)
-    if not channels:
-        empty = [call.new((0,), weights.dtype).value for _ in range(2)]
-        return dx.value, empty[0], empty[1]
-    span, parts = view.parts()
-    items, block = view.tile
-    sums, by_normal = (call.new((parts, channels), kind) for _ in range(2))
-    if parts:
-        launch(channel_sums_kernel, (tile.cdiv(channels, block), parts))(
-            *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
-            *(channels, length, batches * length, span, 0, 1),
-            EPS=eps,
-            ITEMS=items,
-            BLOCK=block,
-        )
-    dweight, dbias = _totals(call, by_normal, weights), _totals(call, sums, weights)
-    if source.size:
-        means = None
-        if not constant:
-            means = group_means(call, dbias[0], dweight[0], weight, 1, batches * length)
-        target = channels_of(dx, axis).over_batch()
-        normalize(view, middle, spread, weight, means, target, grad, eps)
-    return dx.value, dweight[1].value, dbias[1].value
-
-
-def _totals(call: Call, parts: Operand, weights: Operand) -> tuple[Operand, Operand]:
-    """Return the sums of columns, and the same in the type of the weights."""
-    total = call.new((1, *weights.shape), parts.dtype)
-    column_sums(parts, total)
-    result = call.new(weights.shape, weights.dtype)
-    column_sums(total, result)
-    return total, result
+    call, statistics = Call("batch_norm_backward"), {"mean": mean, "variance": variance}
+    return normalization_gradients(call, dy, x, weight, statistics, eps, axis, constant=constant)
 
 
 def _along(x: Array, axis: int, *vectors: Array) -> tuple[tuple[int, ...], list[Array]]:

@@ -16,15 +16,12 @@ from typing import Any
 
 import numpy as np
 
-import tile
-from tile.errors import ArgumentValueError
-from tile.ops.channels.channel_sums import channel_sums_kernel
-from tile.ops.channels.normalization import group_means, moments, normalize
-from tile.ops.channels.views import Channels, axis_of, channels_of
+from tile.ops.channels.norm_gradients import group_count, normalization_gradients
+from tile.ops.channels.normalization import moments, normalize
+from tile.ops.channels.views import axis_of, channels_of
 from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator
-from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.column_sums import column_sums
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 
 
@@ -51,7 +48,7 @@ def group_norm(
     view = channels_of(source, axis_of(call, axis))
     call.vectors(view.shape[1], weight=weight, bias=bias)
     eps = call.number("eps", eps, low=0)
-    groups = _group_count(call, groups, view)
+    groups = group_count(call, groups, view)
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     if not result.size:
         empty = [call.new((view.shape[0], groups), accumulator(source.dtype)) for _ in range(2)]
@@ -76,52 +73,8 @@ def group_norm_backward(
 
     mean, variance: results of `group_norm`.
     """
-    call = Call("group_norm_backward")
-    source = call.array("x", x)
-    gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
-    axis_of(call, axis)
-    view, grad = channels_of(source, axis), channels_of(gradient, axis)
-    batches, channels, length = view.shape
-    (weights,) = call.vectors(channels, weight=weight)
-    groups = _group_count(call, groups, view)
-    kind = accumulator(source.dtype)
-    middle, spread = (
-        call.array(name, array, dtypes=(kind,), rank=2, shape=(batches, groups)).contiguous()
-        for name, array in (("mean", mean), ("variance", variance))
-    )
-    eps = call.number("eps", eps, low=0)
-    dx = call.new(source.shape, source.dtype)
-    dweight, dbias = (call.new((channels,), weights.dtype) for _ in range(2))
-    sums, by_normal = (call.new((batches, channels), kind) for _ in range(2))
-    if source.size:
-        items, block = view.tile
-        per_group = channels // groups
-        launch(channel_sums_kernel, (tile.cdiv(channels, block), batches))(
-            *(dy, x, mean, variance, sums.value, by_normal.value, grad.strides, view.strides),
-            *(channels, length, batches * length, length, groups, per_group),
-            EPS=eps,
-            ITEMS=items,
-            BLOCK=block,
-        )
-        means = group_means(call, sums, by_normal, weight, per_group, per_group * length)
-        normalize(view, middle, spread, weight, means, channels_of(dx, axis), grad, eps)
-    if channels:
-        column_sums(by_normal, dweight)
-        column_sums(sums, dbias)
-    return dx.value, dweight.value, dbias.value
-
-
-def _group_count(call: Call, groups: Any, view: Channels) -> int:
-    """Return the number of groups, or raise `ArgumentValueError`."""
-    batches, channels, length = view.shape
-    if type(groups) is not int or groups < 1 or channels % groups:
-        raise ArgumentValueError(
-            f"{call.op}: `groups` is {groups!r}; it is an integer that divides the channels, "
-            f"{channels}"
-        )
-    if batches and not channels * length:
-        raise ArgumentValueError(f"{call.op}: `x` has no elements in a group; they have no mean")
-    return groups
+    call, statistics = Call("group_norm_backward"), {"mean": mean, "variance": variance}
+    return normalization_gradients(call, dy, x, weight, statistics, eps, axis, groups)
 
 
 def _grouped(x: Array, groups: int, axis: int) -> Array:
