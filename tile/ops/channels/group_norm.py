@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tile.ops.channels.moments import moments
 from tile.ops.channels.norm_gradients import group_count, normalization_gradients
-from tile.ops.channels.normalization import moments, normalize
+from tile.ops.channels.normalization import normalize
 from tile.ops.channels.views import axis_of, channels_of
 from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import Call, accumulator

@@ -18,7 +18,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.images import layout_of, size_of_x, spatial
-from tile.ops.image.pool_kernels import Pooling, pool, pool_gradient
+from tile.ops.image.pool_launches import Pooling, pool, pool_gradient
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
 from tile.ops.image.windows import Window, pair
 

@@ -25,7 +25,7 @@ from tile.ops.image.images import (
     size_of_x,
     spatial,
 )
-from tile.ops.image.pool_kernels import Pooling, pool, pool_gradient
+from tile.ops.image.pool_launches import Pooling, pool, pool_gradient
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
 from tile.ops.image.windows import Window, Windows, pair, window_counts, windows_of
 

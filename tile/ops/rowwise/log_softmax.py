@@ -20,7 +20,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_launch import launch_rows
-from tile.ops.rowwise.softmax import rows_backward_kernel
+from tile.ops.rowwise.rows_backward import rows_backward_kernel
 
 LONGEST = 8192  # elements of a block
 

@@ -24,6 +24,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_launch import launch_rows
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.rows_backward import rows_backward_kernel
 
 LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
 # By the length of rows. H200, float32, 4096 rows, 2026-11-21 (docs/results/gpu.md).
@@ -76,43 +77,6 @@ def long_softmax_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.cons
         inside = start + column < length
         x = widen(tl.load(x_ptr + row * x_stride + start + column, inside))
         tl.store(y_ptr + row * y_stride + start + column, tl.exp(x - most) * scale, mask=inside)
-
-
-@tile.jit
-def rows_backward_kernel(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
-    dy_stride,
-    y_stride,
-    dx_stride,
-    length,
-    TERM: tl.constexpr,
-    GRADIENT: tl.constexpr,
-    BLOCK: tl.constexpr,
-    LONG: tl.constexpr,
-):
-    """Store GRADIENT of dy, y and the sum of TERM of dy and y over the row."""
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < length
-    y = widen(tl.load(y_ptr + row * y_stride + column, mask=inside, other=0.0))
-    dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
-    terms = TERM(dy, y)
-    if LONG:
-        for start in range(BLOCK, length, BLOCK):
-            at = start + column
-            other_y = widen(tl.load(y_ptr + row * y_stride + at, mask=at < length, other=0.0))
-            other_dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=at < length, other=0.0))
-            terms += TERM(other_dy, other_y)
-    total = tl.sum(terms, axis=0)
-    tl.store(dx_ptr + row * dx_stride + column, GRADIENT(dy, y, total), mask=inside)
-    if LONG:
-        for start in range(BLOCK, length, BLOCK):
-            at = start + column
-            y = widen(tl.load(y_ptr + row * y_stride + at, mask=at < length, other=0.0))
-            dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=at < length, other=0.0))
-            tl.store(dx_ptr + row * dx_stride + at, GRADIENT(dy, y, total), mask=at < length)
 
 
 @tile.jit
