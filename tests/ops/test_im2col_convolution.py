@@ -13,10 +13,10 @@ import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
-    conv2d_wgrad,
     convolution,
     im2col_convolution,
     im2col_wgrad,
+    matmul_wgrad,
     pointer_convolution,
 )
 from tile.ops.linear.configurations import tiles
@@ -108,7 +108,7 @@ def test_gradients_of_filters(
 ) -> None:
     """The inner axis is the pixels, whose number is no multiple of an iteration's."""
     h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
-    monkeypatch.setattr(conv2d_wgrad, "splits_of", lambda *_: splits)
+    monkeypatch.setattr(matmul_wgrad, "splits_of", lambda *_: splits)
     monkeypatch.setitem(im2col_wgrad.LEAST_PIXELS, "interp", 0)
     x, filters = integers(3, h, w, c), integers(f, r, s, c, seed=1)
     dy = integers(

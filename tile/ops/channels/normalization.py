@@ -4,9 +4,7 @@
     dx = (g - mean(g) - normal * mean(g * normal)) / sqrt(variance + eps)        g = dy * weight
 
 Means are over a group of channels of one element of the batch, or over a channel of the whole
-batch. A program of the moments keeps a mean and a sum of squared distances for each lane (Welford,
-1962), so that large means lose no digits; lanes, then parts, are merged by their counts (Chan et
-al., 1983), in a fixed order.
+batch (moments.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows the sums of a matmul or a convolution: a bias, and an activation."""
+"""The epilogue of a matmul or a convolution: a bias, an activation, and the precision of its dots."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""The gradient of the filters of a convolution, as a matmul whose operands are never stored.
+"""The gradient of the filters of a convolution.
 
     dfilters[k, r, s, c] = sum over n, p, q of dy[n, p, q, k]
                            * x[n, p * stride - padding + r * dilation, ..., c]
 
-Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy. It is
-long where the result is small, so that programs share it: each stores the sums of a part, and a
-second kernel adds up the parts in a fixed order (splits.py). TMA copies the pixels where it can
-(im2col_wgrad.py). Groups of one channel have a kernel without a matmul (depthwise_wgrad.py).
+It is a matmul (matmul_wgrad.py), but for groups of one channel (depthwise_wgrad.py).
 """
 
 from __future__ import annotations
@@ -15,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-import tile
-import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import F64, Call, Operand, accumulator
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call import Call
+from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array, wide
-from tile.ops.core.tables import ANY, Table
 from tile.ops.image.conv_arguments import (
     channels_in,
     channels_last,
@@ -30,88 +24,10 @@ from tile.ops.image.conv_arguments import (
     grouped,
 )
 from tile.ops.image.depthwise_wgrad import depthwise_wgrad
-from tile.ops.image.im2col_convolution import upper_corner
-from tile.ops.image.im2col_wgrad import im2col_wgrad_configuration, im2col_wgrad_kernel
-from tile.ops.image.images import Image, image_of, in_layout, layout_of
-from tile.ops.image.pointer_convolution import WIDEST
-from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
-from tile.ops.linear.configurations import PORTABLE, tiles
-from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
-
-# By filters, the window's elements and pixels, whose axis is split. H200, float16, 3 x 3 of 64 to
-# 512 channels, 2026-11-23.
-TABLE = Table(
-    PORTABLE,
-    {
-        "nvptx": {
-            (64, ANY, ANY): tiles(64, 128, 64),
-            (ANY, 64, ANY): tiles(128, 64, 64),
-            (ANY, ANY, ANY): tiles(128, 128, 64, warps=8),
-        }
-    },
-)
-
-
-@tile.jit
-def conv2d_wgrad_kernel(
-    dy_ptr,
-    x_ptr,
-    parts_ptr,
-    dy_strides,
-    x_strides,
-    sizes,
-    pixels,
-    filters,
-    first,
-    step,
-    apart,
-    span,
-    S: tl.constexpr,
-    WINDOW: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    CHANNELS_LAST: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SUMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
-):
-    COLUMNS: tl.constexpr = WINDOW * CHANNELS
-    tile_row, tile_column = tile_position(filters, COLUMNS, BLOCK_M, BLOCK_N, GROUP)
-    group, split = tl.program_id(1).to(tl.int64), tl.program_id(2)
-    height, width, out_height, out_width = sizes
-    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    if CHANNELS_LAST:
-        position, channel = column // CHANNELS, column % CHANNELS
-    else:
-        position, channel = column % WINDOW, column // WINDOW
-    down, right = position // S * apart[0] + first[0], position % S * apart[1] + first[1]
-    dy_rows = dy_ptr + (group * filters + row) * dy_strides[3]
-    # The address of an element is that of its pixel plus that of its column.
-    x_columns = x_ptr + (group * CHANNELS + channel) * x_strides[3]
-    x_columns += down.to(tl.int64) * x_strides[1] + right.to(tl.int64) * x_strides[2]
-    end = min(pixels, (split + 1) * span)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    for k in range(split * span, end, BLOCK_K):
-        pixel = k + tl.arange(0, BLOCK_K)
-        n = (pixel // (out_height * out_width)).to(tl.int64)
-        p, q = pixel // out_width % out_height, pixel % out_width
-        dy_at = n * dy_strides[0] + p * dy_strides[1] + q * dy_strides[2]
-        dy_inside = (row < filters) & (pixel < end)[None, :]
-        dy = tl.load(dy_rows + dy_at[None, :], mask=dy_inside, other=0.0)
-        h, w = (p * step[0])[:, None] + down, (q * step[1])[:, None] + right
-        inside = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (column < COLUMNS)
-        at = n * x_strides[0] + (p * step[0]).to(tl.int64) * x_strides[1]
-        at += (q * step[1]).to(tl.int64) * x_strides[2]
-        x = tl.load(x_columns + at[:, None], mask=inside & (pixel < end)[:, None], other=0.0)
-        total = tl.dot(dy, x, total, input_precision=PRECISION, out_dtype=SUMS)
-    part = split.to(tl.int64) * tl.num_programs(1) + group
-    at = (part * filters + row) * COLUMNS + column
-    inside = (row < filters) & (column < COLUMNS)
-    tl.store(parts_ptr + at, total.to(parts_ptr.dtype.element_ty), mask=inside)
+from tile.ops.image.images import image_of, in_layout, layout_of
+from tile.ops.image.matmul_wgrad import wgrad_by_matmul
+from tile.ops.image.windows import Window, edges_of, pair, window_counts, windows_of
+from tile.ops.linear.splits import check_splits
 
 
 @planned()
@@ -155,60 +71,8 @@ def conv2d_wgrad(
             depthwise_wgrad(call, grad, image, result, windows, splits)
         else:
             options = (windows, groups, splits, precision, layout == "NHWC")
-            _by_matmul(call, grad, image, result, *options)
+            wgrad_by_matmul(call, grad, image, result, *options)
     return result.value
-
-
-def _by_matmul(
-    call: Call,
-    dy: Image,
-    x: Image,
-    result: Operand,
-    windows: Windows,
-    groups: int,
-    splits: int | None,
-    precision: str,
-    last: bool,
-) -> None:
-    batches, p, q, count = dy.shape
-    filters, channels = count // groups, x.shape[3] // groups
-    window, pixels = windows.count[0] * windows.count[1], batches * p * q
-    table = WIDEST if result.dtype == F64 else TABLE
-    config = im2col_wgrad_configuration(call, dy, x, windows) if last and groups == 1 else None
-    by_im2col = config is not None
-    if config is None:
-        config = table.select(call.backend, filters, window * channels, pixels)
-    tiles = tile.cdiv(filters, config["BLOCK_M"])
-    tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
-    steps = tile.cdiv(pixels, config["BLOCK_K"])
-    resident = config.get("RESIDENT", 1)
-    splits = splits_of(call, splits, tile.cdiv(tiles * groups, resident), steps)
-    sums = accumulator(result.dtype)
-    parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
-    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
-    shared = {"S": windows.count[1], "WINDOW": window, "CHANNELS": channels, **config}
-    shared.pop("RESIDENT", None)
-    if by_im2col:
-        launch(im2col_wgrad_kernel, (tiles, splits))(
-            *(dy.value, x.value, parts.value, dy.strides[2], x.strides),
-            *((*x.shape[:3], pixels), filters, span),
-            LOWER=windows.first,
-            UPPER=upper_corner(windows, x, dy),
-            STEPS=(1, *windows.step, 1),
-            APART=windows.apart,
-            **shared,
-        )
-    else:
-        launch(conv2d_wgrad_kernel, (tiles, groups, splits))(
-            *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
-            *(pixels, filters, windows.first, windows.step, windows.apart, span),
-            CHANNELS_LAST=last,
-            PRECISION=precision,
-            SUMS=getattr(tl, sums.name),
-            **shared,
-        )
-    if parts is not result:
-        add_contiguous_splits(call, parts, result)
 
 
 def conv2d_wgrad_reference(

@@ -2,10 +2,10 @@
 
     out[n, p * stride - padding + r * dilation, ..., c] += x[n, p, q, k] * filters[k, r, s, c]
 
-Each pixel of x adds a multiple of the filters to a window of the result. conv2d_dgrad.py computes
-it as convolutions, one for each remainder of a pixel's index by the stride, so that no two programs
-add to one element. Its own gradients are a convolution, and that of filters with the roles of x and
-dy exchanged.
+Each pixel of x adds a multiple of the filters to a window of the result. Convolutions compute it
+(convolution_phases.py), one for each remainder of a pixel's index by the stride, so that no two
+programs add to one element. Its own gradients are a convolution, and that of filters with the roles
+of x and dy exchanged.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array
 from tile.ops.image.conv2d import conv2d
-from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference, gradient_of_image
+from tile.ops.image.conv2d_dgrad import conv2d_dgrad_reference
 from tile.ops.image.conv2d_wgrad import conv2d_wgrad
 from tile.ops.image.conv_arguments import group_count, image_and_filters, referenced
+from tile.ops.image.convolution_phases import gradient_of_image
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.windows import Pair, Window, Windows, pair, windows_of
 

@@ -5,7 +5,7 @@
 
 Rows of the matmul are the pixels (n, p, q) of the result, columns are the filters of a group, and
 the inner axis is (r, s, c). Everything is addressed by strides, and `apart` may be negative: the
-gradient of an image is a convolution of this form, too (conv2d_dgrad.py).
+gradient of an image is a convolution of this form, too (convolution_phases.py).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.tables import ANY, Configuration, Table
-from tile.ops.image.im2col_convolution import fits_descriptor
+from tile.ops.image.im2col_windows import fits_descriptor
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles

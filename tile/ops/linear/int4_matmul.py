@@ -24,9 +24,10 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.configurations import tiles
+from tile.ops.linear.int4_conversion import weights_of
 from tile.ops.linear.int4_expanded import matmul_by_expansion
 from tile.ops.linear.int4_rows import int4_rows
-from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8, weights_of
+from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8
 from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
 

@@ -16,7 +16,7 @@ import tile.language as tl
 from tile.ops.core.call import F32, Call, Operand
 from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.int4_weights import high_weights, low_weights
+from tile.ops.linear.int4_conversion import high_weights, low_weights
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
 # By rows of a. ROWS: of weights, of a program; two warps multiply by mma, four by wgmma, which

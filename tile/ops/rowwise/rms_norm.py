@@ -16,7 +16,8 @@ import numpy as np
 from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
-from tile.ops.rowwise.row_norms import row_norm, row_norm_backward
+from tile.ops.rowwise.row_norms import row_norm
+from tile.ops.rowwise.row_norms_backward import row_norm_backward
 
 
 @differentiable_by("x weight")

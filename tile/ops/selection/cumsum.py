@@ -21,7 +21,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_launch import launch_rows
 
-NUMBERS = (*FLOATS, I32, I64)  # types of running sums and products
+NUMBERS = (*FLOATS, I32, I64)  # types of running sums, and others
 BLOCK = 2048  # elements of an iteration
 
 

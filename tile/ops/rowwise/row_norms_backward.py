@@ -1,0 +1,113 @@
+"""The gradients of layer and RMS normalization.
+
+The backward pass computes mean and rstd anew, unless it is given them: it must read x anyway, so
+storing them would only add traffic. Its programs each take every `PARTS`-th row and keep their sums
+for dweight and dbias in registers; a second kernel adds up the sums of all programs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch
+from tile.ops.core.column_sums import column_sums
+from tile.ops.core.device_functions import widen
+from tile.ops.rowwise.row_norms import TABLE, normalized, require_block
+
+PARTS = 264  # programs of the backward pass: two for each multiprocessor of an H200
+
+
+@tile.jit
+def row_norm_backward_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_parts_ptr,
+    dbias_parts_ptr,
+    dy_stride,
+    x_stride,
+    dx_stride,
+    rows,
+    length,
+    CENTERED: tl.constexpr,
+    EPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    part = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < length
+    weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
+    dweight = tl.zeros((BLOCK,), dweight_parts_ptr.dtype.element_ty)
+    dbias = tl.zeros((BLOCK,), dweight_parts_ptr.dtype.element_ty)
+    for row in range(part, rows, tl.num_programs(0)):
+        x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
+        dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
+        if rstd_ptr is not None:
+            rstd = tl.load(rstd_ptr + row)
+            if CENTERED:
+                x = tl.where(inside, x - tl.load(mean_ptr + row), 0.0)
+            normal = x * rstd
+        else:
+            normal, _, rstd = normalized(x, inside, length, CENTERED, EPS)
+        direct = dy * weight
+        # x contributes through the variance of its row, too, and through its mean.
+        dx = direct - normal * (tl.sum(direct * normal, axis=0) / length)
+        if CENTERED:
+            dx -= tl.sum(direct, axis=0) / length
+            dbias += dy
+        tl.store(dx_ptr + row * dx_stride + column, dx * rstd, mask=inside)
+        dweight += dy * normal
+    tl.store(dweight_parts_ptr + part * length + column, dweight, mask=inside)
+    if CENTERED:
+        tl.store(dbias_parts_ptr + part * length + column, dbias, mask=inside)
+
+
+def row_norm_backward(
+    op: str, dy: Any, x: Any, weight: Any, eps: float, statistics: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return the gradients of x and weight, and of the bias if centered.
+
+    statistics: rstd, and the mean if centered; None computes them anew.
+    """
+    call = Call(op)
+    source = call.array("x", x)
+    gradient = call.array("dy", dy, dtypes=(source.dtype,), shape=source.shape)
+    length = source.shape[-1]
+    (weights,) = call.vectors(length, weight=weight)
+    eps = call.number("eps", eps, low=0)
+    if len({value is None for value in statistics.values()}) > 1:
+        raise ArgumentValueError(f"{op}: `mean` and `rstd` are given together")
+    leading, kind = source.shape[:-1], accumulator(source.dtype)
+    for name, value in statistics.items():
+        if value is not None:
+            shape, rank = leading, len(leading)
+            call.array(name, value, dtypes=(kind,), rank=rank, shape=shape).contiguous()
+    block = require_block(op, length)
+    rows, dy_rows = source.rows(), gradient.rows()
+    dx = call.new(source.shape, source.dtype)
+    centered = "mean" in statistics
+    count = 2 if centered else 1
+    sums = [call.new((length,), weights.dtype) for _ in range(count)]
+    shape = (min(PARTS, rows.count), length)
+    parts = [call.new(shape, kind) for _ in range(count)]
+    if rows.count and length:
+        launch(row_norm_backward_kernel, shape[:1])(
+            *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
+            *(dx.value, parts[0].value, parts[1].value if centered else None),
+            *(dy_rows.stride, rows.stride, length, rows.count, length),
+            CENTERED=centered,
+            EPS=eps,
+            BLOCK=block,
+            **TABLE.select(call.backend, length),
+        )
+    if length:
+        for part, total in zip(parts, sums, strict=True):
+            column_sums(part, total)
+    return (dx.value, *(each.value for each in sums))
