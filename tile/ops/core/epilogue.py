@@ -1,4 +1,4 @@
-"""The epilogue of a matmul or a convolution: a bias, an activation, and the precision of its dots."""
+"""The epilogue of matmuls and convolutions: a bias and an activation, and the precision of dots."""
 
 from __future__ import annotations
 
