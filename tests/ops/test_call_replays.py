@@ -90,6 +90,14 @@ def test_what_a_replay_relies_on(noting: Noting, calls: list[str], monkeypatch) 
     launched = len(noting.launches)
     tile.ops.softmax(rows())
     assert len(noting.launches) == launched + 1 and softmax_kernel.cache
+    before = len(noting.repeats)
+    for count in (1, 2):
+        tile.ops.softmax(rows())
+        assert len(noting.repeats) == before + count
+    replay: Any
+    (replay,) = tile.ops.softmax.plans.values()  # type: ignore[attr-defined]
+    alive = [value for name, value in replay.__globals__.items() if "alive" in name]
+    assert alive == [[True]], "a replay of what was compiled anew"
     noting.ready = False
     tile.ops.softmax(rows())
     assert len(noting.launches) == launched + 2

@@ -44,6 +44,7 @@ them unique.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -110,23 +111,23 @@ class OverlapEntries:
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for tensors at these addresses; only the lower one's extent matters."""
         if len(self.pairs) > FEW_PAIRS:
+            some = [tensors[at] for at in self._positions]
             starts = [addresses[at] for at in self._positions]
-            ends = [addresses[at] + _bytes(tensors[at]) for at in self._positions]
+            extents = [x.nbytes if x.is_contiguous() else _extent(x) for x in some]
+            ends = list(map(operator.add, starts, extents))
             overlaps = map(frozenset, overlapping(starts, ends))
             return self.versions.get(any(pair in self._numbered for pair in overlaps))
         for one, other in self.pairs:
             distance = addresses[other] - addresses[one]
             lower = tensors[one] if distance >= 0 else tensors[other]
-            extent = _bytes(lower)
+            extent = lower.nbytes if lower.is_contiguous() else _extent(lower)
             if -extent < distance < extent:
                 return self.versions.get(True)
         return self.versions.get(False)
 
 
-def _bytes(tensor: Any) -> int:
+def _extent(tensor: Any) -> int:
     """Return the bytes from a tensor's first element to the end of its last one."""
-    if tensor.is_contiguous():
-        return int(tensor.nbytes)
     elements = footprint(tensor.shape, tensor.stride(), 1)[1]
     return elements * int(tensor.itemsize)
 
@@ -186,7 +187,11 @@ def shape_of(args: Arguments, kwargs: Options) -> Shape:
 
 def _kind_of(value: Any) -> Any:
     """Return a value's type; of a tuple also those of its items."""
-    return (type(value), *map(_kind_of, value)) if isinstance(value, tuple) else type(value)
+    if not isinstance(value, tuple):
+        return type(value)
+    kinds = type(value), *map(type, value)
+    nested = any(issubclass(kind, tuple) for kind in {*kinds[1:]})
+    return (kinds[0], *map(_kind_of, value)) if nested else kinds
 
 
 def build_launch_plan(

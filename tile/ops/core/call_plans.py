@@ -62,9 +62,7 @@ from tile.tracebacks import GENERATED, trim
 __all__ = ["Varying", "launch", "planned"]
 
 MOST_PLANS = 1024  # of an op; more signatures, as of sequences of many lengths, start anew
-ATTEMPTS = (
-    3  # to make a replay of a plan, whose kernels may not have been launched as a replay does
-)
+ATTEMPTS = 5  # to make a replay of a plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -200,7 +198,10 @@ class _Planned:
         return result
 
     def _followed(self, key: tuple[Any, ...], plan: CallPlan) -> Callable[..., Any]:
-        """Return the function that follows a plan, until a replay takes its place."""
+        """Return the function that follows a plan, until a replay takes its place.
+
+        A replay calls it where a kernel has changed, and needs to be made anew then.
+        """
         attempts = itertools.count(1)
 
         def general(*arguments: Any) -> Any:
@@ -208,7 +209,7 @@ class _Planned:
             if not plan.allows(values):
                 return self._ordinary(*arguments)
             result = plan.run(values, arguments)
-            if self.plans.get(key) is general and next(attempts) <= ATTEMPTS:
+            if next(attempts) <= ATTEMPTS:
                 replay = build_replay(plan, arguments, values, self.names, general)
                 if replay is not None:
                     self.plans[key] = replay

@@ -27,7 +27,15 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
-from tile.ops.core.call_records import Arguments, ArrayAt, CallPlan, Launch, NewArray, Varied
+from tile.ops.core.call_records import (
+    Arguments,
+    ArrayAt,
+    CallPlan,
+    Launch,
+    NewArray,
+    Varied,
+    address_of,
+)
 from tile.ops.core.new_arrays import row_major, torch_dtype_of
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
@@ -64,6 +72,8 @@ def build_replay(
     takes in order.
     """
     if not all(is_plain_tensor(type(value)) for value in values):
+        return None
+    if any(address_of(value) % DIVISOR for value in values):  # another kernel may be faster
         return None
     builder = _Builder(plan, arguments, values, parameters)
     if not builder.add_launches():
