@@ -125,3 +125,17 @@ def test_programs_that_take_several_blocks(
     expected = attention_reference(q, k, v, causal, log_sums=True)
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, wanted, atol=4e-3)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_sums_of_lanes(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query has four sums in the loops, which are added after them."""
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "LANE_SUMS": True}
+    monkeypatch.setattr(attention_module, "BY_DESCRIPTORS", Table({(ANY,) * 5: tiles}, {}))
+    q, k, v = heads(2, 2, 33, 64), heads(2, 1, 70, 64, seed=1), heads(2, 1, 70, 64, seed=2)
+    expected = attention_reference(q, k, v, log_sums=True, **OPTIONS[options])
+    for target in ("interp", "interp:wgmma"):
+        with tile.backend(target):
+            results = tile.ops.attention(q, k, v, log_sums=True, **OPTIONS[options])
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted, atol=4e-3)

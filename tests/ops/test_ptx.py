@@ -131,6 +131,20 @@ def test_attention_neither_spills_nor_serializes_wgmmas(
 
 
 @pytest.mark.parametrize("causal", [False, True])
+def test_sums_of_attention_are_exchanged_after_the_loops(
+    causal: bool, compiled: dict[str, str]
+) -> None:
+    """Two loops exchange the maxima of two queries by two shuffles each; the sums take as many."""
+    x = zeros(1, 8, 4096, 64)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.attention(x, x, x, causal=causal)
+    text = compiled["attention_kernel"]
+    assert text.count("shfl.sync.bfly") == (2 + 1) * 2 * 2
+    log = assemble(text, "sm_90a")
+    assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
+
+
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [128, 256])
 def test_programs_of_several_blocks_have_a_producer(
     size: int, causal: bool, compiled: dict[str, str]

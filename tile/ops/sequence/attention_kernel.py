@@ -44,9 +44,9 @@ BY_DESCRIPTORS = Table(
     {
         "nvptx": {
             (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
-            (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 1, 0, _SOME): {**_SMALL, "warp_specialize": False},
-            (64, 2, 1, 0, _MANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (64, 2, 1, 0, _MANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 1, 0, ANY): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
             (128, 2, 0, 0, _FEW): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
@@ -120,6 +120,7 @@ def attend(
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
     DEFERRED: tl.constexpr,
+    LANE_SUMS: tl.constexpr,
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
@@ -127,6 +128,7 @@ def attend(
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
+    LANE_SUMS: a query has four sums of powers, which are computed while that dot runs.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
@@ -170,14 +172,28 @@ def attend(
             powers = tl.exp2(scores - origin[:, None])
         if DEFERRED:
             shrink = tl.exp2(highest - origin)
-        weights = weights * shrink + tl.sum(powers, axis=1)
+        if not LANE_SUMS:
+            weights = weights * shrink + tl.sum(powers, axis=1)
+        elif MASKED == "all":
+            weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         if DESCRIPTORS:
             v = v_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
         else:
             v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
+        if LANE_SUMS and MASKED != "all":
+            weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         highest = higher
     return highest, weights, total
+
+
+@tile.jit
+def lane_sums(x, N: tl.constexpr):
+    """Return four sums of each row, of columns 8 i + 2 j and 8 i + 2 j + 1.
+
+    They are those that a lane has of the result of a dot, so no lane needs another one's.
+    """
+    return tl.sum(tl.sum(x.reshape(x.shape[0], N // 8, 4, 2), axis=3), axis=1)
 
 
 @tile.jit
@@ -232,6 +248,7 @@ def attention_block(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     RAGGED: tl.constexpr,
+    LANE_SUMS: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
     """Write the result of block number `rank` of the queries of head `number` of all batches."""
@@ -282,7 +299,7 @@ def attention_block(
         slope = tl.load(slopes_ptr + head).to(SUMS) * LOG2
 
     highest = tl.full((BLOCK_M,), -float("inf"), dtype=SUMS)
-    weights = tl.zeros((BLOCK_M,), dtype=SUMS)
+    weights = tl.zeros((BLOCK_M, 4) if LANE_SUMS else (BLOCK_M,), dtype=SUMS)
     total = tl.zeros((BLOCK_M, HEAD), dtype=SUMS)
     offset = keys - queries
     first = rank * BLOCK_M + offset
@@ -308,7 +325,7 @@ def attention_block(
     others = keys, window, bias_rows, bias_strides[3], slope
     # As measured (docs/notes/ops.md): ptxas schedules these loops in other ways.
     DEFERRED: tl.constexpr = not CAUSAL if PROGRAMS else HEAD == 128 and BLOCK_N == 128
-    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, DEFERRED
+    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, DEFERRED, LANE_SUMS
     if PROGRAMS:  # in one loop, so that a block has one beginning and one end
         MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
         highest, weights, total = attend(
@@ -329,6 +346,8 @@ def attention_block(
             *(*sources, whole, *ends, end, *others, highest, weights, total),
             *(SCALE, SIZE, CAUSAL, "all", *options),
         )
+    if LANE_SUMS:
+        weights = tl.sum(weights, axis=1)
     if q_starts_ptr is not None:  # queries that see no key have the result 0
         weights = tl.where(weights == 0.0, 1.0, weights)
     total *= (1.0 / weights)[:, None]
@@ -381,6 +400,7 @@ def attention_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     RAGGED: tl.constexpr = True,
+    LANE_SUMS: tl.constexpr = False,
     PROGRAMS: tl.constexpr = 0,
 ):
     """Compute a block of queries of a head, or several if there are only so many `PROGRAMS`.
@@ -392,6 +412,7 @@ def attention_kernel(
     strides = k_starts_ptr, q_strides, k_strides, v_strides, out_strides, log_strides, bias_strides
     sizes = batches, heads, key_heads, group, queries, keys, window
     options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
+    options = *options, LANE_SUMS, PROGRAMS
     rank, number = tl.program_id(0), tl.program_id(1)
     if PROGRAMS and CAUSAL:
         # Pairs of blocks, which all see as many keys together: so no program has more to do, and
@@ -403,13 +424,11 @@ def attention_kernel(
             at = pair % pairs
             if half % 2 == 0:
                 at = blocks - 1 - at
-            attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options, PROGRAMS))
+            attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options))
     elif PROGRAMS:  # a producer loads for the next block while the program ends one
         for at in tl.range(rank, batches * heads * blocks, tl.num_programs(0)):
-            attention_block(
-                *(at % blocks, at // blocks, *arrays, *strides, *sizes, *options, PROGRAMS)
-            )
+            attention_block(*(at % blocks, at // blocks, *arrays, *strides, *sizes, *options))
     else:
         if CAUSAL:  # those that see the most keys first, so that no long one is last
             rank = tl.num_programs(0) - 1 - rank
-        attention_block(*(rank, number, *arrays, *strides, *sizes, *options, PROGRAMS))
+        attention_block(*(rank, number, *arrays, *strides, *sizes, *options))
