@@ -1,7 +1,7 @@
 """The figures of the paper that introduced Triton, and the plots of introductions to it.
 
     python benchmarks/paper.py                     what is not measured yet; then the page and plots
-    python benchmarks/paper.py --figure figure-8   only figures whose name begins so
+    python benchmarks/paper.py --figure figure-8   only this figure, or those whose name begins so
     python benchmarks/paper.py --again             measure again what there is
     python benchmarks/paper.py --limit 30          stop a figure after so many seconds
     python benchmarks/paper.py --cpu               small sizes through OpenCL, against NumPy
@@ -195,6 +195,14 @@ def target(bench: Bench) -> Iterator[None]:
         yield
 
 
+def selected(name: str) -> list[Figure]:
+    """Return the figure of this name, or those whose names begin so."""
+    figures = [*FIGURES, *PLOTS]
+    return [figure for figure in figures if figure.name == name] or [
+        figure for figure in figures if figure.name.startswith(name)
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--figure", default="", help="how the names of the figures begin")
@@ -212,9 +220,7 @@ def main() -> int:
         if bench.torch is not None:
             bench.torch.backends.cudnn.benchmark = True
         with target(bench):
-            for figure in (*FIGURES, *PLOTS):
-                if not figure.name.startswith(options.figure):
-                    continue
+            for figure in selected(options.figure):
                 if bench.torch is None:
                     figure = replace(figure, unit=figure.unit.replace("TFLOP", "GFLOP"))
                 if options.again:
