@@ -114,6 +114,8 @@ def microseconds(
 def pose() -> None:
     """Let torch's tensors of the host pass as a device's, and replace the driver."""
     from tile.backends.nvptx import driver, loaded_module
+    from tile.ops.core import call_plans
+    from tile.runtime import fast_path
     from tile.runtime.arguments import adapt, torch_tensors
 
     os.environ["TILE_BACKEND"] = "nvptx:sm_90a"
@@ -124,12 +126,13 @@ def pose() -> None:
         shared_bytes=1 << 18,
         current=nullcontext,
         has_clusters=True,
+        has_dependent_launches=True,
         major=9,
     )
 
     def load(loaded: Any, code: bytes, kernel: str, shared_bytes: int, **options: Any) -> None:
         loaded.kernel, loaded.shared_bytes, loaded.function = kernel, shared_bytes, 1 << 40
-        loaded.launch = lambda *arguments: None
+        loaded.launch = lambda *arguments, **how: None
 
     def encode(*description: Any) -> Any:
         data = ctypes.create_string_buffer(128)
@@ -139,7 +142,8 @@ def pose() -> None:
         return replace(torch_tensors.torch_device_array(tensor, label), device="cuda:0")
 
     adapt.torch_array = on_device
-    torch_tensors.only_cuda_numbered = lambda: True
+    for reader in (torch_tensors, fast_path, call_plans):
+        reader.only_cuda_numbered = lambda: True  # type: ignore[attr-defined]
     driver.device = lambda ordinal: device
     driver.version = lambda: 13000
     driver.direct = dict.fromkeys(("cuLaunchKernelEx", "cuTensorMapReplaceAddress"), nothing).get

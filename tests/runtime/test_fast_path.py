@@ -19,7 +19,9 @@ from tile import backends
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
+from tile.runtime.autotuning.tuned_launches import TunedLaunches
 from tile.runtime.callbacks import recorded_launches
+from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 
 
@@ -352,6 +354,45 @@ def test_functions_taken_before_repeat_as_well_and_nothing_old(noting: Noting, m
         new = factored[1,](x)
         assert held(x) is taken(x) is new is not old
         old = new
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_function_taken_before_the_first_call_is_as_fast(
+    noting: Noting, monkeypatch: pytest.MonkeyPatch, tuned: bool
+) -> None:
+    """From its second call on it enters no other function than a new `kernel[grid]` does."""
+    slow: list[Any] = []
+    for owner in (JITFunction, TunedLaunches):
+        ordinary = owner._slow_path
+        monkeypatch.setattr(
+            owner,
+            "_slow_path",
+            lambda *all, f=ordinary, **named: slow.append(f) or f(*all, **named),
+        )
+    kernel, arrays = new_launcher(), three()
+    blocks = {} if tuned else {"BLOCK": 32}
+    if tuned:
+        kernel = tile.autotune([tile.Config({"BLOCK": 32})], key=[])(kernel)
+    stored, another = kernel[1,], kernel[2,]
+    first = stored(*arrays, 97, **blocks)
+    slow.clear()
+    assert stored(*arrays, 99, **blocks) is stored(*arrays, 98, **blocks) is first
+    assert slow == []
+    assert another(*arrays, 95, **blocks) is first and len(slow) == 1
+    assert another(*arrays, 94, **blocks) is first and len(slow) == 1
+    assert noting.repeats[-1][0] == (2, 1, 1)
+
+
+def test_a_function_taken_before_a_change_repeats_afterwards(noting: Noting) -> None:
+    kernel, arrays = new_launcher(), three()
+    for _ in range(2):
+        kernel[1,](*arrays, 97, BLOCK=32)
+        stored = kernel[1,]
+        kernel.cache.clear()
+        stored(*arrays, 97, BLOCK=32)
+        launched, repeated = len(noting.launches), len(noting.repeats)
+        stored(*arrays, 99, BLOCK=32)
+        assert (len(noting.launches), len(noting.repeats)) == (launched, repeated + 1)
 
 
 def test_alternating_calls_of_several_shapes(noting: Noting) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, shape_of
+from tile.runtime.fast_path import FastPathEntry, LaunchFunction, LaunchPlan, Shape, shape_of
 from tile.runtime.kernel import CompiledKernel
 
 
@@ -68,11 +68,10 @@ class CompiledLaunches:
             return None  # a constant that is not passed comes before an argument that is
         return self._function.build_plan(args, kwargs, slow_path=self._slow_path)
 
-    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch a call that the plan for `shape` does not support: by another plan, or checked."""
-        called = shape_of(args, kwargs)
-        plan = self._plans.get(called)
-        if plan is not None and called != shape:
+    def _slow_path(self, tried: LaunchFunction, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch a call that the plan of `tried` does not support: by another plan, or checked."""
+        plan = self._plans.get(shape_of(args, kwargs))
+        if plan is not None and plan.launch is not tried:
             self._kernel.launch_by(plan.launch)  # more calls of this shape are likely
             return plan.launch(grid, *args, **kwargs)
         self._kernel.run(*args, grid=grid, **kwargs)

@@ -24,9 +24,9 @@ the function is
                 if repeat(x, y, z, p0, p1, p2, a3):
                     return kernel
         if a0 is not absent and ... and BLOCK is not absent:
-            return slow_path(shape, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
+            return slow_path(launch, grid, a0, a1, a2, a3, *rest, BLOCK=BLOCK, **more)
         args, named = merge((a0, a1, a2, a3), rest, {'BLOCK': BLOCK}, more)
-        return slow_path(shape, grid, *args, **named)
+        return slow_path(launch, grid, *args, **named)
 
 `add[grid]` calls this function directly, without packing arguments: `*rest`, `**more` and the
 defaults exist only so that it accepts any call. It leaves everything else to `slow_path`: the first
@@ -70,6 +70,7 @@ from tile.tracebacks import GENERATED, trim
 Arguments = tuple[Any, ...]
 Options = dict[str, Any]
 Shape = tuple[Any, ...]
+LaunchFunction = Callable[..., CompiledKernel]
 SlowPath = Callable[..., CompiledKernel]
 
 ABSENT = object()  # the default of all arguments
@@ -151,7 +152,7 @@ class LaunchPlan(NamedTuple):
     table: dict[Any, FastPathEntry | None]
     alive: list[bool]
     key: Callable[..., Any]
-    launch: Callable[..., CompiledKernel]
+    launch: LaunchFunction
     parameters: tuple[int, ...]
     tensors: tuple[Path, ...]
     passed: frozenset[str]
@@ -213,8 +214,8 @@ def build_launch_plan(
     current: returns True if the captured variables are unchanged; None if there are none.
     exact: parameters for each value of which there is an entry.
     always_choose: every entry has a `choose`, which may return None for one that is out of date.
-    slow_path: launches calls that the plan does not support. It takes the plan's shape, a grid, and
-        the arguments of a call.
+    slow_path: launches calls that the plan does not support. It takes the plan's `launch`, a grid,
+        and the arguments of a call.
     """
     writer = Writer(
         len(args), tuple(kwargs), numbered=only_cuda_numbered(), always_choose=always_choose
@@ -245,7 +246,7 @@ def build_launch_plan(
     table: dict[Any, FastPathEntry | None] = {}
     alive = [True]
     names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
-    names |= {"slow_path": slow_path, "shape": shape_of(args, kwargs), "absent": ABSENT}
+    names |= {"slow_path": slow_path, "absent": ABSENT}
     names |= {"merge": merge_arguments, "callbacks": LAUNCH_CALLBACKS}
     names |= {"scoped": scoped_settings, "own": config.own.get}
     variables = Config.variables()
@@ -285,7 +286,7 @@ def scoped_settings() -> tuple[str]:
 
 def _compile_functions(
     writer: Writer, names: Mapping[str, Any], *, watching: bool
-) -> tuple[Callable[..., Any], Callable[..., CompiledKernel]]:
+) -> tuple[Callable[..., Any], LaunchFunction]:
     """Compile the generated source, and return the functions `key` and `launch`."""
     prefix = writer.prefix
     space = {prefix + name: value for name, value in names.items()}

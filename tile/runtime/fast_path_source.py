@@ -56,9 +56,9 @@ def ~launch(~grid, {defaults}):
                 if ~repeat(~x, ~y, ~z{values}):
                     return ~kernel
         if {all_here}:
-            return ~slow_path(~shape, ~grid, {passed})
+            return ~slow_path(~launch, ~grid, {passed})
         ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
-        return ~slow_path(~shape, ~grid, *~args, **~named)
+        return ~slow_path(~launch, ~grid, *~args, **~named)
     except Exception as ~error:
         ~trim(~error)
         raise

@@ -31,7 +31,15 @@ from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
 from tile.runtime.compile import build, preloaded
 from tile.runtime.compiled_fast_path import CompiledLaunches
-from tile.runtime.fast_path import FastPathEntry, LaunchPlan, Shape, build_launch_plan, shape_of
+from tile.runtime.fast_path import (
+    FastPathEntry,
+    LaunchFunction,
+    LaunchPlan,
+    Shape,
+    build_launch_plan,
+    shape_of,
+)
+from tile.runtime.first_launch import first_launch
 from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import (
@@ -49,7 +57,7 @@ from tile.runtime.specialize import (
     with_aliased,
 )
 from tile.runtime.target_selection import target_of
-from tile.tracebacks import public_function, trim
+from tile.tracebacks import public_function
 
 if TYPE_CHECKING:
     from tile.runtime.autotuning.kernel_space import space_of
@@ -99,8 +107,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, LaunchPlan | None] = {}
-        # The function that `kernel[grid]` calls, and the shape of calls that its plan handles.
-        self._latest: tuple[Shape | None, Callable[..., CompiledKernel]] = None, self._start
+        self._latest: LaunchFunction | None = None  # of the latest plan
         self.pre_run_hooks: list[Hook] = []
         self.used_global_vals: dict[tuple[str, int], Any] = {}  # for tools that assign it
 
@@ -171,7 +178,9 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
         and takes a dict of the arguments by name (with constexprs and options).
         """
-        _, launch = self._latest
+        launch = self._latest
+        if launch is None:
+            return first_launch(self._slow_path, lambda: self._latest, grid)
         return functools.partial(launch, grid)
 
     if TYPE_CHECKING:
@@ -197,33 +206,22 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         if warmup:
             kernel, _ = self._compiled(*self._binder.bind(args, kwargs), warmup=True)
             return kernel
-        return self._start(grid, *args, **kwargs)
+        return self._slow_path(None, grid, *args, **kwargs)
 
-    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch, by the fast path of an earlier launch if there is one.
-
-        `kernel[grid]` calls this only until a plan exists. A caller that stored `kernel[grid]`
-        before always enters here.
-        """
-        try:
-            return self._slow_path(None, grid, *args, **kwargs)
-        except Exception as error:
-            trim(error)
-            raise
-
-    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch a call that the plan for `shape` cannot handle: by another plan, or without one.
+    def _slow_path(
+        self, tried: LaunchFunction | None, grid: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Launch a call that the plan of `tried` cannot handle: by another plan, or without one.
 
         Try the latest plan first: a caller that stored `kernel[grid]` enters here at each call if
-        its plan is for another shape.
+        its plan is for another shape, or no longer valid.
         """
-        latest, launch = self._latest
-        if latest is not None and latest != shape:
-            return launch(grid, *args, **kwargs)
-        call_shape = shape_of(args, kwargs)
-        plan = self._plans.get(call_shape)
-        if plan is not None and call_shape != shape:
-            self._latest = call_shape, plan.launch  # more calls of this shape are likely
+        latest = self._latest
+        if latest is not None and latest is not tried:
+            return latest(grid, *args, **kwargs)
+        plan = self._plans.get(shape_of(args, kwargs))
+        if plan is not None and plan.launch is not tried:
+            self._latest = plan.launch  # more calls of this shape are likely
             return plan.launch(grid, *args, **kwargs)
         if "warmup" in kwargs:
             return self.run(*args, grid=grid, **kwargs)
@@ -288,7 +286,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             # it drops all plans.
             if any(kernel is one for one in list(self.cache.values())):
                 plan.add(key, entry, guarded)
-                self._latest = shape_of(args, kwargs), plan.launch
+                self._latest = plan.launch
         return kernel
 
     def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -376,7 +374,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
 
     def _drop_plans(self) -> None:
         """Invalidate all plans, including launch functions that callers have stored."""
-        self._latest = None, self._start
+        self._latest = None
         while self._plans:
             _, plan = self._plans.popitem()
             if plan is not None:

@@ -135,7 +135,7 @@ class Autotuner(Measuring):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return the launch function of the kernel's arguments, on `grid`."""
-        return functools.partial(self._launches.latest, grid)
+        return self._launches.on(grid)
 
     def launches_itself(self) -> bool:
         """Return True if a subclass launches in a way of its own."""

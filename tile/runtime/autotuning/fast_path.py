@@ -22,7 +22,7 @@ called as `tuned[grid](x, n)` with a torch tensor, it is
                     tuner.best_config = config
                     return launcher(tuner.fn, grid)(a0, a1, **config.all_kwargs())
         args, named = merge((a0, a1), rest, {}, more)
-        return slow_path(shape, grid, *args, **named)
+        return slow_path(launch, grid, *args, **named)
 
 `tuned[grid]` calls the latest of these functions directly. Everything else is left to `slow_path`:
 the first launch with a key, hooks, observers, and `with` blocks with settings of their own. A
@@ -51,7 +51,6 @@ from tile.runtime.fast_path import (
     LaunchPlan,
     SlowPath,
     merge_arguments,
-    shape_of,
 )
 from tile.runtime.fast_path_source import PLAIN_KEYS, Writer
 from tile.runtime.jit import JITFunction
@@ -79,7 +78,7 @@ def ~launch(~grid, {defaults}):
                     ~tuner.best_config = ~config
                     return ~launcher(~tuner.fn, ~grid)({passed}**~config.all_kwargs())
         ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
-        return ~slow_path(~shape, ~grid, *~args, **~named)
+        return ~slow_path(~launch, ~grid, *~args, **~named)
     except Exception as ~error:
         ~trim(~error)
         raise
@@ -212,8 +211,7 @@ def build_choice_plan(
     table: dict[Any, Choice] = {}
     names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
     names |= {"table": table, "tuner": tuner, "slow_path": slow_path, "absent": ABSENT}
-    names |= {"shape": shape_of(tuple(args), dict(kwargs)), "merge": merge_arguments}
-    names |= {"launcher": _launcher, "unreadable": UNREADABLE}
+    names |= {"merge": merge_arguments, "launcher": _launcher, "unreadable": UNREADABLE}
     names |= {"own": settings.own.get, "backend": Settings.variables()["backend"].text_reader()}
     names |= {"observer": active_observer, "trim": trim}
     prefix = writer.prefix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from tile.runtime.autotuning.fast_path import (
     chosen_entry,
 )
 from tile.runtime.fast_path import UNREADABLE, LaunchPlan, Shape, shape_of
+from tile.runtime.first_launch import first_launch
 from tile.tracebacks import trim
 
 
@@ -34,31 +36,29 @@ class Tuner(Protocol):
 class TunedLaunches:
     """The plans of a tuner by the shape of calls.
 
-    latest: what `tuner[grid]` calls.
+    latest: the launch function of the latest plan, if there is one.
     """
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
         self._plans: dict[Shape, LaunchPlan | ChoicePlan | None] = {}
-        self.latest: Callable[..., Any] = self._start
+        self.latest: Callable[..., Any] | None = None
 
-    def _start(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch, by the plan for an earlier launch if there is one.
+    def on(self, grid: Any) -> functools.partial[Any]:
+        """Return `tuner[grid]`."""
+        launch = self.latest
+        if launch is None:
+            return first_launch(self._slow_path, lambda: self.latest, grid)
+        return functools.partial(launch, grid)
 
-        `tuner[grid]` calls this only until a plan exists.
-        """
-        try:
-            return self._slow_path(None, grid, *args, **kwargs)
-        except Exception as error:
-            trim(error)
-            raise
-
-    def _slow_path(self, shape: Shape | None, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch a call that the plan for `shape` cannot handle, by another one or without."""
+    def _slow_path(
+        self, tried: Callable[..., Any] | None, grid: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Launch a call that the plan of `tried` cannot handle, by another one or without."""
         try:
             call_shape = shape_of(args, kwargs)
             plan = self._plans.get(call_shape)
-            if plan is not None and call_shape != shape:
+            if plan is not None and plan.launch is not tried:
                 self.latest = plan.launch  # more calls of this shape are likely
                 return plan.launch(grid, *args, **kwargs)
             result = self._tuner.run(*args, **{"grid": grid, "warmup": False, **kwargs})
