@@ -412,7 +412,7 @@ def attention_kernel(
     strides = k_starts_ptr, q_strides, k_strides, v_strides, out_strides, log_strides, bias_strides
     sizes = batches, heads, key_heads, group, queries, keys, window
     options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
-    options = *options, LANE_SUMS, PROGRAMS
+    last = LANE_SUMS, PROGRAMS
     rank, number = tl.program_id(0), tl.program_id(1)
     if PROGRAMS and CAUSAL:
         # Pairs of blocks, which all see as many keys together: so no program has more to do, and
@@ -424,11 +424,11 @@ def attention_kernel(
             at = pair % pairs
             if half % 2 == 0:
                 at = blocks - 1 - at
-            attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options))
+            attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options, *last))
     elif PROGRAMS:  # a producer loads for the next block while the program ends one
         for at in tl.range(rank, batches * heads * blocks, tl.num_programs(0)):
-            attention_block(*(at % blocks, at // blocks, *arrays, *strides, *sizes, *options))
+            attention_block(*(at % blocks, at // blocks, *arrays, *strides, *sizes, *options, *last))
     else:
         if CAUSAL:  # those that see the most keys first, so that no long one is last
             rank = tl.num_programs(0) - 1 - rank
-        attention_block(*(rank, number, *arrays, *strides, *sizes, *options))
+        attention_block(*(rank, number, *arrays, *strides, *sizes, *options, *last))
