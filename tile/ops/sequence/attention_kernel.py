@@ -427,7 +427,8 @@ def attention_kernel(
             attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options, *last))
     elif PROGRAMS:  # a producer loads for the next block while the program ends one
         for at in tl.range(rank, batches * heads * blocks, tl.num_programs(0)):
-            attention_block(*(at % blocks, at // blocks, *arrays, *strides, *sizes, *options, *last))
+            block, head = at % blocks, at // blocks
+            attention_block(*(block, head, *arrays, *strides, *sizes, *options, *last))
     else:
         if CAUSAL:  # those that see the most keys first, so that no long one is last
             rank = tl.num_programs(0) - 1 - rank
