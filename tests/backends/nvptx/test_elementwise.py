@@ -15,7 +15,7 @@ from tile.ir.declare import OPS
 from tile.ir.op_definition import OpDef
 from tile.ir.ops.arith import NUMBERS, Predicate, Rounding
 from tile.ir.semantics.libdevice import SYMBOLS
-from tile.ir.types import ALL, F32, I1, I32, I64, U8, U16, U32, U64, Pointer, Scalar
+from tile.ir.types import ALL, F32, F64, I1, I32, I64, U8, U16, U32, U64, Pointer, Scalar
 
 
 def uses(defn: OpDef) -> Iterator[Use]:
@@ -155,6 +155,13 @@ def test_functions_of_libdevice_select_coefficients() -> None:
     elements = ptx.count("ex2.approx")
     assert elements and ptx.count("\tbra") + ptx.count(" bra") <= elements
     assert "__nvvm_reflect" not in ptx
+
+
+@pytest.mark.parametrize(("element", "step"), [(F32, "mad.lo.cc.u32"), (F64, "ld.global.nc.b64")])
+def test_reductions_of_large_arguments_stay_loops(element: Scalar, step: str) -> None:
+    """Neither LLVM nor ptxas, for which the pragma is, unrolls a loop of rare arguments."""
+    ptx = check(around([Use(OPS["sin"], (fragment(element),))]), "sm_90a")
+    assert ptx.count(step) == ptx.count('.pragma "nounroll";') > 0
 
 
 def test_a_pass_builder_runs_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:

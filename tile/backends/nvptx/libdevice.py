@@ -66,7 +66,8 @@ COMMON = frozenset(f"__nv_{name}f" for name in _NAMES.split())
 @functools.cache
 def _extract(names: frozenset[str], path: Path) -> bytes:
     library = _common(path) if names <= COMMON else path.read_bytes()
-    module = llvm.parse_assembly(_without_ftz(str(_only(names, library))))
+    text = _with_rolled_loops(_without_ftz(str(_only(names, library))))
+    module = llvm.parse_assembly(text)
     passes = llvm.create_new_module_pass_manager()
     passes.add_sccp_pass()
     passes.add_simplify_cfg_pass()
@@ -125,6 +126,18 @@ def _without_ftz(text: str) -> str:
         return f"{query[1]} = add i32 0, 0" if query[2] in names else query[0]
 
     return _QUERY.sub(answer, text)
+
+
+_UNROLLED = re.compile(r'!"llvm\.loop\.unroll\.count", i32 \d+')
+
+
+def _with_rolled_loops(text: str) -> str:
+    """Keep loops of libdevice from being unrolled, by LLVM and (`.pragma "nounroll"`) by ptxas.
+
+    They reduce arguments of `sin` and others above 105615, which are rare. Unrolled, they take a
+    third of the instructions of such a function, for each element of a thread.
+    """
+    return _UNROLLED.sub('!"llvm.loop.unroll.disable"', text)
 
 
 def load() -> None:
