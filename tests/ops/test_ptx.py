@@ -80,6 +80,7 @@ MATMULS: dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]] = {
     "one b for all batches": (zeros(4, 256, 512), zeros(512, 256), {}),
     "parts of arrays": (zeros(512, 1024)[:, 512:], zeros(512, 1024)[:, :512], {}),
     "even splits": (zeros(256, 6144), zeros(6144, 256), {"splits": 4}),
+    "uneven splits": (zeros(256, 1760), zeros(1760, 256), {"splits": 4}),
     "gelu": (zeros(512, 512), zeros(512, 512), {"bias": zeros(512), "activation": "gelu"}),
 }
 

@@ -50,7 +50,7 @@ def expanded_matmul_kernel(
     b_tile = weights_ptr + inner[:, None] + b_columns * K
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     total = multiply_tiles(
-        *(a_tile, b_tile, inner, K, 1, 1, total, "ieee", tl.float32, EVEN, BLOCK_K)
+        *(a_tile, b_tile, inner, 0, K, K, 1, 1, total, "ieee", tl.float32, EVEN, BLOCK_K)
     )
     total *= 1.0 / SHIFT
     tl.assume(first >= 0)

@@ -78,15 +78,18 @@ def matmul_kernel(
     if WIDE:
         a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
     inner = tl.arange(0, BLOCK_K)
-    a_tile = a_ptr + batch * a_batch + split * span * a_inner
-    b_tile = b_ptr + batch * b_batch + split * span * b_inner
+    first = tl.program_id(2) * span if SPLIT else 0
+    tl.assume(first >= 0)
+    a_tile = a_ptr + batch * a_batch + tl.cast(first, tl.int64) * a_inner
+    b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
     a_tile += a_rows * a_row + inner[None, :] * a_inner
     b_tile += inner[:, None] * b_inner + b_columns * b_column
-    end = K
-    if SPLIT:
-        end = min(K - tl.program_id(2) * span, span)
+    if EVEN:  # no mask compares with K
+        first, end = 0, span
+    else:
+        end = min(first + span, K) if SPLIT else K
     total = multiply_tiles(
-        *(a_tile, b_tile, inner, end, a_inner, b_inner),
+        *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner),
         *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
     )
     total = activated(total, bias_ptr, column, N, ACTIVATION)
@@ -169,7 +172,7 @@ def matmul(
     least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
     splits = splits_of(call, splits, tiles * batches, steps, least)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
-    even = k == splits * span
+    even = 0 < k == splits * span
     parts = call.new((splits, batches * m, n), sums) if splits > 1 else result
     launch(matmul_kernel, (tiles, batches, splits))(
         *(a, b, None if splits > 1 else bias, parts.value, m, n, k),

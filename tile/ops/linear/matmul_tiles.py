@@ -31,7 +31,9 @@ def multiply_tiles(
     a_tile,
     b_tile,
     inner,
+    first,
     end,
+    K,
     a_inner,
     b_inner,
     total,
@@ -40,13 +42,17 @@ def multiply_tiles(
     EVEN: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Return `total` plus the dots of tiles of a and b, of `end` elements along the inner axis."""
-    for k in range(0, end, BLOCK_K):
+    """Return `total` plus the dots of tiles of a and b, from `first` to `end` of the inner axis.
+
+    An `end` below K follows `first` by a multiple of `BLOCK_K`: masks compare with K alone, so that
+    tiles are blocks of arrays.
+    """
+    for k in range(first, end, BLOCK_K):
         if EVEN:
             a, b = tl.load(a_tile), tl.load(b_tile)
         else:
-            a = tl.load(a_tile, mask=inner[None, :] < end - k, other=0.0)
-            b = tl.load(b_tile, mask=inner[:, None] < end - k, other=0.0)
+            a = tl.load(a_tile, mask=inner[None, :] < K - k, other=0.0)
+            b = tl.load(b_tile, mask=inner[:, None] < K - k, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
         a_tile += BLOCK_K * a_inner
         b_tile += BLOCK_K * b_inner

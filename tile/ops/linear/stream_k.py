@@ -101,7 +101,7 @@ def stream_matmul_kernel(
         a_tile += a_rows * a_strides[1] + inner[None, :] * a_strides[2]
         b_tile += inner[:, None] * b_strides[1] + b_columns * b_strides[2]
         total = multiply_tiles(
-            *(a_tile, b_tile, inner, min(end * BLOCK_K, K) - begin * BLOCK_K),
+            *(a_tile, b_tile, inner, begin * BLOCK_K, min(end * BLOCK_K, K), K),
             *(a_strides[2], b_strides[1], tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)),
             *(PRECISION, SUMS, EVEN, BLOCK_K),
         )
