@@ -113,6 +113,14 @@ def test_wgmmas_after_an_assertion_are_not_serialized(compiled: dict[str, str]) 
     assert "C7510" not in assemble(text, "sm_90a")
 
 
+def test_attention_of_floats(compiled: dict[str, str]) -> None:
+    """Its dots by FMA read slices of blocks that descriptors load."""
+    x = zeros(1, 2, 40, 64).astype(np.float32)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.attention(x, x, x)
+    assert "fma.rn.f32" in compiled["attention_kernel"]
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("length", [256, 200])
 @pytest.mark.parametrize("size", [64, 128])

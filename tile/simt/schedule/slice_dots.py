@@ -15,7 +15,7 @@ from tile.ir.passes import module_pass
 from tile.ir.shared_type import Shared
 from tile.ir.types import F16, F32, I32, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.layouts.axes import slice_layout, sliced
+from tile.simt.layouts.axes import reshape_axes, slice_layout, sliced
 from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -64,6 +64,58 @@ def _cut_all(function: Function, target: SimtTarget) -> None:
 
 
 @dataclass(frozen=True)
+class _Between:
+    """An operation on a tile whose axis of k is `axis`, and that of the result `result_axis`."""
+
+    op: Operation
+    axis: int
+    result_axis: int
+
+    def before(self, layout: LinearLayout) -> LinearLayout:
+        """Return the layout of a slice of the tile from that of a slice of the result."""
+        if self.op.defn is not shape.reshape:
+            return operand_layout(self.op, layout)
+        extent = layout.shape[self.result_axis]
+        return reshape_axes(layout, _with_extent(self.op.inputs[0], self.axis, extent))
+
+    def of_slice(self, build: LayoutBuilder, loaded: Value) -> Value:
+        """Do the operation on a slice of the tile."""
+        attributes = dict(self.op.attributes)
+        if self.op.defn is shape.reshape:
+            extent = loaded.type.shape[self.axis]
+            attributes["shape"] = _with_extent(self.op.result, self.result_axis, extent)
+        return build(self.op.defn, loaded, **attributes)
+
+
+def _axis_before(op: Operation, axis: int) -> int | None:
+    """Return the axis of an operation's operand that is an axis of its result; None if none is.
+
+    Axes are counted from the right. A reshape is followed if it only adds or removes axes of
+    extent 1.
+    """
+    if op.defn is shape.trans:
+        order = op["order"]
+        return int(order[axis]) - len(order)
+    if op.defn is shape.expand_dims:
+        new: int = op["axis"]
+        return None if axis == new else axis + (axis < new)
+    if op.defn is not shape.reshape:
+        return axis
+    tile, result = op.inputs[0].type.shape, op.result.type.shape
+    after = [number for number in range(-len(result), 0) if result[number] > 1]
+    before = [number for number in range(-len(tile), 0) if tile[number] > 1]
+    same = [tile[number] for number in before] == [result[number] for number in after]
+    return before[after.index(axis)] if same and axis in after else None
+
+
+def _with_extent(value: Value, axis: int, extent: int) -> tuple[int, ...]:
+    """Return a tile's shape with another extent along an axis, which is counted from the right."""
+    extents = [*value.type.shape]
+    extents[axis] = extent
+    return tuple(extents)
+
+
+@dataclass(frozen=True)
 class _Operand:
     """An operand of a dot, and the buffer that its k-slices are loaded from.
 
@@ -75,18 +127,19 @@ class _Operand:
     axis: int
     source: Value
     read_layout: LinearLayout  # the source's layout that the dot's operand layout corresponds to
-    between: tuple[Operation, ...] = ()
+    between: tuple[_Between, ...] = ()
     mem: Value | None = None
 
     @classmethod
     def of(cls, value: Value, axis: int) -> _Operand:
-        between: list[Operation] = []
+        between: list[_Between] = []
         op, k = value.op, axis
         while op is not None and op.defn in CHEAP_IN_ANY_LAYOUT:
-            between.insert(0, op)
-            if op.defn is shape.trans:
-                k = op["order"][k] - len(op["order"])
-            op = op.inputs[0].op
+            before = _axis_before(op, k)
+            if before is None:
+                break
+            between.insert(0, _Between(op, before, k))
+            op, k = op.inputs[0].op, before
         if op is not None and op.defn is ops.shared.local_load and not op["mask"]:
             return cls(k, op.result, layout_of(op.result), tuple(between), op["mem"])
         op = value.op
@@ -112,19 +165,19 @@ class _Operand:
 
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
         """Load slice number `number` of the operand from the buffer, in a layout."""
-        for op in reversed(self.between):
-            layout = operand_layout(op, layout)
+        for each in reversed(self.between):
+            layout = each.before(layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
         load = ops.shared.local_load_slice
         loaded = build(load, self.mem, number, axis=self.axis, result=result)
-        for op in self.between:
-            loaded = build(op.defn, loaded, **op.attributes)
+        for each in self.between:
+            loaded = each.of_slice(build, loaded)
         return loaded
 
     def forget(self) -> None:
         """Erase the load of the whole buffer, unless it has other users."""
         assert self.source.op is not None
-        for op in (*reversed(self.between), self.source.op):
+        for op in (*[each.op for each in reversed(self.between)], self.source.op):
             if not op.result.uses:
                 op.erase()
 
