@@ -34,7 +34,7 @@ import pytest
 from tile.errors import TileError
 from tile.ir.parser import parse_module
 from tile.tools import cli, opt
-from tile.tools.ir_files import chunks
+from tile.tools.command import chunks
 
 RUN = re.compile(r"//\s*RUN:\s*tile\s+(.*)")
 CHECK = re.compile(r"//\s*CHECK(?:-(LABEL|NEXT-DAG|NEXT|SAME|NOT))?:\s*(.*)")

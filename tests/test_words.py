@@ -101,7 +101,7 @@ PRODUCTS = """
     tile/ir/semantics/libdevice/rounding.py tile/ir/semantics/math.py tile/ir/semantics/reduce.py
     tile/language/composed.py tile/language/linalg.py tile/language/math.py tile/language/random.py
     tile/language/reductions.py tile/ops/selection/cumprod.py tile/simt/hopper/wgmma_layouts.py
-    tile/simt/lower/decompose/reduce.py tile/simt/lower/fma_to_odd.py tile/simt/lower/legalize.py
+    tile/simt/lower/decompose/reduce.py tile/simt/lower/legalize.py tile/simt/lower/legalize.py
     tile/simt/lower/strength_reduce_pointers.py
 """
 _TMA = {"tile/simt/hopper/tma_boxes.py": "boxDim of TMA"}

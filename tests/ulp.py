@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tile.errors import ArgumentTypeError
-from tile.ir.numpy_dtypes import Array, scalar_of
-from tile.ir.semantics.dtype_tables import BITS, FLOATS, FP8
+from tile.ir.numpy_dtypes import BITS, FLOATS, FP8, Array, scalar_of
 
 FAR = np.uint64((1 << 64) - 1)
 

@@ -25,7 +25,7 @@ from tile.ir.parser import parse_module
 from tile.ir.shared_type import Shared
 from tile.ir.types import F32, I32, Pointer, Tile, Type
 from tile.ir.verifier import verify
-from tile.tools.ir_files import chunks
+from tile.tools.command import chunks
 
 HERE = Path(__file__).parent
 Site = tuple[str, int]

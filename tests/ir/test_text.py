@@ -40,7 +40,7 @@ from tile.ir.types import (
 from tile.ir.value_parser import parse_type
 from tile.location import Loc
 from tile.simt.ops import thread
-from tile.tools.ir_files import chunks
+from tile.tools.command import chunks
 
 TESTS = Path(__file__).parent.parent
 

@@ -11,9 +11,8 @@ from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.shared_type import Shared
 from tile.ir.types import ALL, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Type
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
-from tile.simt.layouts.bank_conflicts import wavefronts
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import shared_access, wavefronts
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.memory.expose_shared import tile_bytes
 

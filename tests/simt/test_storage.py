@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile.simt.memory.storage_allocation import (
+from tile.simt.memory.allocate_shared import (
     Allocation,
     LiveRange,
     allocate,
@@ -70,7 +70,7 @@ def test_a_large_last_buffer_fits_next_to_a_long_lived_one() -> None:
 
 
 def test_peaks_of_random_sets_are_near_the_bound() -> None:
-    """The figures that `tile.simt.memory.storage_allocation` states, of the first 400 of its 4,000 sets."""
+    """The figures that `tile.simt.memory.allocate_shared` states, of the first 400 of its 4,000 sets."""
     best, scanned = [], []
     for seed in range(400):
         ranges = drawn(random.Random(seed))

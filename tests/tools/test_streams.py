@@ -18,7 +18,7 @@ import pytest
 from tests.processes import running
 from tests.sampling import sample
 from tile.tools.cli import main
-from tile.tools.streams import CheckedStream
+from tile.tools.command import CheckedStream
 
 PROGRAM = """
 import numpy as np

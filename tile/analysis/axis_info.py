@@ -50,7 +50,7 @@ from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import arith
+from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Scalar, Type
 
@@ -158,3 +158,27 @@ class _AxisInfo(Conditional[AxisInfo]):
 
 def _unchanged(old: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
     return tuple(x if x == y else 1 for x, y in zip(old, new, strict=True))
+
+
+def contiguous_axis(value: Value, axes: AxisInfoResult) -> int | None:
+    """Return the axis, counted from the right, along which a tile is contiguous in memory.
+
+    None for a tile that is not a relabeled load, and where no axis is more contiguous than others.
+    """
+    op = value.op
+    if op is None:
+        return None
+    if op.defn is shape.trans:
+        axis = contiguous_axis(op.inputs[0], axes)
+        order = op["order"]
+        return None if axis is None else order.index(len(order) + axis) - len(order)
+    if op.defn is shape.reshape:
+        axis, source = contiguous_axis(op.inputs[0], axes), op.inputs[0].type.shape
+        # What follows the axis has the same extents.
+        same = axis is not None and source[axis:][1:] == value.type.shape[axis:][1:]
+        return axis if same else None
+    if op.defn is not memory.load or not value.type.rank:
+        return None
+    runs = axes.of(op["ptr"]).contiguous
+    longest = max(runs)
+    return runs.index(longest) - len(runs) if runs.count(longest) == 1 else None

@@ -27,9 +27,9 @@ from tile.runtime.kernel_cache import compiler_identity
 from tile.runtime.target_selection import DEFAULT
 
 if TYPE_CHECKING:
-    from tile.backends.nvptx.device_properties import device_properties
+    from tile.backends.nvptx.driver import device_properties
 else:
-    device_properties = lazy_import("tile.backends.nvptx.device_properties", "device_properties")
+    device_properties = lazy_import("tile.backends.nvptx.driver", "device_properties")
 
 NVPTX = "nvptx"
 WARP_SIZE = 32

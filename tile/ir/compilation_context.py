@@ -8,6 +8,9 @@ writes one folder, in which the passes of all pipelines are numbered consecutive
 name is the kernel's with a short digest of the description. Creating the folder claims it, which
 only one process or thread can do, so a second compilation of the same kernel never overwrites the
 first one.
+
+Code that is nested too deeply is an error with its line: the compiler walks regions recursively on
+Python's stack.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tile.config import config
-from tile.errors import ArgumentValueError
+from tile.errors import ArgumentValueError, CompilationError
 from tile.instrumentation import Scoped
+from tile.ir.core import Block
+from tile.ir.module import Module
+from tile.location import Loc
 
 ALL = "all"  # in TILE_PRINT_AFTER: every pass
 _DIGITS = 8  # of the digest
@@ -142,3 +148,27 @@ def compiling(kernel: str, describe: Callable[[], str]) -> Iterator[Compilation]
         return
     with compilation(kernel, describe) as current:
         yield current
+
+
+def nesting_error(loc: Loc | None) -> CompilationError:
+    """Return the error for source or IR that is nested more deeply than Python's stack allows."""
+    return CompilationError(
+        "this is nested too deeply to be compiled; an `elif` counts as nested in the `if` before "
+        "it, and a function as nested in its caller. Compute parts in statements of their own, or "
+        "choose from a table in memory",
+        loc=loc,
+    )
+
+
+def deepest_location(module: Module) -> Loc | None:
+    """Return the location of a most deeply nested operation; works without recursion."""
+    loc: Loc | None = None
+    blocks: list[Block] = [function.body for function in module]
+    while blocks:
+        inner: list[Block] = []
+        for block in blocks:
+            for op in block.ops:
+                loc = op.loc or loc
+                inner.extend(op.regions)
+        blocks = inner
+    return loc

@@ -1,13 +1,29 @@
 """Effects of operations, including those of their regions and attributes.
 
 Passes query effects through this module only.
+
+A loop that is not proven to end may run forever, so that nothing after it runs: no pass may remove
+it, merge it with another, or speculate it (LLVM: it is not `willreturn`). The proof considers the
+loop only:
+
+- A `for` ends if its step is a constant other than 0, or the extent of the grid, which is at least
+  1 in any program that runs.
+- A `while` ends if it continues only while a carried integer has not reached a loop-invariant
+  bound, and every iteration moves that integer by a constant toward the bound, without wrapping
+  past it.
+
+Nested loops are ignored; each needs its own proof.
 """
 
 from __future__ import annotations
 
-from tile.ir.core import Operation, Value
+from collections.abc import Iterator
+
+from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import Effect, Trait
-from tile.ir.termination import ends
+from tile.ir.ops import arith, control, program
+from tile.ir.ops.arith import Predicate
+from tile.ir.types import I32, Scalar
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG
 ATOMIC = Effect.READ | Effect.WRITE
@@ -106,3 +122,103 @@ def may_hang_silently(loop: Operation) -> bool:
     return not ends(loop) and not any(
         effects(op) & preserved or ATOMIC in effects(op) for op in every_iteration
     )
+
+
+def ends(loop: Operation) -> bool:
+    """Return True if the `for` or `while` is proven to end, ignoring nested loops."""
+    if loop.defn is control.for_:
+        step = loop.inputs[2]
+        return _is_extent(step) or _number(step) not in (None, 0)
+    (condition,) = loop.regions[0].yielded
+    return any(_reaches_bound(loop, needed) for needed in _conjuncts(condition))
+
+
+def _conjuncts(condition: Value) -> Iterator[Value]:
+    """Yield the values that must all be true for the condition to be true."""
+    op = condition.op
+    if op is None:
+        return
+    if op.defn is arith.and_:
+        for value in op.inputs:
+            yield from _conjuncts(value)
+    elif op.defn is control.if_:
+        yielded = [region.yielded[condition.index] for region in op.regions]
+        if _number(yielded[1]) is False:
+            yield from _conjuncts(op.inputs[0])
+            yield from _conjuncts(yielded[0])
+        elif _number(yielded[0]) is False:
+            yield from _conjuncts(yielded[1])
+    elif op.defn is arith.cmp:
+        yield condition
+
+
+def _reaches_bound(loop: Operation, comparison: Value) -> bool:
+    """Return True if a counter makes the comparison false after finitely many iterations."""
+    assert comparison.op is not None
+    x, y = comparison.op.inputs
+    predicate = comparison.op["predicate"]
+    return _counts_to(loop, x, predicate, y) or _counts_to(loop, y, predicate.swapped, x)
+
+
+def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Value) -> bool:
+    """Return True if `counter predicate bound` becomes false by counting in constant steps."""
+    ty = counter.type
+    if counter.owner is not loop.regions[0] or not (isinstance(ty, Scalar) and ty.is_int()):
+        return False
+    limit = _number(bound)
+    step = _step(loop, counter.index)
+    if step is None or (limit is None and not _is_outside(loop, bound)):
+        return False
+    if predicate is Predicate.NE:  # counting by one passes every number, across the wrap too
+        return abs(step) == 1
+    if predicate in (Predicate.LT, Predicate.LE):
+        strict, slack = predicate is Predicate.LT, None if limit is None else ty.max_value - limit
+    elif predicate in (Predicate.GT, Predicate.GE):
+        strict, slack = predicate is Predicate.GT, None if limit is None else limit - ty.min_value
+        step = -step
+    else:
+        return False
+    # The last value that passes the test is at most the bound (strict: one before it). A step from
+    # there must not wrap. A step of one never wraps if the test is strict.
+    overshoot = step - strict
+    return step > 0 and (overshoot == 0 or (slack is not None and overshoot <= slack))
+
+
+def _step(loop: Operation, index: int) -> int | None:
+    """Return the constant that each iteration adds to a carried value, or None."""
+    body = loop.regions[1]
+    op = body.yielded[index].op
+    if op is None or op.defn not in (arith.add, arith.sub):
+        return None
+    first, second = op.inputs
+    if op.defn is arith.add and second is body.args[index]:
+        first, second = second, first
+    number = _number(second)
+    if first is not body.args[index] or number is None:
+        return None
+    return int(number) if op.defn is arith.add else -int(number)
+
+
+def _is_outside(loop: Operation, value: Value) -> bool:
+    """Return True if the value is defined outside the loop."""
+    block: Block | None = value.block
+    while block is not None and block.parent is not loop:
+        block = None if block.parent is None else block.parent.block
+    return block is None
+
+
+def _is_extent(value: Value) -> bool:
+    """Return True if the value is `num_programs`, possibly cast to a wider integer type."""
+    op = value.op
+    if op is not None and op.defn is arith.cast and value.type.element.bits > I32.bits:
+        op = op.inputs[0].op
+    return op is not None and op.defn is program.num_programs
+
+
+def _number(value: Value) -> bool | int | float | None:
+    """Return the number of a scalar constant, or None."""
+    op = value.op
+    if op is None or op.defn is not arith.const:
+        return None
+    number: bool | int | float = op.attributes["value"]
+    return number

@@ -14,10 +14,10 @@ from typing import Any
 from tile.errors import TypeRuleError
 from tile.ir import predication
 from tile.ir.builder import Builder, create
+from tile.ir.compilation_context import nesting_error
 from tile.ir.core import SCHEDULE, Block, Function, Operation, Value
 from tile.ir.declare import OPS
 from tile.ir.module import Module
-from tile.ir.nesting import nesting_error
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
 from tile.ir.signature import Argument

@@ -10,18 +10,22 @@ A pattern is keyed by its root operation, or by a property of that. It returns T
 the IR, and makes all changes through the `Rewriter`, which maintains the worklist. A
 `simplification` is a pattern that returns what replaces the operation. Patterns are tried on each
 operation in the order of their declaration, until none applies.
+
+`erase_unused` is for code that is built; passes use `transforms/dce.py`, which also finds dead
+loop-carried values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tile.errors import PassError, stamp
 from tile.ir.builder import Builder
-from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import is_dead
+from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.effects import is_dead, is_removable
 from tile.ir.op_definition import OpDef
+from tile.ir.ops import control
 
 Pattern = Callable[[Operation, "Rewriter"], bool]
 # Returns what replaces the results of an operation; None where it does not apply.
@@ -170,3 +174,41 @@ class Rewriter:
 def rewrite(function: Function, patterns: PatternSet) -> bool:
     """Apply patterns and remove dead operations until nothing changes; True if anything did."""
     return Rewriter(function, patterns).run()
+
+
+Functions = Mapping[str, Function]
+
+
+def erase_unused(block: Block, functions: Functions) -> None:
+    """Erase the unused operations of a block and of its regions, and of functions it calls.
+
+    A call is erased if the called function, which is one of `functions`, has no effects.
+    """
+    _erase(block, functions, set())
+
+
+def _erase(block: Block, functions: Functions, seen: set[str]) -> None:
+    for op in reversed(list(block)):
+        for region in op.regions:
+            _erase(region, functions, seen)
+        if op.defn is control.call:
+            _erase_called(op["callee"], functions, seen)
+        if not any(result.uses for result in op.results) and _removable(op, functions):
+            op.erase()
+
+
+def _erase_called(name: str, functions: Functions, seen: set[str]) -> None:
+    """Erase the unused operations of a function, each function once."""
+    if name in functions and name not in seen:
+        seen.add(name)
+        _erase(functions[name].body, functions, seen)
+
+
+def _removable(op: Operation, functions: Functions) -> bool:
+    """Return True if an operation has no effects but its results; calls are looked into."""
+    if op.defn is not control.call:
+        return is_removable(op)
+    called = functions.get(op["callee"])
+    return called is not None and all(
+        inner.defn.terminator or _removable(inner, functions) for inner in called.body
+    )

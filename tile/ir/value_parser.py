@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from tile.errors import TileError, TypeRuleError
+from tile.ir.compilation_context import nesting_error
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.layout_kinds import LAYOUTS, Layout
-from tile.ir.nesting import nesting_error
 from tile.ir.printer import affine_map
 from tile.ir.shared_type import Shared
 from tile.ir.signature import Symbol

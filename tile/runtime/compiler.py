@@ -17,10 +17,9 @@ from tile.errors import TileError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import item_names
-from tile.ir.compilation_context import compilation
+from tile.ir.compilation_context import compilation, deepest_location, nesting_error
 from tile.ir.debug_info import DebugSteps
 from tile.ir.descriptor_type import addresses_memory
-from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.ops.debug import breakpoint_
 from tile.ir.parser import parse_module
 from tile.ir.passes import refuse_unknown

@@ -40,7 +40,6 @@ from tile.runtime.fast_path import (
     shape_of,
 )
 from tile.runtime.first_launch import first_launch
-from tile.runtime.global_guards import Captures
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import (
     decorated_again,
@@ -48,7 +47,7 @@ from tile.runtime.interface import (
     restored,
 )
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.kernel_definition import JitOptions, KernelDefinition
+from tile.runtime.kernel_definition import Captures, JitOptions, KernelDefinition
 from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
 from tile.runtime.specialize import (
     Constant,

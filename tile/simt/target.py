@@ -38,8 +38,8 @@ from tile.ir.types import (
     Scalar,
     is_power_of_two,
 )
-from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
+from tile.simt.layouts.shared_access import BANKS, Banks
 from tile.simt.tuning import TUNING, TuningConstants
 
 

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from tile.errors import TileError
-from tile.tools.streams import run_with_checked_output
+from tile.tools.command import run_with_checked_output
 
 # Each command is a module of this package. Its docstring is the help: the summary after
 # "`tile NAME`: ", then the description. `configure` adds the options to a parser; `run` takes the

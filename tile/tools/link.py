@@ -42,7 +42,7 @@ from tile.ir.module import Module
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.tools.arguments import add_define, parse_arguments
-from tile.tools.ir_files import modules, triton_c_file, write
+from tile.tools.command import modules, triton_c_file, write
 from tile.transforms.dce import remove_uncalled
 from tile.transforms.inline import inline
 

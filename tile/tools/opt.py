@@ -21,15 +21,15 @@ import sys
 
 from tile.config import config
 from tile.errors import TileError
+from tile.ir.compilation_context import deepest_location, nesting_error
 from tile.ir.module import Module
-from tile.ir.nesting import deepest_location, nesting_error
 from tile.ir.op_definition import Level
 from tile.ir.passes import PASSES, Pass, PassManager, parse_pipeline, refuse_unknown
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lowering
 from tile.tools.arguments import add_define, parse_arguments
-from tile.tools.ir_files import SEPARATOR, modules, write
+from tile.tools.command import SEPARATOR, modules, write
 from tile.transforms import pass_pipeline
 
 PRINTING = "print-"  # the prefix of the names of passes that print an analysis

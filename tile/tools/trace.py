@@ -41,8 +41,7 @@ from typing import TextIO
 from tile.diagnostics.trace import Trace
 from tile.diagnostics.trace import trace as tracing
 from tile.errors import ArgumentValueError
-from tile.tools.command import run_program
-from tile.tools.streams import output_failed
+from tile.tools.command import output_failed, run_program
 
 EVERY = 2.0  # seconds between two lines of progress
 

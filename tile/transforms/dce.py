@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from tile.analysis.call_graph import CallGraph
 from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.effects import is_removable
+from tile.ir.effects import ends, is_removable
 from tile.ir.module import Module
 from tile.ir.op_definition import Trait
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
-from tile.ir.termination import ends
 from tile.transforms.region_utils import first_carried, shrink, stop_passing
 
 

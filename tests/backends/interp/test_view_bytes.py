@@ -18,8 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 import tile
 import tile.language as tl
 from tile.backends.base import footprint
-from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.view_bytes import Axis, ViewBytes, _search
+from tile.backends.interp.virtual_memory import lazy_zeros
 from tile.config import config
 from tile.errors import ArgumentValueError, OutOfBoundsError
 from tile.faults import ALL

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-from tile.codegen.llvm import narrow_floats
+from tile.codegen.llvm import convert
 from tile.ir import semantics
 from tile.ir.types import F8E4M3, F32, FP8, Scalar
 
@@ -58,7 +58,7 @@ def test_to_8_bits(element: Scalar) -> None:
     high = np.arange(1 << 16, dtype=np.uint32) << 16
     bits = np.concatenate([high | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
     x = bits.astype(np.uint32).view(np.float32)
-    code, name = narrow_floats._TO_FP8[element], f"@tile.to.{element.ir_name}"
+    code, name = convert._TO_FP8[element], f"@tile.to.{element.ir_name}"
     actual = run(code, name, x, np.dtype(np.uint8), "float", "i8")
     with semantics.quiet():
         wanted = semantics.cast(x, element)
@@ -75,8 +75,8 @@ def test_from_e4m3() -> None:
     """All pairs of numbers, in the upper bytes of the halves of a word."""
     low, high = np.meshgrid(np.arange(256, dtype=np.uint32), np.arange(256, dtype=np.uint32))
     x = (high << 24 | low << 8).ravel()
-    name = narrow_floats._E4M3_AS_F16
-    actual = run(narrow_floats._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
+    name = convert._E4M3_AS_F16
+    actual = run(convert._FROM_E4M3, name, x, np.dtype(np.uint32), "i32", "i32")
     pairs = np.stack([low.ravel(), high.ravel()], axis=1).astype(np.uint8)
     with semantics.quiet():
         wanted = semantics.cast(pairs.view(semantics.numpy_dtype(F8E4M3)), F32)

@@ -16,7 +16,7 @@ from tile.backends.base import Options
 from tile.backends.opencl.compiler import emit_module
 from tile.backends.opencl.emit.registers import of_thread
 from tile.backends.opencl.target import NAMED, SIMD_CPU
-from tile.codegen.operand_loads import is_operand_load
+from tile.codegen.emitter import is_operand_load
 from tile.ir.core import Operation
 from tile.ir.ops import arith
 from tile.ir.parser import parse_module

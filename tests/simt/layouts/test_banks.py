@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simt.layouts.machine import accesses
-from tile.simt.layouts.bank_conflicts import Banks, wavefronts
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LayoutError
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import Banks, shared_access, wavefronts
 from tile.simt.layouts.swizzle import swizzled
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.conversion import through_shared
 from tile.simt.layouts.dims import LANE, OFFSET, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import Banks, shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.layouts.swizzle import simd_layout
 

@@ -14,12 +14,12 @@ from tests.simt.layouts.layouts import distributed, elements
 from tests.simt.layouts.machine import convert
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import slice_axis
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.conversion import Renaming, SharedConversion, plan_conversion, through_shared
 from tile.simt.layouts.dims import LayoutError
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
+from tile.simt.layouts.shared_access import Banks
 from tile.simt.layouts.warp_shuffle import ShufflePlan
 
 EXAMPLES = examples(30)

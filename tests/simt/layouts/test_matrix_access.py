@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.conversion import through_shared, through_shared_by_ldmatrix
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
-from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
+from tile.simt.layouts.shared_access import BANKS, ldmatrix_access, shared_access, stmatrix_access
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout
 

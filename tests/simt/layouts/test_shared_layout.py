@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile.simt.layouts.axes import permute_axes, sliced
-from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import BANKS, shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile.simt.layouts.bank_conflicts import wavefronts
 from tile.simt.layouts.dims import LayoutError
+from tile.simt.layouts.shared_access import wavefronts
 from tile.simt.layouts.swizzle import byte_swizzled, swizzled
 
 POWERS = st.sampled_from([1, 2, 4, 8])

@@ -50,10 +50,9 @@ from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import accesses_global
 from tile.ir.module import Module
-from tile.ir.numpy_dtypes import numpy_dtype
+from tile.ir.numpy_dtypes import ByDtype, numpy_dtype
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, shape
-from tile.ir.semantics.dtype_tables import ByDtype
 from tile.ir.shared_type import Shared
 from tile.ir.types import Type
 

@@ -11,11 +11,15 @@ An access is an array of addresses or an `Affine`, with or without a mask. From 
 2. affine, programs at irregular offsets: a gather of whole rows;
 3. affine, with a mask that is one run along one axis: as before, on the active run;
 4. anything else: a gather by address.
+
+`lazy_zeros` makes arrays of data about memory, which occupy it only where they are touched.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +38,7 @@ from tile.backends.interp.resolved_access import (
     restrided,
 )
 from tile.backends.interp.shifted_reads import SeenRead
+from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Affine, Array, RunValue, array_of, is_true
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.config import config
@@ -383,3 +388,25 @@ def _bytes(array: Array, low: int, high: int) -> Array:
     corner = array[(..., *upwards)]
     first = restrided(corner, (1,), (array.itemsize,))
     return restrided(first.view(np.uint8), (high - low,), (1,))
+
+
+NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE, which `mmap` defines from Python 3.13 on
+
+
+def lazy_zeros(count: int, dtype: type[np.generic]) -> Array:
+    """Return a one-dimensional array of zeros whose untouched pages occupy no memory.
+
+    Raises `ArgumentValueError` if this process has no address space for it.
+    """
+    size = count * np.dtype(dtype).itemsize
+    if size < TUNING.mapped_bytes or sys.platform != "linux":
+        return np.zeros(count, dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype)
+    except OSError as error:
+        raise ArgumentValueError(
+            f"checks keep {size} bytes about an array that spans {count} elements, and this "
+            f"process has no address space for them ({error.strerror}); pass a smaller view, or "
+            "launch with sanitize='none'"
+        ) from error

@@ -1,11 +1,10 @@
 """Kernels on NVIDIA GPUs: THREAD IR to LLVM IR to PTX, run by the CUDA driver.
 
 backend          the backend as the registry sees it
-architectures    names of architectures
+architectures    names of architectures, also for LLVM
 target           capabilities of each architecture
 compiler         lowering, emission, and PTX by llvmlite
 libdevice        mathematical functions of NVIDIA's library; LLVM's initialization
-data_layout      the triple and the data layout of LLVM modules
 preload          loads LLVM and libdevice in a thread
 emit             THREAD IR to the text of an LLVM module
 launch_metadata  what the launcher must know of a kernel
@@ -18,7 +17,6 @@ host_staging     host arrays copied to the device and back; the current stream
 launch           a loaded kernel
 fast_launch      the same launch again, with other arguments
 fault_report     the error of a failed launch
-kernel_info      resources of a loaded kernel
 event_timer      timers for `do_bench` and the autotuner
 survey           the findings of `tile info`
 """

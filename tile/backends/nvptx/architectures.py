@@ -1,8 +1,17 @@
-"""Names of architectures, and which devices run code that was compiled for them."""
+"""Names of architectures, what LLVM calls them, and which devices run code compiled for them."""
 
 from __future__ import annotations
 
 import re
+
+# Pointers to shared, constant and local memory have 32 bits; see `prepare_llvm`.
+DATA_LAYOUT = (
+    "e-p:64:64:64-p3:32:32:32-p4:32:32:32-p5:32:32:32-p6:32:32:32-p7:32:32:32-i1:8:8-i8:8:8-"
+    "i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-f128:128:128-v16:16:16-"
+    "v32:32:32-n16:32:64"
+)
+TRIPLE = "nvptx64-nvidia-cuda"
+
 
 PORTABLE_CLUSTER = 8  # programs of a cluster that all devices with clusters support; some more
 

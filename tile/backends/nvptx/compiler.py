@@ -15,8 +15,7 @@ from llvmlite import binding as llvm
 
 from tile.analysis.alias import disjoint_parameters
 from tile.backends.base import Artifact, Options, Target
-from tile.backends.nvptx.architectures import has_dependent_launches
-from tile.backends.nvptx.data_layout import TRIPLE
+from tile.backends.nvptx.architectures import TRIPLE, has_dependent_launches
 from tile.backends.nvptx.emit import lowering_target
 from tile.backends.nvptx.emit.functions import EmittedModule, emit_module
 from tile.backends.nvptx.libdevice import LLVM_LOCK, functions, libdevice, prepare_llvm

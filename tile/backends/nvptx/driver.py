@@ -459,3 +459,21 @@ class Event:
     def destroy(self) -> None:
         """Destroy the event."""
         cuda.cuEventDestroy(self._event)
+
+
+# By the names that Triton's driver gives them.
+_PROPERTIES = {
+    "max_shared_mem": _Attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    "max_num_regs": _Attribute.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK,
+    "multiprocessor_count": _Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+    "warpSize": _Attribute.CU_DEVICE_ATTRIBUTE_WARP_SIZE,
+    "sm_clock_rate": _Attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+    "mem_clock_rate": _Attribute.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE,
+    "mem_bus_width": _Attribute.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH,
+}
+
+
+def device_properties(ordinal: int) -> dict[str, int]:
+    """Return the properties of a device. Raises `BackendError` if there is no such device."""
+    asked = device(ordinal)
+    return {name: asked.attribute(attribute) for name, attribute in _PROPERTIES.items()}

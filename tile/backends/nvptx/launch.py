@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.event_timer import EventTimer, current_timer
     from tile.backends.nvptx.fault_report import FaultRecord
     from tile.backends.nvptx.host_staging import Staging
-    from tile.backends.nvptx.kernel_info import kernel_info
+    from tile.backends.nvptx.loaded_module import kernel_info
 else:
     FaultRecord = lazy_import("tile.backends.nvptx.fault_report", "FaultRecord")
-    kernel_info = lazy_import("tile.backends.nvptx.kernel_info", "kernel_info")
+    kernel_info = lazy_import("tile.backends.nvptx.loaded_module", "kernel_info")
     Staging = lazy_import("tile.backends.nvptx.host_staging", "Staging")
     EventTimer = lazy_import("tile.backends.nvptx.event_timer", "EventTimer")
     current_timer = lazy_import("tile.backends.nvptx.event_timer", "current_timer")

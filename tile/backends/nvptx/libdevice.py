@@ -15,7 +15,7 @@ from pathlib import Path
 
 from llvmlite import binding as llvm
 
-from tile.backends.nvptx.data_layout import DATA_LAYOUT, TRIPLE
+from tile.backends.nvptx.architectures import DATA_LAYOUT, TRIPLE
 from tile.backends.nvptx.toolkit import find_libdevice
 from tile.errors import BackendError
 

@@ -19,7 +19,7 @@ from typing import Any
 from tile.backends.opencl import tuning
 from tile.backends.opencl.tuning import OpenclTuning
 from tile.ir.types import I32, U32
-from tile.simt.layouts.bank_conflicts import BANKS, Banks
+from tile.simt.layouts.shared_access import BANKS, Banks
 from tile.simt.target import REDUCTIONS, SimtTarget
 from tile.simt.tuning import TUNING
 

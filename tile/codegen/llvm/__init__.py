@@ -3,8 +3,7 @@
     functions, module          whole functions, and the parts of a module around them
     function_builder           a function under construction: its lines, and values of the IR
     types                      LLVM types and constants
-    arith, math, convert, narrow_floats
-                               arithmetic, real functions and conversions
+    arith, math, convert       arithmetic, real functions and conversions
     dot                        dots of one thread
     registers                  fragments and thread indices
     memory                     addresses, loads and stores; constant tables

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+from tile.codegen.llvm.convert import narrow, wide
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
-from tile.codegen.llvm.narrow_floats import narrow, wide
 from tile.codegen.llvm.types import llvm_type, number_of
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef

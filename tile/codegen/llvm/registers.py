@@ -5,10 +5,10 @@ Most of them choose from lists of names and emit nothing.
 
 from __future__ import annotations
 
-from tile.codegen import unroll_fragments
+from tile.codegen import emitter
+from tile.codegen.emitter import register_offsets, thread_images
 from tile.codegen.llvm.function_builder import THREAD, FunctionBuilder, Rule
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.codegen.unroll_fragments import register_offsets, thread_images
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.simt import ops
@@ -105,7 +105,7 @@ def thread_contribution(
 
 
 RULES: dict[OpDef, Rule] = {
-    **unroll_fragments.RULES,
+    **emitter.RULES,
     ops.thread.thread_id: thread_id,
     ops.thread.frag_gather: frag_gather,
     ops.thread.layout_index: layout_index,

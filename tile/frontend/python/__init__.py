@@ -11,6 +11,5 @@ branches, loops, loop_carried
 value_trees          the values of names, and their merges
 global_names         globals and closure variables
 constexpr_function   Python functions that kernels call at compile time
-const_parameters     parameters through which a kernel only reads
 debug_info           debug steps for the debugger
 """

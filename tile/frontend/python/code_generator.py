@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tile.analysis.alias import Alias, PointsTo, module_aliases
 from tile.errors import ArgumentTypeError, CompilationError, TileError
 from tile.frontend.python.aggregates import with_constants
 from tile.frontend.python.calls import plain
 from tile.frontend.python.comprehensions import COMPREHENSIONS
-from tile.frontend.python.const_parameters import refuse_writes
 from tile.frontend.python.debug_info import emit_return_step, emit_step
 from tile.frontend.python.expressions import EXPRESSIONS
 from tile.frontend.python.lowering_context import (
@@ -38,15 +38,15 @@ from tile.frontend.python.value_trees import (
     transform,
 )
 from tile.ir.builder import Builder
-from tile.ir.core import Function
+from tile.ir.compilation_context import nesting_error
+from tile.ir.core import Function, Operation
 from tile.ir.debug_info import DebugSteps
 from tile.ir.module import Module
-from tile.ir.nesting import nesting_error
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
+from tile.ir.rewriter import erase_unused
 from tile.ir.signature import Argument
 from tile.ir.types import Pointer, Scalar, Type
-from tile.ir.unused import erase_unused
 from tile.language.base.builtin import suggestion
 from tile.language.base.tensor import DescriptorParts, Tensor
 from tile.language.descriptor import build_descriptor
@@ -331,3 +331,35 @@ def recursion(cycle: list[DeviceFunction], call: Loc) -> CompilationError:
         f"`{cycle[0].name}` calls itself ({names}); recursion is not supported, write a loop",
         loc=call,
     )
+
+
+def refuse_writes(module: Module, constant: Mapping[str, Collection[int]]) -> None:
+    """Raise `CompilationError` for an operation that may write through a constant parameter.
+
+    `constant` holds the positions of such parameters, by function. Alias analysis follows pointers
+    through arithmetic, casts, selections, loops, calls and descriptors.
+    """
+    if not any(constant.values()):
+        return
+    aliases = module_aliases(module)
+    for name, positions in constant.items():
+        if name not in module.functions:
+            continue
+        for op, index in _writes(aliases[name], positions):
+            parameter = aliases[name].function.args[index]
+            inside = " in this call" if op.defn is control.call else ""
+            raise CompilationError(
+                f"`{parameter.name}` is annotated tl.const, and `{name}` writes through it"
+                f"{inside}; drop the annotation, or write to another array",
+                loc=op.loc,
+            )
+
+
+def _writes(alias: Alias, positions: Collection[int]) -> Iterator[tuple[Operation, int]]:
+    """Yield the operations that may write through one of the parameters, each with the first."""
+    constant = PointsTo(frozenset(positions))
+    function: Function = alias.function
+    for op in function.walk():
+        written = alias.written(op).parameters & constant.parameters
+        if written:
+            yield op, min(written)

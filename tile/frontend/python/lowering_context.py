@@ -20,9 +20,9 @@ from tile.errors import CompilationError, TileError, TypeRuleError, UnsupportedS
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import describe, name_leaves
 from tile.ir.builder import Builder
+from tile.ir.compilation_context import nesting_error
 from tile.ir.core import Block, Value
 from tile.ir.module import Module
-from tile.ir.nesting import nesting_error
 from tile.language.base.static_args import bounded
 from tile.location import Loc
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from tile.ir import semantics
 from tile.ir.declare import elementwise
+from tile.ir.numpy_dtypes import Unary
 from tile.ir.op_definition import OpDef
 from tile.ir.ops.arith import NUMBERS
-from tile.ir.semantics.dtype_tables import Unary
 from tile.ir.types import F32, F64
 
 REALS = (F32, F64)

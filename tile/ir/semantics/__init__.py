@@ -10,7 +10,7 @@ A function returns exactly the dtype of its operation's result type and never wr
 operands; its result may share memory with them. The caller holds `quiet()` around the calls.
 """
 
-from tile.ir.numpy_dtypes import Array, Dtype, numpy_dtype, scalar_of
+from tile.ir.numpy_dtypes import Array, Dtype, numpy_dtype, quiet, scalar_of
 from tile.ir.semantics.arith import (
     absolute,
     add,
@@ -33,7 +33,6 @@ from tile.ir.semantics.arith import (
 )
 from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, printable, widen
 from tile.ir.semantics.dot import dot, round_to_tf32, truncate_mantissa
-from tile.ir.semantics.dtype_tables import quiet
 from tile.ir.semantics.math import elementwise, erf_f32, erf_f64, fma, rsqrt
 from tile.ir.semantics.reduce import Combine, argreduce, reduce, reduce_region, scan, scan_region
 from tile.ir.semantics.shape import (

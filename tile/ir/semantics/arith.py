@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array, Dtype
-from tile.ir.semantics.cast import MANY, same, through_f32, widen
-from tile.ir.semantics.dtype_tables import (
+from tile.ir.numpy_dtypes import (
     ALL_FP8,
     BITS,
     BOOL,
@@ -22,12 +20,15 @@ from tile.ir.semantics.dtype_tables import (
     NARROW_FLOATS,
     SIGNED,
     UNSIGNED,
+    Array,
     Binary,
     ByDtype,
     Choices,
+    Dtype,
     Unary,
     each,
 )
+from tile.ir.semantics.cast import MANY, same, through_f32, widen
 
 WIDE = (F32, F64)
 SIGN_BIT = np.uint16(0x8000)

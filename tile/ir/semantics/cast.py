@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import DTYPES, Array, Dtype, numpy_dtype, scalar_of
-from tile.ir.semantics.dtype_tables import (
+from tile.ir.numpy_dtypes import (
     ALL_FP8,
     BF16,
     BITS,
     BOOL,
+    DTYPES,
     EMULATED_FP8,
     F16,
     F32,
@@ -41,10 +41,14 @@ from tile.ir.semantics.dtype_tables import (
     FLOATS,
     INTEGERS,
     NARROW_FLOATS,
+    Array,
     Binary,
     ByDtype,
+    Dtype,
     Unary,
+    numpy_dtype,
     quiet,
+    scalar_of,
 )
 from tile.ir.types import I64, SCALARS, U64, Pointer, Scalar, require
 from tile.short_repr import short_repr

@@ -12,9 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array
-from tile.ir.semantics.cast import narrow, widen
-from tile.ir.semantics.dtype_tables import (
+from tile.ir.numpy_dtypes import (
     BF16,
     F32,
     F64,
@@ -22,12 +20,14 @@ from tile.ir.semantics.dtype_tables import (
     NARROW_FLOATS,
     SIGNED,
     UNSIGNED,
+    Array,
     Binary,
     ByDtype,
     Choices,
     Unary,
     each,
 )
+from tile.ir.semantics.cast import narrow, widen
 
 INT8 = (SIGNED[0], UNSIGNED[0])
 ROWS = 64  # rows of a matmul that keep BLAS busy

@@ -18,9 +18,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array
+from tile.ir.numpy_dtypes import BF16, F16, F32, F64, Array, ByDtype, Unary, each
 from tile.ir.semantics.cast import narrow, round_to_odd_f32, through_f32_unary, widen
-from tile.ir.semantics.dtype_tables import BF16, F16, F32, F64, ByDtype, Unary, each
 
 BLOCK = 1 << 14  # elements computed at a time, so that intermediate values stay in cache
 

@@ -24,17 +24,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array, Dtype
-from tile.ir.semantics.cast import narrow, widen
-from tile.ir.semantics.dtype_tables import (
+from tile.ir.numpy_dtypes import (
     BOOL,
     FLOATS,
     INTEGERS,
     NARROW_FLOATS,
+    Array,
     ByDtype,
     Choices,
+    Dtype,
     each,
 )
+from tile.ir.semantics.cast import narrow, widen
 
 NUMBER_WINS = (np.fmin, np.fmax)
 

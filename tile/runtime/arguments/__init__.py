@@ -2,7 +2,6 @@
 
 adapt                arguments as one of the few kinds of values that the runtime handles
 device_arrays        arrays in device memory, arrays of pointers, and element types
-array_interface      `__array_interface__` and `__cuda_array_interface__` of other libraries
 torch_tensors        torch tensors, without importing torch
 opencl_buffers       pyopencl's arrays, buffers and shared virtual memory
 tensor_descriptor    host-side tensor descriptors

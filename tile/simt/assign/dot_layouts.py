@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tile.analysis.axis_info import AxisInfoResult
-from tile.analysis.memory_order import contiguous_axis
+from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot

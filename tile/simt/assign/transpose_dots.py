@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.analysis.memory_order import contiguous_axis
+from tile.analysis.axis_info import AxisInfoResult, axis_info, contiguous_axis
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of

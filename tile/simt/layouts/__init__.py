@@ -9,6 +9,5 @@ axes               layouts of reduced, transposed, reshaped and sliced tiles; ve
 conversion         layout conversion: by renaming, by `warp_shuffle`, or through shared memory
 shared_layout      a shared layout for a tile that is loaded in several layouts
 shared_access      accesses to shared memory, ldmatrix and stmatrix
-bank_conflicts     wavefronts of an access to shared memory
 draw               pictures
 """

@@ -45,7 +45,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tile.simt.layouts import f2
-from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.dims import (
     BLOCK,
     LANE,
@@ -61,7 +60,9 @@ from tile.simt.layouts.dims import (
 )
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import (
+    BANKS,
     AddressLayout,
+    Banks,
     SharedAccess,
     address_layouts,
     ldmatrix_access,

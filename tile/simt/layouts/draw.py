@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.simt.layouts.bank_conflicts import BANKS
 from tile.simt.layouts.dims import BLOCK, LANE, OFFSET, REGISTER, WARP, require, sizes
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import BANKS
 
 MOST_ELEMENTS = 1 << 14
 

@@ -28,11 +28,10 @@ from itertools import combinations
 from operator import xor
 
 from tile.simt.layouts import f2
-from tile.simt.layouts.bank_conflicts import BANKS, Banks
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, Dims, bits_of, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import BANKS, Banks, shared_access
 from tile.simt.layouts.swizzle import simd_layout
 
 # The number of coordinates that a function of the bank sums, at most.

@@ -18,8 +18,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.types import F8E4M3B15, F8E4M3FNUZ, F8E5M2FNUZ, F16, F32, F64, U8, U16, U32, Scalar
-from tile.transforms.expressions import Expression
-from tile.transforms.small_floats import Encoding
+from tile.transforms.expressions import Encoding, Expression
 
 SIGN = 0x80
 BEYOND = 1 << 16  # more than the largest number of any of these formats, and exact in f32

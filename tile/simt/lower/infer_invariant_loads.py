@@ -13,13 +13,12 @@ from functools import reduce
 
 from tile.analysis.alias import PointsTo, alias, module_aliases
 from tile.ir.core import Block, Function, Operation
-from tile.ir.effects import ATOMIC, accesses_global
+from tile.ir.effects import ATOMIC, accesses_global, ends
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
-from tile.ir.termination import ends
 
 
 @module_pass("infer-invariant-loads", before=Level.THREAD)

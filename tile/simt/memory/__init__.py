@@ -2,6 +2,5 @@
 
 expose_shared         the pass that inserts buffers, stores to them and loads from them
 allocate_shared       the pass that assigns each buffer an offset for its live range
-storage_allocation    offsets for live ranges
 insert_barriers       the pass that inserts barriers
 """

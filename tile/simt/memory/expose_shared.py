@@ -24,7 +24,6 @@ from tile.simt.hopper.tma_store import BlockStores, lower_tma_stores
 from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import (
     Conversion,
     SharedConversion,
@@ -33,6 +32,7 @@ from tile.simt.layouts.conversion import (
 )
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.shared_access import Banks
 from tile.simt.layouts.warp_shuffle import WORD_BITS, ShufflePlan
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout

@@ -16,10 +16,10 @@ from tile.ir.shared_type import Shared
 from tile.ir.types import F16, F32, I32, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.layouts.axes import reshape_axes, slice_layout, sliced
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
+from tile.simt.layouts.shared_access import Banks
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
 from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent, tile_of
 from tile.simt.schedule.pipeline_loops.buffer_readers import CHEAP_IN_ANY_LAYOUT

@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from tile.backends.host_memory import span
-from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, Strided
 from tile.backends.interp.sanitizer.access import Site
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, ramp
+from tile.backends.interp.virtual_memory import lazy_zeros
 from tile.ir.core import Operation
 
 ATOMIC = 1 << 31

@@ -16,7 +16,7 @@ from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import LOWEST, WINDOW_BITS, Memory
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee
-from tile.simt.layouts.bank_conflicts import wavefronts
+from tile.simt.layouts.shared_access import wavefronts
 
 
 def count_instructions(code: Code) -> None:

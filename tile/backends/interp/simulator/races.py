@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.values import Array, Rows
-from tile.backends.interp.virtual_memory import WINDOW_BITS, DetectedFaultError, Memory
+from tile.backends.interp.virtual_memory import WINDOW_BITS, DetectedFaultError, Memory, lazy_zeros
 from tile.ir.core import Operation
 
 

@@ -17,12 +17,12 @@ from tile.backends.host_memory import allocation, span
 from tile.backends.interp.bytecode import Code, Run
 from tile.backends.interp.fault_report import verb_of, view_of
 from tile.backends.interp.launch import Launch
-from tile.backends.interp.lazy_zeros import lazy_zeros
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Array, RegisterValue, array_of
+from tile.backends.interp.virtual_memory import lazy_zeros
 from tile.faults import Checks
 from tile.instrumentation import active_report
 from tile.ir.core import Operation

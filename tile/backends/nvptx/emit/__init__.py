@@ -8,7 +8,6 @@ add, in files of the same names, and:
 
     inline_asm                 inline PTX, for what LLVM has no instruction for
     inline_ptx                 the inline PTX of kernels
-    narrow_floats              8-bit and 16-bit floats
     vectors                    narrow elements in 32-bit registers
     shuffle                    shuffles within a warp
     shared, tma                shared memory; mbarriers and TMA

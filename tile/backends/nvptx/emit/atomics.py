@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tile.backends.nvptx.emit.convert import narrow, wide
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import from_register, global_pointer, in_register
-from tile.backends.nvptx.emit.narrow_floats import narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type, number_of

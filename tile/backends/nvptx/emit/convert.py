@@ -1,25 +1,22 @@
-"""Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them."""
+"""Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them.
+
+8-bit floats are converted by instructions where the architecture has them.
+"""
 
 from __future__ import annotations
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.narrow_floats import (
-    fp8_as_f16,
-    has_fp8_conversion,
-    narrow,
-    wide,
-)
-from tile.backends.nvptx.emit.vectors import unpack, words_of
+from tile.backends.nvptx.emit.vectors import pack, unpack, words_of
 from tile.codegen.llvm import convert as llvm
 from tile.codegen.llvm.convert import Convert, between_integers, to_bool
-from tile.codegen.llvm.function_builder import Rule
+from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, F16, F32, F64, I1, Kind, Scalar
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Kind, Pointer, Scalar
 
 # The floats that hold all numbers of f8e4m3, as f16 does.
 _FROM_F16 = (F16, BF16, F32)
@@ -198,3 +195,60 @@ def _integer_to_odd(builder: FunctionBuilder, source: Scalar, x: str) -> str:
 
 
 RULES: dict[OpDef, Rule] = {**llvm.RULES, arith.cast: cast}
+
+
+_PTX = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
+
+
+def has_fp8_conversion(builder: FunctionBuilder, element: Scalar | Pointer) -> bool:
+    """Return True if an instruction converts two 8-bit floats of an element to f16."""
+    return element is F8E4M3 and builder.module.arch.fp8
+
+
+def wide(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:
+    """Convert a float to f32, exactly; f32 and f64 stay as they are."""
+    if not has_fp8_conversion(builder, element):
+        return llvm.wide(builder, element, x)
+    pair = builder.new(f"zext i8 {x} to i16")
+    (f16x2,) = assemble(builder, "cvt.rn.f16x2.e4m3x2 $0, $1;", ["i32"], [("i16", pair)])
+    return llvm.first_of_f16x2(builder, f16x2)
+
+
+def narrow(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:
+    """Round an f32 to nearest even in a narrower float; see `codegen/llvm/convert.py`."""
+    if not element.is_fp8() or not builder.module.arch.fp8:
+        return llvm.narrow(builder, element, x)
+    assert isinstance(element, Scalar)
+    text = f"cvt.rn.satfinite.{_PTX[element]}.f32 $0, $1, $2;"
+    zero = "0x0000000000000000"
+    (pair,) = assemble(builder, text, ["i16"], [("float", zero), ("float", x)])
+    return builder.new(f"trunc i16 {pair} to i8")
+
+
+def fp8_as_f16(
+    builder: FunctionBuilder, element: Scalar | Pointer, registers: Registers
+) -> Registers:
+    """Convert 8-bit floats to f16, exactly, two to a 32-bit register.
+
+    Their number is a multiple of 4: of two bytes in a register of 16 bits, LLVM would compute the
+    register from each byte, although both halves of a 32-bit register can be converted as they are.
+    """
+    results = []
+    for ty, register in pack(builder, element, registers):
+        if has_fp8_conversion(builder, element):
+            results += assemble(builder, _CONVERT_WORD, ["i32"] * 2, [(ty, register)])
+            continue
+        for selector in _HIGH_BYTES:
+            operands = ((ty, register), ("i32", "0"), ("i32", str(selector)))
+            spread = builder.call("@llvm.nvvm.prmt", "i32", *operands)
+            results.append(llvm.f16x2(builder, element, spread))
+    return results
+
+
+_CONVERT_WORD = (
+    "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
+    "cvt.rn.f16x2.e4m3x2 $0, low; cvt.rn.f16x2.e4m3x2 $1, high; }"
+)
+# Selectors of `prmt` for a register and zero (bytes 4 to 7): the first two bytes of the register,
+# and the last two, each above a zero byte.
+_HIGH_BYTES = (0x1404, 0x3424)

@@ -19,11 +19,11 @@ from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.vectors import as_integers
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED
+from tile.codegen.emitter import copy_bits
 from tile.codegen.llvm.function_builder import THREAD, Rule
 from tile.codegen.llvm.memory import when
 from tile.codegen.llvm.registers import layout_index_of
 from tile.codegen.llvm.types import is_integer, llvm_type
-from tile.codegen.unroll_fragments import copy_bits
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug

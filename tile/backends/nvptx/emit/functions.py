@@ -1,4 +1,12 @@
-"""Whole functions and modules, and the occupancy that ptxas may assume of them."""
+"""Whole functions and modules, and the occupancy that ptxas may assume of them.
+
+*Programmatic dependent launch.* With the option `launch_pdl`, the programs of a launch may become
+resident while the last ones of the launch before still run. They compute addresses and initialize
+mbarriers; then, in front of the first operation that accesses global memory, they wait until that
+launch is complete and what it wrote is visible. After that they let the next launch begin the same
+way. So every program waits, and a launch that is complete has waited for the one before: results
+are those of launches one after the other. (PTX ISA, "griddepcontrol".)
+"""
 
 from __future__ import annotations
 
@@ -8,16 +16,20 @@ from itertools import accumulate
 
 from tile.analysis.liveness import liveness
 from tile.backends.base import Options
-from tile.backends.nvptx.emit import RULES, dependent_launch
+from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.module import ModuleText
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import REGISTERS, WARP, Architecture
 from tile.codegen.llvm.function_builder import THREAD
 from tile.codegen.llvm.functions import function_text
-from tile.ir.core import Function
+from tile.ir.core import Function, Operation
+from tile.ir.effects import effects
 from tile.ir.module import Module
+from tile.ir.op_definition import Effect, OpDef
+from tile.ir.ops import memory
 from tile.simt.memory.allocate_shared import shared_bytes
+from tile.simt.ops import cluster
 from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.schedule.register_pressure import tile_registers
 from tile.simt.target import SimtTarget
@@ -89,8 +101,8 @@ def emit_function(text: ModuleText, function: Function, *, programs: int | None 
     builder = FunctionBuilder(text, function, RULES)
     prologue = [thread]
     if function.kernel and text.dependent_launch:
-        overlap = (dependent_launch.WAIT, dependent_launch.LAUNCH)
-        first = dependent_launch.first_access(function)
+        overlap = (WAIT, LAUNCH)
+        first = first_access(function)
         if first is None:
             prologue += overlap
         else:
@@ -143,3 +155,22 @@ def _peak(function: Function) -> int:
         changes[span.start] += registers
         changes[span.end] -= registers
     return max(accumulate(changes[number] for number in sorted(changes)), default=0)
+
+
+WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()'
+LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", "~{memory}"()'
+
+_LOCAL = Effect.SHARED | Effect.ASSUME  # effects within the program
+_BARRIERS: tuple[OpDef, ...] = (memory.barrier, cluster.cluster_arrive, cluster.cluster_wait)
+
+
+def first_access(kernel: Function) -> Operation | None:
+    """Return the first operation of a kernel's body that may access global memory, or None.
+
+    It may do so in its regions.
+    """
+    return next((op for op in kernel.body if _may_access(op)), None)
+
+
+def _may_access(op: Operation) -> bool:
+    return bool(effects(op) & ~_LOCAL) and op.defn not in _BARRIERS and not op.defn.terminator

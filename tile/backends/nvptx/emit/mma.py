@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
+from tile.backends.nvptx.emit.convert import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
-from tile.backends.nvptx.emit.narrow_floats import fp8_as_f16, narrow, wide
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm import dot as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tile.backends.base import Assertion, Options
-from tile.backends.nvptx.architectures import has_dependent_launches
-from tile.backends.nvptx.data_layout import DATA_LAYOUT, TRIPLE
+from tile.backends.nvptx.architectures import DATA_LAYOUT, TRIPLE, has_dependent_launches
 from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import module as llvm

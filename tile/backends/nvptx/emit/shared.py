@@ -14,10 +14,10 @@ from tile.backends.nvptx.emit.memory import (
 )
 from tile.backends.nvptx.emit.stage_counters import stage_of
 from tile.backends.nvptx.emit.vectors import pack, unpack
+from tile.codegen.emitter import is_operand_load
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.memory import Element
 from tile.codegen.llvm.types import is_literal, llvm_type
-from tile.codegen.operand_loads import is_operand_load
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith

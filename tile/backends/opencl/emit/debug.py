@@ -13,7 +13,7 @@ from tile.backends.opencl.emit.arith import Element, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Rule
 from tile.backends.opencl.emit.registers import THREAD, linear_index_of
 from tile.backends.opencl.emit.types import is_integer, natural, unsigned
-from tile.codegen.unroll_fragments import copy_bits
+from tile.codegen.emitter import copy_bits
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug

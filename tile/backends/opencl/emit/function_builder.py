@@ -1,12 +1,16 @@
-"""The function under construction: its statements, and the C operands of the IR's values."""
+"""The function under construction: its statements, and the C operands of the IR's values.
+
+Pointers to memory that the kernel only reads are `const` and `restrict`.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tile.backends.opencl.emit.constant_pointers import constant_pointers
+from tile.analysis.alias import alias
 from tile.backends.opencl.emit.module import FOR_EACH, Line, Names, Source
 from tile.backends.opencl.emit.register_arrays import (
     ArraySelection,
@@ -21,8 +25,10 @@ from tile.backends.opencl.emit.types import is_literal
 from tile.codegen.emitter import FunctionEmitter
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
+from tile.ir.ops import control
 from tile.ir.types import Type, count_of
 from tile.location import Loc
+from tile.simt.lower.infer_invariant_loads import invariant_parameters
 
 Registers = Sequence[str]
 Rule = Callable[["FunctionBuilder", Operation], None]
@@ -346,3 +352,40 @@ def each(
         return
     columns = [builder.of(value) for value in operands]
     builder.let(op, [compute(*registers) for registers in zip(*columns, strict=True)])
+
+
+@dataclass(frozen=True)
+class ConstantPointers:
+    """The qualifiers of a kernel's pointers.
+
+    restrict: the parameters through which the kernel has invariant loads.
+    const: values that point to the memory of such parameters only, so that no initialization or
+        assignment drops the qualifier.
+    """
+
+    restrict: frozenset[Value] = frozenset()
+    const: frozenset[Value] = frozenset()
+
+
+def constant_pointers(function: Function) -> ConstantPointers:
+    """Return the qualifiers of a function's pointers: none unless it is a kernel."""
+    names = invariant_parameters(function) if function.kernel else frozenset()
+    if not names:
+        return ConstantPointers()
+    restrict = frozenset(value for value in function.args if value.name in names)
+    if any(op.defn is control.call for op in function.walk()):
+        return ConstantPointers(restrict)  # the callee's parameters are not const
+    facts = {value: fact for value, fact in alias(function).facts.items() if fact.parameters}
+    constant = frozenset(value.index for value in restrict)
+    while True:
+        mixed = {
+            index
+            for fact in facts.values()
+            if not fact.parameters <= constant
+            for index in fact.parameters & constant
+        }
+        if not mixed:
+            break
+        constant -= mixed
+    const = frozenset(value for value, fact in facts.items() if fact.parameters <= constant)
+    return ConstantPointers(restrict, const)

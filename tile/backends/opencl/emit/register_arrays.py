@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from tile.backends.opencl.target import Capabilities
-from tile.codegen.unroll_fragments import overlap
+from tile.codegen.emitter import overlap
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, memory
 from tile.ir.types import Fragment, Pointer, count_of, is_power_of_two

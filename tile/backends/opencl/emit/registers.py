@@ -13,7 +13,7 @@ from tile.backends.opencl.emit.register_arrays import (
     linear,
     stored_array,
 )
-from tile.codegen.unroll_fragments import overlap, register_offsets, thread_images
+from tile.codegen.emitter import overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef

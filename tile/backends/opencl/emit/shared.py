@@ -19,7 +19,7 @@ from tile.backends.opencl.emit.memory import (
 )
 from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
-from tile.codegen.operand_loads import is_operand_load
+from tile.codegen.emitter import is_operand_load
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.shared_type import Shared

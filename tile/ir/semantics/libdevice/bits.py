@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array
-from tile.ir.semantics.dtype_tables import F64
+from tile.ir.numpy_dtypes import F64, Array
 
 I32, U32, I64, U64 = (np.dtype(name) for name in ("i4", "u4", "i8", "u8"))
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array
-from tile.ir.semantics.dtype_tables import F32, F64
+from tile.ir.numpy_dtypes import F32, F64, Array
 from tile.ir.semantics.libdevice.rounding import reciprocal
 from tile.ir.semantics.math import fma, two_sum
 

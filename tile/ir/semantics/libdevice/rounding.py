@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array, Dtype
-from tile.ir.semantics.dtype_tables import F32, F64
+from tile.ir.numpy_dtypes import F32, F64, Array, Dtype
 from tile.ir.semantics.math import add_to_odd, fma, two_sum
 
 MODES = ("rn", "rz", "rd", "ru")

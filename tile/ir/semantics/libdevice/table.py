@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tile.ir.numpy_dtypes import Array
+from tile.ir.numpy_dtypes import F32, F64, Array
 from tile.ir.semantics.arith import mulhi
-from tile.ir.semantics.dtype_tables import F32, F64
 from tile.ir.semantics.libdevice import (
     bessel,
     bits,

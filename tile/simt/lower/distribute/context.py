@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from tile.analysis.address_values import address_values
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.effects import is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef, Trait
-from tile.ir.ops import arith
+from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Tile, Type, count_of
 from tile.simt import ops
@@ -280,3 +280,32 @@ def _describe(value: Value) -> str:
     line = value.op.loc.line if value.op is not None and value.op.loc is not None else "?"
     name = f"`{value.name}`" if value.name else "a tile"
     return f"line {line}: {name} of {shape} {value.type.element}"
+
+
+# The operands that are addresses, offsets or masks.
+_OPERANDS = {memory.addptr: (1,), memory.load: (0, 1), memory.store: (0, 2)}
+
+
+def address_values(function: Function) -> frozenset[Value]:
+    """Return the results of operations of which all uses are on the way to an access.
+
+        %q = div %x, %n          // one: it is of use for the address alone
+        %p = addptr %base, %q
+        %y = load %p
+
+    Values that loops carry or branches return are left out.
+    """
+    leading: set[Value] = set()
+    for op in reversed(list(function.walk())):
+        for value in op.results:
+            uses = list(value.uses)
+            if uses and all(_leads_to_access(user, index, leading) for user, index in uses):
+                leading.add(value)
+    return frozenset(leading)
+
+
+def _leads_to_access(user: Operation, index: int, leading: set[Value]) -> bool:
+    """Return True if an operand is of use for accesses alone, given the results that are."""
+    if index in _OPERANDS.get(user.defn, ()):
+        return True
+    return is_pure(user) and not user.regions and leading.issuperset(user.results)

@@ -20,10 +20,9 @@ from tile.ir.types import I32, Fragment, count_of
 from tile.simt import ops
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import Registers, axis_mask, inverse, stacked_slices, sums, unsliced
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import ldmatrix_access, shared_access, stmatrix_access
+from tile.simt.layouts.shared_access import Banks, ldmatrix_access, shared_access, stmatrix_access
 from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.lower.distribute.memory import first_holder, mask_first_holder, read
 from tile.simt.ops.layout_inference import layout_of

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from tile.analysis.axis_lattice import AxisInfo
 from tile.simt.layouts.axes import vector_width
-from tile.simt.layouts.bank_conflicts import Banks
 from tile.simt.layouts.conversion import (
     SharedConversion,
     conflict_free,
@@ -20,7 +19,7 @@ from tile.simt.layouts.conversion import (
 )
 from tile.simt.layouts.dims import OFFSET, axis_name, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.layouts.shared_access import shared_access
+from tile.simt.layouts.shared_access import Banks, shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.layouts.swizzle import in_strips
 
