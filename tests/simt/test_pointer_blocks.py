@@ -337,6 +337,16 @@ def test_vectors(specialized: bool) -> None:
                 result(broken)
 
 
+def test_vectors_whose_stages_are_not_aligned_for_tma() -> None:
+    """Those of 64 bytes, of which the second one would begin at a multiple of 64, are copied by threads."""
+    narrow = replace(WEIGHTED, constants={**WEIGHTED.constants, "BN": 16})
+    module = lowered(narrow, WGMMA, 4, 2, warp_specialize=False)
+    assert count(module, "tma_load") == 2 and count(module, "shared_cp_async")
+    arguments = narrow.arguments()
+    run_threads(module, WGMMA, 4, narrow.grid, arguments)
+    assert arguments[3].any()
+
+
 def test_maps_of_vectors() -> None:
     """A vector is a block of a matrix, whose rows are along the axis of the programs."""
     artifact = WEIGHTED.compile("nvptx:sm_90a", num_stages=2).artifact

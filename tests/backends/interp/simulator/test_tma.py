@@ -227,6 +227,14 @@ def test_targets_and_buffers_without_tma() -> None:
     assert result(moved + WAIT + LOAD + OUT).any()
     apart = SENT.replace("{offset = 0}", "{offset = 1040}")
     fails(UnsupportedError, apart, "accepts no buffer at byte 1040")
+    line = "#linear{offset = [[1],[2],[4],[8],[16]] -> dim0 = 32}"
+    narrow = (
+        f"%r = local_alloc {{offset = 0}} : shared<32xf16, {line}, stages = 2>\n"
+        f"%v = local_subview %r, %zero : shared<32xf16, {line}>\n"
+        "tma_load %v, %b, %zero, %yes, %in, %columns, %column\n"
+    )
+    stage = "at byte 64, which is no multiple of 128"
+    fails(UnsupportedError, MADE.replace(ALLOC, "") + EXPECT + narrow, stage)
     columns = "#linear{offset = [[1,0],[2,0],[4,0],[8,0],[0,1],[0,2],[0,4],[0,8]] -> dim0 = 16, dim1 = 16}"
     other = SENT.replace("shared<16x16xf16, #b>", f"shared<16x16xf16, {columns}>")
     fails(UnsupportedError, other, "tma_load accepts no shared<16x16xf16")

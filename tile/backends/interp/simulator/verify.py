@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ from tile.ir.ops import memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import Element, Fragment, Scalar
 from tile.simt import ops
-from tile.simt.hopper.tma_boxes import block_strips
+from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, BlockStrips, block_strips
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -140,8 +141,26 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     mem = op.inputs[0]
     strips = _strips(mem, block_strips)
     _require_buffer(op, mem, strips is not None)
+    assert strips is not None
+    _require_stages_aligned(op, mem, strips)
     if op.defn is ops.cluster.tma_load_multicast:
-        _require(strips is None or strips.split is not None, f"{op.name} divides no {mem.type}")
+        _require(strips.split is not None, f"{op.name} divides no {mem.type}")
+
+
+def _require_stages_aligned(op: Operation, mem: Value, strips: BlockStrips) -> None:
+    """Require that TMA boxes, in every stage, begin at addresses that TMA takes."""
+    alloc = allocation(mem)
+    buffer = mem.type if alloc is None else alloc.result.type
+    assert isinstance(buffer, Shared)
+    stage_bytes, stages = buffer.bytes // buffer.stages, range(buffer.stages)
+    first = 0 if alloc is None else alloc["offset"]
+    for stage, box in itertools.product(stages, strips.boxes()):
+        at = first + stage * stage_bytes + box.byte
+        _require(
+            at % TMA_ALIGNMENT == 0,
+            f"{op.name} copies a box of stage {stage} of {buffer} at byte {at}, which is no "
+            f"multiple of {TMA_ALIGNMENT}",
+        )
 
 
 def _index(op: Operation, target: SimtTarget, num_warps: int) -> None:

@@ -16,7 +16,7 @@ from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.im2col import reason_against
-from tile.simt.hopper.tma_boxes import block_layout, block_strips
+from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
@@ -25,6 +25,7 @@ from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of
 from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
+from tile.simt.schedule.dot_slices import tile_of
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     Reader,
@@ -331,9 +332,14 @@ class LoopPlanner:
         return bool(readers) and not any(each.conflicts(bits, banks) for each in accesses)
 
     def tma_block(self, load: Operation, layout: LinearLayout) -> BufferedLoad | None:
-        """Return the TMA load of a descriptor block to a layout; None if there can be none."""
-        pointers = block_pointers_of(load)
+        """Return the TMA load of a descriptor block to a layout; None if there can be none.
+
+        Each stage of its buffer, one after the other, begins at an address for TMA.
+        """
+        pointers, tile = block_pointers_of(load), tile_of(load.result)
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
+            return None
+        if tile.of.bytes_of(tile.numel) % TMA_ALIGNMENT:
             return None
         im2col = pointers.defn is descriptor.im2col_pointers
         if im2col and reason_against(pointers) is not None:
