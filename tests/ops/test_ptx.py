@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tile
 from tests.ops.cases import EVERYWHERE, FIRST, Case, function_of
 from tests.sampling import sample
+from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
 
 pytest.importorskip("llvmlite")
@@ -101,6 +103,20 @@ def test_other_operands_of_matmuls(width: int, compiled: dict[str, str]) -> None
     with tile.backend("nvptx:sm_90a"):
         tile.ops.matmul(zeros(512, 512), zeros(512, width))
     assert "cp.async.bulk.tensor" not in compiled["matmul_kernel"]
+
+
+def test_slices_of_float32_matmuls_share_addresses(
+    compiled: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice differs from the first one by an XOR for each operand, and not for each register."""
+    module = importlib.import_module("tile.ops.linear.matmul")
+    monkeypatch.setattr(module, "tiles_of", lambda *_: tiles(128, 128, 16, 8))
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(np.zeros((384, 512), np.float32), np.zeros((512, 256), np.float32))
+    text, slices = compiled["matmul_kernel"], 4
+    assert text.count("ld.shared.v4") >= 16 * slices
+    assert text.count("xor.b32") == 2 * (slices - 1)
+    assemble(text, "sm_90a")
 
 
 def test_wgmmas_after_an_assertion_are_not_serialized(compiled: dict[str, str]) -> None:

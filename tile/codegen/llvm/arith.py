@@ -149,18 +149,34 @@ def bitwise(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def xor(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit `xor`, and remember the results that differ from another register by a constant."""
+    """Emit `xor`; see `xor_constant`."""
     ty = llvm_type(element_of(op))
 
     def compute(x: str, y: str) -> str:
-        if y == "0":
-            return x
-        result = builder.new(f"xor {ty} {x}, {y}")
-        if is_literal(y) and ty == "i32" and int(y) > 0:
-            builder.constant_xors[result] = x, int(y)
-        return result
+        if is_literal(y) and ty == "i32" and int(y) >= 0:
+            return xor_constant(builder, x, int(y))
+        return builder.new(f"xor {ty} {x}, {y}")
 
     each(builder, op, compute)
+
+
+def xor_constant(builder: FunctionBuilder, x: str, constant: int) -> str:
+    """XOR a name with a constant, and remember that the result differs from another by it.
+
+    Of a sum with a constant, whose bits are disjoint, the other summand alone: registers whose
+    indices differ by constants then share the XOR, and still do.
+    """
+    base, offset = builder.constant_offsets.get(x, (x, 0))
+    changed, remaining = constant & ~offset, offset & ~constant
+    if changed:
+        result = builder.new(f"xor i32 {base}, {changed}")
+        builder.constant_xors[result] = base, changed
+        base = result
+    if not remaining:
+        return base
+    total = builder.new(f"or disjoint i32 {base}, {remaining}")
+    builder.constant_offsets[total] = base, remaining
+    return total
 
 
 def negate(builder: FunctionBuilder, op: Operation) -> None:
