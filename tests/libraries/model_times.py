@@ -1,13 +1,14 @@
 """Times of models compiled by TorchInductor, on `tile` and on Triton side by side; a program.
 
     python -m tests.libraries.model_times --only vit bert --layers 4
-    python -m tests.libraries.model_times --only llama --layers 2 --gemm TRITON
+    python -m tests.libraries.model_times --only llama --layers 2 --gemm TRITON --at-once 4
 
-Starts a process on `tile` and one on Triton, each on half of the processors. Both compile a model at
-the same time, but only one at a time chooses among configurations on the GPU; then they measure a
-call and the GPU's kernels in it (`models.py`) alternately. Prints the medians and their ratios, a
-table that ends with their geometric means. With `--gemm TRITON` all matmuls are templates, and
-`--profile` lists the kernels that take most time in both.
+Starts a process on `tile` and one on Triton for each model. Some models compile at the same time, on
+processors of their own, but only one process at a time chooses among configurations on the GPU. When
+all of these are compiled, the two processes of each model measure a call and the GPU's kernels in it
+(`models.py`) alternately. Prints the medians and their ratios, a table that ends with their geometric
+means. With `--gemm TRITON` all matmuls are templates, of which `--configurations` limits the choice.
+`--profile` lists the kernels in which the two compilers differ most.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tests.libraries.models import CASES, COMPILED, MEASURED, PROFILE, PROFILED, READY
+from tests.libraries.models import CASES, COMPILED, KERNELS, MEASURED, PROFILE, PROFILED
 
 WAYS = {"tile": ("-m", "tile", "triton"), "Triton": ()}
-FORWARDED = ("device", "size", "dtype", "gemm", "layers")
+FORWARDED = ("device", "size", "dtype", "gemm", "layers", "configurations")
 HEAD = ("model", "call, tile", "Triton", "ratio", "kernels, tile", "Triton", "ratio")
 
 
@@ -74,14 +75,18 @@ class Server:
             if line.startswith(start):
                 return line.removeprefix(start)
         self.errors.seek(0)
-        raise SystemExit(self.errors.read()[-500:])
+        raise ServerError(self.errors.read()[-500:])
 
-    def profile(self) -> str:
-        """Return the kernels of the model that is compiled."""
+    def profile(self) -> dict[str, float]:
+        """Return the microseconds of each kernel of the model that is compiled, by its name."""
         self.ask(PROFILE)
         assert self.process.stdout is not None
         lines = iter(self.process.stdout.readline, "")
-        return "".join(itertools.takewhile(lambda line: not line.startswith(PROFILED), lines))
+        rows = itertools.takewhile(lambda line: not line.startswith(PROFILED), lines)
+        return {
+            f"{count} of {name.strip()}": float(time)
+            for time, count, name in (line.split("\t") for line in rows)
+        }
 
     def measure(self) -> Times:
         """Return the times of the model that is compiled."""
@@ -89,18 +94,13 @@ class Server:
         return Times(*map(float, self.answer(MEASURED).split()))
 
 
-def compared(name: str, servers: Sequence[Server], options: argparse.Namespace) -> list[Times]:
-    """Return the medians of some measurements of a model by each server."""
-    for server in servers:
-        server.ask(name)
-    for server in servers:
-        server.answer(COMPILED)
+class ServerError(RuntimeError):
+    """A process ended, with this text."""
+
+
+def compared(servers: Sequence[Server], options: argparse.Namespace) -> list[Times]:
+    """Return the medians of some measurements by each server of the model that it has compiled."""
     measured = [[server.measure() for server in servers] for _ in range(options.count)]
-    if options.profile:
-        for way, server in zip(WAYS, servers, strict=True):
-            sys.stderr.write(f"{name} on {way}\n{server.profile()}")
-    for server in servers:
-        server.ask("")  # the end of this model
     return [
         Times(
             statistics.median(one.call for one in column),
@@ -108,6 +108,20 @@ def compared(name: str, servers: Sequence[Server], options: argparse.Namespace) 
         )
         for column in zip(*measured, strict=True)
     ]
+
+
+def print_losses(name: str, servers: Sequence[Server]) -> None:
+    """Print the kernels in which the compilers differ most, those that `tile` loses first."""
+    ours, peers = (server.profile() for server in servers)
+    losses = sorted(
+        ((ours.get(key, 0.0) - peers.get(key, 0.0), key) for key in {*ours, *peers}), reverse=True
+    )
+    chosen = (
+        losses if len(losses) <= KERNELS else [*losses[: KERNELS // 2], *losses[-KERNELS // 2 :]]
+    )
+    print(f"{name}: us on tile, on Triton, and the difference")
+    for loss, key in chosen:
+        print(f"{ours.get(key, 0):9.1f} {peers.get(key, 0):9.1f} {loss:+9.1f} {key[:90]}")
 
 
 def ratios(tile: Times, triton: Times) -> tuple[float, float]:
@@ -122,31 +136,61 @@ def row(*cells: str) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def compare(options: argparse.Namespace) -> None:
-    """Print a table of models."""
+def started(
+    names: Sequence[str], options: argparse.Namespace, stack: ExitStack
+) -> Iterator[list[Server]]:
+    """Yield for each model its server of each compiler, which compile at the same time."""
     shared = [f"--{name}={getattr(options, name)}" for name in FORWARDED]
+    lock = stack.enter_context(tempfile.NamedTemporaryFile())
     cores = sorted(os.sched_getaffinity(0))
-    halves = (cores[::2], cores[1::2] or cores)
-    with ExitStack() as stack:
-        lock = stack.enter_context(tempfile.NamedTemporaryFile())
-        servers = []
-        for prefix, half in zip(WAYS.values(), halves, strict=True):
+    count = len(WAYS) * len(names)
+    for at, name in enumerate(names):
+        pair = []
+        for index, prefix in enumerate(WAYS.values(), at * len(WAYS)):
             server = stack.enter_context(Server(prefix, [*shared, "--lock", lock.name]))
-            os.sched_setaffinity(server.process.pid, half)
-            servers.append(server)
-        for server in servers:
-            server.answer(READY)
-        row(*HEAD)
-        row(*itertools.repeat("---", len(HEAD)))
-        speedups = []
-        for name in options.only:
-            tile, triton = compared(name, servers, options)
-            speedups.append(ratios(tile, triton))
-            call, kernels = speedups[-1]
+            own = cores[index::count] or [cores[index % len(cores)]]
+            os.sched_setaffinity(server.process.pid, own)
+            server.ask(name)
+            pair.append(server)
+        yield pair
+
+
+def compare_some(
+    names: Sequence[str], options: argparse.Namespace
+) -> Iterator[tuple[float, float]]:
+    """Yield the ratios of each model, and print its row; the models compile at the same time."""
+    with ExitStack() as stack:
+        pairs = list(started(names, options, stack))
+        failed = {}
+        for name, pair in zip(names, pairs, strict=True):
+            try:
+                for server in pair:
+                    server.answer(COMPILED)
+            except ServerError as error:
+                failed[name] = error
+        for name, pair in zip(names, pairs, strict=True):
+            if name in failed:
+                print(f"{name} failed: {failed[name]}", flush=True)
+                continue
+            tile, triton = compared(pair, options)
+            call, kernels = ratios(tile, triton)
             row(
                 *(name, f"{tile.call:.3f}", f"{triton.call:.3f}", f"{call:.3f}"),
                 *(f"{tile.kernels:.3f}", f"{triton.kernels:.3f}", f"{kernels:.3f}"),
             )
+            if options.profile:
+                print_losses(name, pair)
+            yield call, kernels
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Print a table of models."""
+    row(*HEAD)
+    row(*itertools.repeat("---", len(HEAD)))
+    speedups = []
+    for start in range(0, len(options.only), options.at_once):
+        names = options.only[start : start + options.at_once]
+        speedups.extend(compare_some(names, options))
     call, kernels = (
         math.exp(statistics.fmean(map(math.log, column))) for column in zip(*speedups, strict=True)
     )
@@ -160,10 +204,12 @@ def main() -> int:
     parser.add_argument("--size", default="full")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--gemm", default="", help="backends of matmuls, such as TRITON")
+    parser.add_argument("--configurations", type=int, default=0, help="of a matmul; 0: all")
     parser.add_argument("--layers", type=int, default=0, help="of transformers; 0: as of the size")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument("--at-once", type=int, default=1, help="models that compile at a time")
     parser.add_argument("--count", type=int, default=5, help="measurements in each process")
-    parser.add_argument("--profile", action="store_true", help="list the kernels of each model")
+    parser.add_argument("--profile", action="store_true", help="list the kernels that differ most")
     compare(parser.parse_args())
     return 0
 

@@ -8,8 +8,8 @@ configurations for an H100 (`flex_on_cpu.py`). `--ptx` also compiles each of the
 assembles it if there is ptxas. `--size` scales the models: `tiny` for a CPU, and `full` for a GPU: Llama of 1B parameters, BERT base,
 ViT-B/16, ResNet-50, GPT-2 (small), and flex attention with 4 x 16 heads of 128 and 4096 tokens.
 `--measure` prints the times of a call and of the GPU's kernels in it; `--profile` lists these
-kernels, and `--gemm TRITON` takes templates in place of cuBLAS. `model_times.py` compares both times
-with Triton's.
+kernels, and `--gemm TRITON` takes templates in place of cuBLAS, of which `--configurations` limits
+the choice. `model_times.py` compares both times with Triton's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tile.backends.nvptx import ptxas
 Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-READY, COMPILED, PROFILE, PROFILED = "ready", "compiled", "profile", "end of the kernels"
+COMPILED, PROFILE, PROFILED = "compiled", "profile", "end of the kernels"
 MEASURED = "milliseconds of a call, and of its kernels:"
 BATCHES, BATCH_SECONDS = 7, 0.05  # of calls that are timed together
 CALLS, KERNELS = 5, 16  # that are profiled, and that are printed
@@ -140,6 +140,8 @@ def inductor(options: argparse.Namespace) -> Iterator[None]:
         settings["compile_threads"] = 1
     if options.gemm:
         settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": options.gemm}
+    if options.configurations:
+        settings["test_configs.max_mm_configs"] = options.configurations
     with torch._inductor.config.patch(**settings):
         yield
 
@@ -242,12 +244,23 @@ def profile_of(call: Callable[[], object]) -> Any:
     return profile.key_averages()
 
 
+def kernels_of(call: Callable[[], object]) -> list[tuple[float, int, str]]:
+    """Return the GPU's kernels in a call of a compiled model: microseconds, launches, and the name.
+
+    Those with the most time are first.
+    """
+    rows = [
+        (one.self_device_time_total / CALLS, one.count // CALLS, one.key)
+        for one in profile_of(call)
+    ]
+    return sorted(rows, reverse=True)
+
+
 def kernel_rows(call: Callable[[], object]) -> list[str]:
-    """Return the GPU's kernels in a call of a compiled model, those with the most time first."""
-    kernels = sorted(profile_of(call), key=lambda one: -one.self_device_time_total)
-    total = sum(one.self_device_time_total for one in kernels) / CALLS
-    rows = [(one.self_device_time_total / CALLS, one.count // CALLS, one.key) for one in kernels]
-    most = [f"{time:9.1f} us in {count:3} of {key[:80]}" for time, count, key in rows[:KERNELS]]
+    """Return a text about the kernels in a call that take most time."""
+    kernels = kernels_of(call)
+    total = sum(time for time, _, _ in kernels)
+    most = [f"{time:9.1f} us in {count:3} of {key[:80]}" for time, count, key in kernels[:KERNELS]]
     return [f"{total:9.1f} us in kernels", *most]
 
 
@@ -260,13 +273,13 @@ def serve(options: argparse.Namespace) -> None:
     importlib.import_module("torch._inductor.compile_fx")
     if options.device == "cuda":
         torch.ones(8, device="cuda").sum().item()  # opens the device
-    print(READY, flush=True)
     for line in sys.stdin:
         with compiled(line.strip(), options) as call:
             print(COMPILED, flush=True)
             while request := sys.stdin.readline().strip():
                 if request == PROFILE:
-                    print(*kernel_rows(call), PROFILED, sep="\n", flush=True)
+                    rows = ("\t".join(map(str, row)) for row in kernels_of(call))
+                    print(*rows, PROFILED, sep="\n", flush=True)
                 else:
                     print(MEASURED, *times_of(call, options.device), flush=True)
         gc.collect()  # models are large
@@ -280,6 +293,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--dtype", choices=TOLERANCE, default="float32")
     parser.add_argument("--gemm", default="", help="backends of matmuls, such as TRITON")
+    parser.add_argument("--configurations", type=int, default=0, help="of a matmul; 0: all")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--lock", default="", help="a file to lock while configurations are timed")
     parser.add_argument("--ptx", action="store_true", help="compile each kernel for sm_90a too")
