@@ -33,8 +33,9 @@ import triton
 from torch import nn
 from torch.nn import functional
 
-from tests.libraries import flex_cases, flex_on_cpu, op_db
+from tests.libraries import flex_cases, flex_on_cpu
 from tests.libraries.architectures import ALL, SIZES, Picture, Size, Words, resnet
+from tests.libraries.compilations import HOPPER, Compilations, summary
 from tests.libraries.flex_cases import Case
 from tile.backends.nvptx import ptxas
 
@@ -148,7 +149,7 @@ def inductor(options: argparse.Namespace) -> Iterator[None]:
 
 def checked(name: str, options: argparse.Namespace) -> str:
     """Return how a model is wrong, or an empty string."""
-    kernels = op_db.Compilations()
+    kernels = Compilations()
     case = made(name, options)
     expected = ran(case.step, case)
     with inductor(options), kernels.recorded():
@@ -161,16 +162,16 @@ def checked(name: str, options: argparse.Namespace) -> str:
     return assembled(kernels) if options.ptx else ""
 
 
-def assembled(kernels: op_db.Compilations) -> str:
+def assembled(kernels: Compilations) -> str:
     """Compile kernels for sm_90a, and assemble them where there is ptxas; return what failed."""
     program = ptxas.find()
     for source, options in kernels.sources:
         try:
-            text = triton.compile(source, op_db.HOPPER, options).asm["ptx"]
+            text = triton.compile(source, HOPPER, options).asm["ptx"]
             if program is not None:
                 ptxas.assemble(text, "sm_90a", program)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            return f"{source.name} for sm_90a: {op_db.summary(error)}"
+            return f"{source.name} for sm_90a: {summary(error)}"
     print(f"  {len(kernels.sources)} kernels for sm_90a{', assembled' if program else ''}")
     return ""
 
@@ -331,7 +332,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             reason = checked(name, options)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            reason = op_db.summary(error)
+            reason = summary(error)
         bad += bool(reason)
         print(f"{name}: {reason or 'right'}", flush=True)
     if not (

@@ -34,13 +34,12 @@ import torch
 import triton
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
-from triton.backends.compiler import GPUTarget
 
 from tests.libraries import flag_gems_on_cpu
 from tests.libraries.autotuners import limit_configs
+from tests.libraries.compilations import HOPPER, Compilations, summary
 from tile.backends.nvptx import ptxas
 
-HOPPER = GPUTarget("cuda", 90, 32)
 # Relative and absolute: sums of floats come in another order, and in bfloat16 eager torch has the
 # error of each operation's result, compiled kernels only of the last one's.
 TOLERANCES = {"float32": (1e-4, 1e-5), "bfloat16": (3e-2, 3e-2)}
@@ -66,35 +65,6 @@ class Outcome(Enum):
     ERROR = "errors"
     NO_KERNEL = "without a kernel"
     LEFT_OUT = "left out"
-
-
-@dataclass
-class Compilations:
-    """The compilations of kernels, as the arguments of `triton.compile`, and the launches."""
-
-    sources: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
-    launches: int = 0
-
-    @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Note what is compiled by `triton.compile`, and what is launched."""
-        compile_kernel = triton.compile
-
-        def compile_and_note(source: Any, *args: Any, **options: Any) -> Any:
-            self.sources.append((source, options.get("options") or {}))
-            return compile_kernel(source, *args, **options)
-
-        triton.compile = compile_and_note
-        triton.knobs.runtime.launch_enter_hook.add(self.count)
-        try:
-            yield
-        finally:
-            triton.compile = compile_kernel
-            triton.knobs.runtime.launch_enter_hook.remove(self.count)
-
-    def count(self, metadata: Any) -> None:
-        """Count a launch."""
-        self.launches += 1
 
 
 @contextlib.contextmanager
@@ -233,13 +203,6 @@ def works(device: str) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def summary(error: BaseException) -> str:
-    """Return the innermost cause's type and first line."""
-    text = str(error) or type(error).__name__
-    lines = [line for line in text.splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
 
 
 def operators(seed: int, part: str, dtype: str) -> list[Any]:
