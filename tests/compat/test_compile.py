@@ -301,6 +301,28 @@ def test_kernels_for_a_gpu_have_a_cubin_for_the_static_launcher(triton, tmp_path
 
 
 @tile.jit
+def scaled(x_ptr, scales_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n)
+    tl.store(out_ptr + i, x * tl.load(scales_ptr + i % 64), i < n)
+
+
+def test_threads_of_kernels_for_libraries_wait_only_for_barriers(triton, monkeypatch) -> None:
+    """Other arrays need none, as in Triton; `tile.compile` orders threads if arrays may overlap."""
+    pytest.importorskip("llvmlite")
+    monkeypatch.setenv("TILE_CACHE", "0")
+    pointers = ("x_ptr", "scales_ptr", "out_ptr")
+    signature = {**dict.fromkeys(pointers, "*fp32"), "n": "i32", "BLOCK": "constexpr"}
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    source = triton.compiler.ASTSource(scaled, signature, {"BLOCK": 1024})
+    kernel = triton.compile(source, target=target)
+    assert "bar.sync" not in kernel.asm["ptx"] and not kernel.disjoint_parameters
+    types = {name: kind for name, kind in signature.items() if name != "BLOCK"}
+    ordered = tile.compile(scaled, types, {"BLOCK": 1024}, target="nvptx:sm_90a", may_overlap=True)
+    assert "bar.sync" in ordered.asm["ptx"]
+
+
+@tile.jit
 def negate(source, target, N: tl.constexpr):
     target.store([tl.program_id(0) * N, 0], -source.load([tl.program_id(0) * N, 0]))
 

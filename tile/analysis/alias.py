@@ -12,6 +12,9 @@ was compiled without it. Two parameters of a device function may alias if a call
 that may alias:
 
     call %p, %x, %p {callee = @g}      // in @g, the first and third alias, the second does not
+
+Two parameters that are `unordered` may alias, but threads need no order among them
+(`Alias.ordered`).
 """
 
 from __future__ import annotations
@@ -82,13 +85,15 @@ Summaries = Mapping[str, Summary]
 class Alias:
     """Points-to sets of a function's values, and the memory that the function reads and writes.
 
-    `names` has, for each parameter, the parameters that may alias it, itself included.
+    `names` has, for each parameter, the parameters that may alias it, itself included;
+    `ordered_names` those of which a program's threads must order their accesses.
     """
 
     function: Function
     facts: Mapping[Value, PointsTo]
     summary: Summary
     names: tuple[PointsTo, ...]
+    ordered_names: tuple[PointsTo, ...]
     callees: Summaries = field(repr=False)
 
     def of(self, value: Value) -> PointsTo:
@@ -106,6 +111,10 @@ class Alias:
     def with_aliases(self, where: PointsTo) -> PointsTo:
         """Extend a points-to set by the parameters that may alias it."""
         return where.through(self.names)
+
+    def ordered(self, where: PointsTo) -> PointsTo:
+        """Extend it by the parameters to which accesses must be in order among threads."""
+        return where.through(self.ordered_names)
 
     def may_alias(self, x: Value, y: Value) -> bool:
         """Return True if two pointers may reach the same memory."""
@@ -134,7 +143,8 @@ def alias(function: Function, callees: Summaries | None = None) -> Alias:
         writes |= _accessed(op, Effect.WRITE, facts, summaries)
     results = tuple(facts[value] for value in function.body.yielded)
     names = _kernel_aliases(function) if function.kernel else _all_alias(function)
-    return Alias(function, facts, Summary(reads, writes, results), names, summaries)
+    ordered = _ordered_aliases(function, names) if function.kernel else names
+    return Alias(function, facts, Summary(reads, writes, results), names, ordered, summaries)
 
 
 def module_aliases(module: Module) -> dict[str, Alias]:
@@ -161,7 +171,8 @@ def _propagate_to_callees(
     for function in reversed(order):
         caller = aliases[function.name]
         if function.name in called:
-            caller = aliases[function.name] = replace(caller, names=called[function.name])
+            names = called[function.name]
+            caller = aliases[function.name] = replace(caller, names=names, ordered_names=names)
         for call in graph.calls[function]:
             callee = graph.callee(call)
             if callee is not None:
@@ -196,6 +207,15 @@ def _kernel_aliases(function: Function) -> tuple[PointsTo, ...]:
     )
 
 
+def _ordered_aliases(function: Function, names: tuple[PointsTo, ...]) -> tuple[PointsTo, ...]:
+    """Return `Alias.ordered_names` of a kernel: `names` without pairs that are unordered."""
+    unordered = {i for i, one in enumerate(function.arguments) if one.unordered}
+    return tuple(
+        PointsTo(each.parameters - (unordered - {index})) if index in unordered else each
+        for index, each in enumerate(names)
+    )
+
+
 def _all_alias(function: Function) -> tuple[PointsTo, ...]:
     """Return `Alias.names` for parameters that may all alias."""
     every = PointsTo(frozenset(range(len(function.args))))
@@ -222,6 +242,8 @@ def rely_on_disjoint(
 def _record(kernel: Function, pairs: Iterable[tuple[int, int]]) -> None:
     for first, second in map(sorted, pairs):
         argument = kernel.arguments[first]
+        if argument.aliased and kernel.arguments[second].aliased:
+            continue  # they need not be disjoint: their accesses are unordered
         argument.disjoint = tuple(sorted({*argument.disjoint, second}))
 
 

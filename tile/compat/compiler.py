@@ -114,10 +114,12 @@ def compile(  # noqa: A001 - Triton's name
     constants = {name: value for name, value in src.constexprs().items() if name not in types}
     compiled_for = tile_target(target)
     # Triton's kernels assume nothing about overlap, and libraries launch them without a check. Nor
-    # do libraries make tensor maps of the arrays.
+    # do Triton's kernels order threads but by barriers: libraries pass arrays that overlap in place
+    # only. Nor do libraries make tensor maps of the arrays.
     gpu = compiled_for.backend == NVPTX
     chosen = {"tma": "", **chosen}
-    kernel = ahead_of_time.compile(src.fn, types, constants, chosen, compiled_for, may_overlap=gpu)
+    overlap = {"may_overlap": gpu, "unordered": gpu}
+    kernel = ahead_of_time.compile(src.fn, types, constants, chosen, compiled_for, **overlap)
     if gpu:
         fail_at_assertions(kernel)
         add_cubin(kernel)

@@ -25,6 +25,9 @@ class Argument:
         through pointers derived from this parameter only.
     aliased: a pointer to memory that other `aliased` parameters may reach, too. Passes assume of
         all others that their memory is disjoint.
+    unordered: an `aliased` pointer. What other `unordered` parameters access of its memory needs no
+        order among the threads of a program: it is at equal offsets, as in calls in place, or
+        the kernel's own barriers are between.
     disjoint: positions of later parameters of a kernel. A pass has relied on their memory being
         disjoint from this one's: the code is wrong for launches for which it is not.
     """
@@ -33,9 +36,15 @@ class Argument:
     readonly: bool = False
     noalias: bool = False
     aliased: bool = False
+    unordered: bool = False
     disjoint: tuple[int, ...] = ()
 
-    FLAGS: ClassVar[tuple[str, ...]] = ("readonly", "noalias", "aliased")  # of pointers only
+    FLAGS: ClassVar[tuple[str, ...]] = (  # of pointers only
+        "readonly",
+        "noalias",
+        "aliased",
+        "unordered",
+    )
 
     def __str__(self) -> str:
         """Return the attributes that differ from their defaults, as in ` {divisible = 16}`."""

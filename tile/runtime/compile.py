@@ -105,6 +105,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
     target: str | Target = DEFAULT,
     *,
     may_overlap: bool = False,
+    unordered: bool = False,
 ) -> CompiledKernel:
     """Compile a kernel ahead of time.
 
@@ -115,6 +116,8 @@ def compile(  # noqa: A001 - the public name is tile.compile
     options: launch options (`num_warps` and so on).
     target: a backend, optionally with an architecture (`"nvptx:sm_90a"`).
     may_overlap: arrays may overlap, so that launches need not check it.
+    unordered: as in Triton, barriers alone order the accesses of a program's threads to arrays that
+        overlap, unless these are at equal offsets.
 
     Raises `ArgumentError` for unknown names and types and for parameters that are missing or passed
     twice, `CompilationError` for an invalid function, and `BackendError`.
@@ -132,7 +135,7 @@ def compile(  # noqa: A001 - the public name is tile.compile
     resolved = backends.get(parsed.backend).resolve(parsed)
     chosen = Options.of({**function.launch_defaults(), **(options or {})})
     if may_overlap:
-        leaves = {name: with_aliased(leaf) for name, leaf in leaves.items()}
+        leaves = {name: with_aliased(leaf, unordered=unordered) for name, leaf in leaves.items()}
     return build(function, leaves, resolved, chosen)
 
 

@@ -135,5 +135,6 @@ def _parameter_types(name: str, leaf: Leaf) -> Iterator[tuple[str, ParameterType
 
 def _attributes(types: Mapping[str, ParameterType]) -> dict[str, Argument]:
     return {
-        n: Argument(ty.divisible, noalias=ty.noalias, aliased=ty.aliased) for n, ty in types.items()
+        n: Argument(ty.divisible, noalias=ty.noalias, aliased=ty.aliased, unordered=ty.unordered)
+        for n, ty in types.items()
     }

@@ -7,6 +7,7 @@
     i32:1                                        known to be 1
     *fp32:noalias   *fp32:16:noalias             if written, accessed through no other pointer
     *fp32:aliased   *fp32:16:aliased             may be accessed through other aliased pointers
+    *fp32:aliased:unordered                      the same, where threads need no order among them
 
 A launch specializes its arguments to such texts and `tile.compile` takes them, so both give the
 same compiled kernel.
@@ -33,6 +34,8 @@ DIVISORS = (16, 8, 4)
 _HINTS = (tuple(map(str, DIVISORS)), (str(DIVISOR),))  # of integers, and of pointers
 NOALIAS = "noalias"
 ALIASED = "aliased"
+UNORDERED = "unordered"
+_FLAGS = (NOALIAS, ALIASED, UNORDERED)
 
 # Accepted synonyms; types are printed with the scalar's alias.
 SYNONYMS: dict[str, str] = {
@@ -63,6 +66,8 @@ class ParameterType:
         if the kernel writes the array itself, it overlaps no other.
     aliased: the array may overlap those of other aliased pointers; without it, the compiler assumes
         that it does not, and launches are checked where code relies on that.
+    unordered: where arrays of such aliased pointers overlap, a program needs no order between the
+        accesses of its threads but that of its own barriers, unless they are at equal offsets.
     """
 
     type: Scalar | Pointer
@@ -70,10 +75,11 @@ class ParameterType:
     one: bool = False
     noalias: bool = False
     aliased: bool = False
+    unordered: bool = False
 
     def __str__(self) -> str:
         hint = ":1" if self.one else f":{self.divisible}" if self.divisible > 1 else ""
-        flags = [f":{flag}" for flag in (NOALIAS, ALIASED) if getattr(self, flag)]
+        flags = [f":{flag}" for flag in _FLAGS if getattr(self, flag)]
         return spell_type(self.type) + hint + "".join(flags)
 
 
@@ -103,7 +109,7 @@ def parse_signature_type(text: str) -> ParameterType:
             if not isinstance(ty, Pointer):
                 _require_integer(ty, text, f"divisible by {hint}")
             properties["divisible"] = int(hint)
-        elif hint in (NOALIAS, ALIASED) and isinstance(ty, Pointer) and hint not in properties:
+        elif hint in _FLAGS and isinstance(ty, Pointer) and hint not in properties:
             properties[hint] = True
         else:
             raise ArgumentValueError(

@@ -319,12 +319,17 @@ def with_noalias(leaf: Leaf) -> Leaf:
     return leaf
 
 
-def with_aliased(leaf: Leaf) -> Leaf:
-    """Return a leaf whose pointers are `aliased`, those of descriptors included."""
+def with_aliased(leaf: Leaf, *, unordered: bool = False) -> Leaf:
+    """Return a leaf whose pointers are `aliased`, those of descriptors included.
+
+    unordered: they are `unordered`, too.
+    """
     if isinstance(leaf, ParameterType):
-        return replace(leaf, aliased=isinstance(leaf.type, Pointer))
+        pointer = isinstance(leaf.type, Pointer)
+        return replace(leaf, aliased=pointer, unordered=pointer and unordered)
     if isinstance(leaf, tuple):
-        leaves: tuple[Leaf, ...] = retuple(leaf, list(map(with_aliased, leaf)))
+        parts = [with_aliased(part, unordered=unordered) for part in leaf]
+        leaves: tuple[Leaf, ...] = retuple(leaf, parts)
         return leaves
     return leaf
 
@@ -361,7 +366,7 @@ def spell_leaf(leaf: Leaf) -> Any:
 
 def spell_descriptor_leaf(leaf: DescriptorParts) -> str:
     """Return a descriptor's leaf as in signatures."""
-    base = replace(leaf.base, aliased=False)  # not part of the spelling
+    base = replace(leaf.base, aliased=False, unordered=False)  # not part of the spelling
     return spell_descriptor(str(base), leaf.block_shape.value, leaf.padding.value)
 
 

@@ -9,7 +9,9 @@ thread's element. Accesses through one and the same pointer value need no barrie
 accesses its own elements; nor do accesses through parameters that do not alias (see
 `tile/analysis/alias.py`). Where only an assumption says that they do not, it is recorded, unless
 both accesses are at equal offsets in code that no loop repeats between them: each thread then
-accesses its own elements of arrays that are one, as in calls in place.
+accesses its own elements of arrays that are one, as in calls in place. Parameters that are
+`unordered` need a barrier only at such equal offsets, between accesses of one element by several
+threads.
 
 *Stages of multi-buffers* are known relative to each other and from one iteration of a loop to the
 next. `local_subview %m, %t {stage_offset = s}` is the stage `(%t + s) mod stages`, so stages of one
@@ -56,7 +58,8 @@ class MemoryAccess:
     """An access of global memory.
 
     where: the memory that it accesses.
-    named: that memory by the names that other accesses of the function may use.
+    named: that memory by the names that other accesses of the function may use; `ordered` without
+        those that need no order.
     pointer: the value that it goes through; None for one that may have changed since.
     distinct: True if no two threads hold the same element of the pointer.
     releases: True if other programs may take it as a signal that all earlier accesses are done.
@@ -66,6 +69,7 @@ class MemoryAccess:
     mode: Mode
     where: PointsTo
     named: PointsTo
+    ordered: PointsTo
     pointer: Value | None
     distinct: bool
     releases: bool
@@ -74,9 +78,17 @@ class MemoryAccess:
         """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
         if mode == self.mode != WRITE or not self.named.may_alias(where):
             return False
+        if not self.ordered.may_alias(where):
+            return self.is_shared(mode) and self.meets(pointers)
         if self.pointer is None or pointers != {self.pointer}:
             return True
         return self.is_shared(mode)
+
+    def meets(self, pointers: frozenset[Value | None]) -> bool:
+        """Return True if one of some pointers may be at equal offsets."""
+        own = None if self.pointer is None else _offsets(self.pointer)
+        others = (None if pointer is None else _offsets(pointer) for pointer in pointers)
+        return any(own is None or other in (own, None) for other in others)
 
     def is_shared(self, mode: Mode) -> bool:
         """Return True if accesses of one element by its holders, one in a mode, need a barrier.
@@ -108,6 +120,7 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
         _mode(op),
         where,
         alias.with_aliases(where),
+        alias.ordered(where),
         pointer,
         _is_distinct(pointer),
         _releases(op),
@@ -119,7 +132,8 @@ def memory_access_through(
 ) -> MemoryAccess:
     """Return a callee's access as its caller sees it, from the memory of the arguments."""
     where = access.where.through(arguments)
-    return replace(access, where=where, named=alias.with_aliases(where), pointer=None)
+    named, ordered = alias.with_aliases(where), alias.ordered(where)
+    return replace(access, where=where, named=named, ordered=ordered, pointer=None)
 
 
 # The operations that make pointers of others, which are their first operands.
