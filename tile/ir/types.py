@@ -452,14 +452,18 @@ def unpadded_extent(ty: Type) -> int | None:
     return None
 
 
-def refuse_extent(name: str, ty: Type, extent: int) -> NoReturn:
-    """Raise the `TypeRuleError` of an operation that an extent of a tile does not fit."""
+def refuse_extent(name: str, ty: Type, extent: int, *remedies: str) -> NoReturn:
+    """Raise the `TypeRuleError` of an operation that an extent of a tile does not fit.
+
+    remedies: what to do instead, besides masks.
+    """
     raise TypeRuleError(
         f"{name} takes extents that are powers of two, and {ty} has an extent of {extent}",
         notes=[
-            f"take {padded(extent)} elements and mask the rest: at = tl.arange(0, "
-            f"{padded(extent)}), with mask=at < {extent} in loads and stores and "
-            f"tl.where(at < {extent}, x, 0) in sums"
+            *remedies,
+            f"{'or ' * bool(remedies)}take {padded(extent)} elements and mask the rest: "
+            f"at = tl.arange(0, {padded(extent)}), with mask=at < {extent} in loads and stores and "
+            f"tl.where(at < {extent}, x, 0) in sums",
         ],
     )
 

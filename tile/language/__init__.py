@@ -76,7 +76,8 @@ padded: a tile of 3 x 100 elements takes the registers and the instructions of 4
 - The first of the axes that `tl.reshape`, `tl.ravel`, `tl.view` and `tl.cat` merge or split may be
   padded: 6 x 4 elements become 24, or 3 x 2 x 4. Padding of another axis would be
   between elements of the result, where no mask along an axis can exclude it: 3 x 100 elements to
-  300 are refused. Reductions of all elements reduce such a tile axis by axis, `tl.argmax` and
+  300 are refused: make such a tile in the shape that you need, by an index for each axis, or mask
+  3 x 128. Reductions of all elements reduce such a tile axis by axis, `tl.argmax` and
   `tl.argmin` included, which count in row-major order. `tl.histogram` flattens, and is refused.
 - Blocks of descriptors are copied whole, with padding, so their extents are powers of two. So are
   those of `tl.inline_asm_elementwise` with `is_pure=False`, whose effects padding would have, and

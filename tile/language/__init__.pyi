@@ -592,7 +592,9 @@ class Tensor(_Value):
         """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
         `can_reorder` permits another order, but the order is always preserved. Raises
-        `CompilationError` or `TypeRuleError` if the number of elements would change.
+        `CompilationError` or `TypeRuleError` if the number of elements would change, and
+        `TypeRuleError` if axes are merged or split of which another than the first has an extent that
+        is no power of two.
         """
     def rsqrt(self) -> Tensor:
         """The reciprocal of the square root."""
@@ -1574,7 +1576,9 @@ def reshape(input: Tensor | float, *shape: Any, can_reorder: bool = False) -> Te
     """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
     `can_reorder` permits another order, but the order is always preserved. Raises
-    `CompilationError` or `TypeRuleError` if the number of elements would change.
+    `CompilationError` or `TypeRuleError` if the number of elements would change, and
+    `TypeRuleError` if axes are merged or split of which another than the first has an extent that
+    is no power of two.
     """
 def rsqrt(x: Tensor | float) -> Tensor:
     """The reciprocal of the square root."""

@@ -78,7 +78,9 @@ def reshape(build: Builder, input: Operand, *shape: Any, can_reorder: bool = Fal
     """Reshape `input` to `shape`, one tuple or several ints, in row-major order.
 
     `can_reorder` permits another order, but the order is always preserved. Raises
-    `CompilationError` or `TypeRuleError` if the number of elements would change.
+    `CompilationError` or `TypeRuleError` if the number of elements would change, and
+    `TypeRuleError` if axes are merged or split of which another than the first has an extent that
+    is no power of two.
     """
     return _reshaped(
         build, input, compile_time_shape_of(shape, "the shape of tl.reshape"), "tl.reshape"

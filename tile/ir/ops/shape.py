@@ -135,8 +135,17 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
         for ty, (_, *inner) in _regrouped(x, result):
             for extent in inner:
                 if not is_power_of_two(extent):
-                    refuse_extent(f"a reshape from {x} to {result}", ty, extent)
+                    refuse_extent(f"a reshape from {x} to {result}", ty, extent, _in_shape(extent))
     return result
+
+
+def _in_shape(extent: int) -> str:
+    """Return what to do instead of a reshape."""
+    return (
+        "make the tile in the shape that you need, by an index for each axis, as in "
+        f"tl.load(p + rows[:, None] * {extent} + tl.arange(0, {extent})), and reduce it axis by "
+        "axis; of the axes that a reshape merges or splits, the first may have any extent"
+    )
 
 
 def _regrouped(x: Type, result: Type) -> Iterator[tuple[Type, Sequence[int]]]:
