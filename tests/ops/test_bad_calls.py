@@ -61,6 +61,17 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
 }
 NO_VALUES = ("x", float("nan"), [1.0, 2.0, 3.0], {}, object())
 NO_INTEGERS = (1.5, 2**70)
+# The arguments that are probabilities, or elements of which are.
+PROBABILITIES: dict[str, tuple[str, ...]] = {
+    "adamw": ("betas",),
+    "binary_cross_entropy": ("target",),
+    "binary_cross_entropy_backward": ("target",),
+    "bce_loss": ("x", "target"),
+    "bce_loss_backward": ("x", "target"),
+    "dropout": ("p",),
+    "kl_div": ("target",),
+    "kl_div_backward": ("target",),
+}
 
 
 def arguments_of(case: Case) -> Arguments:
@@ -142,6 +153,25 @@ def test_lists_of_no_arrays(case: Case) -> None:
 
 
 @each_op(FIRST)
+def test_mixed_dtypes(case: Case) -> None:
+    """An array of another float type than the others is refused, or the results are right."""
+    arguments = arguments_of(case)
+    for name, array in arrays_of(arguments).items():
+        if array.dtype.kind == "f":
+            other = np.float16 if array.dtype == np.float32 else np.float32
+            refused_or_right(case, {**arguments, name: array.astype(other)})
+
+
+@each_op(FIRST)
+def test_mixed_dtypes_of_lists(case: Case) -> None:
+    arguments = arguments_of(case)
+    for name, value in arguments.items():
+        if isinstance(value, list) and len([*arrays_in(value)]) > 1:
+            mixed = [*value[:-1], value[-1].astype(np.float16)]
+            refused(case, {**arguments, name: mixed}, name)
+
+
+@each_op(FIRST)
 def test_other_devices(case: Case) -> None:
     arguments = arguments_of(case)
     arrays = arrays_of(arguments)
@@ -185,6 +215,23 @@ def test_values(case: Case) -> None:
             continue
         for wrong in NO_VALUES if kind.startswith("float") else (*NO_VALUES, *NO_INTEGERS):
             refused(case, {**arguments, name: wrong}, name)
+
+
+@each_op([case for case in FIRST if case.op in PROBABILITIES])
+def test_probabilities_beyond_their_range(case: Case) -> None:
+    """A number that is not from 0 to 1, as one or as an element, has no result."""
+    arguments = arguments_of(case)
+    defaults = inspect.signature(function_of(case.op)).parameters
+    for name in PROBABILITIES[case.op]:
+        value = arguments.get(name, defaults[name].default)
+        for wrong in (-0.25, 1.25, float("nan"), float("inf")):
+            changed = wrong
+            if isinstance(value, np.ndarray):
+                changed = value.copy()
+                changed.flat[value.size // 2] = wrong
+            elif isinstance(value, tuple):
+                changed = (wrong, *value[1:])
+            refused(case, {**arguments, name: changed}, name)
 
 
 @each_op(

@@ -15,7 +15,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
@@ -79,13 +79,9 @@ def mean_loss(
     probabilities: the names of those whose elements must be 0 to 1.
     """
     call = Call(op)
-    source = call.array("x", x).contiguous()
-    (wanted,) = call.like(source, target=target)
+    source = _source(call, x, target, probabilities)
     if not source.size:
         raise ArgumentValueError(f"{op}: `x` has shape {source.shape}; no elements have no mean")
-    for operand in (source, wanted):
-        if operand.name in probabilities and not _probable(operand.host):
-            raise ArgumentValueError(f"{op}: `{operand.name}` has elements outside 0 to 1")
     result = call.output("out", out, (), accumulator(source.dtype))
     parts = call.new((min(PROGRAMS, tile.cdiv(source.size, BLOCK)), 1), result.dtype)
     launch(loss_kernel, (parts.shape[0],))(
@@ -103,11 +99,11 @@ def mean_loss_gradient(
     target: Any,
     out: Any,
     parameters: tuple[float, ...] = (),
+    probabilities: Sequence[str] = (),
 ) -> Any:
-    """Return the gradient of `x` from `dloss`, that of the mean."""
+    """Return the gradient of `x` from `dloss`, that of the mean; see `mean_loss`."""
     call = Call(op)
-    source = call.array("x", x).contiguous()
-    call.like(source, target=target)
+    source = _source(call, x, target, probabilities)
     call.array("dloss", dloss, dtypes=(accumulator(source.dtype),), rank=0)
     result = call.output(
         "out", out, source.shape, source.dtype, in_place=("x", "target")
@@ -132,8 +128,14 @@ def gradient_by(backward: Callable[..., Any]) -> Callable[[Any], dict[str, Any]]
     return gradient
 
 
-def _probable(values: Array | None) -> bool:
-    return values is None or bool(((values >= 0) & (values <= 1)).all())
+def _source(call: Call, x: Any, target: Any, probabilities: Sequence[str]) -> Operand:
+    """Return `x`, which `target` is like; the elements of `probabilities` are 0 to 1."""
+    source = call.array("x", x).contiguous()
+    for operand in (source, *call.like(source, target=target)):
+        values = operand.host if operand.name in probabilities else None
+        if values is not None and not ((values >= 0) & (values <= 1)).all():
+            raise ArgumentValueError(f"{call.op}: `{operand.name}` has elements outside 0 to 1")
+    return source
 
 
 def mean_of(loss: Callable[..., Array], x: Array, target: Array) -> Array:

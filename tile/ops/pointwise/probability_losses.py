@@ -67,7 +67,7 @@ def divergence_slope(x, t):
 def binary_cross_entropy_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
     op = "binary_cross_entropy_backward"
-    return mean_loss_gradient(op, logistic_slope, dloss, x, target, out)
+    return mean_loss_gradient(op, logistic_slope, dloss, x, target, out, probabilities=("target",))
 
 
 @differentiable(gradient_by(binary_cross_entropy_backward))
@@ -83,7 +83,9 @@ def binary_cross_entropy(x: Any, target: Any, *, out: Any = None) -> Any:
 @planned()
 def bce_loss_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
-    return mean_loss_gradient("bce_loss_backward", entropy_slope, dloss, x, target, out)
+    both = ("x", "target")
+    op = "bce_loss_backward"
+    return mean_loss_gradient(op, entropy_slope, dloss, x, target, out, probabilities=both)
 
 
 @differentiable(gradient_by(bce_loss_backward))
@@ -101,7 +103,10 @@ def bce_loss(x: Any, target: Any, *, out: Any = None) -> Any:
 @planned()
 def kl_div_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dloss`, that of the loss."""
-    return mean_loss_gradient("kl_div_backward", divergence_slope, dloss, x, target, out)
+    op = "kl_div_backward"
+    return mean_loss_gradient(
+        op, divergence_slope, dloss, x, target, out, probabilities=("target",)
+    )
 
 
 @differentiable(gradient_by(kl_div_backward))
