@@ -26,50 +26,16 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tile.errors import TypeRuleError
 from tile.ir.core import Block
-from tile.ir.op_definition import NO_DEFAULT, AttributeSpec, OpDef
+from tile.ir.op_definition import NO_DEFAULT, AttributeSpec, OpDef, Table
 from tile.ir.types import Scalar, Type, with_element
 
-
-class OpTable:
-    """The declared operations by name."""
-
-    def __init__(self) -> None:
-        self._defns: dict[str, OpDef] = {}
-
-    def add(self, defn: OpDef) -> OpDef:
-        assert defn.name not in self._defns, f"operation {defn.name} is declared twice"
-        self._defns[defn.name] = defn
-        return defn
-
-    def get(self, name: str) -> OpDef | None:
-        return self._defns.get(name)
-
-    def __getitem__(self, name: str) -> OpDef:
-        return self._defns[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._defns
-
-    def __iter__(self) -> Iterator[OpDef]:
-        return iter(self._defns.values())
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Forget, after a `with` block, the operations that were declared inside of it."""
-        before = dict(self._defns)
-        try:
-            yield
-        finally:
-            self._defns = before
-
-
-OPS = OpTable()
+OPS = Table[OpDef]("operation")
+"""The declared operations by name."""
 
 
 def op(name: str | None = None, **properties: Any) -> Callable[[Callable[..., Any]], OpDef]:

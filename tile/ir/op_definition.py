@@ -13,9 +13,10 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tile.errors import TypeRuleError
 from tile.ir.types import Scalar, Type, refuse_extent, unpadded_extent, without_layout
@@ -200,3 +201,48 @@ class OpDef:
 def _span(least: int, most: int) -> str:
     count = str(most) if least == most else f"{least} to {most}"
     return f"{count} operand{'' if count == '1' else 's'}"
+
+
+class Declared(Protocol):
+    """A declaration with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+D = TypeVar("D", bound=Declared)
+
+
+class Table(Generic[D]):
+    """Declarations by name, all of one kind: operations, or passes."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._defns: dict[str, D] = {}
+
+    def add(self, defn: D) -> D:
+        """Add a declaration, and return it."""
+        assert defn.name not in self._defns, f"{self._kind} {defn.name} is declared twice"
+        self._defns[defn.name] = defn
+        return defn
+
+    def get(self, name: str) -> D | None:
+        return self._defns.get(name)
+
+    def __getitem__(self, name: str) -> D:
+        return self._defns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._defns
+
+    def __iter__(self) -> Iterator[D]:
+        return iter(self._defns.values())
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget, after a `with` block, what was declared inside of it."""
+        before = dict(self._defns)
+        try:
+            yield
+        finally:
+            self._defns = before

@@ -21,14 +21,13 @@ from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
 from tile.ir.signature import Argument
-from tile.ir.tokens import Token
 from tile.ir.types import (
     SCALARS,
     Type,
     listed,
     without_layout,
 )
-from tile.ir.value_parser import ValueParser
+from tile.ir.value_parser import Token, ValueParser
 from tile.location import Loc
 
 

@@ -20,7 +20,6 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,7 +29,7 @@ from tile.errors import ArgumentValueError, PassError, TileError
 from tile.ir.compilation_context import ALL, Compilation, compiling
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module
-from tile.ir.op_definition import Level
+from tile.ir.op_definition import Level, Table
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 
@@ -62,37 +61,17 @@ class Pass:
         return f"{self.defn.name}{{{options}}}" if options else self.defn.name
 
 
-class PassTable:
+class PassTable(Table[PassDef]):
     """The declared passes by name."""
 
-    def __init__(self) -> None:
-        self._defns: dict[str, PassDef] = {}
-
-    def add(self, defn: PassDef) -> None:
-        assert defn.name not in self._defns, f"pass {defn.name} is declared twice"
-        self._defns[defn.name] = defn
-
     def __getitem__(self, name: str) -> PassDef:
-        if name not in self._defns:
-            raise PassError(
-                f"no pass is named `{name}`; there are {', '.join(sorted(self._defns))}"
-            )
-        return self._defns[name]
-
-    def __iter__(self) -> Iterator[PassDef]:
-        return iter(self._defns.values())
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Forget, after a `with` block, the passes that were declared inside of it."""
-        before = dict(self._defns)
-        try:
-            yield
-        finally:
-            self._defns = before
+        if name not in self:
+            names = ", ".join(sorted(defn.name for defn in self))
+            raise PassError(f"no pass is named `{name}`; there are {names}")
+        return super().__getitem__(name)
 
 
-PASSES = PassTable()
+PASSES = PassTable("pass")
 
 
 def module_pass(

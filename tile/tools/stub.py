@@ -201,32 +201,16 @@ def _types() -> Iterator[str]:
     members = _members(NamedType, Type, Element, Scalar, Pointer, Tile)
     for name, (signature, is_property) in sorted(members.items()):
         yield from _property(name, signature.returns) if is_property else _method(name, signature)
-    for name in ("SINT_TYPES", "UINT_TYPES", "FP_TYPES", "STANDARD_FP_TYPES", "OTHER_TYPES"):
-        yield f"    {name}: list[str]"
-    yield "    KIND: Any"
-    yield "    SIGNEDNESS: Any"
-    yield "    @staticmethod"
-    yield "    def is_dtype(type_str: str) -> bool: ..."
-    yield "\n_Type: TypeAlias = dtype\n"
-    yield "class pointer_type(dtype):"
-    yield f"    {_docstring('The type of pointers to elements of type `pointee`.', 4)}"
-    yield "    def __init__("
-    yield "        self, element_ty: Any, address_space: int = 1, const: bool = False"
-    yield "    ) -> None: ...\n"
-    for name in tl.__all__:
-        if isinstance(getattr(tl, name), Scalar | Pointer):
-            yield f"class {name}(Any, Protocol, metaclass=dtype): ..."
-    yield "\nclass void(Any, Protocol, metaclass=dtype): ..."
-    yield "\nclass block_type(dtype):"
-    yield f"    {_docstring(inspect.getdoc(tl.block_type), 4)}"
-    yield "    def __init__(self, element_ty: Any, shape: Sequence[int]) -> None: ...\n"
-    yield "class constexpr_type:"
-    yield f"    {_docstring(inspect.getdoc(tl.constexpr_type), 4)}"
-    yield "    value: Any"
-    yield "    def __init__(self, value: Any) -> None: ...\n"
-    yield "TRITON_MAX_TENSOR_NUMEL: int"
-    yield "\nclass const(Any, Protocol):"
-    yield f"    {_docstring(inspect.getdoc(tl.const), 4)}\n"
+    names = {name: getattr(tl, name) for name in tl.__all__}
+    elements = [name for name, ty in names.items() if isinstance(ty, Scalar | Pointer)]
+    documented = (tl.block_type, tl.constexpr_type, tl.const)
+    yield template(
+        "stub_types.txt",
+        elements="\n".join(
+            f"class {name}(Any, Protocol, metaclass=dtype): ..." for name in elements
+        ),
+        **{cls.__name__: _docstring(inspect.getdoc(cls), 4) for cls in documented},
+    )
 
 
 def _members(*classes: type) -> dict[str, tuple[Signature, bool]]:

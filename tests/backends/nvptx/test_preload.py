@@ -11,19 +11,19 @@ import os, sys, threading, time
 
 import kernels
 import tile
-from tile.backends.nvptx import preload
+from tile.backends.nvptx import backend
 
 # The thread is still at work when the process forks.
-real, started = preload._load, threading.Event()
+real, started = backend._load, threading.Event()
 
 def load():
     started.set()
     time.sleep(0.5)
     real()
 
-preload._load = load
-thread = preload.start()
-assert preload.start() is thread and started.wait(60)
+backend._load = load
+thread = backend._loading()
+assert backend._loading() is thread and started.wait(60)
 child = os.fork()
 if not child:
     tile.compile(kernels.sine, {"x_ptr": "*fp32"}, {"B": 64}, target="nvptx:sm_90a")

@@ -5,7 +5,6 @@ architectures    names of architectures, also for LLVM
 target           capabilities of each architecture
 compiler         lowering, emission, and PTX by llvmlite
 libdevice        mathematical functions of NVIDIA's library; LLVM's initialization
-preload          loads LLVM and libdevice in a thread
 emit             THREAD IR to the text of an LLVM module
 launch_metadata  what the launcher must know of a kernel
 toolkit          files of the CUDA toolkit: libdevice, ptxas

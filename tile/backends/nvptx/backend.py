@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from tile._lazy import lazy_import
 from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.capabilities import ExportedParameter, Requirement, Timer
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
-from tile.errors import BackendError
+from tile.errors import BackendError, TileError
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.aot import files
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from tile.backends.nvptx.emit import lowering_target as emitter_target
     from tile.backends.nvptx.event_timer import current_timer
     from tile.backends.nvptx.launch import LoadedKernel
-    from tile.backends.nvptx.preload import start
     from tile.backends.nvptx.survey import survey
     from tile.backends.nvptx.target import architecture
     from tile.ir.module import Module
@@ -40,7 +41,6 @@ else:
     current_architecture = lazy_import("tile.backends.nvptx.driver", "current_architecture")
     current_names = lazy_import("tile.backends.nvptx.driver", "current_names")
     device_of = lazy_import("tile.backends.nvptx.driver", "device_of")
-    start = lazy_import("tile.backends.nvptx.preload", "start")
     LoadedKernel = lazy_import("tile.backends.nvptx.launch", "LoadedKernel")
     survey = lazy_import("tile.backends.nvptx.survey", "survey")
 
@@ -77,8 +77,11 @@ class NvptxBackend:
         return _llvmlite()
 
     def preload(self) -> None:
-        """Start a thread that loads LLVM and libdevice."""
-        start()
+        """Load LLVM and libdevice in a thread, while the first kernel of a process is lowered.
+
+        The dynamic linker and LLVM release the GIL for nearly all of that time.
+        """
+        _loading()
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module, in place, to PTX.
@@ -135,3 +138,22 @@ def _llvmlite() -> str:
         return Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
     except OSError:
         return spec.origin
+
+
+@functools.cache
+def _loading() -> threading.Thread:
+    """Start the thread that loads what compilations share, once a process."""
+    thread = threading.Thread(target=_load, name="tile-llvm")
+    thread.start()
+    if hasattr(os, "register_at_fork"):
+        # A child would not have the thread, and wait for its lock forever.
+        os.register_at_fork(before=thread.join)
+    return thread
+
+
+def _load() -> None:
+    """Load it; what fails is reported where a kernel needs it."""
+    try:
+        importlib.import_module("tile.backends.nvptx.libdevice").load()
+    except (ImportError, OSError, TileError):
+        return

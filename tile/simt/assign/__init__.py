@@ -5,6 +5,6 @@ anchor_layouts        anchor layouts, and the preferred layouts of each value's 
 coalesce              coalesced layouts of memory accesses
 transpose_dots        dots whose transposes wgmma computes without a copy of an operand
 dot_layouts           layouts of dots: their distribution over warps and lanes
-layout_cost           the cost model of operations, conversions and accesses
+layout_cost           the cost model of operations, conversions and accesses; rematerialization
 remove_conversions    the pass that removes conversions or makes them cheaper
 """

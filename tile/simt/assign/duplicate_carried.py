@@ -20,8 +20,7 @@ from collections.abc import Iterable
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import control
 from tile.ir.types import Tile
-from tile.simt.assign.layout_cost import conversion_cost
-from tile.simt.assign.rematerialization import RematerializationPlan
+from tile.simt.assign.layout_cost import RematerializationPlan, conversion_cost
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout

@@ -34,8 +34,7 @@ from tile.ir.ops import reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile, with_layout
 from tile.simt.assign.duplicate_carried import duplicate_carried
-from tile.simt.assign.layout_cost import conversion_cost, op_cost
-from tile.simt.assign.rematerialization import RematerializationPlan, set_layout
+from tile.simt.assign.layout_cost import RematerializationPlan, conversion_cost, op_cost, set_layout
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import (

@@ -31,8 +31,7 @@ from tile.backends.interp.sanitizer.poison import (
     poison_of,
     with_poison,
 )
-from tile.backends.interp.sanitizer.propagation import checked_source, propagated
-from tile.backends.interp.sanitizer.region_poison import combining
+from tile.backends.interp.sanitizer.propagation import checked_source, combining, propagated
 from tile.backends.interp.sanitizer.rules import (
     CHECKED,
     check_alignment,

@@ -8,17 +8,22 @@ operation without one.
 A source is an operation whose result may be undefined, wrapped (`overflow.py`) or strayed: a
 pointer that left the window of its array. It wraps what an instruction runs on plain values, and
 poisons elements of the result.
+
+Poison is combined along with the elements of a reduction or scan by a region: for each operand and
+kind of poison, the region also combines a bool tile. That at least doubles the work. Plain operands
+are therefore combined without poison first, and again with it only if an operation of the region
+poisons a result (a sum that wraps, say).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile.backends.interp.bytecode import rule_in
+from tile.backends.interp.bytecode import BlockCode, rule_in
 from tile.backends.interp.sanitizer.overflow import SOURCES as WRAPPING
 from tile.backends.interp.sanitizer.poison import (
     Cause,
@@ -31,6 +36,7 @@ from tile.backends.interp.sanitizer.poison import (
     poison_of,
     with_poison,
 )
+from tile.backends.interp.translate import run_region, semantics_of
 from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of, full
 from tile.backends.interp.virtual_memory import WINDOW_BITS
 from tile.faults import Check, Checks
@@ -351,3 +357,87 @@ SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
     (Check.UNDEF, _divides_integers, division_by_zero),
     (Check.UNDEF, lambda op: op.defn is indexing.gather, gather_out_of_range),
 )
+
+
+KINDS = tuple(PoisonKind)
+
+
+def combining(op: Operation, regions: dict[str, tuple[BlockCode, int]]) -> Run:
+    """Return the function of an isolated operation; `regions` propagate poison inside."""
+    semantics = semantics_of(op)
+    shapes = [value.type.shape for value in op.inputs]
+    ((name, code),) = regions.items()
+
+    def run(batch: Any, *values: RegisterValue) -> Any:
+        region = partial(run_region, batch, *code, select=select_poisoned)
+        elements = [full(plain_value(v), shape) for v, shape in zip(values, shapes, strict=True)]
+        if not any(type(value) is Poisoned for value in values):
+            attempt = Attempt(region)
+            results = semantics(*elements, **{name: attempt})
+            if attempt.clean:
+                return results
+        tracked = TrackedRegion(region, len(values))
+        tiles = [*elements, *tracked.masks(elements, values)]
+        results = tracked.values(semantics(*tiles, **{name: tracked.combine}))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return run
+
+
+class Attempt:
+    """A region that combines elements alone; `clean` until it poisons one."""
+
+    def __init__(self, region: Run) -> None:
+        self.region = region
+        self.clean = True
+
+    def __call__(self, *group: Array) -> list[Any]:
+        results = self.region(*group)
+        if any(type(result) is Poisoned for result in results):
+            self.clean = False
+        return [plain_value(result) for result in results]
+
+
+class TrackedRegion:
+    """A region that combines elements and their poison.
+
+    Its tiles are the `count` operands, followed, for each kind, by a bool tile for each operand.
+    """
+
+    def __init__(self, region: Run, count: int) -> None:
+        self.region = region
+        self.count = count
+        self.causes: dict[PoisonKind, Cause] = {}
+
+    def combine(self, *group: Array) -> list[Any]:
+        """Combine two groups of tiles."""
+        half = len(group) // 2
+        results = self.region(*self.values(group[:half]), *self.values(group[half:]))
+        elements = [np.asarray(plain_value(result)) for result in results]
+        return [*elements, *self.masks(elements, results)]
+
+    def masks(self, elements: Sequence[Array], values: Sequence[RegisterValue]) -> list[Array]:
+        """Return the bool tiles of the poison of values."""
+        masks = []
+        for kind in KINDS:
+            for array, value in zip(elements, values, strict=True):
+                poison = poison_of(value, kind)
+                if poison is None:
+                    masks.append(np.zeros(array.shape, np.bool_))
+                    continue
+                self.causes.setdefault(kind, poison.cause)
+                extents = np.broadcast_shapes(array.shape, poison.where.shape)
+                masks.append(np.broadcast_to(poison.where, extents))
+        return masks
+
+    def values(self, tiles: Sequence[Array]) -> list[RegisterValue]:
+        """Return the values that tiles stand for."""
+        masks: list[dict[PoisonKind, PoisonMask]] = [{} for _ in range(self.count)]
+        for index, where in enumerate(tiles[self.count :]):
+            if where.any():
+                kind = KINDS[index // self.count]
+                masks[index % self.count][kind] = PoisonMask(where, self.causes[kind])
+        masks_by_operand: Sequence[PoisonMasks] = masks
+        return [
+            with_poison(x, f) for x, f in zip(tiles[: self.count], masks_by_operand, strict=True)
+        ]

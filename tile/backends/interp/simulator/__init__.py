@@ -9,8 +9,7 @@ program-wide operations are executed by all threads that they need. `tile/errors
     shared_memory    the bytes of shared memory, and records of the last accesses
     async_ops        cp.async copies, wgmmas, mbarriers and TMA loads in flight
     tma_writes       order of the writes of TMA stores and reductions
-    verify           operations that the target does not have
-    wgmma_registers  accumulators and operands of wgmmas in flight
+    verify           operations that the target lacks; registers of wgmmas in flight
     launch           translation, a run, and what the programs of a chunk share
     rules            operations of one thread
     rules.memory     vector accesses to global memory

@@ -26,9 +26,8 @@ from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.simulator.tma_writes import TmaWrites
-from tile.backends.interp.simulator.verify import check_supported
+from tile.backends.interp.simulator.verify import check_supported, check_wgmma_registers
 from tile.backends.interp.simulator.warpgroup_order import WarpgroupOrder
-from tile.backends.interp.simulator.wgmma_registers import check_wgmma_registers
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, Rows
