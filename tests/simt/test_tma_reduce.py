@@ -172,17 +172,17 @@ def combine(x_ptr, y_ptr, M, N, B: tl.constexpr, D: tl.constexpr, KIND: tl.const
     row = tl.program_id(0) * B
     value = x.load([row, 0])
     if KIND == "add":
-        y.atomic_add([row - 3, 5], value)
+        y.atomic_add([row - 3, 16], value)
     elif KIND == "min":
-        y.atomic_min([row - 3, 5], value)
+        y.atomic_min([row - 3, 16], value)
     elif KIND == "max":
-        y.atomic_max([row - 3, 5], value)
+        y.atomic_max([row - 3, 16], value)
     elif KIND == "and":
-        y.atomic_and([row - 3, 5], value)
+        y.atomic_and([row - 3, 16], value)
     elif KIND == "or":
-        y.atomic_or([row - 3, 5], value)
+        y.atomic_or([row - 3, 16], value)
     else:
-        y.atomic_xor([row - 3, 5], value)
+        y.atomic_xor([row - 3, 16], value)
 
 
 def test_a_reduction_that_tma_does_not_have() -> None:
@@ -237,8 +237,8 @@ def test_every_kind_and_element(kind: RMWKind, element: Any) -> None:
     x, y, *rest = arguments()
     expected = y.copy()
     blocks = np.vstack([x, np.zeros((58, n), x.dtype)])[:, :32]
-    target = expected[:125, 5:37]
-    inside = blocks[3:][: len(target)]
+    target = expected[:125, 16:48]
+    inside = blocks[3:, :24][: len(target)]
     target[...] = FUNCTIONS[str(kind)](target, inside)
     run_threads(module, WGMMA, 4, kernel.grid, [x, y, *rest])
     np.testing.assert_array_equal(y, expected)

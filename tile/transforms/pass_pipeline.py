@@ -16,6 +16,7 @@ from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.transforms import (
     canonicalize,
+    check_blocks,
     cse,
     dce,
     descriptors_to_pointers,

@@ -61,13 +61,19 @@ def accumulate_kv(
 ):
     """Return dk and dv with the queries of a head from `begin` on; `row` is the first of its sums.
 
-    RAGGED: some queries or keys of blocks do not exist.
+    RAGGED: some queries or keys of blocks do not exist. Blocks of queries begin where TMA can load
+    their sums, at multiples of 16 bytes.
     """
     key = first + tl.arange(0, BLOCK_N)
-    for start in range(begin, queries, BLOCK_M):
-        query = start + tl.arange(0, BLOCK_M)
+    before = 0
+    if RAGGED:
+        aligned = row // 4 * 4
+        before = row - aligned
+        row = aligned
+    for start in range(begin, queries + before, BLOCK_M):
+        query = start - before + tl.arange(0, BLOCK_M)
         if RAGGED:
-            q = q_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+            q = q_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, SIZE)
         else:
             q = q_source.load([row + start, 0])
         log_sum = log_sums.load([row + start])
@@ -75,13 +81,14 @@ def accumulate_kv(
         if LOG2_SCALE <= 0:  # else after the mask, in one operation with the sum's subtraction
             scores *= LOG2_SCALE
         if RAGGED:
-            dout = dout_source.load([batch, head, start, 0]).reshape(BLOCK_M, SIZE)
+            dout = dout_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, SIZE)
         else:
             dout = dout_source.load([row + start, 0])
         delta = deltas.load([row + start])
         if RAGGED:
             seen = is_seen(query[None, :] + keys - queries, key[:, None], keys, None, CAUSAL)
-            scores = tl.where(seen & (query < queries)[None, :], scores, -float("inf"))
+            exists = (query >= 0) & (query < queries)
+            scores = tl.where(seen & exists[None, :], scores, -float("inf"))
         elif CAUSAL and start + keys - queries < first + BLOCK_N:
             seen = key[:, None] <= query[None, :] + keys - queries
             scores = tl.where(seen, scores, -float("inf"))
@@ -127,7 +134,7 @@ def descriptor_kv_kernel(
         shape, block, strides = [rows, SIZE], [BLOCK_M, SIZE], [SIZE, 1]
     q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
-    # A block that crosses the end of a head has sums of the next one, which are masked.
+    # A block that crosses an end of a head has sums of another one, which are masked.
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
     batch, key_head = tl.program_id(1) // key_heads, tl.program_id(1) % key_heads

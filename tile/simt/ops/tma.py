@@ -132,9 +132,10 @@ def tma_load(
     It arrives on the mbarrier of `iteration + stage_offset`. The array is at `ptr`, of the rank of
     the buffer, 1 to 5: `numbers` are its extents (i32), its strides in elements (i64) except the
     last one, which is 1, and the index of the block's first element (i32), which may be negative.
-    Elements outside of the array are filled with zeros, and count as arrived bytes. The address and
-    the strides in bytes are multiples of 16, and the buffer has a layout of
-    `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is `active`.
+    Elements outside of the array are filled with zeros, and count as arrived bytes. The address,
+    the strides and the index along the last axis are multiples of 16 bytes, and the buffer has a
+    layout of `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is
+    `active`.
     """
     check_mbarriers("tma_load", bars, iteration, active)
     check_block("tma_load", mem, ptr, numbers)

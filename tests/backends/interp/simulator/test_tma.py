@@ -94,7 +94,7 @@ def block(row: int, column: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("row", [0, 3, 4, 12, 19, 20, -1, -16])
-@pytest.mark.parametrize("column", [0, 8, 9, 23, 24, -5, -17])
+@pytest.mark.parametrize("column", [0, 8, 16, 24, -8, -16])
 def test_block_is_zero_out_of_bounds(row: int, column: int) -> None:
     loaded = result(SENT + WAIT + LOAD + OUT + BARRIER + FREE, row, column)
     np.testing.assert_array_equal(loaded, block(row, column))
@@ -207,6 +207,7 @@ def test_tma_load_over_unfenced_stores() -> None:
 def test_misaligned_arrays() -> None:
     wrong = COPY.replace("%pitch", "%odd")
     fails(VectorAccessError, MADE + EXPECT + wrong, "both must be multiples of 16")
+    fails(VectorAccessError, MADE + EXPECT + COPY, "index 4 along the last axis", column=4)
     beyond = "%far = const {value = 4096} : i32\n"
     copy = COPY.replace("%row,", "%rows,").replace("%rows, %columns", "%far, %columns")
     fails(OutOfBoundsError, beyond + MADE + EXPECT + copy, "reads `in`")
@@ -267,7 +268,7 @@ def stored(body: str, row: int = 0, column: int = 0) -> tuple[np.ndarray, np.nda
     return out.reshape(ROWS, PITCH), buffer[BLOCK.invert().table()["offset"].reshape(16, 16)]
 
 
-@pytest.mark.parametrize(("row", "column"), [(0, 0), (4, 8), (12, 9), (-3, 20), (19, -15), (40, 0)])
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (4, 8), (12, 16), (-3, 8), (19, -8), (40, 0)])
 def test_tma_store_writes_in_bounds_elements(row: int, column: int) -> None:
     loaded, values = stored(ALLOC + TAKE + FENCE + BARRIER + SEND + READ, row, column)
     wanted = array()

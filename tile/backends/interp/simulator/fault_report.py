@@ -182,6 +182,17 @@ def misaligned_block(batch: ProgramBatch, op: Operation, base: int, step: int) -
     )
 
 
+def misaligned_index(
+    batch: ProgramBatch, op: Operation, index: int, size: int
+) -> VectorAccessError:
+    """Return the error for a block that begins where TMA copies none."""
+    return VectorAccessError(
+        f"`{batch.launch.name}` copies a block with the index {index} along the last axis, of "
+        f"elements of {size} bytes; it must be a multiple of 16 bytes",
+        loc=op.loc,
+    )
+
+
 def require_whole_warps(batch: ProgramBatch, op: Operation) -> None:
     """Raise `DivergenceError` unless all lanes of every warp execute a warp-wide operation."""
     thread_map = thread_map_of(batch)

@@ -20,6 +20,7 @@ from tile.backends.interp.simulator import access_cost
 from tile.backends.interp.simulator.fault_report import (
     buffer_of,
     misaligned_block,
+    misaligned_index,
     require_whole_programs,
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
@@ -223,6 +224,7 @@ class DescriptorBlock:
         rank = len(self.mem.dims)
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
         steps = self._steps(batch, base, strides)
+        self._require_aligned(batch, numbers[-1])
         address, inside = base, np.ones(len(base), bool)
         axes = zip(numbers[2 * rank - 1 :], extents, steps, self.mem.dims, strict=True)
         for start, extent, step, count in axes:
@@ -239,6 +241,12 @@ class DescriptorBlock:
             if ((base | step) % Descriptor.ALIGNMENT).any():
                 raise misaligned_block(batch, self.op, int(base[0]), int(step[0]))
         return [*steps, np.full_like(base, self.size)]
+
+    def _require_aligned(self, batch: ProgramBatch, index: Array) -> None:
+        """Raise for an index along the last axis at which TMA begins no block."""
+        wrong = index[index * self.size % Descriptor.ALIGNMENT != 0]
+        if len(wrong):
+            raise misaligned_index(batch, self.op, int(wrong[0]), self.size)
 
     def _in_order(self, batch: ProgramBatch, address: Array, inside: Array) -> tuple[Array, Array]:
         """Return addresses and masks (program, ...) in shared-memory order."""
@@ -265,6 +273,7 @@ class _PixelBlock(DescriptorBlock):
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
         first, moves = numbers[2 * rank - 1 : 3 * rank - 1], numbers[3 * rank - 1 :]
         steps = self._steps(batch, base, strides)
+        self._require_aligned(batch, first[-1])
         pixels, channels = self.mem.dims
         address, inside = (
             np.zeros((len(base), pixels), np.int64),
