@@ -27,13 +27,7 @@ def run(out: Path, *options: str, status: int = 0) -> dict[str, Any]:
 def test_a_later_run_goes_on(tmp_path: Path) -> None:
     options = ("--figure", "figure-1", "--limit", "0")
     first = run(tmp_path, *options)["figures"]
-    assert list(first) == [
-        "figure-1",
-        "figure-10-f16",
-        "figure-10-tf32",
-        "figure-10-f32",
-        "figure-11",
-    ]
+    assert list(first) == ["figure-1"], "a name stands for the figure of exactly that name"
     assert [point["label"] for point in first["figure-1"]["points"]] == ["176x1x176"]
     second = run(tmp_path, *options)["figures"]
     assert [point["label"] for point in second["figure-1"]["points"]] == ["176x1x176", "176x3x176"]

@@ -153,6 +153,14 @@ def test_import_of_tile_loads_none_of_it() -> None:
 NAMES = [(module, path) for module, paths in REPLACEMENTS.items() for path in paths]
 
 
+@pytest.fixture
+def compiling_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers compile TorchInductor's kernels, whether or not PyTorch is there."""
+    config = types.SimpleNamespace(compile_threads=2)
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", config)
+
+
+@pytest.mark.usefixtures("compiling_workers")
 @pytest.mark.parametrize(("module_name", "path"), NAMES)
 def test_the_name_of_pytorch_is_replaced_and_restored(monkeypatch, module_name, path) -> None:
     owner = module = types.ModuleType(module_name)
@@ -172,6 +180,7 @@ def test_the_name_of_pytorch_is_replaced_and_restored(monkeypatch, module_name, 
     assert vars(owner)[name] is original
 
 
+@pytest.mark.usefixtures("compiling_workers")
 @pytest.mark.parametrize(("module_name", "path"), NAMES)
 def test_the_module_of_pytorch_is_loaded_with_its_name_replaced(
     tmp_path, module_name, path

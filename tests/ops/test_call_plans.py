@@ -25,7 +25,9 @@ FIRST = list({case.op: case for case in reversed(CASES)}.values())
 READS_HOST = {
     "adaptive_max_pool2d_backward",
     "bce_loss",
+    "bce_loss_backward",
     "binary_cross_entropy",
+    "binary_cross_entropy_backward",
     "cross_entropy",
     "cross_entropy_backward",
     "cummax_backward",
@@ -38,6 +40,7 @@ READS_HOST = {
     "grouped_matmul_wgrad",
     "histogram",
     "kl_div",
+    "kl_div_backward",
     "linear_cross_entropy",
     "linear_cross_entropy_backward",
     "max_pool2d_backward",

@@ -2,7 +2,8 @@
 
 Tensor maps have aligned addresses and strides. The index of a block along the last axis counts
 elements, and TMA takes one only if it is a multiple of 16 bytes: another one is an illegal
-instruction, in any rank (H200, 2026-11-28; NVIDIA does not document it).
+instruction, in any rank. NVIDIA does not document it; Triton's issue 7385 and pull request 9112
+describe it, too.
 """
 
 from __future__ import annotations

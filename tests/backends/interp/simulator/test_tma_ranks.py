@@ -71,10 +71,12 @@ def copied(
 
 @pytest.mark.parametrize(("extents", "block", "element"), CASES)
 def test_blocks_of_any_rank(extents: tuple[int, ...], block: tuple[int, ...], element: str) -> None:
+    unit = 16 // np.dtype(DTYPES[element]).itemsize  # an index along the last axis is a multiple
     middle = tuple(n // 2 - 1 for n in extents)
     edge = tuple(n - 1 for n in extents)
     before = tuple(-1 if b > 1 else 0 for b in block)
-    for index in ((0,) * len(extents), middle, edge, before):
+    for first in ((0,) * len(extents), middle, edge, before):
+        index = (*first[:-1], first[-1] // unit * unit)
         array, out = copied(extents, block, element, index)
         ranges = [range(max(0, i), min(n, i + b)) for i, n, b in zip(index, extents, block)]
         wanted = np.full_like(array, 7)
@@ -86,3 +88,8 @@ def test_blocks_of_any_rank(extents: tuple[int, ...], block: tuple[int, ...], el
 def test_every_stride_is_a_multiple_of_16_bytes() -> None:
     with pytest.raises(VectorAccessError, match="both must be multiples of 16"):
         copied((5, 20, 24), (2, 16, 16), "f16", (0, 0, 0), shift=1)
+
+
+def test_an_index_along_the_last_axis_is_a_multiple_of_16_bytes() -> None:
+    with pytest.raises(VectorAccessError, match="the index 4 along the last axis"):
+        copied((5, 20, 24), (2, 16, 16), "f16", (0, 0, 4))
