@@ -41,7 +41,14 @@ from tile.simt.tile_sizes import TileSizes
 from tile.simt.tma_uses import parse_tma_uses
 from tile.transforms import pass_pipeline as tile_pipeline
 
-MEMORY = ("pad-extents", "infer-readonly", "descriptors-to-pointers", "find-blocks", "check-blocks")
+MEMORY = (
+    "pad-extents",
+    "infer-readonly",
+    "descriptors-to-pointers",
+    "find-blocks",
+    "check-blocks",
+    "infer-eviction-priorities",
+)
 LAYOUT = ("transpose-dots", "assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")

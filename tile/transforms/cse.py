@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tile.ir.core import Block, Operation
@@ -78,6 +79,11 @@ def _key(op: Operation) -> Key:
     operands = [None if value is None else id(value) for value in op.operands]
     if op.defn.commutative:
         operands.sort(key=lambda number: number or 0)
+    return expression_key(op, operands)
+
+
+def expression_key(op: Operation, operands: Sequence[Hashable]) -> Key:
+    """Return what equal operations have in common, given what their operands have."""
     attributes = tuple(map(_attribute_key, op.attributes.values()))
     return op.defn, tuple(operands), attributes, tuple(value.type for value in op.results)
 
