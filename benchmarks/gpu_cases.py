@@ -55,6 +55,8 @@ def makers() -> Iterator[tuple[str, Maker]]:
         yield f"sin 4096x{columns}", partial(sin, columns)
     for columns in (256, 781, 1024, 4096, 8192, 12672):
         yield f"softmax 4096x{columns}", partial(softmax, columns)
+    for columns in (16384, 32000):
+        yield f"looped softmax f16 4096x{columns}", partial(looped_softmax, columns)
     for columns in (1024, 4096, 8192, 16384):
         yield f"layer norm 4096x{columns}", partial(norm, columns)
     for n in (1024, 2048, 4096, 8192):
@@ -140,6 +142,25 @@ def softmax(columns: int, name: str) -> Case:
 
     choices = rows_tiles(columns)
     return Case(name, "GB/s", 8 * x.numel(), by_torch, run, (out,), choices, 1e-5)
+
+
+LOOPED = tuple(
+    {"BLOCK": block, "num_warps": warps}
+    for block, warps in ((2048, 4), (4096, 4), (4096, 8), (8192, 8), (8192, 16), (16384, 16))
+)
+
+
+def looped_softmax(columns: int, name: str) -> Case:
+    x = normal(4096, columns, dtype=torch.float16)
+    out, wanted = torch.empty_like(x), torch.empty_like(x)
+
+    def run(kernels: ModuleType, tiles: Tiles) -> Callable[[], Any]:
+        return lambda: kernels.looped_softmax_kernel[(4096,)](out, x, columns, columns, **tiles)
+
+    def by_torch() -> Sequence[torch.Tensor]:
+        return (torch.softmax(x, dim=-1, out=wanted),)
+
+    return Case(name, "GB/s", 4 * x.numel(), by_torch, run, (out,), LOOPED, 2e-3)
 
 
 def norm(columns: int, name: str) -> Case:

@@ -57,6 +57,25 @@ def softmax_rows_kernel(
 
 
 @jit
+def looped_softmax_kernel(out_ptr, x_ptr, row_step, columns, BLOCK: tl.constexpr):
+    """Go over a row twice: for its greatest element and the sum of powers, then for quotients."""
+    row = tl.program_id(0).to(tl.int64) * row_step
+    column = tl.arange(0, BLOCK)
+    most = -float("inf")
+    total = 0.0
+    for start in range(0, columns, BLOCK):
+        inside = start + column < columns
+        x = tl.load(x_ptr + row + start + column, mask=inside, other=-float("inf")).to(tl.float32)
+        greater = tl.maximum(most, tl.max(x, axis=0))
+        total = total * tl.exp(most - greater) + tl.sum(tl.exp(x - greater), axis=0)
+        most = greater
+    for start in range(0, columns, BLOCK):
+        inside = start + column < columns
+        x = tl.load(x_ptr + row + start + column, mask=inside, other=0.0).to(tl.float32)
+        tl.store(out_ptr + row + start + column, tl.exp(x - most) / total, mask=inside)
+
+
+@jit
 def layer_norm_kernel(x_ptr, out_ptr, weight_ptr, bias_ptr, columns, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
