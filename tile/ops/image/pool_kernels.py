@@ -16,7 +16,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
 from tile.ops.core.division import quotient
-from tile.ops.image.pixels import offset_of, position_by, tile_of_program
+from tile.ops.image.pixels import offset_of, position_by, result_offset, tile_of_program
 
 
 @tile.jit
@@ -63,14 +63,15 @@ def pool_kernel(
     MEAN: tl.constexpr,
     PADDED: tl.constexpr,
     ADAPTIVE: tl.constexpr,
+    LINEAR: tl.constexpr,
     PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
     of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
     of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
-    pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n, p, q = position_by(pixel, out_height, divisors[2], out_width, divisors[3])
+    n, pixel, channel = tile_of_program(pixels, PIXELS, BLOCK)
+    p, q = position_by(pixel, out_width, divisors[3])
     exists = (pixel < pixels) & (channel < channels)
     top, bottom = window_of(p, *of_height)
     left, right = window_of(q, *of_width)
@@ -98,9 +99,10 @@ def pool_kernel(
         else:
             rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
             total = total / (rows * (tl.minimum(right, width) - tl.maximum(left, 0)))
-    tl.store(out_ptr + offset_of(n, p, q, channel, out_strides), total, mask=exists)
+    of_result = (n, pixel, out_width, divisors[3], channel)
+    tl.store(out_ptr + result_offset(*of_result, out_strides, LINEAR), total, mask=exists)
     if index_ptr is not None:
-        tl.store(index_ptr + offset_of(n, p, q, channel, index_strides), index, mask=exists)
+        tl.store(index_ptr + result_offset(*of_result, index_strides, LINEAR), index, mask=exists)
 
 
 @tile.jit(do_not_specialize=("divisors",))
@@ -123,14 +125,15 @@ def pool_backward_kernel(
     MEAN: tl.constexpr,
     PADDED: tl.constexpr,
     ADAPTIVE: tl.constexpr,
+    LINEAR: tl.constexpr,
     PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
     of_height = (height, out_height, divisors[2], step[0], first[0], extent[0], ADAPTIVE)
     of_width = (width, out_width, divisors[3], step[1], first[1], extent[1], ADAPTIVE)
-    pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n, h, w = position_by(pixel, height, divisors[0], width, divisors[1])
+    n, pixel, channel = tile_of_program(pixels, PIXELS, BLOCK)
+    h, w = position_by(pixel, width, divisors[1])
     exists = (pixel < pixels) & (channel < channels)
     p_start, p_end = windows_around(
         *(h, height, divisors[0], out_height, step[0], divisors[4], first[0], extent[0], ADAPTIVE)
@@ -156,4 +159,5 @@ def pool_backward_kernel(
             rows = tl.minimum(bottom, height) - tl.maximum(top, 0)
             columns = tl.minimum(right, width) - tl.maximum(left, 0)
             total += tl.where(inside, dy / (rows * columns), 0.0)
-    tl.store(dx_ptr + offset_of(n, h, w, channel, dx_strides), total, mask=exists)
+    at = result_offset(n, pixel, width, divisors[1], channel, dx_strides, LINEAR)
+    tl.store(dx_ptr + at, total, mask=exists)

@@ -10,7 +10,7 @@ import tile
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.division import divisor
 from tile.ops.image.images import Image, image_of, result_image
-from tile.ops.image.pixels import launch_pixels
+from tile.ops.image.pixels import ELEMENTS, launch_pixels, many_elements
 from tile.ops.image.pool_kernels import pool_backward_kernel, pool_kernel
 from tile.ops.image.windows import Pair, Windows
 
@@ -37,7 +37,8 @@ class Pooling:
         if self.windows is not None:
             count, step = self.windows.count, self.windows.step
             reach = tile.cdiv(count[0], step[0]), tile.cdiv(count[1], step[1])
-        self._launch(pool_backward_kernel, (dy, index, dx), reach, (dx, dy))
+        elements = many_elements(dx)
+        self._launch(pool_backward_kernel, (dy, index, dx), reach, (dx, dy), elements)
 
     def _launch(
         self,
@@ -45,6 +46,7 @@ class Pooling:
         arrays: tuple[Image, Image | None, Image],
         reach: Pair,
         image_and_pooled: tuple[Image, Image],
+        elements: int = ELEMENTS,
     ) -> None:
         image, pooled = image_and_pooled
         source, index, result = arrays
@@ -61,6 +63,7 @@ class Pooling:
             MEAN=self.mean,
             PADDED=self.padded and self.windows is not None,
             ADAPTIVE=self.windows is None,
+            elements=elements,
         )
 
 

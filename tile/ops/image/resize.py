@@ -21,30 +21,31 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.images import size_of_x
-from tile.ops.image.pixels import offset_of, tile_of_program
+from tile.ops.image.pixels import position_by, result_offset, tile_of_program
 from tile.ops.image.resize_backward import resize_bilinear_backward
 from tile.ops.image.resize_sources import resize, sources, weights_of
 from tile.ops.image.windows import Window
 
 
-@tile.jit
+@tile.jit(do_not_specialize=("by_width",))
 def resize_kernel(
     x_ptr,
     out_ptr,
     x_strides,
     out_strides,
     sizes,
+    by_width,
     down,
     right,
     pixels,
     channels,
+    LINEAR: tl.constexpr,
     PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    height, width, out_height, out_width = sizes
-    pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n = (pixel // (out_height * out_width)).to(tl.int64)
-    p, q = pixel // out_width % out_height, pixel % out_width
+    height, width, _, out_width = sizes
+    n, pixel, channel = tile_of_program(pixels, PIXELS, BLOCK)
+    p, q = position_by(pixel, out_width, by_width)
     exists = (pixel < pixels) & (channel < channels)
     top, bottom, low = sources(p, height, down)
     left, end, near = sources(q, width, right)
@@ -60,8 +61,8 @@ def resize_kernel(
     d = widen(tl.load(lower + end * x_strides[2], mask=exists, other=0.0))
     above = a * (1.0 - by_column) + b * by_column
     below = c * (1.0 - by_column) + d * by_column
-    out = out_ptr + offset_of(n, p, q, channel, out_strides)
-    tl.store(out, above * (1.0 - by_row) + below * by_row, mask=exists)
+    at = result_offset(n, pixel, out_width, by_width, channel, out_strides, LINEAR)
+    tl.store(out_ptr + at, above * (1.0 - by_row) + below * by_row, mask=exists)
 
 
 @differentiable_by("x", backward=resize_bilinear_backward, size=size_of_x)

@@ -19,7 +19,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
-from tile.ops.image.pixels import offset_of, tile_of_program
+from tile.ops.image.pixels import offset_of, position_by, result_offset, tile_of_program
 from tile.ops.image.resize_sources import resize, sources, weights_of
 from tile.ops.image.windows import Window
 
@@ -40,26 +40,27 @@ def share(zero, p, h, size, scale):
     return tl.where(first == h, 1.0 - weight, 0.0) + tl.where(second == h, weight, 0.0)
 
 
-@tile.jit
+@tile.jit(do_not_specialize=("by_width",))
 def resize_backward_kernel(
     dy_ptr,
     dx_ptr,
     dy_strides,
     dx_strides,
     sizes,
+    by_width,
     down,
     right,
     pixels,
     channels,
+    LINEAR: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
-    pixel, channel = tile_of_program(PIXELS, BLOCK)
-    n = (pixel // (height * width)).to(tl.int64)
-    h, w = pixel // width % height, pixel % width
+    n, pixel, channel = tile_of_program(pixels, PIXELS, BLOCK)
+    h, w = position_by(pixel, width, by_width)
     exists = (pixel < pixels) & (channel < channels)
     p_start, p_end = targets(h, out_height, down)
     q_start, q_end = targets(w, out_width, right)
@@ -71,7 +72,8 @@ def resize_backward_kernel(
         at = offset_of(n, p.to(tl.int64), q.to(tl.int64), channel, dy_strides)
         dy = widen(tl.load(dy_ptr + at, mask=inside, other=0.0))
         total += dy * (share(zero, p, h, height, down) * share(zero, q, w, width, right))
-    tl.store(dx_ptr + offset_of(n, h, w, channel, dx_strides), total, mask=exists)
+    at = result_offset(n, pixel, width, by_width, channel, dx_strides, LINEAR)
+    tl.store(dx_ptr + at, total, mask=exists)
 
 
 @planned()

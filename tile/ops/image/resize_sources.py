@@ -17,9 +17,10 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
+from tile.ops.core.division import divisor
 from tile.ops.core.reference import Array
 from tile.ops.image.images import image_of, layout_of, result_image
-from tile.ops.image.pixels import launch_pixels
+from tile.ops.image.pixels import ELEMENTS, launch_pixels, many_elements
 from tile.ops.image.windows import pair
 
 
@@ -108,7 +109,8 @@ def resize(
         }
         launch_pixels(
             *(kernel, target, source.value, result.value, source.strides, target.strides),
-            *((*sizes, *counts), down.numbers, right.numbers),
+            *((*sizes, *counts), divisor(wanted[1]), down.numbers, right.numbers),
+            elements=many_elements(target) if gradient else ELEMENTS,
             **(reach if gradient else {}),
         )
     return result.value
