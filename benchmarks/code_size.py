@@ -46,7 +46,7 @@ FEATURES = {
     "schedules and Hopper": """simt/schedule/ simt/hopper/ simt/ops/order.py
         simt/ops/warp_specialize.py simt/tma_uses.py simt/assign/decompose_dots.py
         simt/assign/transpose_dots.py simt/lower/fp8_casts.py language/im2col.py
-        backends/interp/simulator/tma_writes.py backends/interp/simulator/warpgroup_order.py
+        backends/interp/simulator/warpgroup_order.py
         backends/nvptx/emit/warp_specialize.py analysis/pointer_blocks.py
         analysis/index_ analysis/polynomial.py transforms/find_blocks.py simt/ops/cluster.py
         backends/interp/simulator/clusters.py backends/interp/simulator/rules/cluster.py

@@ -12,9 +12,8 @@ from llvmlite import binding as llvm
 
 from tests.conformance.running import Device
 from tile.codegen.llvm import RULES
-from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
-from tile.codegen.llvm.functions import function_text
-from tile.codegen.llvm.module import ModuleText
+from tile.codegen.llvm.control import function_text
+from tile.codegen.llvm.function_builder import FunctionBuilder, ModuleText, Rule
 from tile.ir.core import Operation
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef

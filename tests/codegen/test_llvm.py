@@ -16,9 +16,8 @@ import tile
 import tile.language as tl
 from tests.codegen.llvm_host import TARGET, HostDevice, emitted
 from tests.conformance.test_pure import CASES, Case, check_all
-from tile.codegen.llvm.function_builder import FunctionBuilder
-from tile.codegen.llvm.functions import function_text
-from tile.codegen.llvm.module import ModuleText
+from tile.codegen.llvm.control import function_text
+from tile.codegen.llvm.function_builder import FunctionBuilder, ModuleText
 from tile.errors import UnsupportedError
 from tile.ir.ops.arith import Rounding
 from tile.ir.parser import parse_module

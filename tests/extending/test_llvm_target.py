@@ -21,9 +21,8 @@ import tile.language as tl
 from tests.simt.kernels import softmax
 from tile.codegen.llvm import RULES as LLVM_RULES
 from tile.codegen.llvm.arith import element_of, function
-from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
-from tile.codegen.llvm.functions import function_text
-from tile.codegen.llvm.module import ModuleText
+from tile.codegen.llvm.control import function_text
+from tile.codegen.llvm.function_builder import FunctionBuilder, ModuleText, Rule
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef

@@ -19,7 +19,7 @@ from tile import backends
 from tile.backends.base import Artifact, Options, Target
 from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
-from tile.runtime.autotuning.tuned_launches import TunedLaunches
+from tile.runtime.autotuning.fast_path import TunedLaunches
 from tile.runtime.callbacks import recorded_launches
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel

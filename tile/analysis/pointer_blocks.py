@@ -25,12 +25,13 @@ from functools import cached_property
 
 from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_lattice import divisor
-from tile.analysis.index_bounds import Bounds, index_bounds
 from tile.analysis.index_forms import (
+    Bounds,
     IndexForms,
     NoFormError,
     Remainder,
     Wrap,
+    index_bounds,
     moved_axes,
 )
 from tile.analysis.interval import Interval

@@ -10,8 +10,13 @@ from typing import Any
 from tile.compat.driver import driver
 from tile.compat.nested import canonicalize_dtype
 from tile.errors import ArgumentValueError
-from tile.runtime.autotuning.do_bench import check_summary, do_bench, summarized
-from tile.runtime.autotuning.graph_replays import can_capture, graph_times
+from tile.runtime.autotuning.do_bench import (
+    can_capture,
+    check_summary,
+    do_bench,
+    graph_times,
+    summarized,
+)
 
 SUBCORES = 4  # of one multiprocessor
 # Operations of one subcore and cycle, by the name of the type.

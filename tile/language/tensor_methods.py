@@ -9,7 +9,6 @@ from tile.ir.builder import Builder
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops import descriptor as ops
 from tile.language import (
-    atomic_access,
     block_pointer,
     composed,
     creation,
@@ -28,7 +27,6 @@ from tile.language.replacements import METHODS
 
 # The modules whose functions are also methods of values: importing them fills the method tables.
 DECLARING = (
-    atomic_access,
     block_pointer,
     composed,
     creation,

@@ -44,6 +44,7 @@ them unique.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
@@ -326,3 +327,27 @@ def _wide(value: int) -> tuple[int, bool]:
     if type(value) is not int:
         raise TypeError
     return divisor_of(value % DIVISOR), value <= 0x7FFF_FFFF_FFFF_FFFF
+
+
+def first_launch(
+    launch: Callable[..., Any], latest: Callable[[], Callable[..., Any] | None], grid: Any
+) -> functools.partial[Any]:
+    """Return a function that calls `launch(None, grid, *args, **kwargs)` until there is a plan.
+
+    latest: returns the launch function of the latest plan, if there is one.
+    """
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = launch(None, grid, *args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
+        planned = latest()
+        if planned is not None:
+            # In place, so that later calls have no step more than those of a new `kernel[grid]`.
+            stored.__setstate__((planned, (grid,), {}, {}))
+        return result
+
+    stored: Any = functools.partial(first)
+    return stored  # type: ignore[no-any-return]

@@ -37,9 +37,9 @@ from tile.runtime.fast_path import (
     LaunchPlan,
     Shape,
     build_launch_plan,
+    first_launch,
     shape_of,
 )
-from tile.runtime.first_launch import first_launch
 from tile.runtime.grid import normalize_grid
 from tile.runtime.interface import (
     decorated_again,

@@ -20,7 +20,7 @@ from tile.backends.nvptx.architectures import native, runs
 from tile.backends.nvptx.backend import NvptxBackend
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
-from tile.runtime.autotuning.worker import compile_one
+from tile.runtime.autotuning.measuring import compile_one
 
 F = real.CUfunction_attribute
 R = real.CUresult

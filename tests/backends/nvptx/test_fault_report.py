@@ -15,7 +15,7 @@ pytest.importorskip("cuda.bindings")
 
 from tile.backends.base import Assertion
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.fault_report import FaultRecord
+from tile.backends.nvptx.loaded_module import FaultRecord
 from tile.errors import DeviceAssertionError
 from tile.location import Loc
 

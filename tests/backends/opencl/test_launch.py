@@ -16,10 +16,10 @@ import pyopencl as cl
 import pyopencl.array as cl_array
 
 from tile.backends.base import Options, Target
-from tile.backends.opencl import BACKEND, devices, program_build
+from tile.backends.opencl import BACKEND, devices, launch
 from tile.backends.opencl.host_staging import Staging
+from tile.backends.opencl.launch import Programs
 from tile.backends.opencl.launch_metadata import LaunchMetadata
-from tile.backends.opencl.program_build import Programs
 from tile.config import config
 from tile.errors import ArgumentValueError, BackendError, OutOfResourcesError
 from tile.ir.parser import parse_module
@@ -129,20 +129,16 @@ def test_a_program_that_the_runtime_refuses() -> None:
 def test_lines_that_a_runtime_counts_itself_are_mapped() -> None:
     text = '// head\n#line 7 "a/kernel.py"\nfirst\nsecond\n#line 3 "b.py"\nthird\n'
     wrong = "<kernel>:{0}:22: error: no"
-    lines = {
-        line: program_build.add_python_lines(wrong.format(line), text) for line in (1, 3, 4, 6)
-    }
+    lines = {line: launch.add_python_lines(wrong.format(line), text) for line in (1, 3, 4, 6)}
     assert lines == {
         1: "<kernel>:1:22: error: no",
         3: "<kernel>:3:22 (a/kernel.py:7): error: no",
         4: "<kernel>:4:22 (a/kernel.py:8): error: no",
         6: "<kernel>:6:22 (b.py:3): error: no",
     }
-    own = program_build.add_python_lines("input.cl:4:1: error: no", text)
+    own = launch.add_python_lines("input.cl:4:1: error: no", text)
     assert own == "input.cl:4:1 (a/kernel.py:8): error: no"
-    assert (
-        program_build.add_python_lines("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
-    )
+    assert launch.add_python_lines("kernel.py:4: error: no", text) == "kernel.py:4: error: no"
 
 
 def test_devices_by_index_and_name() -> None:
@@ -239,8 +235,8 @@ def test_binaries_are_cached_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     artifact = BACKEND.compile(parse_module(COPY), Target("opencl"), Options(num_warps=1))
     device, metadata = devices.chosen(), LaunchMetadata.of(artifact.launch_metadata)
     texts = []
-    build = program_build._build_text
-    monkeypatch.setattr(program_build, "_build_text", lambda *a: texts.append(a) or build(*a))
+    build = launch._build_text
+    monkeypatch.setattr(launch, "_build_text", lambda *a: texts.append(a) or build(*a))
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         Programs().kernel(device, metadata)
         entries = list(tmp_path.rglob("*.entry"))

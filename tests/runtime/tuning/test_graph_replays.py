@@ -14,8 +14,8 @@ import tile
 import tile.language as tl
 from tile.compat.testing import do_bench_cudagraph
 from tile.errors import ArgumentValueError
-from tile.runtime.autotuning import graph_replays
-from tile.runtime.autotuning.graph_replays import REPLAYS, graph_times
+from tile.runtime.autotuning import do_bench
+from tile.runtime.autotuning.do_bench import REPLAYS, graph_times
 
 LAUNCH, REPLAY = 0.005, 0.010  # ms: of the host, and of a graph
 
@@ -74,7 +74,7 @@ class Gpu:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     made = Gpu()
     torch = made.torch()
-    monkeypatch.setattr(graph_replays, "imported_torch", lambda: torch)
+    monkeypatch.setattr(do_bench, "imported_torch", lambda: torch)
     return made
 
 
@@ -133,7 +133,7 @@ def timed(made: Any) -> dict[int, float]:
 
 
 def test_a_tuner_times_short_runs_by_graphs(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_replays, "SHORT", 1e6)  # the interpreter takes longer than a GPU
+    monkeypatch.setattr(do_bench, "SHORT", 1e6)  # the interpreter takes longer than a GPU
     found = timed(tuner(gpu, {16: 0.004, 32: 0.003}))
     assert found == pytest.approx({16: 0.004, 32: 0.003}, abs=1e-4)
     graphs = len(gpu.graphs)
@@ -144,18 +144,18 @@ def test_a_tuner_times_short_runs_by_graphs(gpu: Gpu, monkeypatch: pytest.Monkey
 
 
 def test_longer_runs_are_timed_one_by_one(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_replays, "SHORT", 0.0)
+    monkeypatch.setattr(do_bench, "SHORT", 0.0)
     timed(tuner(gpu, {16: 0.004, 32: 0.003}))
     assert gpu.graphs == []
 
 
 def test_runs_that_cannot_be_captured(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_replays, "SHORT", 1e6)
+    monkeypatch.setattr(do_bench, "SHORT", 1e6)
 
     def refuse(graph: Any) -> Any:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    monkeypatch.setattr(graph_replays.imported_torch().cuda, "graph", refuse)
+    monkeypatch.setattr(do_bench.imported_torch().cuda, "graph", refuse)
     text = "increment is timed without CUDA graphs, with B: (16|32).*: operation not permitted.*capturing"
     with pytest.warns(RuntimeWarning, match=text):
         found = timed(tuner(gpu, {16: 0.004, 32: 0.003}))

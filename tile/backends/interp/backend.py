@@ -39,7 +39,6 @@ from tile.transforms.pass_pipeline import INTERPRETED, optimize
 if TYPE_CHECKING:
     from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, translate_checked
     from tile.backends.interp.stepping import SteppedKernel
-    from tile.backends.interp.survey import survey
     from tile.backends.interp.tracing.recorder import launch_traced, translate_traced
     from tile.simt.target import SimtTarget
 else:
@@ -48,7 +47,6 @@ else:
     launch_traced = lazy_import("tile.backends.interp.tracing.recorder", "launch_traced")
     translate_traced = lazy_import("tile.backends.interp.tracing.recorder", "translate_traced")
     SteppedKernel = lazy_import("tile.backends.interp.stepping", "SteppedKernel")
-    survey = lazy_import("tile.backends.interp.survey", "survey")
 
 RULES = {**BASE_RULES, **DESCRIPTOR_RULES}
 UNCHECKED = {**RULES, **REPEATED_RULES}
@@ -131,7 +129,8 @@ class InterpreterBackend:
 
     def survey(self) -> Sequence[Requirement]:
         """Return versions of packages, and the targets of the SIMT simulator."""
-        return survey()
+        requirements: Sequence[Requirement] = _threads().survey()
+        return requirements
 
     def load(self, artifact: Artifact) -> Executable:
         """Load a kernel."""

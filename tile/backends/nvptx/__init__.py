@@ -15,7 +15,7 @@ tensor_maps      tensor maps of a launch's arguments
 host_staging     host arrays copied to the device and back; the current stream
 launch           a loaded kernel
 fast_launch      the same launch again, with other arguments
-fault_report     the error of a failed launch
+loaded_module    modules on a device; the record of a false assertion
 event_timer      timers for `do_bench` and the autotuner
 survey           the findings of `tile info`
 """

@@ -30,11 +30,10 @@ from tile.tracebacks import warn
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.event_timer import EventTimer, current_timer
-    from tile.backends.nvptx.fault_report import FaultRecord
     from tile.backends.nvptx.host_staging import Staging
-    from tile.backends.nvptx.loaded_module import kernel_info
+    from tile.backends.nvptx.loaded_module import FaultRecord, kernel_info
 else:
-    FaultRecord = lazy_import("tile.backends.nvptx.fault_report", "FaultRecord")
+    FaultRecord = lazy_import("tile.backends.nvptx.loaded_module", "FaultRecord")
     kernel_info = lazy_import("tile.backends.nvptx.loaded_module", "kernel_info")
     Staging = lazy_import("tile.backends.nvptx.host_staging", "Staging")
     EventTimer = lazy_import("tile.backends.nvptx.event_timer", "EventTimer")

@@ -9,9 +9,8 @@ launch_metadata  the program and what the host must know to launch it
 survey           the findings of `tile info`
 pocl_linker      a minimal `ld` for PoCL on machines without one
 devices          discovery of runtimes; device enumeration, selection and capability queries
-program_build    program builds, the binary cache, and source lines in build logs
 host_staging     arguments: OpenCL memory, and host arrays in place or copied
-launch           a loaded kernel, and its timers
+launch           builds of programs, the cache of binaries; a loaded kernel, and its timers
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Emit THREAD IR as the text of an LLVM module, for any target of LLVM.
 
-    functions, module          whole functions, and the parts of a module around them
-    function_builder           a function under construction: its lines, and values of the IR
+    function_builder           modules and functions under construction: lines, and values of the IR
     types                      LLVM types and constants
     arith, math, convert       arithmetic, real functions and conversions
     dot                        dots of one thread
     registers                  fragments and thread indices
     memory                     addresses, loads and stores; constant tables
-    control                    branches, loops, calls
+    control                    functions, branches, loops, calls
 
 `RULES` has the rules of the operations for which LLVM has instructions or intrinsics. A target adds
 those of its own, and overrides what its instructions do better.

@@ -5,7 +5,7 @@
     c_types          types of variables, and C's arithmetic conversions
     nodes            AST nodes of what C has and Python has not
     unit             a file under translation: its functions, names and scopes
-    expressions, counted_loops, translate
+    expressions, translate
                      parse tree to AST: names, predicates, loops
     intrinsics       functions that every program can call
     rules            compile AST nodes to IR

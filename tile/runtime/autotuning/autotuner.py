@@ -24,22 +24,22 @@ from tile.pickling import Reduction
 from tile.runtime.arguments.snapshot import Snapshot
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.autotuning.configs import (
+    MOST_REASONS,
     Call,
     Config,
     Kernel,
     Pruning,
+    Skipped,
     innermost,
     pruning,
+    reason,
     user_code,
 )
-from tile.runtime.autotuning.fast_path import Choice
+from tile.runtime.autotuning.fast_path import Choice, TunedLaunches
 from tile.runtime.autotuning.measuring import NEVER, Key, Measuring
-from tile.runtime.autotuning.progress import progress_for
-from tile.runtime.autotuning.results_table import TuningResults
-from tile.runtime.autotuning.skipped_configs import MOST_REASONS, Skipped, reason
+from tile.runtime.autotuning.progress import TuningResults, progress_for
 from tile.runtime.autotuning.space import TILE_OPTIONS, Space
 from tile.runtime.autotuning.trial import launch_arguments, prepare
-from tile.runtime.autotuning.tuned_launches import TunedLaunches
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.grid import normalize_grid

@@ -2,11 +2,15 @@
 
 A trial runs a configuration on the caller's own arguments. The arrays that it may write follow from
 the compiled kernel. They are copied before the first trial and restored before and after every run.
-`tile.runtime.autotuning.skipped_configs` defines which errors only exclude a configuration.
+`tile.runtime.autotuning.configs` defines which errors only exclude a configuration.
+
+Other threads, processes or hosts of an executor may compile and measure. They do not share the
+caller's settings, so that each job brings them along. Grids, which are often lambdas, are not sent.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -19,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tile._lazy import lazy_import
+from tile.backends.base import Grid
+from tile.backends.capabilities import Assembling
 from tile.config import config as settings
-from tile.runtime.arguments.adapt import MockArray
+from tile.runtime.arguments.adapt import MockArray, retuple
 from tile.runtime.arguments.snapshot import Snapshot, fill_zero
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.autotuning.configs import (
@@ -28,12 +34,11 @@ from tile.runtime.autotuning.configs import (
     Config,
     Kernel,
     KernelWrapper,
+    Skipped,
     hook_error,
     user_code,
 )
-from tile.runtime.autotuning.do_bench import QUANTILES, do_bench, measure, quantiles_of
-from tile.runtime.autotuning.graph_replays import replayed
-from tile.runtime.autotuning.skipped_configs import Skipped
+from tile.runtime.autotuning.do_bench import QUANTILES, do_bench, measure, quantiles_of, replayed
 from tile.runtime.autotuning.trial import Trial, prepare
 from tile.runtime.autotuning.tuning_store import (
     StoredResult,
@@ -42,9 +47,49 @@ from tile.runtime.autotuning.tuning_store import (
     launch_target,
     machine_of,
 )
-from tile.runtime.autotuning.worker import compile_one, measure_one
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
+
+
+def compile_one(
+    kernel: Kernel, overrides: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Compile a kernel, and assemble it. The results are in the kernel's cache or on disk."""
+    with settings.scope(**overrides):
+        compiled = kernel.run(*args, grid=(1,), warmup=True, **kwargs)
+        executable = getattr(compiled, "executable", None)
+        if isinstance(executable, Assembling):
+            executable.assemble()
+
+
+def measure_one(
+    kernel: Kernel,
+    overrides: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    grid: Grid,
+    warmup: float,
+    rep: float,
+    quantiles: Sequence[float],
+) -> list[float]:
+    """Return quantiles of a kernel's times in ms, on copies of its arguments.
+
+    warmup, rep: the approximate time in ms of untimed and of timed launches.
+    """
+    args = tuple(map(_copied, args))
+    kwargs = {name: _copied(value) for name, value in kwargs.items()}
+    with settings.scope(**overrides):
+        launch = functools.partial(kernel.run, *args, grid=grid, **kwargs)
+        return quantiles_of(measure(launch, warmup=warmup, rep=rep), quantiles)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an array, a descriptor, or a tuple with such; other values themselves."""
+    if isinstance(value, tuple):
+        return retuple(value, [_copied(item) for item in value])
+    is_array = hasattr(value, "dtype") and hasattr(value, "shape")
+    return copy.deepcopy(value) if is_array or isinstance(value, TensorDescriptor) else value
+
 
 if TYPE_CHECKING:
     from tile.runtime.autotuning.kernel_space import kernel_space

@@ -27,8 +27,7 @@ from tile.ir.passes import module_pass
 from tile.ir.types import I32, I64, Fragment, Pointer, count_of
 from tile.simt import ops
 from tile.simt.ops.layout_inference import register_count
-from tile.simt.schedule.register_pressure import pressure
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.region_utils import shrink, stop_passing
 

@@ -19,8 +19,7 @@ from tile.ir.ops import arith, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment, count_of
 from tile.simt import ops
-from tile.simt.schedule.register_pressure import pressure
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
 Registers = tuple[int, ...]

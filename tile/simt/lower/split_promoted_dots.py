@@ -24,8 +24,7 @@ from tile.simt.layouts.mma_fragments import MmaShape
 from tile.simt.lower.split_dot_chains import FragmentSlices, is_registerwise
 from tile.simt.ops.shared import part_layout
 from tile.simt.ops.wgmma import wgmma_sizes
-from tile.simt.schedule.register_pressure import pressure
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
 PARTS = 2

@@ -12,12 +12,21 @@ from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.async_ops import COUNTED_WAITS, check_early, guard
-from tile.simt.schedule.backward_slice import BackwardSlice, backward_slice
-from tile.simt.schedule.deferred_ops import DeferredOps
-from tile.simt.schedule.deferred_waits import expand_deferred_waits, is_carried_wait
-from tile.simt.schedule.pending_counts import Issue, IssueOrder, count_issued_since
-from tile.simt.schedule.shifted_copies import copy_shifted, operands_of
+from tile.simt.schedule.async_ops import (
+    COUNTED_WAITS,
+    Issue,
+    IssueOrder,
+    check_early,
+    count_issued_since,
+    guard,
+)
+from tile.simt.schedule.backward_slice import (
+    BackwardSlice,
+    backward_slice,
+    copy_shifted,
+    operands_of,
+)
+from tile.simt.schedule.deferred_ops import DeferredOps, expand_deferred_waits, is_carried_wait
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
 from tile.transforms.region_utils import add_loop_carried
@@ -56,8 +65,7 @@ def expand_schedules(module: Module) -> None:
 
     Operations of stage 1 run an iteration later, and once more after the loop; the first iteration
     is peeled (`deferred_ops`). A wait for what the loop only carries needs no peeled iteration
-    (`deferred_waits`). Waits that count what is in flight get the counts of the new order
-    (`pending_counts`).
+    either. Waits that count what is in flight get the counts of the new order (`async_ops`).
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_ and _is_scheduled(op)]

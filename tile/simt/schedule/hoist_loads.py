@@ -14,8 +14,7 @@ from tile.ir.types import Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
-from tile.simt.schedule.register_pressure import pressure
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
 # Effects that a load does not move across, besides operations with regions: it may read what these

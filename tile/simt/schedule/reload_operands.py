@@ -16,8 +16,7 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES
-from tile.simt.schedule.register_pressure import pressure, tile_registers
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
 
 

@@ -7,8 +7,8 @@ program-wide operations are executed by all threads that they need. `tile/errors
 
     threads          map of rows to threads and programs; elements of a layout by thread
     shared_memory    the bytes of shared memory, and records of the last accesses
-    async_ops        cp.async copies, wgmmas, mbarriers and TMA loads in flight
-    tma_writes       order of the writes of TMA stores and reductions
+    async_ops        cp.async copies, wgmmas and TMA stores in flight; the order of writes
+    mbarriers        mbarriers, and TMA loads in flight
     verify           operations that the target lacks; registers of wgmmas in flight
     launch           translation, a run, and what the programs of a chunk share
     rules            operations of one thread

@@ -9,12 +9,12 @@ import numpy as np
 from tile.backends.interp.fault_report import error_for, verb_of
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer
+from tile.backends.interp.simulator.async_ops import TmaWriteOrderError
 from tile.backends.interp.simulator.clusters import ClusterWaitError
 from tile.backends.interp.simulator.launch import ThreadLaunch, chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.mbarriers import MbarrierMisuseError
 from tile.backends.interp.simulator.races import GlobalRaceError
 from tile.backends.interp.simulator.shared_memory import SharedFaultError
-from tile.backends.interp.simulator.tma_writes import TmaWriteOrderError
 from tile.errors import (
     DeadlockError,
     DivergenceError,

@@ -18,14 +18,13 @@ from tile.backends.interp.bytecode import Code, Instruction
 from tile.backends.interp.executor import Executor
 from tile.backends.interp.launch import Launch, reordered_runs
 from tile.backends.interp.program_batch import Frame, ProgramBatch, StepResult
-from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightReads
+from tile.backends.interp.simulator.async_ops import InFlightCopies, InFlightReads, TmaWrites
 from tile.backends.interp.simulator.clusters import Clusters
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.mbarriers import Mbarriers
 from tile.backends.interp.simulator.races import GlobalRaces
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.simulator.threads import ThreadMap
-from tile.backends.interp.simulator.tma_writes import TmaWrites
 from tile.backends.interp.simulator.verify import check_supported, check_wgmma_registers
 from tile.backends.interp.simulator.warpgroup_order import WarpgroupOrder
 from tile.backends.interp.translate import Rules, translate

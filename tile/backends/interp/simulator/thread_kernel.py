@@ -1,10 +1,12 @@
-"""Kernels of THREAD IR in the simulator: compilation, loading and launch."""
+"""Kernels of THREAD IR in the simulator: compilation, loading and launch; the survey of targets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import metadata
 
 from tile.backends.base import Artifact, Grid, LaunchArgument, Options, Target
+from tile.backends.capabilities import Requirement
 from tile.backends.interp.simulator.access_cost import count_instructions
 from tile.backends.interp.simulator.counters import Counters
 from tile.backends.interp.simulator.launch import ThreadCode, ThreadLaunch, thread_code
@@ -15,7 +17,7 @@ from tile.ir.op_definition import Level
 from tile.ir.printer import print_module
 from tile.ir.verifier import verify
 from tile.simt.pass_pipeline import lower
-from tile.simt.target import SimtTarget
+from tile.simt.target import TARGETS, SimtTarget
 
 
 def run_threads(
@@ -91,3 +93,10 @@ def load(artifact: Artifact) -> ThreadKernel:
     options = artifact.options
     code = thread_code(artifact.module, target, options.num_warps, RULES, options.num_ctas)
     return ThreadKernel(code)
+
+
+def survey() -> list[Requirement]:
+    """Return the versions of packages, and the targets of the SIMT simulator."""
+    packages = tuple(f"{name} {metadata.version(name)}" for name in ("numpy", "ml_dtypes"))
+    targets = f"{', '.join(TARGETS)}, as in interp:{next(iter(TARGETS))}"
+    return [Requirement("packages", packages), Requirement("simulated GPUs", (targets,))]

@@ -14,8 +14,7 @@ from pathlib import Path
 from string import Template
 
 from tile.backends.base import Assertion
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.backends.nvptx.emit.module import ModuleText
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, ModuleText
 from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.vectors import as_integers
 from tile.backends.nvptx.launch_metadata import RECORD, REPORTED

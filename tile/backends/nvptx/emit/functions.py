@@ -17,12 +17,11 @@ from itertools import accumulate
 from tile.analysis.liveness import liveness
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
-from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.backends.nvptx.emit.module import ModuleText
+from tile.backends.nvptx.emit.function_builder import FunctionBuilder, ModuleText
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import REGISTERS, WARP, Architecture
+from tile.codegen.llvm.control import function_text
 from tile.codegen.llvm.function_builder import THREAD
-from tile.codegen.llvm.functions import function_text
 from tile.ir.core import Function, Operation
 from tile.ir.effects import effects
 from tile.ir.module import Module
@@ -31,7 +30,7 @@ from tile.ir.ops import memory
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.ops import cluster
 from tile.simt.ops.warp_specialize import warp_specialize
-from tile.simt.schedule.register_pressure import tile_registers
+from tile.simt.schedule.resources import tile_registers
 from tile.simt.target import SimtTarget
 
 RESERVED_SHARED_BYTES = 1024  # of each program, from sm_80 on; CUDA programming guide

@@ -4,11 +4,10 @@ select_loads      the loops to pipeline, their loads, and the way in which each 
 lower_loads       loads as async operations and reads of shared memory, with a schedule
 loop_schedule     insertion points of a loop, from which its schedule is made
 channels          multi-buffers that async copies fill: how these are issued, awaited, released
-positions         which stage of a multi-buffer belongs to an iteration
-multi_buffer      multi-buffers in shared memory, of the layouts that `buffer_layouts` chooses
+multi_buffer      multi-buffers in shared memory, whose layouts `buffer_layouts` chooses, by
+iteration
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
-wgmma_overlap     wgmmas in flight across iterations
-deferred_dots     dots that run an iteration later
+wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
 outer_loads       loads of a loop around, for wgmmas of inner loops
 warp_specialize   TMA loads in producer warps
 multicast         blocks that both programs of a cluster load
@@ -43,8 +42,7 @@ from tile.simt.schedule.pipeline_loops.warp_specialize import (
     plan_in_flight,
     specialize,
 )
-from tile.simt.schedule.register_pressure import pressure, tile_registers
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn

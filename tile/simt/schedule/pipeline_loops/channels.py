@@ -22,8 +22,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import cluster, shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import stage
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, stage
 from tile.simt.schedule.shared_memory import align_up
 
 

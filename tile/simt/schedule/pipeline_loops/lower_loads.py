@@ -21,8 +21,7 @@ from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import count_iterations, stage
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, count_iterations, stage
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 from tile.simt.schedule.resources import Resources

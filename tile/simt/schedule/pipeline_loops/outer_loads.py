@@ -30,8 +30,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     read_operands,
 )
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.pipeline_loops.positions import stage
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, stage
 from tile.simt.schedule.shared_memory import ALIGNMENT, OperandUse, align_up
 
 

@@ -15,8 +15,7 @@ from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
-from tile.simt.hopper.im2col import reason_against
-from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips
+from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips, reason_against
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access

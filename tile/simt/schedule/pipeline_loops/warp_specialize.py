@@ -50,22 +50,21 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
 from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, count_through, in_stages
 from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, LoopPair, Pairing
 from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad
-from tile.simt.schedule.pipeline_loops.positions import count_through
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
     find_in_flight,
     schedule_in_flight,
 )
-from tile.simt.schedule.register_pressure import pressure
 from tile.simt.schedule.resources import (
     MOST_PROGRAM_REGISTERS,
     PRODUCER_REGISTERS,
     PRODUCER_WARPS,
     Resources,
+    pressure,
 )
 from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
 from tile.tracebacks import warn
