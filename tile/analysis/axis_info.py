@@ -52,7 +52,7 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Scalar, Type
+from tile.ir.types import Scalar, Type, number_of
 
 # The greatest power of two that divides x if the result of the operation is zero: for `x % number`,
 # and for `x & number`, if the low bits of the number are ones.
@@ -121,8 +121,7 @@ class _AxisInfo(Conditional[AxisInfo]):
 
     def learn_multiple(self, value: Value, multiple: int) -> None:
         """Record that a value, and the value it was cast from, are multiples of a power of two."""
-        fact, element = self.facts[value], value.type.element
-        assert isinstance(element, Scalar)
+        fact, element = self.facts[value], number_of(value.type)
         multiple = min(multiple, 1 << element.bits - 1)
         divisible = tuple(max(divisor, multiple) for divisor in fact.divisible)
         self.replace(value, replace(fact, divisible=divisible))

@@ -25,7 +25,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import Pointer, Scalar, Type
+from tile.ir.types import Pointer, Type, number_of
 
 # Divisibility, contiguity and constancy along one axis.
 Axis = tuple[int, int, int]
@@ -322,8 +322,7 @@ def _addptr(op: Operation, x: AxisInfo, y: AxisInfo, axis: int, ranges: Ranges) 
 
 def _widened(info: AxisInfo, ty: Type, ranges: Ranges) -> AxisInfo:
     """Return the info of a value extended to more bits, whose runs must not wrap around."""
-    element = ty.element
-    assert isinstance(element, Scalar)
+    element = number_of(ty)
     whole = element.bits == 64 or (element.is_int_signed() and not ranges.wraps)
     return info if whole else _aligned(info)
 
@@ -413,8 +412,7 @@ def _select(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
 
 def _cast(op: Operation, facts: Facts, ranges: Ranges) -> AxisInfo:
     (x,) = _present(facts)
-    before, after = op.inputs[0].type.element, op.result.type.element
-    assert isinstance(before, Scalar) and isinstance(after, Scalar)
+    before, after = number_of(op.inputs[0].type), number_of(op.result.type)
     if not (before.is_int() and after.is_int()) or after.is_bool():
         return _elementwise(op, facts, ranges)
     same_bits = before.bits == after.bits and not after.is_int_signed()

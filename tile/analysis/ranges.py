@@ -26,7 +26,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, indexing, program, reduce, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.types import I32, Scalar, Type
+from tile.ir.types import I32, Scalar, Type, number_of
 
 Fact = Interval | None
 Rule = Callable[[Operation, Sequence[Interval]], Fact | tuple[Fact, ...]]
@@ -46,9 +46,7 @@ def _first(_: Operation, facts: Sequence[Interval]) -> Fact:
 
 def _element(op: Operation) -> Scalar:
     """Return the element type of the first result."""
-    element = op.results[0].type.element
-    assert isinstance(element, Scalar)
-    return element
+    return number_of(op.results[0].type)
 
 
 def _plain(apply: Callable[..., Fact]) -> Rule:

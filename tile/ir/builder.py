@@ -10,7 +10,7 @@ from tile.errors import stamp
 from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
-from tile.ir.types import Scalar, Type
+from tile.ir.types import Type, number_of
 from tile.location import Loc
 
 
@@ -117,8 +117,7 @@ class Builder:
 
     def constant(self, value: bool | int | float, ty: Type) -> Value:
         """Insert a constant of a scalar or tile type, with the number converted to its element."""
-        element = ty.element
-        assert isinstance(element, Scalar)
+        element = number_of(ty)
         if element.is_floating():
             value = float(value)
         elif element.is_bool():

@@ -50,3 +50,9 @@ class Shared(Type):
     def bytes(self) -> int:
         """The size of all stages, in bytes."""
         return self.of.bytes_of(self.numel) * self.stages
+
+
+def shared_of(ty: Type) -> Shared:
+    """Return the type of a value that is a buffer."""
+    assert isinstance(ty, Shared), f"{ty} is no buffer"
+    return ty

@@ -512,6 +512,12 @@ def _scalar(name: str) -> Scalar:
     return SCALARS[name]
 
 
+def number_of(ty: Type) -> Scalar:
+    """Return the element type of a type whose elements are numbers, not pointers."""
+    assert isinstance(ty.element, Scalar), f"{ty} has no elements that are numbers"
+    return ty.element
+
+
 def with_element(ty: Type, element: Scalar | Pointer) -> Type:
     """Return `ty` with another element: a tile of the same shape, or `element` for a scalar."""
     if isinstance(ty, Tile):

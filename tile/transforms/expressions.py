@@ -17,7 +17,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate, Rounding
-from tile.ir.types import F32, I1, SIGNED, U32, UNSIGNED, Pointer, Scalar, with_element
+from tile.ir.types import F32, I1, SIGNED, U32, UNSIGNED, Pointer, Scalar, number_of, with_element
 
 _UNSIGNED = {ty.bits: ty for ty in UNSIGNED}
 _SIGNED = {ty.bits: ty for ty in SIGNED}
@@ -45,9 +45,7 @@ class Expression:
 
     @property
     def element(self) -> Scalar:
-        element = self.value.type.element
-        assert isinstance(element, Scalar)
-        return element
+        return number_of(self.value.type)
 
     @property
     def bits(self) -> int:

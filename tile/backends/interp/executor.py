@@ -34,7 +34,7 @@ from tile.errors import ExecutionError
 from tile.ir import semantics
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
-from tile.ir.types import Scalar
+from tile.ir.types import number_of
 
 
 class Executor:
@@ -263,8 +263,7 @@ class Executor:
             assert instruction.exits is not None
             loop.entry_state = instruction.exits.state(values) if instruction.exits.reads else None
         else:
-            element = instruction.op.inputs[0].type.element
-            assert isinstance(element, Scalar)
+            element = number_of(instruction.op.inputs[0].type)
             index = np.asarray(loop.index).astype(semantics.numpy_dtype(element))
             values = [index.reshape(-1), *values]
         self.enter(frame, region, values)

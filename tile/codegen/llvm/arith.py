@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
-from tile.codegen.llvm.types import (
-    is_integer,
-    is_literal,
-    literal,
-    llvm_type,
-    number_of,
-)
+from tile.codegen.llvm.types import is_integer, is_literal, literal, llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import BF16, F16, F32, F64, I1, Scalar, count_of
+from tile.ir.types import BF16, F16, F32, F64, I1, Scalar, count_of, number_of
 
 
 def each(builder: FunctionBuilder, op: Operation, compute: Callable[..., str]) -> None:

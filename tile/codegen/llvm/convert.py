@@ -12,13 +12,13 @@ from typing import Any
 
 from tile.codegen.llvm.arith import each, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
-from tile.codegen.llvm.types import is_integer, literal, llvm_type, number_of
+from tile.codegen.llvm.types import is_integer, literal, llvm_type
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F32, F64, I1, Kind, Pointer, Scalar
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F32, F64, I1, Kind, Pointer, Scalar, number_of
 
 
 def wide(builder: FunctionBuilder, element: Scalar | Pointer, x: str) -> str:

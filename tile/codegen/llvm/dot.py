@@ -8,10 +8,10 @@ from typing import Any
 
 from tile.codegen.llvm.convert import narrow, wide
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
-from tile.ir.types import F16, F64, Scalar
+from tile.ir.types import F16, F64, Scalar, number_of
 from tile.simt import ops
 
 # With so many accumulators, a sum of its own for each slice takes fewer registers, and an addition

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir import semantics
-from tile.ir.types import BF16, F16, F32, F64, I1, Pointer, Scalar, Type
+from tile.ir.types import BF16, F16, F32, F64, I1, Pointer, Scalar
 
 _FLOATS = {F16: "half", BF16: "bfloat", F32: "float", F64: "double"}
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -27,12 +27,6 @@ def llvm_type(element: Scalar | Pointer) -> str:
 def memory_type(element: Scalar | Pointer) -> str:
     """Return the type of an element in memory: an i1 takes a byte."""
     return "i8" if element is I1 else llvm_type(element)
-
-
-def number_of(ty: Type) -> Scalar:
-    """Return the element type of a type whose elements are numbers."""
-    assert isinstance(ty.element, Scalar)
-    return ty.element
 
 
 def is_integer(element: Scalar | Pointer) -> bool:

@@ -38,6 +38,7 @@ from tile.ir.types import (
     Pointer,
     Scalar,
     Type,
+    number_of,
     with_element,
 )
 from tile.language.base.constexpr import constexpr
@@ -137,8 +138,7 @@ def weak_constant(build: Builder, number: Number, ty: Type, op: str) -> Tensor:
 
     Raises `CompilationError` if an integer type cannot represent it.
     """
-    element = ty.element
-    assert isinstance(element, Scalar)
+    element = number_of(ty)
     if element.kind is Kind.FLOAT and not isinstance(number, float):
         number_type(number)
     if element.kind is Kind.INT:

@@ -31,7 +31,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith, dot, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import BF16, F32, U32, Precision, Scalar, with_element
+from tile.ir.types import BF16, F32, U32, Precision, Scalar, number_of, with_element
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, Operand
 from tile.simt.target import SimtTarget
 
@@ -83,8 +83,7 @@ def mma_shapes(target: SimtTarget, element: Scalar, m: int, n: int, k: int) -> l
 
 def _multiplied(op: Operation) -> Scalar | None:
     """Return the element that instructions for a dot multiply; None for f32 itself."""
-    element = op.inputs[0].type.element
-    assert isinstance(element, Scalar)
+    element = number_of(op.inputs[0].type)
     if element is not F32:
         return element
     terms = TERMS.get(op["input_precision"])

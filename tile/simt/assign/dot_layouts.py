@@ -18,7 +18,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
 from tile.ir.ops.dot import UNLIMITED
-from tile.ir.types import F16, F32, Precision, Scalar
+from tile.ir.types import F16, F32, Precision, number_of
 from tile.simt.assign.decompose_dots import decompose_dots, mma_shapes
 from tile.simt.hopper.wgmma_layouts import (
     REGISTER_OPERAND_BITS,
@@ -65,8 +65,7 @@ class DotTiling:
 def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
     """Return the largest mma instruction of a target for a `dot`; None if none fits."""
     a, acc = op.inputs[0].type, op.inputs[2].type
-    element = a.element
-    assert isinstance(element, Scalar)
+    element = number_of(a)
     if a.rank != 2 or (element is F32 and op["input_precision"] is not Precision.TF32):
         return None
     m, n, k = (*acc.shape, a.shape[1])

@@ -12,7 +12,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, I1, I32, NARROW_FLOATS, Scalar
+from tile.ir.types import F32, I1, I32, NARROW_FLOATS, number_of
 from tile.simt.lower.fp8_casts import expand_cast, is_emulated
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.expressions import Expression, operands
@@ -49,8 +49,7 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
 def _complement(build: Builder, op: Operation) -> Value:
     (x,) = op.inputs
-    element = x.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(x.type)
     ones = True if element is I1 else -1 if element.signed else element.max_value
     return build(arith.xor, x, build(arith.const, value=ones, result=x.type))
 

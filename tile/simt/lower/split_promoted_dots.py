@@ -17,7 +17,7 @@ from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control
 from tile.ir.passes import module_pass
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.ir.types import Fragment, count_of
 from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape
@@ -111,8 +111,7 @@ class _AddedDot:
 def _added(dot: Operation) -> _AddedDot | None:
     """Return a wgmma whose result is added to a loop-carried value, if it can be split."""
     m, columns, _ = wgmma_sizes(dot)
-    shape, (rows, groups), b = MmaShape(*dot["shape"]), dot["warpgroups"], dot["b"].type
-    assert isinstance(b, Shared)
+    shape, (rows, groups), b = MmaShape(*dot["shape"]), dot["warpgroups"], shared_of(dot["b"].type)
     if (
         constant_of(dot["acc"]) != 0
         or (m, columns) != (shape.m * rows, shape.n)

@@ -25,7 +25,7 @@ from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
-from tile.ir.types import I64, Fragment, Pointer, Scalar
+from tile.ir.types import I64, Fragment, Pointer, number_of
 from tile.simt import ops
 
 
@@ -171,8 +171,7 @@ def _adds_up(offset: Value) -> bool:
 
     Signed sums on the way to an address do not overflow in a correct program.
     """
-    element = offset.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(offset.type)
     return element.is_int_signed() or element.bits == I64.bits
 
 

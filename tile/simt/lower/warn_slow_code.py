@@ -11,7 +11,7 @@ from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
-from tile.ir.types import F32, Fragment, Scalar
+from tile.ir.types import F32, Fragment, Scalar, number_of
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
 from tile.tracebacks import warn
@@ -45,8 +45,7 @@ def warn_slow_code(module: Module, *, target: SimtTarget = GENERIC) -> None:
                 warn(_FMA_DOT.format(op.inputs[0].type.element), op.loc, PerformanceWarning)
             elif op.defn is control.for_:
                 for load in _narrow_loads(op):
-                    element = load.result.type.element
-                    assert isinstance(element, Scalar)
+                    element = number_of(load.result.type)
                     warn(
                         _NARROW_LOAD.format(element, element.itemsize), load.loc, PerformanceWarning
                     )

@@ -34,7 +34,7 @@ from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control
 from tile.ir.passes import module_pass
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.location import Loc
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
@@ -198,9 +198,7 @@ class Buffer:
 
     @property
     def type(self) -> Shared:
-        ty = self.op.result.type
-        assert isinstance(ty, Shared)
-        return ty
+        return shared_of(self.op.result.type)
 
     @cached_property
     def alignment(self) -> int:

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import dot
-from tile.ir.types import Scalar, Tile
+from tile.ir.types import Tile, number_of
 from tile.simt.layouts.axes import sliced
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -67,8 +67,7 @@ def _slice_extent(
 
 def _words(value: Value) -> int:
     """Return the 32-bit registers of an element; narrow ones are widened first."""
-    element = value.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(value.type)
     return max(1, element.bits // WORD_BITS)
 
 

@@ -17,7 +17,7 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops import dot as dot_ops
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.rewriter import Rewriter
-from tile.ir.types import I1, Pointer, Scalar
+from tile.ir.types import I1, Pointer, Scalar, number_of
 from tile.transforms.canonicalize.patterns import CANONICAL, constant, producer
 
 Number = bool | int | float
@@ -90,9 +90,7 @@ EXACT: dict[OpDef, Callable[[int, int], int]] = {
 
 def scalar(value: Value) -> Scalar:
     """Return the element type of a value that holds numbers."""
-    element = value.type.element
-    assert isinstance(element, Scalar)
-    return element
+    return number_of(value.type)
 
 
 def is_number(value: Value, number: Number) -> bool:

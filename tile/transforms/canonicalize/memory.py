@@ -8,7 +8,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, debug, memory, shape
 from tile.ir.rewriter import Rewriter
-from tile.ir.types import I64, Scalar, Type, with_element
+from tile.ir.types import I64, Type, number_of, with_element
 from tile.transforms.canonicalize.patterns import CANONICAL, constant, producer
 
 
@@ -37,8 +37,7 @@ def addptr_of_addptr(op: Operation, rewriter: Rewriter) -> Value | None:
 def _fitting(ty: Type, number: int) -> Type | None:
     """Return the type if it holds the number, else its 64-bit version if that does, else None."""
     for candidate in (ty, with_element(ty, I64)):
-        element = candidate.element
-        assert isinstance(element, Scalar)
+        element = number_of(candidate)
         if element.min_value <= number <= element.max_value:
             return candidate
     return None

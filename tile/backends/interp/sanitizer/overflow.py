@@ -18,7 +18,7 @@ from tile.ir.ops import arith, dot
 from tile.ir.ops import reduce as reductions
 from tile.ir.ops.reduce import ReduceKind
 from tile.ir.overflow import EXACT_FUNCTIONS, narrow_signed
-from tile.ir.types import Scalar
+from tile.ir.types import number_of
 
 Run = Callable[..., Any]
 Source = Callable[[Operation, Run], Run]
@@ -31,14 +31,12 @@ _SPLIT = "add up fewer products in int32, and their sums in tl.int64"
 
 
 def _outside(op: Operation, exact: Array) -> Array:
-    element = op.results[0].type.element
-    assert isinstance(element, Scalar)
+    element = number_of(op.results[0].type)
     return (exact < element.min_value) | (exact > element.max_value)
 
 
 def _fits(op: Operation, least: float, most: float) -> bool:
-    element = op.results[0].type.element
-    assert isinstance(element, Scalar)
+    element = number_of(op.results[0].type)
     return element.min_value <= least and most <= element.max_value
 
 

@@ -24,7 +24,7 @@ from tile.errors import (
     VectorAccessError,
 )
 from tile.ir.core import Operation
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.simt.ops.shared import allocation
 
 
@@ -123,9 +123,7 @@ def _at(op: Operation | None) -> str:
 
 def buffer_of(op: Operation) -> Shared:
     """Return the type of the shared-memory buffer that is the operation's first operand."""
-    buffer = op.inputs[0].type
-    assert isinstance(buffer, Shared)
-    return buffer
+    return shared_of(op.inputs[0].type)
 
 
 def describe_buffer(op: Operation, byte: int | None = None) -> str:
@@ -134,8 +132,7 @@ def describe_buffer(op: Operation, byte: int | None = None) -> str:
     alloc = next((a for a in allocations if a is not None and _contains(a, byte)), allocations[0])
     if alloc is None:
         return f"the buffer is a {buffer_of(op)}"
-    buffer = alloc.result.type
-    assert isinstance(buffer, Shared)
+    buffer = shared_of(alloc.result.type)
     first, last = alloc["offset"], alloc["offset"] + buffer.bytes - 1
     return f"the buffer is bytes {first} to {last}, {buffer}, by {_at(alloc)}"
 
@@ -145,8 +142,7 @@ def _where(op: Operation, byte: int) -> str:
 
 
 def _contains(alloc: Operation, byte: int | None) -> bool:
-    buffer = alloc.result.type
-    assert isinstance(buffer, Shared)
+    buffer = shared_of(alloc.result.type)
     return byte is None or alloc["offset"] <= byte < alloc["offset"] + buffer.bytes
 
 

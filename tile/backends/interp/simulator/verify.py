@@ -26,8 +26,8 @@ from tile.ir.core import Block, Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, memory
-from tile.ir.shared_type import Shared
-from tile.ir.types import F32, Element, Fragment, Scalar
+from tile.ir.shared_type import Shared, shared_of
+from tile.ir.types import F32, Element, Fragment, number_of
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, BlockStrips, block_strips
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, strips_of
@@ -63,8 +63,7 @@ def _has(feature: str, what: str) -> Check:
 
 
 def _lanes(op: Operation, target: SimtTarget, num_warps: int) -> None:
-    element = op.inputs[0].type.element
-    assert isinstance(element, Scalar)
+    element = number_of(op.inputs[0].type)
     supported = target.has_warp_reduce(op["kind"], element)
     _require(supported, f"target {target} has no warp reduction of {element} by {op['kind']}")
 
@@ -106,8 +105,7 @@ def _cp_async(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape = MmaShape(*op["shape"])
     _require(shape in target.mma_shapes, f"target {target} has no mma {shape}")
-    element = op.inputs[0].type.element
-    assert isinstance(element, Scalar)
+    element = number_of(op.inputs[0].type)
     # Operands of f32 may also be rounded to types of fewer bits (tf32).
     supported = shape.bits < element.bits or target.has_mma(shape, element)
     _require(supported, f"target {target} has no mma {shape} for {element}")
@@ -116,8 +114,7 @@ def _mma(op: Operation, target: SimtTarget, num_warps: int) -> None:
 def _wgmma(op: Operation, target: SimtTarget, num_warps: int) -> None:
     shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     _require(shape in target.wgmma_shapes, f"target {target} has no wgmma {shape}")
-    element, into = op.inputs[0].type.element, op.inputs[2].type.element
-    assert isinstance(element, Scalar) and isinstance(into, Scalar)
+    element, into = number_of(op.inputs[0].type), number_of(op.inputs[2].type)
     supported = element.bits == shape.bits and target.has_wgmma(element, into)
     _require(supported, f"target {target} has no wgmma {shape} of {element} into {into}")
     warps = WARPGROUP_WARPS * rows * columns
@@ -135,8 +132,8 @@ def _wgmma_operand(op: Operation, mem: Value) -> None:
 
 
 def _strips(mem: Value, strips: Callable[[LinearLayout, int], S | None]) -> S | None:
-    ty = mem.type
-    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    ty = shared_of(mem.type)
+    assert isinstance(ty.layout, LinearLayout)
     return strips(ty.layout, ty.of.storage_bits)
 
 

@@ -22,13 +22,13 @@ from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import from_register, global_pointer, in_register
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm.function_builder import Registers, Rule
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import memory
 from tile.ir.ops.memory import Order, RMWKind, Scope
-from tile.ir.types import BF16, F16, F32, F64, Scalar
+from tile.ir.types import BF16, F16, F32, F64, Scalar, number_of
 
 _ATOMIC_REGISTER = {"i8": "i16", "half": "i16", "bfloat": "i16"}
 _FLOAT_SUM = {F16: "noftz.f16", BF16: "noftz.bf16", F32: "f32", F64: "f64"}

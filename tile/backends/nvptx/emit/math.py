@@ -20,11 +20,11 @@ from tile.codegen.llvm import math as llvm
 from tile.codegen.llvm.arith import each, element_of, function
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.math import EXACT, intrinsic
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import extern, math
-from tile.ir.types import F32
+from tile.ir.types import F32, number_of
 
 
 @dataclass(frozen=True)

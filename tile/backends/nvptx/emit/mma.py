@@ -11,10 +11,9 @@ from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.vectors import pack
 from tile.codegen.llvm import dot as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule
-from tile.codegen.llvm.types import number_of
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Precision, Scalar
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Precision, Scalar, number_of
 from tile.simt import ops
 from tile.simt.layouts.mma_fragments import MmaShape
 

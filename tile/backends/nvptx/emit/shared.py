@@ -22,7 +22,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.memory import CacheModifier
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.simt import ops
 
 MEMORY = "@tile_shared_memory"
@@ -39,8 +39,7 @@ def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
 def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     """A subview is the stage of a multi-buffer that belongs to an iteration."""
     mem, iteration = op.inputs
-    ty = mem.type
-    assert isinstance(ty, Shared)
+    ty = shared_of(mem.type)
     address, number = builder.buffers[mem], builder.scalar(iteration)
     builder.buffers[op.result] = stage_address(builder, address, number, op["stage_offset"], ty)
 

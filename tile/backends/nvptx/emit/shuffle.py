@@ -14,11 +14,11 @@ from tile.backends.nvptx.emit.vectors import (
 )
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.memory import from_memory, to_memory
-from tile.codegen.llvm.types import llvm_type, number_of
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.types import F32, I1, I8, Pointer, Scalar
+from tile.ir.types import F32, I1, I8, Pointer, Scalar, number_of
 from tile.simt import ops
 
 LAST_LANE = 31

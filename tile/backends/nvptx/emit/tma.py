@@ -26,7 +26,7 @@ from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops.memory import RMWKind
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.ir.types import I64, U64, Scalar
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
@@ -35,12 +35,6 @@ from tile.simt.tma_uses import parse_tma_uses
 
 T = TypeVar("T")
 MBARRIER_BYTES = 8
-
-
-def _buffer(op: Operation) -> Shared:
-    buffer = op["bars"].type
-    assert isinstance(buffer, Shared)
-    return buffer
 
 
 def first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
@@ -63,7 +57,7 @@ def elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence
 def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
     """Emit an instruction on every mbarrier of a multi-buffer, by one thread."""
     start = builder.buffers[op["bars"]].offset
-    offsets = [start + stage * MBARRIER_BYTES for stage in range(_buffer(op).stages)]
+    offsets = [start + stage * MBARRIER_BYTES for stage in range(shared_of(op["bars"].type).stages)]
     lines = [text.format(f"[$1+{offset}]") for offset in offsets]
     elect_one(builder, lines, [("i1", first_warp(builder)), (SHARED, MEMORY)])
 
@@ -81,7 +75,9 @@ def mbarrier_inval(builder: FunctionBuilder, op: Operation) -> None:
 def mbarrier_address(builder: FunctionBuilder, op: Operation) -> SharedAddress:
     """Return the address of the mbarrier of an iteration."""
     address, iteration = builder.buffers[op["bars"]], builder.scalar(op["iteration"])
-    return stage_address(builder, address, iteration, op["stage_offset"], _buffer(op))
+    return stage_address(
+        builder, address, iteration, op["stage_offset"], shared_of(op["bars"].type)
+    )
 
 
 def pointer_of(builder: FunctionBuilder, address: SharedAddress) -> str:
@@ -102,7 +98,10 @@ def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Retry until the phase has completed; each try suspends the thread for a while by itself."""
     parity = parity_of(
-        builder, builder.scalar(op["iteration"]), op["stage_offset"], _buffer(op).stages
+        builder,
+        builder.scalar(op["iteration"]),
+        op["stage_offset"],
+        shared_of(op["bars"].type).stages,
     )
     address = mbarrier_address(builder, op)
     text = (
@@ -267,8 +266,8 @@ def _is_multiple(builder: FunctionBuilder, values: Sequence[str], number: int) -
 
 def strips_of(op: Operation) -> BlockStrips:
     """Return the strips of an operation's block."""
-    mem = op["mem"].type
-    assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+    mem = shared_of(op["mem"].type)
+    assert isinstance(mem.layout, LinearLayout)
     strips = block_strips(mem.layout, mem.of.storage_bits)
     assert strips is not None, f"{mem} has a layout that TMA does not write"
     return strips

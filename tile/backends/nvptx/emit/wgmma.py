@@ -21,12 +21,11 @@ from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
 from tile.codegen.llvm.function_builder import Rule
-from tile.codegen.llvm.types import number_of
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
-from tile.ir.shared_type import Shared
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar
+from tile.ir.shared_type import Shared, shared_of
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, number_of
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, ROWS, OperandStrips, strips_of
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -71,8 +70,8 @@ class _SharedOperand:
 def _shared_operand(
     builder: FunctionBuilder, op: Operation, mem: Value, operand: Operand
 ) -> _SharedOperand:
-    ty = mem.type
-    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    ty = shared_of(mem.type)
+    assert isinstance(ty.layout, LinearLayout)
     shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
     strips = strips_of(ty.layout, ty.of.storage_bits)
     assert strips is not None, f"{ty} has a layout that wgmma does not read"
@@ -264,8 +263,7 @@ def local_view(builder: FunctionBuilder, op: Operation) -> None:
 
 def local_part(builder: FunctionBuilder, op: Operation) -> None:
     """A part of a buffer begins some bytes after it."""
-    address, part = builder.buffers[op.inputs[0]], op.result.type
-    assert isinstance(part, Shared)
+    address, part = builder.buffers[op.inputs[0]], shared_of(op.result.type)
     shift = op["number"] * part.of.bytes_of(part.numel)
     builder.buffers[op.result] = replace(address, offset=address.offset + shift)
 

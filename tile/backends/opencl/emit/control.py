@@ -21,7 +21,7 @@ from tile.ir.effects import may_hang_silently
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, memory
-from tile.ir.types import Scalar, count_of
+from tile.ir.types import Scalar, count_of, number_of
 
 
 def types_of(builder: FunctionBuilder, values: Sequence[Value]) -> list[str]:
@@ -205,8 +205,7 @@ def for_(builder: FunctionBuilder, op: Operation) -> None:
     lower, upper, step = (builder.scalar(value) for value in op.inputs[:3])
     region = op.regions[0]
     counter, *args = region.args
-    ty = counter.type.element
-    assert isinstance(ty, Scalar)
+    ty = number_of(counter.type)
     names = _declared(builder, args, op.results, op.inputs[3:])
     assign(builder, args, names)
     variable = builder.names.new(counter.name or "i")

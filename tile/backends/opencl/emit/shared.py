@@ -22,7 +22,7 @@ from tile.backends.opencl.emit.types import is_literal, value_of
 from tile.codegen.emitter import is_operand_load
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.simt import ops
 
 SHARED = "shared"
@@ -40,8 +40,7 @@ def local_alloc(builder: FunctionBuilder, op: Operation) -> None:
 def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     """Emit the subview of a multi-buffer for an iteration."""
     mem, iteration = op.inputs
-    ty = mem.type
-    assert isinstance(ty, Shared)
+    ty = shared_of(mem.type)
     if ty.stages == 1:
         builder.set(op, builder.of(mem))
         return

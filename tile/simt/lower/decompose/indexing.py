@@ -20,7 +20,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
-from tile.ir.types import I1, I32, Scalar
+from tile.ir.types import I1, I32, number_of
 from tile.simt import ops
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.lower.decompose.axis_split import (
@@ -63,8 +63,7 @@ def _in_range(b: LayoutBuilder, x: Value, mask: Value | None, bins: int) -> Valu
 
     Bounds that the element type cannot exceed are not compared with.
     """
-    element = x.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(x.type)
     number = Expression(b, x)
     conditions = [] if mask is None else [Expression(b, mask)]
     if element.signed:
@@ -79,8 +78,7 @@ def _in_range(b: LayoutBuilder, x: Value, mask: Value | None, bins: int) -> Valu
 def sort(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Sort along an axis; floats are sorted as integers of the same order."""
     (x,), axis = op.inputs, op["axis"]
-    element = x.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(x.type)
     x = b.convert(x, straight(layout_of(x), axis))
     x = _low_bits_to_registers(b, x, axis)
     if element.is_floating():

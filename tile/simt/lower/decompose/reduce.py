@@ -15,7 +15,7 @@ from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
-from tile.ir.types import F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type
+from tile.ir.types import F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type, number_of
 from tile.simt.lower.decompose.axis_split import (
     axis_owners,
     in_register_order,
@@ -163,8 +163,7 @@ def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[
     A pair is an element and its index.
     """
     (x,), axis = op.inputs, op["axis"]
-    element, kind, left = x.type.element, op["kind"], op["tie_break_left"]
-    assert isinstance(element, Scalar)
+    element, kind, left = number_of(x.type), op["kind"], op["tie_break_left"]
     x = b.convert(x, straight(layout_of(x), axis))
     pairs = [x, indices_along(b, x, axis)]
     while registers := axis_owners(layout_of(pairs[0]), axis).registers:
@@ -180,8 +179,7 @@ def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[
 
 def _order_type(x: Value) -> Scalar:
     """Return the 32-bit integer that has the order of elements of at most 32 bits."""
-    element = x.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(x.type)
     return U32 if element.is_int() and not element.is_int_signed() else I32
 
 

@@ -34,7 +34,7 @@ from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, reduce
-from tile.ir.types import F32, I32, U32, Scalar, count_of, with_element
+from tile.ir.types import F32, I32, U32, Scalar, count_of, number_of, with_element
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, along_axis, axis_mask, inverse, sums
 from tile.simt.layouts.dims import LANE, REGISTER, WARP
@@ -177,8 +177,7 @@ def _widened(element: Scalar) -> Scalar:
 
 def _reduce_warp(ctx: Context, part: Value, **warp_reduction: Any) -> Value:
     """Combine all lanes by the target's warp reduction."""
-    element = part.type.element
-    assert isinstance(element, Scalar)
+    element = number_of(part.type)
     wide = _widened(element)
     if wide is element:
         return ctx(ops.thread.warp_reduce, part, **warp_reduction)

@@ -15,7 +15,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Predicate
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.ir.types import I32, Fragment, count_of
 from tile.simt import ops
 from tile.simt.layouts import f2
@@ -61,8 +61,8 @@ def vectors_of(layout: LinearLayout, shared: LinearLayout, bits: int, banks: Ban
 
 
 def _buffer(op: Operation) -> tuple[Shared, LinearLayout]:
-    mem = op.inputs[0].type
-    assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+    mem = shared_of(op.inputs[0].type)
+    assert isinstance(mem.layout, LinearLayout)
     return mem, mem.layout
 
 

@@ -37,7 +37,7 @@ from tile.ir.effects import accesses_global, constant_of
 from tile.ir.op_definition import Effect, OpDef, Trait
 from tile.ir.ops import arith, memory, shape
 from tile.ir.ops.memory import Scope
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.ir.types import I32, Pointer, Tile
 from tile.simt import ops
 from tile.simt.layouts import f2
@@ -314,8 +314,7 @@ class Access:
         """
         if self.buffer is other.buffer:
             return True
-        x, y = self.buffer.type, other.buffer.type
-        assert isinstance(x, Shared) and isinstance(y, Shared)
+        x, y = shared_of(self.buffer.type), shared_of(other.buffer.type)
         if (self.begin - other.begin) % (x.bytes // x.stages):
             return False
         return x.dims == y.dims and x.of == y.of and x.layout == y.layout
@@ -368,8 +367,7 @@ def _access(op: Operation, operand: str, kind: Kind, layout: LinearLayout | None
     alloc = mem.op
     if alloc is None or alloc.defn is not ops.shared.local_alloc or alloc["offset"] < 0:
         raise PassError("a buffer has no offset before the pass allocate-shared", loc=op.loc)
-    ty = mem.type
-    assert isinstance(ty, Shared)
+    ty = shared_of(mem.type)
     begin = alloc["offset"]
     if operand == "bars":  # mbarriers of any stage
         stage = None

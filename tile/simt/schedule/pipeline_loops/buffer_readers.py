@@ -22,7 +22,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.ir.types import Tile, with_layout
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.dims import OFFSET
@@ -203,8 +203,8 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
 
     A wgmma that can read the buffer itself gets the buffer.
     """
-    value, ty = load.result, stage.type
-    assert isinstance(ty, Shared) and isinstance(ty.layout, LinearLayout)
+    value, ty = load.result, shared_of(stage.type)
+    assert isinstance(ty.layout, LinearLayout)
     read_operands(operands_readable_from(value, ty.layout), stage)
     build = LayoutBuilder.before(load)
     tiles: dict[LinearLayout, Value] = {}

@@ -24,7 +24,7 @@ from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
 from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.simt import ops
 
 RULES: Rules = {}
@@ -35,8 +35,7 @@ ROW_BYTES = 16  # of a matrix that a warp loads
 
 @runs(ops.shared.local_alloc)
 def alloc(op: Operation, batch: ProgramBatch) -> Array:
-    at, buffer = op["offset"], op.result.type
-    assert isinstance(buffer, Shared)
+    at, buffer = op["offset"], shared_of(op.result.type)
     chunk_of(batch).memory.undefine(thread_map_of(batch), at, buffer.bytes)
     return np.array([at], np.int64)
 
@@ -61,8 +60,7 @@ def local_trans(op: Operation, batch: ProgramBatch, mem: RunValue) -> RunValue:
 
 @rule(ops.shared.local_part)
 def local_part(op: Operation) -> Run:
-    part = op.result.type
-    assert isinstance(part, Shared)
+    part = shared_of(op.result.type)
     shift = op["number"] * part.of.bytes_of(part.numel)
 
     def run(batch: ProgramBatch, mem: RunValue) -> Array:

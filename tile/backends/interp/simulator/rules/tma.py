@@ -31,7 +31,7 @@ from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadca
 from tile.backends.interp.virtual_memory import FaultError
 from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import shared_of
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 
@@ -45,7 +45,7 @@ VECTOR_BYTES = 16
 @runs(ops.tma.mbarrier_init)
 def mbarrier_init(op: Operation, batch: ProgramBatch, bars: RunValue) -> None:
     use = _all_stages(batch, op, bars)
-    chunk_of(batch).mbarriers.init(use, _mbarriers_of(op).stages, op["count"])
+    chunk_of(batch).mbarriers.init(use, shared_of(op["bars"].type).stages, op["count"])
 
 
 @runs(ops.tma.mbarrier_inval)
@@ -333,12 +333,6 @@ def _order(layout: LinearLayout) -> Array:
 # -- mbarriers
 
 
-def _mbarriers_of(op: Operation) -> Shared:
-    mbarriers = op["bars"].type
-    assert isinstance(mbarriers, Shared)
-    return mbarriers
-
-
 def by_program(batch: ProgramBatch, value: RunValue) -> Array:
     """Return a value that the threads of a program share, once per program."""
     result: Array = broadcast_rows(value, (), len(batch))[:: thread_map_of(batch).threads]
@@ -358,5 +352,5 @@ def stage_of(
     """Return a use of the mbarrier of an iteration, and the parity of its phase."""
     require_whole_programs(batch, op)
     number = by_program(batch, iteration).astype(np.int64) + op["stage_offset"]
-    phase, stage = np.divmod(number, _mbarriers_of(op).stages)
+    phase, stage = np.divmod(number, shared_of(op["bars"].type).stages)
     return MbarrierUse(op, int(array_of(bars)[0]), thread_map_of(batch).programs, stage), phase & 1

@@ -23,7 +23,7 @@ from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.ir import semantics
 from tile.ir.core import Operation, Value
-from tile.ir.shared_type import Shared
+from tile.ir.shared_type import Shared, shared_of
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
@@ -122,8 +122,8 @@ class _SharedOperand:
     """An operand in shared memory."""
 
     def __init__(self, op: Operation, value: Value, operand: Operand) -> None:
-        mem = value.type
-        assert isinstance(mem, Shared) and isinstance(mem.layout, LinearLayout)
+        mem = shared_of(value.type)
+        assert isinstance(mem.layout, LinearLayout)
         self.op = op
         self.index = tuple(Operand).index(operand)
         self.shape = mem.dims
