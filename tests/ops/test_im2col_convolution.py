@@ -54,7 +54,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def forget() -> None:
-    for function in (tile.ops.conv2d, tile.ops.conv2d_dgrad, tile.ops.conv2d_wgrad):
+    names = "conv2d", "conv2d_dgrad", "conv2d_wgrad", "conv_transpose2d"
+    for function in (getattr(tile.ops, name) for name in names):
         plans: dict[Any, Any] = function.plans  # type: ignore[attr-defined]
         plans.clear()
 
@@ -85,7 +86,7 @@ def test_results(
 def test_gradients_of_images(
     geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows that go the other way, and filters by channels; a stride has phases."""
+    """Windows that go the other way, and filters by channels; phases of a stride are one launch."""
     h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
     f = 64  # the channels of the matmul
     monkeypatch.setattr(convolution, "splits_of", lambda _, asked, *__: asked or splits)
@@ -97,8 +98,44 @@ def test_gradients_of_images(
     arguments = dy, filters, (h, w), stride, padding, dilation
     with tile.backend("interp:wgmma"):
         result = tile.ops.conv2d_dgrad(*arguments)
-    assert "im2col_conv2d_kernel" in launched
+    kernel = "im2col_conv2d_kernel" if stride == 1 else "im2col_phases_kernel"
+    assert launched[0] == kernel and (stride == 1 or len(launched) == 1)
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d_dgrad)(*arguments))
+
+
+# height, width; R, S; filters; stride, padding, output_padding, dilation
+TRANSPOSED: dict[str, tuple[Any, ...]] = {
+    "3x3": (5, 6, 3, 3, 40, 2, 1, 0, 1),
+    "unlike axes": (5, 4, 2, 5, 24, (3, 2), (0, 2), (2, 1), 1),
+    "dilation by the stride": (4, 5, 3, 2, 24, 2, 1, 1, 2),
+    "dilation": (4, 5, 3, 4, 24, (4, 2), 1, 1, (2, 3)),
+    "pixels without windows": (4, 4, 2, 1, 40, 3, 0, 1, 1),
+    "one axis": (1, 9, 1, 4, 24, (1, 2), (0, 1), 0, 1),
+    "one pixel": (1, 1, 4, 4, 24, 2, 1, 0, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("geometry", TRANSPOSED)
+def test_transposed_convolutions(geometry: str, dtype: str, launched: list[str]) -> None:
+    """All phases are one launch in types of 16 bits: others must be contiguous along channels."""
+    h, w, r, s, c, *options = TRANSPOSED[geometry]
+    x, filters = integers(2, h, w, 64, dtype=dtype), integers(64, r, s, c, dtype=dtype, seed=1)
+    arguments = x, filters, integers(c, seed=2), *options
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv_transpose2d(*arguments, precision="tf32")
+    assert ("im2col_phases_kernel" in launched) == (dtype == "float16")
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv_transpose2d)(*arguments))
+
+
+def test_channels_of_filters_that_are_contiguous(launched: list[str]) -> None:
+    """Filters are filters x R x S x channels of dy in memory: tf32 has phases, too."""
+    x, memory = integers(2, 5, 6, 64, dtype="float32"), integers(24, 3, 3, 64, dtype="float32")
+    arguments = x, memory.transpose(3, 1, 2, 0), None, 2, 1
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv_transpose2d(*arguments, precision="tf32")
+    assert launched == ["im2col_phases_kernel"]
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv_transpose2d)(*arguments))
 
 
 @pytest.mark.parametrize("splits", [1, 3])

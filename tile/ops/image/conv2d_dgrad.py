@@ -4,7 +4,7 @@
                      of dy[n, p, q, k] * filters[k, r, s, c]
 
 convolution_phases.py computes it as convolutions of stride 1, one for each remainder of a pixel's
-index by the stride, so that no operation on zeros is done.
+index by the stride (phases.py), so that no operation on zeros is done.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
     out[n, p * stride - padding + r * dilation, ..., c] += x[n, p, q, k] * filters[k, r, s, c]
 
-Each pixel of x adds a multiple of the filters to a window of the result. Convolutions compute it
-(convolution_phases.py), one for each remainder of a pixel's index by the stride, so that no two
-programs add to one element. Its own gradients are a convolution, and that of filters with the roles
-of x and dy exchanged.
+Each pixel of x adds a multiple of the filters to a window of the result. The result is computed
+pixel by pixel (convolution_phases.py), so that no two programs add to one element. Its own
+gradients are a convolution, and that of filters with the roles of x and dy exchanged.
 """
 
 from __future__ import annotations

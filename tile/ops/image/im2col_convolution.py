@@ -136,10 +136,10 @@ def im2col_conv2d_kernel(
     )
 
 
-def im2col_configuration(conv: Convolution) -> Configuration | None:
+def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | None:
     """Return a configuration for pixels and filters that TMA copies; None if it cannot.
 
-    The windows go to the right and below (`ahead`).
+    The windows go to the right and below (`ahead`). phases: convolutions as this in one launch.
     """
     image, filters = conv.x, conv.filters
     values = image.value, filters.value
@@ -150,7 +150,8 @@ def im2col_configuration(conv: Convolution) -> Configuration | None:
     contiguous = filters.strides[3] == 1 or (filters.strides[0] == 1 and half)
     if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
         return None
-    config = table.select(conv.call.backend, *conv.sizes)
+    pixels, *others = conv.sizes
+    config = table.select(conv.call.backend, phases * pixels, *others)
     fits = (
         channels % config["BLOCK_K"] == 0
         and fits_descriptor(replace(conv.windows, count=(r, s)), image, conv.out)
