@@ -9,8 +9,10 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
+from tile.ops.sequence import varlen_attention as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.runtime.jit import JITFunction
 
@@ -139,3 +141,39 @@ def test_sums_of_lanes(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
             results = tile.ops.attention(q, k, v, log_sums=True, **OPTIONS[options])
         for result, wanted in zip(results, expected, strict=True):
             np.testing.assert_allclose(result, wanted, atol=4e-3)
+
+
+SEQUENCES: dict[str, tuple[list[int], list[int], dict[str, Any]]] = {
+    "all": ([40, 0, 33, 7], [70, 5, 64, 0], {}),
+    "causal": ([64, 1, 90], [64, 1, 90], {"causal": True}),
+    "more queries than keys": ([70, 3], [20, 66], {"causal": True}),
+    "window": ([80, 30], [80, 70], {"causal": True, "window": 20}),
+    "both sides of a window": ([80, 30], [80, 30], {"window": 9}),
+}
+
+
+@pytest.mark.parametrize("tile_of_keys", [32, 64])
+@pytest.mark.parametrize("size", [48, 64])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences(
+    name: str, size: int, tile_of_keys: int, forms: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of keys end in the next sequence, whose values do not matter if they are not finite."""
+    config = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "LANE_SUMS": size == 64}
+    monkeypatch.setattr(varlen_module, "TABLE", Table({(ANY,) * 4: config}, {}))
+    queries, keys, options = SEQUENCES[name]
+    starts, key_starts = (np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys))
+    q = heads(starts[-1], 2, size)
+    k, v = (heads(key_starts[-1], 1, size, seed=n) for n in (1, 2))
+    fixed = starts, key_starts, max(queries)
+    expected = reference_of(tile.ops.varlen_attention)(q, k, v, *fixed, **options)
+    number, key_number = (np.repeat(np.arange(len(n)), n) for n in (queries, keys))
+    for parity in (0, 1):
+        others = key_number % 2 != parity
+        k[others], v[others] = np.nan, np.inf
+        with tile.backend("interp:wgmma"):
+            result = tile.ops.varlen_attention(q, k, v, *fixed, **options)
+        rows = number % 2 == parity
+        np.testing.assert_allclose(result[rows], expected[rows], atol=4e-3)
+        k, v = (heads(key_starts[-1], 1, size, seed=n) for n in (1, 2))
+    assert forms == [True, True]

@@ -96,6 +96,7 @@ def attend(
     v_source,
     batch,
     key_head,
+    first_row,
     position,
     k_row,
     v_row,
@@ -124,7 +125,8 @@ def attend(
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
-    k_source, v_source: pointers to the first key and value of the head, or descriptors of all.
+    k_source, v_source: pointers to the first key and value of the head, or descriptors of all,
+        where these are in row `first_row`.
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
@@ -142,7 +144,7 @@ def attend(
         key = first + tl.arange(0, BLOCK_N)
         inside = (key[:, None] < keys) & (feature < SIZE) if MASKED == "all" else feature < SIZE
         if DESCRIPTORS:
-            k = k_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
+            k = k_source.load([batch, key_head, first_row + first, 0]).reshape(BLOCK_N, HEAD)
         else:
             k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype)
@@ -177,7 +179,7 @@ def attend(
         elif MASKED == "all":
             weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         if DESCRIPTORS:
-            v = v_source.load([batch, key_head, first, 0]).reshape(BLOCK_N, HEAD)
+            v = v_source.load([batch, key_head, first_row + first, 0]).reshape(BLOCK_N, HEAD)
         else:
             v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
@@ -253,14 +255,13 @@ def attention_block(
 ):
     """Write the result of block number `rank` of the queries of head `number` of all batches."""
     batch, head = tl.cast(number // heads, tl.int64), tl.cast(number % heads, tl.int64)
+    k_head = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
+    v_head = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
+    at = number // heads, number % heads // group, 0
     if DESCRIPTORS:
         shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
         k_source = tl.make_tensor_descriptor(k_ptr, shape, [*k_strides, 1], block)
         v_source = tl.make_tensor_descriptor(v_ptr, shape, [*v_strides, 1], block)
-    else:
-        k_source = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
-        v_source = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
-    at = number // heads, number % heads // group
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     q_row = tl.cast(0, tl.int64)
     if q_starts_ptr is not None:
@@ -276,9 +277,10 @@ def attention_block(
         keys = k_end - k_row
         if rank * BLOCK_M >= queries:
             return
+        at = 0, number % heads // group, k_row
         q_row, k_row = q_row.to(tl.int64), k_row.to(tl.int64)
-        k_source += k_row * k_strides[2]
-        v_source += k_row * v_strides[2]
+        k_head += k_row * k_strides[2]
+        v_head += k_row * v_strides[2]
     feature = tl.arange(0, HEAD)[None, :]
     inside = (query < queries)[:, None] & (feature < SIZE)
     rows = q_row + query.to(tl.int64)[:, None]
@@ -320,6 +322,8 @@ def attention_block(
         whole = max(whole, begin)
         middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
         middle = min(max(middle, begin), whole)
+    if not DESCRIPTORS:
+        k_source, v_source = k_head, v_head
     sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]
     ends = middle, whole
     others = keys, window, bias_rows, bias_strides[3], slope
@@ -342,10 +346,21 @@ def attention_block(
             *(*sources, middle, *ends, whole, *others, highest, weights, total),
             *(SCALE, SIZE, CAUSAL, "none", *options),
         )
+        last = end
+        if DESCRIPTORS and q_starts_ptr is not None:
+            last = max(whole, min(end, keys // BLOCK_N * BLOCK_N))
         highest, weights, total = attend(
-            *(*sources, whole, *ends, end, *others, highest, weights, total),
+            *(*sources, whole, *ends, last, *others, highest, weights, total),
             *(SCALE, SIZE, CAUSAL, "all", *options),
         )
+        if DESCRIPTORS and q_starts_ptr is not None:
+            # The last block has rows of the next sequence, whose values may not be finite: 0 times
+            # these would be NaN.
+            highest, weights, total = attend(
+                *(q, k_head, v_head, *sources[3:], last, *ends, end, *others),
+                *(highest, weights, total, SCALE, SIZE, CAUSAL, "all", SEES_NONE, False),
+                *options[2:],
+            )
     if LANE_SUMS:
         weights = tl.sum(weights, axis=1)
     if q_starts_ptr is not None:  # queries that see no key have the result 0

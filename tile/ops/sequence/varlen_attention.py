@@ -4,7 +4,9 @@
     a, b = q_starts[i], q_starts[i + 1]        c, d = k_starts[i], k_starts[i + 1]
 
 No memory and no work is spent on padding. A program has a block of queries of one head of one
-sequence, as in attention_kernel.py; programs past the end of a sequence end at once.
+sequence, as in attention_kernel.py; programs past the end of a sequence end at once. Keys and
+values are loaded by descriptors of all tokens where TMA can, but for a block that ends in the next
+sequence, which has pointers and masks.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_arguments import window_of
-from tile.ops.sequence.attention_kernel import BY_POINTERS, LOG2_E, attention_kernel
+from tile.ops.sequence.attention_kernel import (
+    BY_POINTERS,
+    LOG2_E,
+    attention_kernel,
+)
 from tile.ops.sequence.varlen_arguments import (
     check_lengths,
     sequences_of,
@@ -29,6 +36,26 @@ from tile.ops.sequence.varlen_arguments import (
     varlen_operands,
 )
 from tile.ops.sequence.varlen_attention_backward import varlen_attention_backward
+
+# With keys and values by descriptors, by the size of a head, the bytes of an element, whether
+# attention is causal, and the longest sequence: those of `attention`, not measured for sequences.
+_SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+_FOUR = {**_SMALL, "maxnreg": 128}  # programs on a multiprocessor
+_LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
+_TWO = {**_LARGE, "maxnreg": 128, "LANE_SUMS": True}
+TABLE = Table(
+    {(ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2, 0, 1024): _FOUR,
+            (64, 2, 1, 2048): _FOUR,
+            (64, 2, ANY, ANY): _TWO,
+            (128, 2, ANY, ANY): _LARGE,
+            (256, 2, ANY, ANY): {**_LARGE, "BLOCK_N": 64},
+            (ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -78,19 +105,23 @@ def varlen_attention(
     sums = accumulator(source.dtype)
     logs = call.new((heads, tokens), sums) if log_sums else None
     if result.size and longest:
-        config = BY_POINTERS.select(call.backend, size, source.dtype.itemsize)
+        described, width = call.describes(key, call.operands[2]), source.dtype.itemsize
+        if described:
+            config = TABLE.select(call.backend, size, width, int(causal), longest)
+        else:
+            config = BY_POINTERS.select(call.backend, size, width)
         grid = (tile.cdiv(longest, config["BLOCK_M"]), (starts.size - 1) * heads)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(strides_of(operand) for operand in (source, key, key, result)),
             *((0, tokens), (0, 0, 0, 0)),
-            *(0, heads, key.shape[1], heads // key.shape[1], longest, key.shape[0], window),
+            *(1, heads, key.shape[1], heads // key.shape[1], longest, key.shape[0], window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
             STORED_BLOCK=False,
-            DESCRIPTORS=False,
+            DESCRIPTORS=described,
             HEAD=max(16, tile.next_power_of_2(size)),
             **config,
         )
