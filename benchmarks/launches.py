@@ -1,4 +1,4 @@
-"""Time the host's part of launches: plain, tuned, and with tensor descriptors.
+"""Time the host's part of launches: plain, tuned, with tensor descriptors, and of lists of arrays.
 
     python benchmarks/launches.py           on an NVIDIA GPU, with torch.add
     python benchmarks/launches.py --stub    the Python part alone, without a GPU: torch's tensors of
@@ -29,6 +29,7 @@ import torch
 
 import tile
 import tile.language as tl
+from tile.ops import foreach_apply
 
 LOOPS, CALLS = 15, 400
 
@@ -80,6 +81,7 @@ def calls(device: str) -> dict[str, Callable[[], object]]:
         new = memory.as_strided((64, 64), (64, 1), next(starts))
         matmul[(1, 1)](describe(new, [64, 64]), made[1], made[2], 64, **BLOCKS)
 
+    xs, ys = ([torch.zeros(128, device=device) for _ in range(10)] for _ in range(2))
     return {
         "torch.add": lambda: torch.add(x, y, out=out),
         "plain launch": lambda: add[(1,)](x, y, out, 100, BLOCK=128),
@@ -89,6 +91,9 @@ def calls(device: str) -> dict[str, Callable[[], object]]:
         "launch with 3 descriptors": lambda: matmul[(1, 1)](*made, 64, **BLOCKS),
         "3 descriptors and launch": per_call,
         "1 descriptor of another array each time, and launch": fresh,
+        "torch._foreach_add_ of 10 arrays": lambda: torch._foreach_add_(xs, ys),
+        "foreach_apply of 10 arrays, in place": lambda: foreach_apply("add", xs, ys, out=xs),
+        "foreach_apply of 10 arrays": lambda: foreach_apply("add", xs, ys),
     }
 
 
@@ -114,7 +119,7 @@ def microseconds(
 def pose() -> None:
     """Let torch's tensors of the host pass as a device's, and replace the driver."""
     from tile.backends.nvptx import driver, loaded_module
-    from tile.ops.core import call_plans
+    from tile.ops.core import call_keys, list_keys
     from tile.runtime import fast_path
     from tile.runtime.arguments import adapt, torch_tensors
 
@@ -142,7 +147,7 @@ def pose() -> None:
         return replace(torch_tensors.torch_device_array(tensor, label), device="cuda:0")
 
     adapt.torch_array = on_device
-    for reader in (torch_tensors, fast_path, call_plans):
+    for reader in (torch_tensors, fast_path, call_keys, list_keys):
         reader.only_cuda_numbered = lambda: True  # type: ignore[attr-defined]
     driver.device = lambda ordinal: device
     driver.version = lambda: 13000

@@ -99,7 +99,7 @@ def test_a_plan_computes_the_same_on_other_arrays(case: Case, calls: list[str]) 
 
 def test_kernels_are_launched_where_plans_see_it() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name == "call_records.py":
+        if path.name in ("call_records.py", "recorder.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):

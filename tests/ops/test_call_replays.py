@@ -172,6 +172,8 @@ def test_lists_are_replayed(noting: Noting, calls: list[str], kind: Any) -> None
         *addresses([*results[32:]]),
     ]
     assert first[-1] == second[-1] == 0.5
+    assert tile.ops.foreach_apply("add", kind(xs), kind(ys), 2.0) and len(calls) == 1
+    assert noting.repeats[-1][1][-1] == 2.0, "alpha is not part of the key"
     ys[7] = Tensor(aligned(70))
     with pytest.raises(ArgumentValueError, match=r"`ys\[7\]` has shape \(70,\)"):
         call()

@@ -2,8 +2,9 @@
 
 The first call of a planned op checks its arguments, chooses configurations, allocates arrays and
 launches kernels. A recorder notes the new arrays and the launches: which arguments or new arrays
-each takes, and all else as constants (call_records.py). A later call with arrays of the same types,
-shapes, strides and devices, equal numbers and the same backend allocates and launches only:
+each takes, and all else as constants (recorder.py). A later call with arrays of the same types,
+shapes, strides and devices, equal numbers and the same backend (call_keys.py) allocates and
+launches only:
 
     @planned()
     def softmax(x, *, out=None): ...        launch(kernel, grid)(...) instead of kernel[grid](...)
@@ -15,20 +16,6 @@ Arrays to write are compared with the others by address at each call. A call tha
 elements on the host has no plan, nor has one with arguments of other kinds; these run as the first.
 Numbers that change from call to call, as the seed of `dropout`, are named in `planned`: they are
 not part of the key, and kernels take them, or functions of them, as `Varying` values.
-
-The function that finds the plan is generated for the types of all arguments. For softmax(x) it is
-
-    def call(x, axis, out):
-        try:
-            key = (7, <backend and checks>, x.dtype, x.get_device(), x.shape, x.stride(), axis)
-            plan = plans.get(key)
-        except unreadable:
-            return function(x, axis, out=out)
-        if recorder() is not None or observer() is not None:
-            return function(x, axis, out=out)
-        if plan is None:
-            return record(key, (x, axis, out))
-        return plan(x, axis, out)
 """
 
 from __future__ import annotations
@@ -36,28 +23,17 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numpy as np
-
-from tile.config import Config, config
-from tile.frontend.python.source import DeviceFunction
-from tile.ops.core.call_records import (
-    RECORDER,
-    CallPlan,
-    Recorder,
-    Varying,
-    is_array,
-    launch,
-    sources_of,
-)
+from tile.ops.core.array_arguments import sources_of
+from tile.ops.core.call_keys import Accept, reader_names, reader_text
+from tile.ops.core.call_records import CallPlan, Varying
 from tile.ops.core.call_replays import build_replay
-from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
-from tile.runtime.fast_path import UNREADABLE, scoped_settings
-from tile.runtime.launch_hooks import active_observer
-from tile.tracebacks import GENERATED, trim
+from tile.ops.core.generated import execute
+from tile.ops.core.list_keys import ListKeys
+from tile.ops.core.recorder import RECORDER, Recorder, launch
+from tile.tracebacks import trim
 
 __all__ = ["Varying", "launch", "planned"]
 
@@ -66,8 +42,6 @@ ATTEMPTS = 5  # to make a replay of a plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Accept = Callable[[Any], bool]
-LISTS = (list, tuple)
 
 _WRAPPER = """\
 def ~call({signature}):
@@ -83,25 +57,6 @@ def ~call({signature}):
 def ~ordinary({passed}):
     return ~function({called})
 """
-
-_READER = """\
-def ~read({parameters}):
-    try:
-        {checks}
-        ~key = {key}
-        ~plan = ~plans.get(~key)
-    except ~unreadable:
-        return ~ordinary({parameters})
-    if ~recorder() is not None or ~observer() is not None:
-        return ~ordinary({parameters})
-    if ~plan is None:
-        return ~record(~key, ({parameters},))
-    return ~plan({parameters})
-"""
-
-
-class _UnplannedError(ValueError):
-    """An argument that has no key, or is not one that a plan may take."""
 
 
 def planned(**varying: Accept) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -127,19 +82,17 @@ class _Planned:
         self.plans: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._varying = varying
         self._readers: dict[tuple[type, ...], Callable[..., Any]] = {}
-        self._prefix = "_"
-        while any(name.startswith(self._prefix) for name in self.names):
-            self._prefix += "_"
+        self._lists = ListKeys()
         named = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-        called = [f"{name}={name}" if name in named else name for name in self.names]
         text = _WRAPPER.format(
             signature=_signature(parameters),
             kinds="".join(f"type({name}), " for name in self.names),
             passed=", ".join(self.names),
-            called=", ".join(called),
+            called=", ".join(f"{name}={name}" if name in named else name for name in self.names),
         )
-        space = self._executed(
+        space = execute(
             text,
+            self.names,
             function=function,
             readers=self._readers,
             new_reader=self._new_reader,
@@ -150,36 +103,15 @@ class _Planned:
         self.call.plans = self.plans
         self._ordinary: Callable[..., Any] = space["ordinary"]
 
-    def _executed(self, text: str, **names: Any) -> dict[str, Any]:
-        """Execute a text with names for those that begin with `~`, and return what these are."""
-        space = {self._prefix + name: value for name, value in names.items()}
-        exec(compile(text.replace("~", self._prefix), GENERATED, "exec"), space)
-        return {name.removeprefix(self._prefix): value for name, value in space.items()}
-
     def _new_reader(self, *arguments: Any) -> Callable[..., Any]:
         """Return the function that finds the plan of calls with these types of arguments."""
-        reader = _Reader(self.names, arguments, self._varying)
+        by_name = dict(zip(self.names, arguments, strict=True))
+        text = reader_text(len(self._readers), by_name, self._varying)
         read = self._ordinary
-        if reader.supported:
-            variables = Config.variables()
-            space = self._executed(
-                reader.text(len(self._readers)),
-                **reader.variables,
-                plans=self.plans,
-                unreadable=UNREADABLE,
-                ordinary=self._ordinary,
-                recorder=RECORDER.get,
-                observer=active_observer.get,
-                record=self._record,
-                own=config.own.get,
-                scoped=scoped_settings,
-                backend=variables["backend"].text_reader(),
-                checking=variables["sanitize"].text_reader(),
-                items=_items_part,
-                same=_same_items,
-                unplanned=_UnplannedError,
-            )
-            read = space["read"]
+        if text is not None:
+            names = reader_names(self._varying, self._lists)
+            own = {"plans": self.plans, "ordinary": self._ordinary, "record": self._record}
+            read = execute(text, self.names, **names, **own)["read"]
         self._readers[tuple(map(type, arguments))] = read
         return read
 
@@ -193,6 +125,7 @@ class _Planned:
             result = self._ordinary(*arguments)
         if len(self.plans) >= MOST_PLANS:
             self.plans.clear()
+            self._lists.clear()
         plan = recording.plan(result)
         self.plans[key] = self._ordinary if plan is None else self._followed(key, plan)
         return result
@@ -218,36 +151,6 @@ class _Planned:
         return general
 
 
-class _Reader:
-    """Generates the function that finds the plan of calls with some types of arguments."""
-
-    def __init__(
-        self, names: Sequence[str], arguments: Sequence[Any], varying: Mapping[str, Accept]
-    ) -> None:
-        self.names = names
-        self.variables = {f"accept_{name}": accept for name, accept in varying.items()}
-        self._checks = [
-            f"if not ~accept_{name}({name}): raise ~unplanned" for name in names if name in varying
-        ]
-        read = [(n, v) for n, v in zip(names, arguments, strict=True) if n not in varying]
-        parts = [_parts(name, value) for name, value in read]
-        self.supported = all(part is not None for part in parts)
-        self._parts = [f"{part}, " for some in parts for part in some or ()]
-        arrays = [name for name, value in read if is_array(value)]
-        self._parts += [f"{one} is {other}, " for one, other in itertools.combinations(arrays, 2)]
-        lists = [name for name, value in read if type(value) in LISTS]
-        self._parts += [f"{_list_part(lists[:at], name)}, " for at, name in enumerate(lists)]
-
-    def text(self, number: int) -> str:
-        """Return the text of the function, whose number is the first part of its keys."""
-        settings = f"{number}, ~backend() if ~own(None) is None else ~scoped(), ~checking(), "
-        return _READER.format(
-            parameters=", ".join(self.names),
-            checks="\n        ".join(self._checks) or "pass",
-            key=f"({settings}{''.join(self._parts)})",
-        )
-
-
 def _signature(parameters: Mapping[str, inspect.Parameter]) -> str:
     """Return the text of a signature whose defaults are variables."""
     words = []
@@ -257,77 +160,3 @@ def _signature(parameters: Mapping[str, inspect.Parameter]) -> str:
         has_default = parameter.default is not parameter.empty
         words.append(f"{parameter.name}=~d_{parameter.name}" if has_default else parameter.name)
     return ", ".join(words)
-
-
-def _parts(word: str, value: Any) -> list[str] | None:
-    """Return the source of an argument's parts of the key; None if its type is not supported.
-
-    Keys have no types of arguments, as each function has keys of its own.
-    """
-    kind: type = type(value)
-    if value is None:
-        return []
-    if kind in (int, bool, str) or isinstance(value, DeviceFunction):
-        return [word]
-    if kind is float:
-        return [f"{word}.hex()"]  # unlike floats, differs for -0.0
-    if kind in LISTS:
-        return []  # see `_list_part`
-    if kind is np.ndarray:
-        return [f"{word}.dtype", f"{word}.shape", f"{word}.strides", f"{word}.flags.writeable"]
-    if is_plain_tensor(kind):
-        return [f"{word}.dtype", _device(word), f"{word}.shape", f"{word}.stride()"]
-    return None
-
-
-def _list_part(earlier: Sequence[str], word: str) -> str:
-    """Return the source of a list's part of the key: which of some lists it is, or its items."""
-    tests = [f"{at} if ~same({one}, {word}) else " for at, one in enumerate(earlier)]
-    return f"{''.join(tests)}~items({word})"
-
-
-def _device(word: str) -> str:
-    """Return the source of a tensor's device: its number, which is faster to read, if it has one.
-
-    Without memory, or in that of the host, it is negative.
-    """
-    if not only_cuda_numbered():
-        return f"{word}.device"
-    return f"(~at if (~at := {word}.get_device()) >= 0 else {word}.device)"
-
-
-def _items_part(values: Any) -> Any:
-    """Return the part of a key for a list or tuple; raise `_UnplannedError` if it has none."""
-    if not values or not all(map(is_plain_tensor, {*map(type, values)})):
-        return tuple(map(_item_part, values))
-    # Contiguous tensors need no strides.
-    contiguous = [x.is_contiguous() for x in values]
-    strides = False not in contiguous or tuple([x.stride() for x in values])
-    devices = tuple({x.get_device() for x in values}) if only_cuda_numbered() else (-1,)
-    if len(devices) > 1 or devices[0] < 0:
-        devices = tuple([x.device for x in values])
-    dtypes = tuple({x.dtype for x in values})
-    if len(dtypes) > 1:
-        dtypes = tuple([x.dtype for x in values])
-    return dtypes, devices, strides, tuple([x.shape for x in values])
-
-
-def _same_items(one: Any, other: Any) -> bool:
-    """Return True if two lists or tuples have the same items."""
-    return one is other or (len(one) == len(other) and all(map(operator.is_, one, other)))
-
-
-def _item_part(value: Any) -> Any:
-    """Return the part of a key for an item of a list or tuple."""
-    kind: type = type(value)
-    if kind in (int, bool, str, type(None)) or isinstance(value, DeviceFunction):
-        return kind, value  # 1, 1.0 and True are equal
-    if kind is float:
-        return kind, value.hex()
-    if kind in LISTS:
-        return kind, _items_part(value)
-    if kind is np.ndarray:
-        return value.dtype, value.shape, value.strides, value.flags.writeable
-    if is_plain_tensor(kind):
-        return kind, value.dtype, value.device, value.shape, value.stride()
-    raise _UnplannedError

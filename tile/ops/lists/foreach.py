@@ -7,6 +7,7 @@ A launch has programs for the blocks of many arrays (array_lists.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import tile.language as tl
 from tile.errors import ArgumentTypeError
 from tile.frontend.python.source import DeviceFunction
 from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
@@ -82,7 +83,11 @@ def apply_kernel(
             apply_block(xs[k], ys[k], outs[k], first, sizes[k], alpha, FUNCTION, BLOCK)
 
 
-@planned()
+def is_finite(number: Any) -> bool:
+    return type(number) in (int, float) and math.isfinite(number)
+
+
+@planned(alpha=is_finite)
 def foreach_apply(
     function: Any,
     xs: Sequence[Any],
@@ -116,7 +121,8 @@ def foreach_apply(
     for chunk in chunks([source.size for source in sources]):
         if chunk.starts[-1]:
             launch(apply_kernel, (chunk.starts[-1],))(
-                *(*map(chunk.of, values), chunk.starts, chunk.sizes, alpha),
+                *map(chunk.of, values),
+                *(chunk.starts, chunk.sizes, Varying("alpha", alpha, float)),
                 COUNT=chunk.count,
                 FUNCTION=function,
                 BLOCK=BLOCK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -49,6 +50,26 @@ def only_cuda_numbered() -> bool:
     accelerator = getattr(sys.modules.get("torch"), "accelerator", None)
     kind = None if accelerator is None else accelerator.current_accelerator()
     return kind is not None and kind.type == "cuda"
+
+
+TensorGuard = Callable[..., bool]
+"""Returns True for tensors like those for which it was made: see `tensor_guard`."""
+
+
+def tensor_guard(tensors: Sequence[Any]) -> TensorGuard | None:
+    """Return a function that compares as many tensors with some; None if PyTorch has none.
+
+    It returns True only if classes, dtypes, devices, shapes and strides are equal. It is a guard of
+    `torch.compile`, in C++, and also compares what no kernel depends on.
+    """
+    if not tensors or not all(map(is_plain_tensor, {*map(type, tensors)})):
+        return None
+    guards = getattr(getattr(_torch()._C, "_dynamo", None), "guards", None)
+    if guards is None:
+        return None
+    static = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+    check: TensorGuard = guards.TensorGuards(*tensors, **static).check
+    return check
 
 
 def torch_dtype(dtype: Any, label: str) -> DType:

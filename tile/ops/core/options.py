@@ -1,0 +1,78 @@
+"""The arguments of an op that are no arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from tile.errors import ArgumentTypeError, ArgumentValueError
+from tile.ops.core.dtypes import FLOATS
+from tile.ops.core.new_arrays import DType
+from tile.short_repr import short_repr
+
+MOST_INTEGER = 2**31 - 1  # of extents and counts, which kernels take as 32-bit integers
+
+
+class Options:
+    """Checks of the arguments of an op that are no arrays. Each raises an `ArgumentError`."""
+
+    def __init__(self, op: str) -> None:
+        self.op = op
+
+    def number(
+        self, name: str, value: Any, low: float = -math.inf, high: float = math.inf
+    ) -> float:
+        """Return a finite number from `low` to `high`."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise self.not_a(name, value, "number") from None
+        if not (math.isfinite(number) and low <= number <= high):
+            raise self._must_be(name, value, _interval(low, high))
+        return number
+
+    def integer(
+        self, name: str, value: Any, low: int = -MOST_INTEGER - 1, high: int = MOST_INTEGER
+    ) -> int:
+        """Return an integer from `low` to `high`."""
+        try:
+            integer = operator.index(value)
+        except TypeError:
+            raise self.not_a(name, value, "integer") from None
+        if not low <= integer <= high:
+            ends = f"{low} or more" if high == MOST_INTEGER else f"{low} to {high}"
+            raise self._must_be(name, value, ends)
+        return integer
+
+    def choice(self, name: str, value: Any, choices: Sequence[Any]) -> Any:
+        """Return `value` if it is among `choices`."""
+        if value not in choices:
+            raise self._must_be(name, value, f"one of {', '.join(map(repr, choices))}")
+        return value
+
+    def float_type(self, name: str, value: Any) -> DType:
+        """Return the float type of this name."""
+        kinds = {kind.name: kind for kind in FLOATS}
+        return kinds[self.choice(name, value, tuple(kinds))]
+
+    def not_a(self, name: str, value: Any, kind: str) -> ArgumentTypeError:
+        """Return the error for an argument that is not an array, a number or an integer."""
+        article = "a" if kind == "number" else "an"
+        return ArgumentTypeError(
+            f"{self.op}: `{name}` is {short_repr(value)}; it is {article} {kind}"
+        )
+
+    def _must_be(self, name: str, value: Any, expected: str) -> ArgumentValueError:
+        return ArgumentValueError(
+            f"{self.op}: `{name}` is {short_repr(value)}; it must be {expected}"
+        )
+
+
+def _interval(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "finite"
+    if math.isinf(high):
+        return f"{low:g} or more"
+    return f"at most {high:g}" if math.isinf(low) else f"{low:g} to {high:g}"
