@@ -108,6 +108,7 @@ def int4_rows(
         *(a.value, packed.value, scales.value, parts.value, m, n, k // 2, a.strides[0], span),
         WEIGHTS=k // groups,
         WARPS=config["num_warps"],
+        launch_pdl=True,
         **config,
     )
     if splits > 1:
