@@ -1025,18 +1025,33 @@ def recurrent() -> Iterator[Case]:
         label = f"{rows} rows, {units} units"
         yield Case("lstm_cell", label, cell(rows, inputs, units, 4), ulps=8)
         yield Case("gru_cell", label, cell(rows, inputs, units, 3), ulps=8)
+        yield Case("gru_cell", f"{label}, gates", gru_gates(rows, inputs, units), ulps=8)
         dtypes = NARROW if rows == 5 else ("float32",)
         # Sums of gates are rounded to their type.
-        make = cell_gradient(rows, inputs, units, 4)
+        make = lstm_gradient(rows, inputs, units)
         yield Case("lstm_cell_backward", label, make, dtypes, ulps=32)
-        make = cell_gradient(rows, inputs, units, 3)
-        yield Case("gru_cell_backward", label, make, dtypes, ulps=32)
+        make = gru_gradient(rows, inputs, units)
+        yield Case("gru_cell_backward", label, make, dtypes, ulps=8)
 
 
-def cell_gradient(rows: int, inputs: int, units: int, gates: int) -> Callable[[Random], Arguments]:
+def lstm_gradient(rows: int, inputs: int, units: int) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        gradients = (random.normal(rows, units) for _ in range(gates - 2))
-        return (*gradients, *cell(rows, inputs, units, gates)(random)[0]), {}
+        gradients = (random.normal(rows, units) for _ in range(2))
+        return (*gradients, *cell(rows, inputs, units, 4)(random)[0]), {}
+
+    return make
+
+
+def gru_gates(rows: int, inputs: int, units: int) -> Callable[[Random], Arguments]:
+    return lambda random: (cell(rows, inputs, units, 3)(random)[0], {"gates": True})
+
+
+def gru_gradient(rows: int, inputs: int, units: int) -> Callable[[Random], Arguments]:
+    def make(random: Random) -> Arguments:
+        arguments = cell(rows, inputs, units, 3)(random)[0]
+        _, gates = reference_of("gru_cell")(*arguments, gates=True)
+        gates = gates.astype(random.dtype)
+        return (random.normal(rows, units), *arguments[:4], gates), {}
 
     return make
 

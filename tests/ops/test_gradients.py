@@ -165,7 +165,7 @@ GRADIENTS = (
     Gradient(
         "gru_cell",
         normals((3, 2), (3, 4), (12, 2), (12, 4), (12,), (12,)),
-        lambda dy, *a: of("gru_cell")(dy, *a[:6]),
+        lambda dy, *a: of("gru_cell")(dy, *a[:4], reference_of("gru_cell")(*a[:6], gates=True)[1]),
         (0, 1, 2, 3, 4, 5),
     ),
     Gradient(

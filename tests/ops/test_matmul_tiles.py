@@ -11,7 +11,7 @@ import tile
 import tile.ops
 from tile.ops.linear.configurations import tiles
 
-matmul_module = importlib.import_module("tile.ops.linear.matmul")
+matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
 
 
 @pytest.mark.parametrize("splits", [1, 2, 4])

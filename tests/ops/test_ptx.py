@@ -109,7 +109,7 @@ def test_slices_of_float32_matmuls_share_addresses(
     compiled: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice differs from the first one by an XOR for each operand, and not for each register."""
-    module = importlib.import_module("tile.ops.linear.matmul")
+    module = importlib.import_module("tile.ops.linear.strided_matmul")
     monkeypatch.setattr(module, "tiles_of", lambda *_: tiles(128, 128, 16, 8))
     with tile.backend("nvptx:sm_90a"):
         tile.ops.matmul(np.zeros((384, 512), np.float32), np.zeros((512, 256), np.float32))

@@ -88,6 +88,7 @@ def differentiable_by(
     results: str = "",
     backward: str | Callable[..., Any] = "{op}_backward",
     count: int = 1,
+    recording: Mapping[str, Any] = NOTHING,
     **derived: Callable[[Any], Any],
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op the gradient that another op computes.
@@ -96,6 +97,7 @@ def differentiable_by(
     the names of the results, of which the first `count` have gradients. backward: the other op, or
     its name in the module. A parameter of it gets what `derived` returns for the step, else the
     result or the argument of its name; others that have no default get the gradients of results.
+    recording: as of `differentiable`.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -122,7 +124,7 @@ def differentiable_by(
             computed = computed if isinstance(computed, tuple) else (computed,)
             return dict(zip(gradients.split(), computed, strict=True))
 
-        return differentiable(gradient, results=count)(function)
+        return differentiable(gradient, results=count, recording=recording)(function)
 
     return decorate
 

@@ -17,84 +17,19 @@ from typing import Any
 
 import numpy as np
 
-import tile
-import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.activations import ACTIVATIONS
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import FLOATS, I8, I32, Call, Operand, accumulator
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call import FLOATS, I8, I32, Call, Operand
+from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array, wide
-from tile.ops.linear.configurations import LEAST_INNER, is_streamed, tiles_of
-from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
-from tile.ops.linear.splits import add_splits, check_splits, splits_of
+from tile.ops.linear.configurations import is_streamed, tiles_of
+from tile.ops.linear.splits import check_splits
 from tile.ops.linear.stream_k import stream_matmul
+from tile.ops.linear.strided_matmul import Strided, reaches_far, strided_matmul, sums_of
 from tile.ops.pointwise.activation import activation_gradient
-
-INT32_LIMIT = 2**31
-
-
-@tile.jit
-def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    bias_ptr,
-    out_ptr,
-    M,
-    N,
-    K,
-    a_batch,
-    a_row,
-    a_inner,
-    b_batch,
-    b_inner,
-    b_column,
-    out_split,
-    out_batch,
-    out_row,
-    out_column,
-    span,
-    ACTIVATION: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SUMS: tl.constexpr,
-    SPLIT: tl.constexpr,
-    EVEN: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
-):
-    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
-    batch = tl.program_id(1).to(tl.int64)
-    split = tl.program_id(2).to(tl.int64)
-    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    # Rows and columns past the end read others again: their results are not stored, and loads
-    # need a mask along the inner axis only.
-    a_rows, b_columns = (row % M)[:, None], (column % N)[None, :]
-    if WIDE:
-        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
-    inner = tl.arange(0, BLOCK_K)
-    first = tl.program_id(2) * span if SPLIT else 0
-    tl.assume(first >= 0)
-    a_tile = a_ptr + batch * a_batch + tl.cast(first, tl.int64) * a_inner
-    b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
-    a_tile += a_rows * a_row + inner[None, :] * a_inner
-    b_tile += inner[:, None] * b_inner + b_columns * b_column
-    if EVEN:  # no mask compares with K
-        first, end = 0, span
-    else:
-        end = min(first + span, K) if SPLIT else K
-    total = multiply_tiles(
-        *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner),
-        *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
-    )
-    total = activated(total, bias_ptr, column, N, ACTIVATION)
-    out = out_ptr + split * out_split + batch * out_batch
-    store_tile(total, out, row, column, M, N, out_row, out_column)
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -152,43 +87,31 @@ def matmul(
             )
         splits = None
     check_splits(call, splits)
-    sums = I32 if left.dtype == I8 else accumulator(left.dtype)
     shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
     result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
     if not result.size:
         return result.value
-    config = tiles_of(call.backend, left.dtype, m, n, k, precision)
-    wide_offsets = max(_reach(left), _reach(right)) >= INT32_LIMIT
+    sizes = batches, m, n, k
+    one, other, out_matrix = (
+        Strided(operand.value, _matrix(operand)) for operand in (left, right, result)
+    )
     if stream and k:
         stream_matmul(
-            *(call, (a, b, bias), result, (batches, m, n, k)),
-            *((_matrix(left), _matrix(right), _matrix(result)), sums, config, function),
+            *(call, (a, b, bias), result, sizes),
+            (one.strides, other.strides, out_matrix.strides),
+            *(sums_of(left.dtype), tiles_of(call.backend, left.dtype, m, n, k, precision)),
+            function,
             PRECISION=precision,
-            WIDE=wide_offsets,
+            WIDE=reaches_far(one, other, sizes),
         )
-        return result.value
-    tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
-    steps = tile.cdiv(k, config["BLOCK_K"])
-    least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
-    splits = splits_of(call, splits, tiles * batches, steps, least)
-    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
-    even = 0 < k == splits * span
-    parts = call.new((splits, batches * m, n), sums) if splits > 1 else result
-    launch(matmul_kernel, (tiles, batches, splits))(
-        *(a, b, None if splits > 1 else bias, parts.value, m, n, k),
-        *(*_matrix(left), *_matrix(right), batches * m * n),
-        *(_matrix(parts) if splits == 1 else (m * n, n, 1)),
-        max(span, 1),
-        ACTIVATION=None if splits > 1 else function,
-        PRECISION=precision,
-        SUMS=getattr(tl, sums.name),
-        SPLIT=splits > 1,
-        EVEN=even,
-        WIDE=wide_offsets,
-        **config,
-    )
-    if splits > 1:
-        add_splits(call, parts, result.value, _matrix(result), batches, bias, function)
+    else:
+        strided_matmul(
+            *(call, one, other, out_matrix, sizes, left.dtype),
+            bias=bias,
+            function=function,
+            precision=precision,
+            splits=splits,
+        )
     return result.value
 
 
@@ -211,13 +134,6 @@ def _sizes(a: Operand, b: Operand) -> tuple[int, int, int, int]:
 def _matrix(operand: Operand) -> tuple[int, int, int]:
     """Return the strides of batch, row and column; a matrix without a batch has 0 for it."""
     return (*((0,) * (3 - len(operand.shape))), *operand.strides)[-3:]  # type: ignore[return-value]
-
-
-def _reach(operand: Operand) -> int:
-    """Return the distance of the last element of a matrix from its first, in elements."""
-    return sum(
-        (n - 1) * abs(s) for n, s in zip(operand.shape[-2:], operand.strides[-2:], strict=True)
-    )
 
 
 def matmul_reference(a: Array, b: Array, bias: Array | None, activation: str | None) -> Array:

@@ -1,13 +1,11 @@
-"""The gradients of a step of a gated recurrent unit.
+"""The gradients of a step of a gated recurrent unit, from the gates that gru_cell.py stores.
 
     dn, dz = dh' * (1 - z), dh' * (h - n)        dm = dn * (1 - n^2)        dr = dm * s
     dp = (dr * r (1 - r), dz * z (1 - z), dm)        dq = (dr * r (1 - r), dz * z (1 - z), dm * r)
     dx = dp @ w_x        dh = dh' * z + dq @ w_h        db_x, db_h = sums over rows of dp and dq
     dw_x = dp.T @ x        dw_h = dq.T @ h
 
-s is the last third of h @ w_h.T + b_h. The sums of the gates are computed anew by two matmuls
-(gru_cell.py stores none); a kernel turns them into dp and dq, and four matmuls follow, each with a
-call plan of its own.
+s is the last third of h @ w_h.T + b_h. One kernel computes dp and dq, and four matmuls follow.
 """
 
 from __future__ import annotations
@@ -19,108 +17,98 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.channels.channel_sums import channel_sums
-from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.linear.matmul import matmul
+from tile.ops.linear.strided_matmul import rows_of, strided_matmul
 from tile.ops.recurrent.gates import cell_operands
-from tile.tracebacks import public_function
 
 BLOCK = 256  # hidden units of a program
 
 
 @tile.jit
-def gru_cell_backward_kernel(
-    dh_ptr,
-    by_x_ptr,
-    by_h_ptr,
-    h_ptr,
-    dp_ptr,
-    dq_ptr,
-    units,
-    BLOCK: tl.constexpr,
-):
+def gru_cell_backward_kernel(dh_ptr, h_ptr, gates_ptr, dp_ptr, dq_ptr, units, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     unit = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = unit < units
-    first = row * 3 * units + unit
-    second, last = first + units, first + 2 * units
-    r = widen(tl.load(by_x_ptr + first, mask=inside, other=0.0))
-    r = sigmoid(r + widen(tl.load(by_h_ptr + first, mask=inside, other=0.0)))
-    z = widen(tl.load(by_x_ptr + second, mask=inside, other=0.0))
-    z = sigmoid(z + widen(tl.load(by_h_ptr + second, mask=inside, other=0.0)))
-    s = widen(tl.load(by_h_ptr + last, mask=inside, other=0.0))
-    n = tl.tanh(widen(tl.load(by_x_ptr + last, mask=inside, other=0.0)) + r * s)
+    gates = gates_ptr + row * (4 * units) + unit
+    r = widen(tl.load(gates, mask=inside, other=0.0))
+    z = widen(tl.load(gates + units, mask=inside, other=0.0))
+    n = widen(tl.load(gates + 2 * units, mask=inside, other=0.0))
+    s = widen(tl.load(gates + 3 * units, mask=inside, other=0.0))
     at = row * units + unit
     h = widen(tl.load(h_ptr + at, mask=inside, other=0.0))
     dh = widen(tl.load(dh_ptr + at, mask=inside, other=0.0))
     dm = dh * (1.0 - z) * (1.0 - n * n)
     dr, dz = dm * s * r * (1.0 - r), dh * (h - n) * z * (1.0 - z)
+    first = row * (3 * units) + unit
     tl.store(dp_ptr + first, dr, mask=inside)
-    tl.store(dp_ptr + second, dz, mask=inside)
-    tl.store(dp_ptr + last, dm, mask=inside)
+    tl.store(dp_ptr + first + units, dz, mask=inside)
+    tl.store(dp_ptr + first + 2 * units, dm, mask=inside)
     tl.store(dq_ptr + first, dr, mask=inside)
-    tl.store(dq_ptr + second, dz, mask=inside)
-    tl.store(dq_ptr + last, dm * r, mask=inside)
+    tl.store(dq_ptr + first + units, dz, mask=inside)
+    tl.store(dq_ptr + first + 2 * units, dm * r, mask=inside)
 
 
 @tile.jit
-def add_direct_kernel(dh_ptr, by_x_ptr, by_h_ptr, through_ptr, out_ptr, units, BLOCK: tl.constexpr):
+def add_direct_kernel(dh_ptr, gates_ptr, through_ptr, out_ptr, units, BLOCK: tl.constexpr):
     """Store dh' * z + dq @ w_h."""
     row = tl.program_id(0).to(tl.int64)
     unit = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = unit < units
-    second, at = row * 3 * units + units + unit, row * units + unit
-    z = widen(tl.load(by_x_ptr + second, mask=inside, other=0.0))
-    z = sigmoid(z + widen(tl.load(by_h_ptr + second, mask=inside, other=0.0)))
+    at = row * units + unit
+    z = widen(tl.load(gates_ptr + row * (4 * units) + units + unit, mask=inside, other=0.0))
     direct = widen(tl.load(dh_ptr + at, mask=inside, other=0.0)) * z
     through = widen(tl.load(through_ptr + at, mask=inside, other=0.0))
     tl.store(out_ptr + at, direct + through, mask=inside)
 
 
-@public_function
+@planned()
 def gru_cell_backward(
-    dh: Any, x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any
-) -> tuple[Any, ...]:
+    dh: Any, x: Any, h: Any, w_x: Any, w_h: Any, gates: Any
+) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Return the gradients of x, h, w_x, w_h, b_x and b_h from `dh`, that of the new state.
 
-    The other arguments are those of `gru_cell`.
+    gates: the second result of `gru_cell(x, h, w_x, w_h, b_x, b_h, gates=True)`, whose first
+    arguments the others are.
     """
     call = Call("gru_cell_backward")
-    inputs, state = cell_operands(call, 3, x, h, w_x, w_h)
-    rows, units = state.shape
+    source, state = cell_operands(call, 3, x, h, w_x, w_h)
+    (rows, units), inputs, kind = state.shape, source.shape[1], source.dtype
     call.like(state, dh=dh)
-    call.vectors(3 * units, (inputs.dtype,), b_x=b_x, b_h=b_h)
-    by_x, by_h = matmul(x, w_x.T, b_x), matmul(h, w_h.T, b_h)
-    dp, dq = (call.new((rows, 3 * units), inputs.dtype).value for _ in range(2))
-    result = call.new(state.shape, inputs.dtype)
+    call.array("gates", gates, dtypes=(kind,), rank=2, shape=(rows, 4 * units)).contiguous()
+    wide = 3 * units
+    shapes = (rows, inputs), (rows, units), (rows, units), (wide, inputs), (wide, units)
+    dx, through, dh_old, dw_x, dw_h = (call.new(shape, kind).value for shape in shapes)
+    dp, dq = (call.new((rows, wide), kind).value for _ in range(2))
     grid = (rows, tile.cdiv(units, BLOCK))
     if state.size:
-        launch(gru_cell_backward_kernel, grid)(*(dh, by_x, by_h, h, dp, dq, units), BLOCK=BLOCK)
-        through = matmul(dq, w_h)
-        launch(add_direct_kernel, grid)(
-            *(dh, by_x, by_h, through, result.value, units), BLOCK=BLOCK
+        launch(gru_cell_backward_kernel, grid)(*(dh, h, gates, dp, dq, units), BLOCK=BLOCK)
+    for grad, weight, old, length, d_old, d_weight in (
+        (dp, w_x, x, inputs, dx, dw_x),
+        (dq, w_h, h, units, through, dw_h),
+    ):
+        grads = rows_of(grad, wide)
+        strided_matmul(
+            *(call, grads, rows_of(weight, length), rows_of(d_old, length)),
+            *((1, rows, length, wide), kind),
         )
-    weights = matmul(dp.T, x), matmul(dq.T, h)
-    biases = (channel_sums(array, -1, inputs.dtype.name) for array in (dp, dq))
-    return matmul(dp, w_x), result.value, *weights, *biases
-
-
-def _sigmoid(x: Array) -> Array:
-    result: Array = 1 / (1 + np.exp(-x))
-    return result
+        strided_matmul(
+            *(call, grads.transposed(), rows_of(old, length), rows_of(d_weight, length)),
+            *((1, wide, length, rows), kind),
+        )
+    if state.size:
+        launch(add_direct_kernel, grid)(*(dh, gates, through, dh_old, units), BLOCK=BLOCK)
+    db_x, db_h = (channel_sums(array, -1, kind.name) for array in (dp, dq))
+    return dx, dh_old, dw_x, dw_h, db_x, db_h
 
 
 def gru_cell_backward_reference(
-    dh: Array, x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h: Array
+    dh: Array, x: Array, h: Array, w_x: Array, w_h: Array, gates: Array
 ) -> tuple[Array, ...]:
     """Return the gradients in float64."""
-    xr, xz, xn = np.split(x @ w_x.T + b_x, 3, axis=1)
-    hr, hz, s = np.split(h @ w_h.T + b_h, 3, axis=1)
-    r, z = _sigmoid(xr + hr), _sigmoid(xz + hz)
-    n = np.tanh(xn + r * s)
+    r, z, n, s = np.split(gates, 4, axis=1)
     dm = dh * (1 - z) * (1 - n * n)
     dr, dz = dm * s * r * (1 - r), dh * (h - n) * z * (1 - z)
     dp, dq = np.concatenate([dr, dz, dm], axis=1), np.concatenate([dr, dz, dm * r], axis=1)

@@ -7,7 +7,7 @@
     dw_x = dz.T @ x        dw_h = dz.T @ h
 
 The sums z of the gates are computed anew by two matmuls (lstm_cell.py stores none); a kernel turns
-them into dz, and four matmuls follow, each with a call plan of its own.
+them into dz, and four matmuls follow.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import tile.language as tl
 from tile.ops.channels.channel_sums import channel_sums
 from tile.ops.core.activations import sigmoid
 from tile.ops.core.call import Call
-from tile.ops.core.call_plans import launch
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.linear.matmul import matmul
+from tile.ops.linear.strided_matmul import rows_of, strided_matmul
 from tile.ops.recurrent.gates import cell_operands
-from tile.tracebacks import public_function
 
 BLOCK = 256  # hidden units of a program
 
@@ -69,7 +68,7 @@ def lstm_cell_backward_kernel(
     tl.store(dc_old_ptr + at, dc * f, mask=inside)
 
 
-@public_function
+@planned()
 def lstm_cell_backward(
     dh: Any, dc: Any, x: Any, h: Any, c: Any, w_x: Any, w_h: Any, bias: Any
 ) -> tuple[Any, ...]:
@@ -78,20 +77,38 @@ def lstm_cell_backward(
     The other arguments are those of `lstm_cell`.
     """
     call = Call("lstm_cell_backward")
-    inputs, state = cell_operands(call, 4, x, h, w_x, w_h)
-    rows, units = state.shape
+    source, state = cell_operands(call, 4, x, h, w_x, w_h)
+    (rows, units), inputs, kind = state.shape, source.shape[1], source.dtype
     call.like(state, c=c, dh=dh, dc=dc)
-    call.vectors(4 * units, (inputs.dtype,), bias=bias)
-    by_x, by_h = matmul(x, w_x.T, bias), matmul(h, w_h.T)
-    dz, dc_old = call.new((rows, 4 * units), inputs.dtype), call.new(state.shape, inputs.dtype)
+    wide = 4 * units
+    call.vectors(wide, (kind,), bias=bias)
+    by_x, by_h, dz = (call.new((rows, wide), kind).value for _ in range(3))
+    shapes = (rows, inputs), (rows, units), (rows, units), (wide, inputs), (wide, units)
+    dx, dh_old, dc_old, dw_x, dw_h = (call.new(shape, kind).value for shape in shapes)
+    grads = rows_of(dz, wide)
+    sides = (
+        (rows_of(x, inputs), rows_of(w_x, inputs), inputs, by_x, bias, dx, dw_x),
+        (rows_of(h, units), rows_of(w_h, units), units, by_h, None, dh_old, dw_h),
+    )
+    for old, weight, length, sums, added, _, _ in sides:
+        strided_matmul(
+            *(call, old, weight.transposed(), rows_of(sums, wide)),
+            *((1, rows, wide, length), kind),
+            bias=added,
+        )
     if state.size:
         launch(lstm_cell_backward_kernel, (rows, tile.cdiv(units, BLOCK)))(
-            *(dh, dc, by_x, by_h, c, dz.value, dc_old.value, units), BLOCK=BLOCK
+            *(dh, dc, by_x, by_h, c, dz, dc_old, units), BLOCK=BLOCK
         )
-    columns = dz.value.T
-    weights = matmul(columns, x), matmul(columns, h)
-    dbias = channel_sums(dz.value, -1, inputs.dtype.name)
-    return matmul(dz.value, w_x), matmul(dz.value, w_h), dc_old.value, *weights, dbias
+    for old, weight, length, _, _, d_old, d_weight in sides:
+        strided_matmul(
+            *(call, grads, weight, rows_of(d_old, length), (1, rows, length, wide), kind)
+        )
+        strided_matmul(
+            *(call, grads.transposed(), old, rows_of(d_weight, length)),
+            *((1, wide, length, rows), kind),
+        )
+    return dx, dh_old, dc_old, dw_x, dw_h, channel_sums(dz, -1, kind.name)
 
 
 def _sigmoid(x: Array) -> Array:

@@ -1,0 +1,160 @@
+"""The matmul of matrices of any strides, as a part of ops whose call plans have its launches.
+
+    out = activation(a @ b + bias)
+
+A matrix is any view of an array from its first element on, a transposed one as well: nothing is
+copied, and an op with several matmuls has one plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import I8, I32, Call, accumulator
+from tile.ops.core.call_plans import launch
+from tile.ops.core.new_arrays import DType
+from tile.ops.linear.configurations import LEAST_INNER, tiles_of
+from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
+from tile.ops.linear.splits import add_splits, splits_of
+
+INT32_LIMIT = 2**31
+
+
+@tile.jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    a_batch,
+    a_row,
+    a_inner,
+    b_batch,
+    b_inner,
+    b_column,
+    out_split,
+    out_batch,
+    out_row,
+    out_column,
+    span,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    EVEN: tl.constexpr,
+    WIDE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
+    batch = tl.program_id(1).to(tl.int64)
+    split = tl.program_id(2).to(tl.int64)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    # Rows and columns past the end read others again: their results are not stored, and loads
+    # need a mask along the inner axis only.
+    a_rows, b_columns = (row % M)[:, None], (column % N)[None, :]
+    if WIDE:
+        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
+    inner = tl.arange(0, BLOCK_K)
+    first = tl.program_id(2) * span if SPLIT else 0
+    tl.assume(first >= 0)
+    a_tile = a_ptr + batch * a_batch + tl.cast(first, tl.int64) * a_inner
+    b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
+    a_tile += a_rows * a_row + inner[None, :] * a_inner
+    b_tile += inner[:, None] * b_inner + b_columns * b_column
+    if EVEN:  # no mask compares with K
+        first, end = 0, span
+    else:
+        end = min(first + span, K) if SPLIT else K
+    total = multiply_tiles(
+        *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner),
+        *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
+    )
+    total = activated(total, bias_ptr, column, N, ACTIVATION)
+    out = out_ptr + split * out_split + batch * out_batch
+    store_tile(total, out, row, column, M, N, out_row, out_column)
+
+
+class Strided(NamedTuple):
+    """An array as matrices; strides are those of a batch, a row and a column, in elements."""
+
+    value: Any
+    strides: tuple[int, int, int]
+
+    def transposed(self) -> Strided:
+        """Return the transposed matrices."""
+        batch, row, column = self.strides
+        return Strided(self.value, (batch, column, row))
+
+
+def rows_of(value: Any, length: int) -> Strided:
+    """Return a matrix of contiguous rows."""
+    return Strided(value, (0, length, 1))
+
+
+def reaches_far(a: Strided, b: Strided, sizes: tuple[int, int, int, int]) -> bool:
+    """Return True if the distance of elements of a matrix is no integer of 32 bits."""
+    _, m, n, k = sizes
+    extents = ((a, m, k), (b, k, n))
+    reaches = (
+        (rows - 1) * abs(one.strides[1]) + (columns - 1) * abs(one.strides[2])
+        for one, rows, columns in extents
+    )
+    return max(reaches) >= INT32_LIMIT
+
+
+def sums_of(dtype: DType) -> DType:
+    """Return the type of the sums of a matmul."""
+    return I32 if dtype == I8 else accumulator(dtype)
+
+
+def strided_matmul(
+    call: Call,
+    a: Strided,
+    b: Strided,
+    out: Strided,
+    sizes: tuple[int, int, int, int],
+    dtype: DType,
+    *,
+    bias: Any = None,
+    function: Any = None,
+    precision: str = "ieee",
+    splits: int | None = None,
+) -> None:
+    """Write function(a @ b + bias) to `out`.
+
+    sizes: batches, M, N and K. dtype: of a and b. splits: parts of the inner axis; None chooses.
+    """
+    batches, m, n, k = sizes
+    if not batches * m * n:
+        return
+    sums, config = sums_of(dtype), tiles_of(call.backend, dtype, m, n, k, precision)
+    tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
+    steps = tile.cdiv(k, config["BLOCK_K"])
+    least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
+    splits = splits_of(call, splits, tiles * batches, steps, least)
+    span = tile.cdiv(steps, splits) * config["BLOCK_K"]
+    several = splits > 1
+    parts = call.new((splits, batches * m, n), sums) if several else None
+    target = Strided(parts.value, (m * n, n, 1)) if parts else out
+    launch(matmul_kernel, (tiles, batches, splits))(
+        *(a.value, b.value, None if several else bias, target.value, m, n, k),
+        *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1)),
+        ACTIVATION=None if several else function,
+        PRECISION=precision,
+        SUMS=getattr(tl, sums.name),
+        SPLIT=several,
+        EVEN=0 < k == splits * span,
+        WIDE=reaches_far(a, b, sizes),
+        **config,
+    )
+    if parts:
+        add_splits(call, parts, out.value, out.strides, batches, bias, function)
