@@ -28,8 +28,9 @@ LEAST_INNER = 512
 def convolve(conv: Convolution) -> None:
     """Write the result of a convolution."""
     if conv.filters.shape[3] == 1 and conv.groups > 1:
+        moved = ahead(conv)
         depthwise(
-            *(conv.x, conv.filters, conv.bias, conv.out, conv.windows, conv.filter_step),
+            *(conv.x, moved.filters, conv.bias, conv.out, moved.windows, conv.filter_step),
             conv.function,
         )
     elif conv.groups > 1:
