@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
 from tile.ops.linear.configurations import tiles
 
 matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
@@ -23,3 +24,24 @@ def test_parts_of_an_uneven_inner_axis(splits: int, monkeypatch: pytest.MonkeyPa
     with tile.backend("interp:wgmma"):
         result = tile.ops.matmul(a, b, splits=splits)
     np.testing.assert_allclose(result, np.float32(a) @ np.float32(b), rtol=1e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("largest", [2**20, 70 * 72])
+def test_logits_of_ranges_of_classes(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of 72 classes begin and end within tiles of the weight."""
+    for name in ("linear_cross_entropy", "linear_cross_entropy_backward"):
+        module = importlib.import_module(f"tile.ops.linear.{name}")
+        monkeypatch.setattr(module, "tiles_of", lambda *_: tiles(64, 32, 64))
+    random = np.random.default_rng(largest)
+    x, weight = (random.standard_normal((n, 88)).astype(np.float16) / 4 for n in (70, 200))
+    target, dloss = random.integers(0, 200, 70), random.standard_normal(70).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        loss, sums = tile.ops.linear_cross_entropy(x, weight, target)
+        gradients = tile.ops.linear_cross_entropy_backward(
+            dloss, x, weight, target, sums, largest=largest
+        )
+    losses, _ = reference_of(tile.ops.linear_cross_entropy)(x, weight, target)
+    np.testing.assert_allclose(loss, losses, rtol=1e-3)
+    expected = reference_of(tile.ops.linear_cross_entropy_backward)(dloss, x, weight, target, sums)
+    for gradient, one in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient, one, atol=5e-3)

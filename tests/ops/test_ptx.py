@@ -119,6 +119,19 @@ def test_slices_of_float32_matmuls_share_addresses(
     assemble(text, "sm_90a")
 
 
+def test_linear_cross_entropy_loads_by_tma(compiled: dict[str, str]) -> None:
+    """Ranges of classes are parts of the weight's array, whose ends are arguments."""
+    x, weight, target = zeros(512, 256), zeros(1024, 256), np.zeros(512, np.int64)
+    sums = np.zeros(512, np.float32)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.linear_cross_entropy(x, weight, target)
+        for largest in (2**27, 512 * 384):
+            tile.ops.linear_cross_entropy_backward(sums, x, weight, target, sums, largest=largest)
+            for name in ("logits_kernel", "logits_gradient_kernel", "gradient_kernel"):
+                assert "cp.async.bulk.tensor" in compiled[name]
+                assert "cp.async.cg" not in compiled[name]
+
+
 def test_wgmmas_after_an_assertion_are_not_serialized(compiled: dict[str, str]) -> None:
     """Ptxas serializes those of a kernel that may call a function of the driver."""
     a, b = zeros(512, 256), zeros(2, 256, 256)

@@ -46,11 +46,11 @@ def logits_kernel(
     GROUP: tl.constexpr,
 ):
     tile_row, tile_column = tile_position(rows, classes, BLOCK_M, BLOCK_N, GROUP)
-    row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    z = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     z = add_matmul(
-        x_ptr, weight_ptr, row, column, rows, classes, length, x_strides, weight_strides, z, BLOCK_K
+        *(x_ptr, weight_ptr, row, column, rows, classes, 0, length, length),
+        *(x_strides, weight_strides, tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), BLOCK_K),
     )
     target = tl.load(target_ptr + row, mask=row < rows, other=-1)
     first = tile_column * BLOCK_N

@@ -38,6 +38,7 @@ def logits_gradient_kernel(
     dz_ptr,
     rows,
     first,
+    end,
     classes,
     length,
     x_strides,
@@ -49,22 +50,23 @@ def logits_gradient_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
+    """Store dz of the classes from `first` to `end`, of which there are `classes`."""
     tile_row, tile_column = tile_position(rows, classes, BLOCK_M, BLOCK_N, GROUP)
-    row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    weight_ptr += tl.cast(first, tl.int64) * weight_strides[1]
-    z = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    tl.assume(first >= 0)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = first + tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     z = add_matmul(
-        x_ptr, weight_ptr, row, column, rows, classes, length, x_strides, weight_strides, z, BLOCK_K
+        *(x_ptr, weight_ptr, row, column, rows, end, 0, length, length),
+        *(x_strides, weight_strides, tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), BLOCK_K),
     )
     inside = row < rows
     target = tl.load(target_ptr + row, mask=inside, other=IGNORED)
     used = target != IGNORED
     share = tl.where(used, tl.load(dloss_ptr + row, mask=inside, other=0.0), 0.0)
     z = tl.exp(z - tl.load(log_ptr + row, mask=inside, other=0.0)[:, None])
-    z -= tl.where((first + column)[None, :] == target[:, None], 1.0, 0.0)
-    at = row[:, None] * classes + column[None, :]
-    mask = inside[:, None] & (column < classes)[None, :]
+    z -= tl.where(column[None, :] == target[:, None], 1.0, 0.0)
+    at = row.to(tl.int64)[:, None] * classes + (column - first)[None, :]
+    mask = inside[:, None] & (column < end)[None, :]
     tl.store(dz_ptr + at, (z * share[:, None]).to(dz_ptr.dtype.element_ty), mask=mask)
 
 
@@ -73,10 +75,11 @@ def gradient_kernel(
     a_ptr,
     b_ptr,
     out_ptr,
-    b_start,
     out_start,
     rows,
     columns,
+    first,
+    end,
     inner,
     a_strides,
     b_strides,
@@ -87,19 +90,19 @@ def gradient_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Store a @ b from `out_start` on, or add it to what is there."""
+    """Store a @ b[first:end] from `out_start` on, or add it to what is there."""
     tile_row, tile_column = tile_position(rows, columns, BLOCK_M, BLOCK_N, GROUP)
-    row = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    out = out_ptr + out_start + row[:, None] * columns + column[None, :]
+    tl.assume(first >= 0)
+    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = add_matmul(
+        *(a_ptr, b_ptr, row, column, rows, columns, first, end, inner, a_strides, b_strides),
+        *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), BLOCK_K),
+    )
+    out = out_ptr + out_start + row.to(tl.int64)[:, None] * columns + column[None, :]
     mask = (row < rows)[:, None] & (column < columns)[None, :]
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
     if ADD:
         total += tl.load(out, mask=mask, other=0.0)
-    b_ptr += b_start
-    total = add_matmul(
-        a_ptr, b_ptr, row, column, rows, columns, inner, a_strides, b_strides, total, BLOCK_K
-    )
     tl.store(out, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -124,37 +127,39 @@ def linear_cross_entropy_backward(
     kind = accumulator(source.dtype)
     call.vectors(rows, (kind,), dloss=dloss, log_sums=log_sums)
     largest = call.integer("largest", largest, low=1)
-    dx, dweight = call.new((rows, length), kind), call.new(weights.shape, weights.dtype)
     most = max(1, min(classes, largest // max(rows, 1)))
+    # The sums of several ranges are added in the type of the arithmetic.
+    dx = call.new((rows, length), kind if most < classes else source.dtype)
+    dweight = call.new(weights.shape, weights.dtype)
     config = tiles_of(call.backend, source.dtype, rows, most, length)
     options = {"SUMS": getattr(tl, kind.name), **config}
     dz = call.new((rows, most), source.dtype)
     for first in range(0, classes, most):
-        count = min(most, classes - first)
+        end = min(classes, first + most)
+        count = end - first
         if rows:
             launch(logits_gradient_kernel, (_tiles(config, rows, count),))(
-                *(dloss, x, weight, target, log_sums, dz.value, rows, first, count, length),
+                *(dloss, x, weight, target, log_sums, dz.value, rows, first, end, count, length),
                 *(source.strides, weights.strides[::-1]),
                 IGNORED=ignore_index,
                 **options,
             )
         if rows and length:
             launch(gradient_kernel, (_tiles(config, rows, length),))(
-                *(dz.value, weight, dx.value, first * weights.strides[0], 0, rows, length, count),
+                *(dz.value, weight, dx.value, 0, rows, length, first, end, count),
                 *((count, 1), weights.strides),
                 ADD=first > 0,
                 **options,
             )
         if length:
             launch(gradient_kernel, (_tiles(config, count, length),))(
-                *(dz.value, x, dweight.value, 0, first * length, count, length, rows),
+                *(dz.value, x, dweight.value, first * length, count, length, 0, rows, rows),
                 *((1, count), source.strides),
                 ADD=False,
                 **options,
             )
-    if source.dtype == kind or not dx.size:
-        result = dx if source.dtype == kind else call.new(dx.shape, source.dtype)
-        return result.value, dweight.value
+    if dx.dtype == source.dtype or not dx.size:
+        return dx.value, dweight.value
     result = call.new(dx.shape, source.dtype)
     launch(convert_kernel, (tile.cdiv(dx.size, CONVERTED),))(
         dx.value, result.value, dx.size, CLEAR=False, BLOCK=CONVERTED

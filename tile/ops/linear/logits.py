@@ -22,20 +22,28 @@ def add_matmul(
     column,
     rows,
     columns,
+    first,
+    end,
     inner,
     a_strides,
     b_strides,
     total,
     BLOCK_K: tl.constexpr,
 ):
-    """Return `total` plus a tile of a @ b, whose strides are those of rows and columns."""
+    """Return `total` plus a tile of a @ b[first:end], whose strides are those of rows and columns.
+
+    inner: end - first. It is an argument, as rows and columns are, and all are 32-bit, so that
+    tiles are blocks of arrays, which TMA copies.
+    """
     lane = tl.arange(0, BLOCK_K)
     for start in range(0, inner, BLOCK_K):
-        k = (start + lane).to(tl.int64)
-        a_at = row[:, None] * a_strides[0] + k[None, :] * a_strides[1]
-        b_at = k[:, None] * b_strides[0] + column[None, :] * b_strides[1]
-        a_inside = (row < rows)[:, None] & (k < inner)[None, :]
-        b_inside = (k < inner)[:, None] & (column < columns)[None, :]
+        a_inner = start + lane
+        b_inner = first + a_inner
+        a_at = row.to(tl.int64)[:, None] * a_strides[0] + a_inner.to(tl.int64) * a_strides[1]
+        b_at = b_inner.to(tl.int64)[:, None] * b_strides[0]
+        b_at += column.to(tl.int64)[None, :] * b_strides[1]
+        a_inside = (row < rows)[:, None] & (a_inner < inner)[None, :]
+        b_inside = (b_inner < end)[:, None] & (column < columns)[None, :]
         a = tl.load(a_ptr + a_at, mask=a_inside, other=0.0)
         b = tl.load(b_ptr + b_at, mask=b_inside, other=0.0)
         total = tl.dot(a, b, total, out_dtype=total.dtype)
