@@ -45,7 +45,7 @@ FEATURES = {
     "tuning of spaces": "runtime/autotuning/ tools/tune.py analysis/workload.py",
     "schedules and Hopper": """simt/schedule/ simt/hopper/ simt/ops/order.py
         simt/ops/warp_specialize.py simt/tma_uses.py simt/assign/decompose_dots.py
-        simt/assign/transpose_dots.py simt/lower/fp8_casts.py language/im2col.py
+        simt/assign/transpose_dots.py language/im2col.py
         backends/interp/simulator/warpgroup_order.py
         backends/nvptx/emit/warp_specialize.py analysis/pointer_blocks.py
         analysis/index_ analysis/polynomial.py transforms/find_blocks.py simt/ops/cluster.py

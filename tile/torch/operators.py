@@ -30,7 +30,7 @@ from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.callbacks import LaunchEvent, on_launch
 from tile.runtime.launch_hooks import NoLaunches, active_observer
 from tile.short_repr import short_repr
-from tile.torch.flat_ops import NAMESPACE, define
+from tile.torch.launches import NAMESPACE, define
 from tile.tracebacks import public_function
 
 

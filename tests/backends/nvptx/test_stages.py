@@ -9,7 +9,7 @@ import pytest
 
 from tile.backends.base import Options
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, ModuleText
-from tile.backends.nvptx.emit.stage_counters import StageCounter, parity_of, stage_of
+from tile.backends.nvptx.emit.shared import StageCounter, parity_of, stage_of
 from tile.backends.nvptx.target import architecture
 from tile.ir.core import Block, Function
 from tile.ir.types import I32

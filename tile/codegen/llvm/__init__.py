@@ -2,7 +2,7 @@
 
     function_builder           modules and functions under construction: lines, and values of the IR
     types                      LLVM types and constants
-    arith, math, convert       arithmetic, real functions and conversions
+    arith, convert             arithmetic, real functions and conversions
     dot                        dots of one thread
     registers                  fragments and thread indices
     memory                     addresses, loads and stores; constant tables
@@ -24,11 +24,11 @@ time.
 
 from __future__ import annotations
 
-from tile.codegen.llvm import arith, control, convert, dot, math, memory, registers
+from tile.codegen.llvm import arith, control, convert, dot, memory, registers
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.op_definition import OpDef
 
-_FAMILIES = (arith, control, convert, dot, math, memory, registers)
+_FAMILIES = (arith, control, convert, dot, memory, registers)
 
 RULES: dict[OpDef, Rule] = {
     defn: rule for family in _FAMILIES for defn, rule in family.RULES.items()

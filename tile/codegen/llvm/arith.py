@@ -11,7 +11,7 @@ from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import is_integer, is_literal, literal, llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import arith
+from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import BF16, F16, F32, F64, I1, Scalar, count_of, number_of
 
@@ -293,6 +293,33 @@ def magnitude(builder: FunctionBuilder, op: Operation) -> None:
     return each(builder, op, clear)
 
 
+# -- real functions
+
+# Those that LLVM expands to instructions where a target has them, exact or correctly rounded.
+EXACT = {
+    math.sqrt: "sqrt",
+    math.sqrt_rn: "sqrt",
+    math.floor: "floor",
+    math.ceil: "ceil",
+}
+_INTRINSICS = {
+    **EXACT,
+    math.exp: "exp",
+    math.exp2: "exp2",
+    math.log: "log",
+    math.log2: "log2",
+    math.sin: "sin",
+    math.cos: "cos",
+}
+
+
+def intrinsic(builder: FunctionBuilder, op: Operation) -> None:
+    """Call an intrinsic."""
+    element = element_of(op)
+    name = f"@llvm.{_INTRINSICS[op.defn]}.{suffix(element)}"
+    function(builder, op, name, llvm_type(element))
+
+
 RULES: dict[OpDef, Rule] = {
     arith.const: const,
     arith.poison: poison,
@@ -315,4 +342,6 @@ RULES: dict[OpDef, Rule] = {
     arith.max_: extremum,
     arith.cmp: compare,
     arith.select: select,
+    **dict.fromkeys(_INTRINSICS, intrinsic),
+    math.abs_: magnitude,
 }

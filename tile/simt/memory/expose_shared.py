@@ -21,7 +21,7 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.hopper.tma_store import BlockStores, lower_tma_stores
-from tile.simt.hopper.wgmma_operands import stage_wgmma_operands
+from tile.simt.hopper.wgmma_layouts import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.conversion import (
@@ -109,7 +109,7 @@ def expose_shared(
     These are a `convert_layout` between warps, or between lanes where the target has no shuffles or
     shuffles would take longer; such a `butterfly`; an atomic operation whose result is used by more
     threads than the one that executes it; and the time, which all threads take from one of them.
-    wgmma operands become buffers, too (`wgmma_operands`), and stores through descriptors become TMA
+    wgmma operands become buffers, too (`wgmma_layouts`), and stores through descriptors become TMA
     stores where the target has them (`tma_store`; `tma` allows more of them). A program has
     `num_warps` warps. A tile that would take more than half of the shared memory is converted in
     slices where possible.

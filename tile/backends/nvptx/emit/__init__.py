@@ -9,12 +9,10 @@ add, in files of the same names, and:
     inline_asm                 inline PTX, for what LLVM has no instruction for
     inline_ptx                 the inline PTX of kernels
     vectors                    narrow elements in 32-bit registers
-    shuffle                    shuffles within a warp
-    shared, tma                shared memory; mbarriers and TMA
+    shared, tma                shared memory and stages of multi-buffers; mbarriers and TMA
     mma, wgmma                 dots
     warp_specialize            producer warps
     cluster                    what CTAs of a cluster share
-    stage_counters             stages of multi-buffers
     atomics                    atomic operations in PTX
     debug                      prints and assertions
 """
@@ -37,7 +35,6 @@ from tile.backends.nvptx.emit import (
     mma,
     registers,
     shared,
-    shuffle,
     tma,
     warp_specialize,
     wgmma,
@@ -60,7 +57,6 @@ _FAMILIES = (
     mma,
     registers,
     shared,
-    shuffle,
     tma,
     warp_specialize,
     wgmma,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.backends.nvptx.emit.stage_counters import has_wgmma, stage_counters
+from tile.backends.nvptx.emit.shared import has_wgmma, stage_counters
 from tile.backends.nvptx.emit.vectors import pack, packed_types, unpack
 from tile.codegen.llvm import control as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule, types_of

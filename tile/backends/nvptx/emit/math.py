@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.codegen.llvm import math as llvm
-from tile.codegen.llvm.arith import each, element_of, function
+from tile.codegen.llvm.arith import EXACT, each, element_of, function, intrinsic
 from tile.codegen.llvm.function_builder import Rule
-from tile.codegen.llvm.math import EXACT, intrinsic
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
@@ -100,7 +98,6 @@ def extern_elementwise(builder: FunctionBuilder, op: Operation) -> None:
 
 
 RULES: dict[OpDef, Rule] = {
-    **llvm.RULES,
     extern.extern_elementwise: extern_elementwise,
     math.exp: exponential,
     **dict.fromkeys(

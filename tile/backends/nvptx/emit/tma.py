@@ -17,8 +17,7 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAdd
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import warp_index
-from tile.backends.nvptx.emit.shared import MEMORY, stage_address
-from tile.backends.nvptx.emit.stage_counters import parity_of
+from tile.backends.nvptx.emit.shared import MEMORY, parity_of, stage_address
 from tile.backends.nvptx.launch_metadata import LaunchValue, TensorMap
 from tile.backends.nvptx.target import WARP
 from tile.codegen.llvm.function_builder import Rule

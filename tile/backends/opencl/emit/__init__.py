@@ -8,8 +8,7 @@ A short fragment becomes one scalar variable per register, a long one an array.
     helper_functions  helper functions in OpenCL C and in inline PTX; `library` has their files
     arith, convert    arithmetic, real functions and conversions
     register_arrays   long fragments as register arrays, and loops over them
-    registers         fragments and thread indices
-    shuffle           shuffles within a warp
+    registers         fragments, thread indices, and shuffles within a warp
     memory, shared    accesses to global and local memory; constant tables
     dot               `fma_dot`
     control           branches, loops, calls
@@ -33,7 +32,6 @@ from tile.backends.opencl.emit import (
     memory,
     registers,
     shared,
-    shuffle,
 )
 from tile.backends.opencl.emit.function_builder import Rule
 from tile.backends.opencl.target import Capabilities
@@ -46,7 +44,6 @@ RULES: dict[OpDef, Rule] = {
     **control.RULES,
     **convert.RULES,
     **debug.RULES,
-    **shuffle.RULES,
     **memory.RULES,
     **dot.RULES,
     **registers.RULES,

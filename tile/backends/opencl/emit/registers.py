@@ -1,11 +1,17 @@
-"""Emit operations on the registers of fragments, and thread, program and layout indices."""
+"""Emit operations on the registers of fragments, shuffles, and thread, program and layout indices.
+
+Shuffles and warp reductions are sub-group functions or inline PTX. Sub-group functions take values
+of any type. PTX shuffles 32-bit words, to which other types are converted.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
 
-from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
+from tile.backends.opencl.emit.arith import Element
+from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule, each
+from tile.backends.opencl.emit.helper_functions import reduction
 from tile.backends.opencl.emit.register_arrays import (
     Index,
     RegisterArray,
@@ -13,16 +19,61 @@ from tile.backends.opencl.emit.register_arrays import (
     linear,
     stored_array,
 )
+from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
 from tile.codegen.emitter import overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import program
-from tile.ir.types import Fragment, count_of, is_power_of_two
+from tile.ir.types import I1, Fragment, Pointer, count_of, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.f2 import terms, union
 from tile.simt.layouts.linear_layout import LinearLayout
+
+
+def shuffle(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a read of the lane with a given number."""
+    _emit_shuffle(builder, op, "shuffle", builder.scalar(op.inputs[1]))
+
+
+def shuffle_xor(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a read of the lane whose number differs by an XOR."""
+    _emit_shuffle(builder, op, "shuffle_xor", f"{op['mask']}u")
+
+
+def warp_reduce(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a reduction over all lanes of a warp, of 32-bit integers (`Capabilities.simt`)."""
+    name = builder.use(reduction(op["kind"], op.result.type.element.is_int_signed()))
+    each(builder, op, lambda x: f"{name}({x})", pure=False)
+
+
+def _emit_shuffle(builder: FunctionBuilder, op: Operation, name: str, lane: str) -> None:
+    x, device = op.inputs[0], builder.source.device
+    ty: Element = x.type.element
+    c_type, is_register = builder.source.carrier(ty), is_integer(ty) or is_bits(ty, device.fp16)
+    if device.subgroups:
+        builder.source.extensions |= {"cl_khr_subgroups", "cl_khr_subgroup_shuffle"}
+        function = f"sub_group_{name}"
+    else:
+        function = builder.use(f"lane_{name}_64" if ty.bits == 64 else f"lane_{name}")
+
+    def move(register: str) -> str:
+        if ty is I1:
+            return f"{function}((uint){register}, {lane}) != 0"
+        if isinstance(ty, Pointer):
+            return f"({c_type}){function}((ulong){register}, {lane})"
+        if device.subgroups:
+            return f"{function}({f'({c_type})' if is_register else ''}{register}, {lane})"
+        if is_register:
+            word = f"{function}({register}, {lane})"
+            return word if ty.bits >= 32 else f"({c_type}){word}"
+        bits = unsigned(ty.bits)
+        word = f"{function}(as_{bits}({register}), {lane})"
+        return f"as_{c_type}({word if ty.bits >= 32 else f'({bits}){word}'})"
+
+    each(builder, op, move, pure=False, operands=[x])
+
 
 THREAD = "thread"  # the work-item's number, a variable that every function begins with
 LANE_OF_THREAD = "lane"  # on vectorizing CPUs, its low bits: the SIMD lane
@@ -273,4 +324,7 @@ RULES: dict[OpDef, Rule] = {
     ops.thread.thread_id: thread_id,
     ops.thread.frag_gather: frag_gather,
     ops.thread.layout_index: layout_index,
+    ops.thread.shuffle_idx: shuffle,
+    ops.thread.shuffle_xor: shuffle_xor,
+    ops.thread.warp_reduce: warp_reduce,
 }

@@ -10,7 +10,7 @@ from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import dot as dot_ops
 from tile.simt import ops
-from tile.simt.hopper.wgmma_operands import staged_operands
+from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.layouts.axes import Registers, along_axis, inverse, sums
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout

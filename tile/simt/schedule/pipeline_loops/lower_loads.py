@@ -12,7 +12,7 @@ from tile.ir.core import Operation, Value, clone
 from tile.ir.op_definition import Trait
 from tile.ir.ops import memory
 from tile.ir.shared_type import Shared
-from tile.simt.hopper.wgmma_operands import stage_operands
+from tile.simt.hopper.wgmma_layouts import stage_operands
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder

@@ -58,7 +58,7 @@ from tile.ir.effects import is_pure
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, math, shape
 from tile.ir.types import Tile
-from tile.simt.hopper.wgmma_operands import staged_operands
+from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import (
