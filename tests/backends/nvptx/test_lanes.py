@@ -29,6 +29,27 @@ def test_narrow_registers_share_a_shuffle() -> None:
     assert ptx.count("shfl.sync") == 4
 
 
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_one_condition_selects_two_numbers_of_a_register(element: str) -> None:
+    """They are rounded, and selected, at once."""
+    ones = "".join(f"%{x}1 = frag_splat %{x} {{count = 1}} : frag<1xf32>\n" for x in "abcd")
+    text = f"""
+    kernel @choose(%o: ptr<{element}>, %up: i1, %a: f32, %b: f32, %c: f32, %d: f32) {{
+      {ones}
+      %wide = frag_shuffle %a1, %b1, %c1, %d1 {{registers = (0, 1, 2, 3)}} : frag<4xf32>
+      %x = cast %wide {{to = {element}}} : frag<4x{element}>
+      %y = frag_shuffle %x {{registers = (2, 3, 0, 1)}} : frag<4x{element}>
+      %either = frag_splat %up {{count = 4}} : frag<4xi1>
+      %z = select %either, %x, %y : frag<4x{element}>
+      %p = frag_splat %o {{count = 4}} : frag<4xptr<{element}>>
+      store %p, %z {{vector = 4}}
+      return
+    }}
+    """
+    ptx = check(text, "sm_90a")
+    assert ptx.count(f"cvt.rn.{element}x2.f32") == ptx.count("selp.b32") == ptx.count("selp") == 2
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_registers_by_computed_numbers(count: int) -> None:
     uses = [Use(OPS["frag_gather"], (fragment(e, count), fragment(I32, 4))) for e in TYPES]

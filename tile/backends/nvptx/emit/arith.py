@@ -86,6 +86,24 @@ def extremum(builder: FunctionBuilder, op: Operation) -> None:
     return function(builder, op, f"@llvm.{op.name}{kind}.{suffix(element)}", llvm_type(element))
 
 
+def select(builder: FunctionBuilder, op: Operation) -> None:
+    """Select one of two values; of 16-bit elements by one condition, two at a time.
+
+    Of single ones that were converted from accumulators of a wgmma, ptxas selects before it
+    converts, above the wait for the wgmma, and then serializes all of them (C7514, ptxas 13.0).
+    """
+    ty = llvm_type(op.result.type.element)
+    conditions, *columns = (builder.of(value) for value in op.inputs)
+    if ty not in ("half", "bfloat", "i16") or len(conditions) % 2 or len({*conditions}) > 1:
+        return llvm.select(builder, op)
+    results: list[str] = []
+    for first in range(0, len(conditions), 2):
+        (pair, x), (_, y) = (vector(builder, ty, column[first : first + 2]) for column in columns)
+        chosen = builder.new(f"select i1 {conditions[0]}, {pair} {x}, {pair} {y}")
+        results += elements(builder, ty, chosen, 2)
+    return builder.set(op, results)
+
+
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
     arith.div: division,
@@ -93,6 +111,7 @@ RULES: dict[OpDef, Rule] = {
     arith.mulhi: high_half,
     arith.min_: extremum,
     arith.max_: extremum,
+    arith.select: select,
 }
 
 # Rules that take f32 and f64 only, and rules that take the narrow floats of the architecture.
