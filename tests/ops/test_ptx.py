@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,12 +98,38 @@ def test_operands_of_matmuls_are_loaded_by_tma(name: str, compiled: dict[str, st
     assert "cp.async.bulk.tensor" in text and "cp.async.cg" not in text
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 512, 512), (64, 512, 512), (512, 512, 16384)])
+def test_launches_of_few_tiles_are_dependent(
+    m: int, n: int, k: int, compiled: dict[str, str]
+) -> None:
+    """The kernels wait for the launch before in front of all accesses of memory."""
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(zeros(m, k), zeros(k, n))
+    assert ("add_splits_kernel" in compiled) == (k == 16384)
+    for text in compiled.values():
+        access = re.search(r"(ld|st)\.global|cp\.async(\.bulk)?\.[a-z]*\S* \[", text)
+        assert access is not None
+        assert text.index("griddepcontrol.wait;") < access.start()
+
+
 @pytest.mark.parametrize("width", [8, 300])
 def test_other_operands_of_matmuls(width: int, compiled: dict[str, str]) -> None:
     """Narrow tiles, and rows that do not begin at multiples of 16 bytes."""
     with tile.backend("nvptx:sm_90a"):
         tile.ops.matmul(zeros(512, 512), zeros(512, width))
-    assert "cp.async.bulk.tensor" not in compiled["matmul_kernel"]
+    assert "mbarrier::complete_tx" not in compiled["matmul_kernel"]
+
+
+@pytest.mark.parametrize(("k", "columns"), [(1792, 16), (1760, 16), (1792, 32)])
+def test_wgmmas_of_narrow_tiles_are_not_serialized(
+    k: int, columns: int, compiled: dict[str, str]
+) -> None:
+    """They are if ptxas may select between accumulators before it rounds them."""
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(zeros(8192, k), zeros(k, columns))
+    text = compiled["matmul_kernel"]
+    assert f"wgmma.mma_async.sync.aligned.m64n{columns}k16" in text and "cvt.rn.f16x2.f32" in text
+    assert "C75" not in assemble(text, "sm_90a")
 
 
 def test_slices_of_float32_matmuls_share_addresses(

@@ -7,6 +7,7 @@ Programs go down `GROUP` tiles before they move to the next column, so that co-r
 share operands in the L2 cache. If a result has fewer tiles than the device has multiprocessors, the
 inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
 fixed order, so that results are the same in every run. Stream-K splits all tiles evenly instead.
+A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py).
 
 The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
 """
@@ -26,6 +27,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array, wide
 from tile.ops.linear.configurations import is_streamed, tiles_of
+from tile.ops.linear.few_tiles import few_tiles
 from tile.ops.linear.splits import check_splits
 from tile.ops.linear.stream_k import stream_matmul
 from tile.ops.linear.strided_matmul import Strided, reaches_far, strided_matmul, sums_of
@@ -77,8 +79,13 @@ def matmul(
     function = epilogue_of(call, n, bias, precision, activation)
     if left.dtype == I8 and not (bias is None and activation is None):
         raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
+    sizes = batches, m, n, k
+    one, other = (Strided(operand.value, _matrix(operand)) for operand in (left, right))
     stream = isinstance(splits, str) or (
-        splits is None and batches == 1 and is_streamed(call.backend, left.dtype, m, n, k)
+        splits is None
+        and batches == 1
+        and few_tiles(call.backend, left.dtype, one.strides, other.strides, sizes) is None
+        and is_streamed(call.backend, left.dtype, m, n, k)
     )
     if isinstance(splits, str):
         if splits != "stream":
@@ -91,10 +98,7 @@ def matmul(
     result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
     if not result.size:
         return result.value
-    sizes = batches, m, n, k
-    one, other, out_matrix = (
-        Strided(operand.value, _matrix(operand)) for operand in (left, right, result)
-    )
+    out_matrix = Strided(result.value, _matrix(result))
     if stream and k:
         stream_matmul(
             *(call, (a, b, bias), result, sizes),

@@ -60,10 +60,10 @@ def multiply_tiles(
 
 
 @tile.jit
-def activated(total, bias_ptr, column, N, ACTIVATION: tl.constexpr):
-    """Return activation(total + bias)."""
+def activated(total, bias_ptr, index, ACTIVATION: tl.constexpr):
+    """Return activation(total + bias), with elements of the bias at `index`."""
     if bias_ptr is not None:
-        total += tl.load(bias_ptr + column % N)[None, :]
+        total += tl.load(bias_ptr + index)
     if ACTIVATION is not None:
         total = ACTIVATION(total)
     return total

@@ -79,14 +79,17 @@ def check_splits(call: Call, splits: int | None) -> None:
         call.integer("splits", splits, low=1)
 
 
-def splits_of(call: Call, splits: int | None, tiles: int, steps: int, least: int = 4) -> int:
+def splits_of(
+    call: Call, splits: int | None, tiles: int, steps: int, least: int = 4, fewest: int = 1
+) -> int:
     """Return how many programs share the inner axis of a tile, of `steps` iterations.
 
-    Enough that all multiprocessors have work, with at least `least` iterations each.
+    Enough that all multiprocessors have work, with at least `least` iterations each; one, if
+    fewer than `fewest` are enough.
     """
     if splits is None:
         wanted = PROGRAMS.get(call.backend, 1) // max(tiles, 1)
-        return max(1, min(wanted, steps // least))
+        return max(1, min(wanted, steps // least)) if wanted >= fewest else 1
     return max(1, min(splits, steps))
 
 
@@ -105,11 +108,16 @@ def add_splits(
     """
     splits, rows, columns = parts.shape
     config = dict(TABLE.select(call.backend, splits, rows, columns))
+    regular = batches == 1 or strides[0] == rows // batches * columns
+    contiguous = regular and strides[1:] == (columns, 1)
+    if columns < config["BLOCK"] and contiguous and bias is None and rows * columns <= MOST_FLAT:
+        rows, columns, batches, strides = 1, rows * columns, 1, (0, rows * columns, 1)
     block = min(config.pop("BLOCK"), tile.next_power_of_2(columns))
     launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
         *(parts.value, bias, out, rows // batches, columns, batches, splits, *strides),
         ACTIVATION=function,
         BLOCK=block,
+        launch_pdl=True,
         **config,
     )
 

@@ -106,7 +106,7 @@ def stream_matmul_kernel(
             *(PRECISION, SUMS, EVEN, BLOCK_K),
         )
         if end - begin == steps:
-            result = activated(total, bias_ptr, column, N, ACTIVATION)
+            result = activated(total, bias_ptr, (column % N)[None, :], ACTIVATION)
             out = out_ptr + batch * out_strides[0]
             store_tile(result, out, row, column, M, N, out_strides[1], out_strides[2])
         else:
@@ -151,7 +151,7 @@ def add_streams_kernel(
     row = tile_row * BLOCK_M + within
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     out = out_ptr + (item // tiles).to(tl.int64) * out_strides[0]
-    total = activated(total, bias_ptr, column, N, ACTIVATION)
+    total = activated(total, bias_ptr, (column % N)[None, :], ACTIVATION)
     store_tile(total, out, row, column, M, N, out_strides[1], out_strides[2])
 
 

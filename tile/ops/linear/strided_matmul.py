@@ -16,6 +16,7 @@ from tile.ops.core.call import I8, I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.linear.configurations import LEAST_INNER, tiles_of
+from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
 from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
 from tile.ops.linear.splits import add_splits, splits_of
 
@@ -48,6 +49,7 @@ def matmul_kernel(
     SPLIT: tl.constexpr,
     EVEN: tl.constexpr,
     WIDE: tl.constexpr,
+    SWAPPED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -78,7 +80,10 @@ def matmul_kernel(
         *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner),
         *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
     )
-    total = activated(total, bias_ptr, column, N, ACTIVATION)
+    if SWAPPED:  # its rows are columns of the result
+        total = activated(total, bias_ptr, (row % M)[:, None], ACTIVATION)
+    else:
+        total = activated(total, bias_ptr, (column % N)[None, :], ACTIVATION)
     out = out_ptr + split * out_split + batch * out_batch
     store_tile(total, out, row, column, M, N, out_row, out_column)
 
@@ -136,24 +141,31 @@ def strided_matmul(
     batches, m, n, k = sizes
     if not batches * m * n:
         return
-    sums, config = sums_of(dtype), tiles_of(call.backend, dtype, m, n, k, precision)
-    tiles = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
+    few = few_tiles(call.backend, dtype, a.strides, b.strides, sizes)
+    config = few.config if few else tiles_of(call.backend, dtype, m, n, k, precision)
+    swapped = few is not None and few.swapped
+    rows, columns = (n, m) if swapped else (m, n)
+    tiles = tile.cdiv(rows, config["BLOCK_M"]) * tile.cdiv(columns, config["BLOCK_N"])
     steps = tile.cdiv(k, config["BLOCK_K"])
     least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
-    splits = splits_of(call, splits, tiles * batches, steps, least)
+    splits = splits_of(call, splits, tiles * batches, steps, least, LEAST_SPLITS if few else 1)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
-    several = splits > 1
+    several, sums = splits > 1, sums_of(dtype)
     parts = call.new((splits, batches * m, n), sums) if several else None
     target = Strided(parts.value, (m * n, n, 1)) if parts else out
+    wide = reaches_far(a, b, sizes)
+    if swapped:
+        a, b, target = b.transposed(), a.transposed(), target.transposed()
     launch(matmul_kernel, (tiles, batches, splits))(
-        *(a.value, b.value, None if several else bias, target.value, m, n, k),
+        *(a.value, b.value, None if several else bias, target.value, rows, columns, k),
         *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1)),
         ACTIVATION=None if several else function,
         PRECISION=precision,
         SUMS=getattr(tl, sums.name),
         SPLIT=several,
         EVEN=0 < k == splits * span,
-        WIDE=reaches_far(a, b, sizes),
+        WIDE=wide,
+        SWAPPED=swapped,
         **config,
     )
     if parts:

@@ -1,0 +1,111 @@
+"""Matmuls of few tiles: the configurations of an H100 on its simulator, and their PTX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tests.sampling import sample
+from tile.ops.core.tables import Table
+from tile.ops.linear.few_tiles import FewTiles, few_tiles
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let all backends take the configurations of NVIDIA's GPUs."""
+    select = Table.select
+    monkeypatch.setattr(Table, "select", lambda table, _, *sizes: select(table, "nvptx", *sizes))
+    plans = cast(Any, tile.ops.matmul).plans
+    plans.clear()
+    yield
+    plans.clear()
+
+
+def operands(m: int, n: int, k: int, dtype: Any = np.float16) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(m + n + k)
+    # Small integers: sums are exact in any order.
+    a, b = (random.integers(-3, 4, shape) for shape in ((m, k), (k, n)))
+    return a.astype(dtype), b.astype(dtype)
+
+
+def chosen(a: np.ndarray, b: np.ndarray, batches: int = 1) -> FewTiles | None:
+    one, other = ((0, *(step // x.itemsize for step in x.strides)) for x in (a, b))
+    sizes = (batches, a.shape[0], b.shape[1], a.shape[1])
+    return few_tiles("nvptx", a.dtype, one, other, sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layouts", "splits", "bias"),
+    sample(
+        [((5, 72, 264),), ((16, 200, 512),), ((32, 40, 256),), ((72, 16, 264),), ((40, 64, 256),)],
+        [("rows", None, True), ("a", 1, True), ("b", 2, False), ("out", 2, True)],
+        each=2,
+    ),
+)
+@pytest.mark.usefixtures("measured")
+def test_results(sizes: tuple[int, int, int], layouts: str, splits: int | None, bias: bool) -> None:
+    """`layouts` has the array that is stored by columns; rows of 5 are no multiple of 16 bytes."""
+    m, n, _ = sizes
+    a, b = operands(*sizes)
+    added = np.arange(n, dtype=np.float32) if bias else None
+    out = np.empty((n, m), np.float16).T if layouts == "out" else np.empty((m, n), np.float16)
+    stored = [np.asfortranarray(x) if layouts == name else x for name, x in (("a", a), ("b", b))]
+    with tile.backend("interp:wgmma"):
+        tile.ops.matmul(*stored, added, "relu", splits=splits, out=out)
+    expected = np.maximum(np.float64(a) @ b + (0 if added is None else added), 0)
+    np.testing.assert_array_equal(out, expected.astype(np.float16))
+
+
+@pytest.mark.usefixtures("measured")
+def test_batches_of_few_rows() -> None:
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-3, 4, shape) for shape in ((3, 8, 256), (3, 256, 40)))
+    a, b = a.astype(ml_dtypes.bfloat16), b.astype(ml_dtypes.bfloat16)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, b)
+    np.testing.assert_array_equal(result, (np.float32(a) @ np.float32(b)).astype(a.dtype))
+
+
+def test_a_program_for_each_multiprocessor() -> None:
+    """Whole tiles of large results keep more than half of 132 busy, and at most one program each."""
+    for rows, columns in itertools.product((2, 4, 8, 16), (2, 4, 8, 16)):
+        few = chosen(*operands(128 * rows, 128 * columns, 512))
+        assert few is not None
+        tiles = 128 * rows // few.config["BLOCK_M"] * (128 * columns // few.config["BLOCK_N"])
+        assert min(64, 8 * rows * columns) <= tiles <= 132
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        pytest.param(*operands(128, 60, 512), id="rows of 120 bytes"),
+        pytest.param(*operands(128, 64, 500), id="an inner axis of 1000 bytes"),
+        pytest.param(*operands(128, 64, 128), id="less than one iteration"),
+        pytest.param(*operands(1, 64, 512), id="one row"),
+        pytest.param(*operands(4096, 4096, 256), id="many tiles"),
+        pytest.param(*operands(128, 64, 512, np.float32), id="float32"),
+    ],
+)
+def test_others_have_the_tables_of_all(a: np.ndarray, b: np.ndarray) -> None:
+    assert chosen(a, b) is None
+
+
+def test_few_rows_are_columns_of_the_transpose() -> None:
+    assert [
+        cast(FewTiles, chosen(*operands(m, n, 256))).swapped
+        for m, n in ((16, 64), (32, 33 * 8), (40, 64), (16, 16), (64, 16))
+    ] == [True, True, False, False, False]
+
+
+def test_batches_are_many_tiles() -> None:
+    a, b = operands(128, 128, 256)
+    two, forty = (cast(FewTiles, chosen(a, b, batches)) for batches in (2, 40))
+    assert two.config["BLOCK_N"] < forty.config["BLOCK_N"]
+    assert chosen(a, b, batches=4000) is None

@@ -1,0 +1,97 @@
+"""Matmuls whose results have few tiles, of 16-bit operands that TMA can load.
+
+A program of such a matmul runs for a few microseconds, most of which is latency: of the launch, of
+memory, of the store. So there is at most one program for each multiprocessor, as large as this
+allows; it has most of its operands in flight; and launches are dependent: the next one starts while
+the last programs of this one store.
+
+A result of up to 32 rows is computed as out.T = b.T @ a.T: tiles of wgmma have 64 rows at least,
+which are columns of b then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tile
+from tile.ops.core.new_arrays import DType
+from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.linear.configurations import tiles
+
+Strides = tuple[int, int, int]
+ALIGNED = 8  # elements: strides of arrays that TMA loads from are multiples of 16 bytes
+EDGE = 64  # of the tiles that are counted
+MOST_SWAPPED = 32  # rows of a result that is computed as its transpose
+# Programs that share a tile: adding up the sums of two takes longer than they save.
+LEAST_SPLITS = 3
+
+
+def dependent(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, Any]:
+    """Return a configuration whose launches are dependent."""
+    return {**tiles(m, n, k, warps, stages), "launch_pdl": True}
+
+
+# By M, N, the number of tiles of 64 x 64, and K; an empty entry leaves a shape to the tables of
+# configurations.py. H200, float16, cold L2 cache (docs/notes/ops.md, "Few tiles").
+FEW = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (ANY, ANY, ANY, 255): {},
+            (ANY, 16, 66, ANY): dependent(32, 16, 256, stages=5),
+            (ANY, 16, 132, ANY): dependent(64, 16, 256, stages=4),
+            (ANY, 32, 33, ANY): dependent(16, 32, 256, stages=4),
+            (ANY, 32, 66, ANY): dependent(32, 32, 256, stages=4),
+            (ANY, 32, 132, ANY): dependent(64, 32, 256, stages=4),
+            (64, ANY, 66, ANY): dependent(64, 32, 256, stages=4),
+            (ANY, ANY, 32, 4096): dependent(64, 32, 256, stages=4),
+            (ANY, ANY, 64, 1024): dependent(64, 32, 128, stages=4),
+            (64, ANY, 132, ANY): dependent(64, 64, 128, stages=6),
+            (ANY, 64, 132, ANY): dependent(64, 64, 128, stages=6),
+            (64, ANY, ANY, ANY): {},
+            (ANY, 64, ANY, ANY): {},
+            (ANY, ANY, 132, 4096): dependent(64, 64, 128, stages=6),
+            (ANY, ANY, 132, ANY): dependent(128, 128, 64, stages=6),
+            (ANY, ANY, 264, ANY): dependent(64, 128, 64, stages=8),
+            (ANY, ANY, 528, ANY): dependent(128, 128, 64, stages=6),
+            # 128 x 256 would leave more than a quarter of the multiprocessors idle.
+            (ANY, ANY, 792, ANY): {},
+            (ANY, ANY, 1056, ANY): dependent(128, 256, 64, warps=8),
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
+
+
+@dataclass(frozen=True)
+class FewTiles:
+    """The configuration of a matmul of few tiles. swapped: it computes the result's transpose."""
+
+    config: Configuration
+    swapped: bool
+
+
+def few_tiles(
+    backend: str, dtype: DType, a: Strides, b: Strides, sizes: tuple[int, int, int, int]
+) -> FewTiles | None:
+    """Return the configuration of a matmul of few tiles; None for others.
+
+    a, b: strides of a batch, a row and a column, in elements. sizes: batches, M, N and K.
+    """
+    batches, m, n, k = sizes
+    if dtype.itemsize != 2 or min(m, n) < 2 or not (_is_aligned(a) and _is_aligned(b)):
+        return None
+    swapped = m <= MOST_SWAPPED and m < n
+    if swapped:
+        m, n = n, m
+    count = batches * tile.cdiv(m, EDGE) * tile.cdiv(n, EDGE)
+    config = FEW.select(backend, m, n, count, k)
+    return FewTiles(config, swapped) if config else None
+
+
+def _is_aligned(strides: Strides) -> bool:
+    """Return True if TMA can load tiles of matrices of 16-bit elements with these strides."""
+    batch, row, column = strides
+    contiguous, other = sorted((row, column))
+    return contiguous == 1 and batch % ALIGNED == 0 == other % ALIGNED
