@@ -7,7 +7,8 @@ m is the number of filters of a channel. The limit is memory, and the instructio
 convert elements: a program has groups of adjacent pixels of the result and a block of channels, so
 that a thread loads an element of `x` once for all pixels of a group; the compiler merges the loads
 of one address. Lanes lie along the axis of `x` that is contiguous: channels, or pixels where the
-channels are planes.
+channels are planes. The groups are of several rows of one image, which share rows of `x` in the
+first level of the cache.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.images import Image
-from tile.ops.image.pixels import ELEMENTS, pixel_position
+from tile.ops.image.pixels import ELEMENTS
 from tile.ops.image.windows import Windows
+
+COLUMNS = 2  # groups of four pixels in a row of a tile, where channels are contiguous
 
 
 @tile.jit
@@ -35,7 +38,6 @@ def depthwise_kernel(
     group_step,
     out_strides,
     sizes,
-    groups,
     filters,
     multiple,
     first,
@@ -47,16 +49,24 @@ def depthwise_kernel(
     APART: tl.constexpr,
     ADJACENT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    GROUPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
+    PLANES: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
+    GROUPS: tl.constexpr = ROWS * COLUMNS
+    down, across = tl.cdiv(out_height, ROWS), tl.cdiv(out_width, ADJACENT * COLUMNS)
+    tile_row, tile_column = tl.program_id(0) // across, tl.program_id(0) % across
+    n = (tile_row // down).to(tl.int64)
+    # Warps have rows of their own, or lanes have pixels of a row.
+    group = tl.arange(0, GROUPS)[:, None]
+    row, place = (group // COLUMNS, group % COLUMNS) if PLANES else (group % ROWS, group // ROWS)
+    p = tile_row % down * ROWS + row
+    q = (tile_column * COLUMNS + place) * ADJACENT
     x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
-    group = tl.program_id(0) * GROUPS + tl.arange(0, GROUPS)[:, None]
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    n, p, q = pixel_position(group, out_height, tl.cdiv(out_width, ADJACENT))
-    q *= ADJACENT
-    exists = (group < groups) & (column < filters)
+    exists = (p < out_height) & (column < filters)
     top, left = p * step[0] + first[0], q * STEP + first[1]
     channel = column // multiple
     origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
@@ -114,18 +124,24 @@ def depthwise(
 ) -> None:
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
-    adjacent, rows, block = groups_of(x, 2 * ELEMENTS, 256)
-    groups = batches * p * tile.cdiv(q, adjacent)
-    launch(depthwise_kernel, (tile.cdiv(groups, rows), tile.cdiv(count, block)))(
+    adjacent, groups, block = groups_of(x, 2 * ELEMENTS, 256)
+    # Lanes lie along rows of planes; otherwise tiles are about as wide as they are high.
+    planes, across = x.strides[3] != 1, tile.cdiv(q, adjacent)
+    columns = min(groups if planes else COLUMNS, tile.next_power_of_2(across))
+    rows = min(groups // columns, tile.next_power_of_2(p))
+    tiles = batches * tile.cdiv(p, rows) * tile.cdiv(across, columns)
+    launch(depthwise_kernel, (tiles, tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
-        *(groups, count, filters.shape[0], windows.first, windows.step, windows.apart),
+        *(count, filters.shape[0], windows.first, windows.step, windows.apart),
         R=windows.count[0],
         S=max(1, windows.count[1]),
         STEP=windows.step[1],
         APART=windows.apart[1],
         ADJACENT=adjacent,
         ACTIVATION=activation,
-        GROUPS=rows,
+        ROWS=rows,
+        COLUMNS=columns,
         BLOCK=block,
+        PLANES=planes,
     )
