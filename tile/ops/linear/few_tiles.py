@@ -3,7 +3,8 @@
 A program of such a matmul runs for a few microseconds, most of which is latency: of the launch, of
 memory, of the store. So there is at most one program for each multiprocessor, as large as this
 allows; it has most of its operands in flight; and launches are dependent: the next one starts while
-the last programs of this one store.
+the last programs of this one store. Results of up to 32 columns take as long as their left operand
+takes to read, however many tiles they have, which is why they are here, too.
 
 A result of up to 32 rows is computed as out.T = b.T @ a.T: tiles of wgmma have 64 rows at least,
 which are columns of b then.
@@ -41,9 +42,11 @@ FEW = Table(
             (ANY, ANY, ANY, 255): {},
             (ANY, 16, 66, ANY): dependent(32, 16, 256, stages=5),
             (ANY, 16, 132, ANY): dependent(64, 16, 256, stages=4),
+            (ANY, 16, ANY, ANY): dependent(64, 16, 128, stages=5),
             (ANY, 32, 33, ANY): dependent(16, 32, 256, stages=4),
             (ANY, 32, 66, ANY): dependent(32, 32, 256, stages=4),
             (ANY, 32, 132, ANY): dependent(64, 32, 256, stages=4),
+            (ANY, 32, ANY, ANY): dependent(64, 32, 128, stages=4),
             (64, ANY, 66, ANY): dependent(64, 32, 256, stages=4),
             (ANY, ANY, 32, 4096): dependent(64, 32, 256, stages=4),
             (ANY, ANY, 64, 1024): dependent(64, 32, 128, stages=4),
