@@ -59,8 +59,9 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
     "no elements": lambda array: array[:0],
     "no columns": lambda array: array[..., :0],
 }
-NO_VALUES = ("x", float("nan"), [1.0, 2.0, 3.0], {}, object())
+NO_VALUES = ("x", float("nan"), [1.0, 2.0, 3.0], {}, object(), np.ones(2), np.ones((2, 2)), 1j)
 NO_INTEGERS = (1.5, 2**70)
+NO_FLAGS = ("x", None, 2, 0.5, [1], np.ones(2), object())
 # The arguments that are probabilities, or elements of which are.
 PROBABILITIES: dict[str, tuple[str, ...]] = {
     "adamw": ("betas",),
@@ -93,13 +94,16 @@ def arrays_of(arguments: Arguments, axes: int = 0) -> dict[str, Array]:
     return {name: array for name, array in arrays.items() if array.ndim >= axes}
 
 
-def call(case: Case, arguments: Arguments) -> Any:
-    """Return the results of a call, or the message of its error: then nothing is written."""
+def call(case: Case, arguments: Arguments, function: Any = None) -> Any:
+    """Return the results of a call, or the message of its error: then nothing is written.
+
+    function: another one than the op itself.
+    """
     arrays = [array for value in arguments.values() for array in arrays_in(value)]
     before = [array.copy() for array in arrays]
     try:
         with tile.backend("interp"):
-            return several(function_of(case.op)(**arguments))
+            return several((function or function_of(case.op))(**arguments))
     except ArgumentError as error:
         for array, copy in zip(arrays, before, strict=True):
             assert array.tobytes() == copy.tobytes(), "a refused call wrote an array"
@@ -171,6 +175,52 @@ def test_mixed_dtypes_of_lists(case: Case) -> None:
             refused(case, {**arguments, name: mixed}, name)
 
 
+@each_op([case for case in FIRST if any(isinstance(v, list) for v in arguments_of(case).values())])
+@pytest.mark.parametrize("change", [*SHAPES, *LAYOUTS, "another device", "another list"])
+def test_arrays_of_lists(case: Case, change: str) -> None:
+    """A list in which an array differs from the others is refused, or the results are right."""
+    make = {**SHAPES, **LAYOUTS, "another device": CudaArray, "another list": lambda array: [array]}
+    arguments = arguments_of(case)
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            for at in (0, len(value) - 1):
+                changed = [*value[:at], make[change](value[at]), *value[at + 1 :]]
+                results = call(case, {**arguments, name: changed})
+                if isinstance(results, str):
+                    assert f"[{at}]`" in results or at == 0, results
+                else:
+                    refused_or_right(case, {**arguments, name: changed})
+
+
+CHANGES: dict[str, Callable[[Array], Any]] = {
+    **LAYOUTS,
+    **SHAPES,
+    "another dtype": lambda array: array.astype("f2" if array.dtype != np.float16 else "f4"),
+    "another device": CudaArray,
+    "a list": lambda array: array.tolist(),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "change"),
+    sample(FIRST, list(CHANGES)),
+    ids=lambda value: value.op if isinstance(value, Case) else value,
+)
+def test_calls_after_a_right_one(case: Case, change: str) -> None:
+    """The plan of a call is for no other one: errors and results are those of the op itself."""
+    function = inspect.unwrap(function_of(case.op))
+    for _ in range(2):
+        assert not isinstance(call(case, arguments_of(case)), str)
+    for name, array in arrays_of(arguments_of(case), axes=1).items():
+        results = call(case, arguments_of(case) | {name: CHANGES[change](array)})
+        expected = call(case, arguments_of(case) | {name: CHANGES[change](array)}, function)
+        if isinstance(expected, str):
+            assert results == expected
+        else:
+            for result, right in zip(results, expected, strict=True):
+                np.testing.assert_array_equal(result, right)
+
+
 @each_op(FIRST)
 def test_other_devices(case: Case) -> None:
     arguments = arguments_of(case)
@@ -211,9 +261,12 @@ def test_values(case: Case) -> None:
     arguments = arguments_of(case)
     for name, parameter in inspect.signature(function_of(case.op)).parameters.items():
         value, kind = arguments.get(name, parameter.default), str(parameter.annotation)
-        if name == "out" or list(arrays_in(value)) or kind == "bool":
+        if name == "out" or list(arrays_in(value)):
             continue
-        for wrong in NO_VALUES if kind.startswith("float") else (*NO_VALUES, *NO_INTEGERS):
+        values = NO_FLAGS if kind == "bool" else NO_VALUES
+        if kind != "bool" and not kind.startswith("float"):
+            values = (*values, *NO_INTEGERS)
+        for wrong in values:
             refused(case, {**arguments, name: wrong}, name)
 
 

@@ -32,6 +32,7 @@ from tile.ops.core.call_records import CallPlan, Varying
 from tile.ops.core.call_replays import build_replay
 from tile.ops.core.generated import execute
 from tile.ops.core.list_keys import ListKeys
+from tile.ops.core.options import Options
 from tile.ops.core.recorder import RECORDER, Recorder, launch
 from tile.tracebacks import trim
 
@@ -83,6 +84,8 @@ class _Planned:
         self._varying = varying
         self._readers: dict[tuple[type, ...], Callable[..., Any]] = {}
         self._lists = ListKeys()
+        self._options = Options(function.__name__)
+        self._flags = [name for name, one in parameters.items() if one.annotation == "bool"]
         named = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
         text = _WRAPPER.format(
             signature=_signature(parameters),
@@ -106,6 +109,8 @@ class _Planned:
     def _new_reader(self, *arguments: Any) -> Callable[..., Any]:
         """Return the function that finds the plan of calls with these types of arguments."""
         by_name = dict(zip(self.names, arguments, strict=True))
+        for name in self._flags:
+            self._options.flag(name, by_name[name])
         text = reader_text(len(self._readers), by_name, self._varying)
         read = self._ordinary
         if text is not None:

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.dtypes import FLOATS
 from tile.ops.core.new_arrays import DType
@@ -47,8 +49,8 @@ class Options:
         return integer
 
     def choice(self, name: str, value: Any, choices: Sequence[Any]) -> Any:
-        """Return `value` if it is among `choices`."""
-        if value not in choices:
+        """Return `value` if it is among `choices`: texts, integers and None."""
+        if not isinstance(value, str | int | np.integer | None) or value not in choices:
             raise self._must_be(name, value, f"one of {', '.join(map(repr, choices))}")
         return value
 
@@ -56,6 +58,14 @@ class Options:
         """Return the float type of this name."""
         kinds = {kind.name: kind for kind in FLOATS}
         return kinds[self.choice(name, value, tuple(kinds))]
+
+    def flag(self, name: str, value: Any) -> bool:
+        """Return a truth value."""
+        if not isinstance(value, bool | np.bool_):
+            raise ArgumentTypeError(
+                f"{self.op}: `{name}` is {short_repr(value)}; it is True or False"
+            )
+        return bool(value)
 
     def not_a(self, name: str, value: Any, kind: str) -> ArgumentTypeError:
         """Return the error for an argument that is not an array, a number or an integer."""
