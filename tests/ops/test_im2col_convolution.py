@@ -14,10 +14,10 @@ from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
     convolution,
+    convolution_tables,
     im2col_convolution,
     im2col_wgrad,
     matmul_wgrad,
-    pointer_convolution,
 )
 from tile.ops.linear.configurations import tiles
 from tile.runtime.jit import JITFunction
@@ -44,7 +44,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(JITFunction, "__getitem__", recording)
     table = Table({(ANY, ANY, ANY): TILES}, {})
-    monkeypatch.setattr(pointer_convolution, "TABLE", table)
+    monkeypatch.setattr(convolution_tables, "TABLE", table)
     for name in ("HALF", "ROUNDED"):
         monkeypatch.setattr(im2col_convolution, name, table)
     monkeypatch.setattr(im2col_wgrad, "TABLE", table)

@@ -22,8 +22,8 @@ from tile._lazy import LazyNames
 FAMILIES = {
     "channels": "batch_norm* group_norm*",
     "image": (
-        "conv2d conv2d_dgrad conv2d_wgrad conv_transpose2d shift_conv shift_conv_dgrad "
-        "shift_conv_wgrad"
+        "avg_pool2d* conv2d conv2d_dgrad conv2d_wgrad conv_transpose2d max_pool2d* shift_conv "
+        "shift_conv_dgrad shift_conv_wgrad"
     ),
     "linear": (
         "bilinear bilinear_backward block_scaled_matmul grouped_matmul grouped_matmul_wgrad "
@@ -36,7 +36,8 @@ FAMILIES = {
         "cross_entropy* layer_norm* log_softmax* nll_loss nll_loss_backward rms_norm* softmax*"
     ),
     "selection": (
-        "cumprod* cumsum embedding* embedding_bag embedding_bag_backward histogram logcumsumexp*"
+        "cummax_backward cumprod* cumsum embedding* embedding_bag embedding_bag_backward histogram "
+        "logcumsumexp* sort topk"
     ),
     "sequence": (
         "attention attention_backward decode_attention rope varlen_attention "
@@ -51,24 +52,22 @@ FILES = {
         "adaptive_avg_pool2d adaptive_avg_pool2d_backward adaptive_max_pool2d "
         "adaptive_max_pool2d_backward"
     ),
-    "image.pooling": "avg_pool2d avg_pool2d_backward max_pool2d max_pool2d_backward",
     "image.resize": "resize_bilinear",
     "image.resize_backward": "resize_bilinear_backward",
     "linear.int4_weights": "pack_int4",
     "lists.foreach": "foreach_apply",
     "pointwise.activation": "activate activate_backward",
     "pointwise.gated": "geglu geglu_backward swiglu swiglu_backward",
-    "pointwise.losses": (
-        "huber_loss huber_loss_backward l1_loss l1_loss_backward mse_loss mse_loss_backward "
-        "smooth_l1_loss smooth_l1_loss_backward"
+    "pointwise.huber_loss": (
+        "huber_loss huber_loss_backward smooth_l1_loss smooth_l1_loss_backward"
     ),
+    "pointwise.losses": "l1_loss l1_loss_backward mse_loss mse_loss_backward",
     "pointwise.probability_losses": (
         "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward kl_div "
         "kl_div_backward"
     ),
     "replacements": "enable use",
-    "selection.cummax": "cummax cummax_backward cummin",
-    "selection.ordering": "sort topk",
+    "selection.cummax": "cummax cummin",
     "training.block_quantization": "quantize_blocks",
     "training.quantization": "dequantize quantize",
 }
@@ -97,14 +96,14 @@ if TYPE_CHECKING:
     from tile.ops.image.adaptive_pooling import (
         adaptive_max_pool2d_backward as adaptive_max_pool2d_backward,
     )
+    from tile.ops.image.avg_pool2d import avg_pool2d as avg_pool2d
+    from tile.ops.image.avg_pool2d import avg_pool2d_backward as avg_pool2d_backward
     from tile.ops.image.conv2d import conv2d as conv2d
     from tile.ops.image.conv2d_dgrad import conv2d_dgrad as conv2d_dgrad
     from tile.ops.image.conv2d_wgrad import conv2d_wgrad as conv2d_wgrad
     from tile.ops.image.conv_transpose2d import conv_transpose2d as conv_transpose2d
-    from tile.ops.image.pooling import avg_pool2d as avg_pool2d
-    from tile.ops.image.pooling import avg_pool2d_backward as avg_pool2d_backward
-    from tile.ops.image.pooling import max_pool2d as max_pool2d
-    from tile.ops.image.pooling import max_pool2d_backward as max_pool2d_backward
+    from tile.ops.image.max_pool2d import max_pool2d as max_pool2d
+    from tile.ops.image.max_pool2d import max_pool2d_backward as max_pool2d_backward
     from tile.ops.image.resize import resize_bilinear as resize_bilinear
     from tile.ops.image.resize_backward import resize_bilinear_backward as resize_bilinear_backward
     from tile.ops.image.shift_conv import shift_conv as shift_conv
@@ -132,14 +131,14 @@ if TYPE_CHECKING:
     from tile.ops.pointwise.gated import geglu_backward as geglu_backward
     from tile.ops.pointwise.gated import swiglu as swiglu
     from tile.ops.pointwise.gated import swiglu_backward as swiglu_backward
-    from tile.ops.pointwise.losses import huber_loss as huber_loss
-    from tile.ops.pointwise.losses import huber_loss_backward as huber_loss_backward
+    from tile.ops.pointwise.huber_loss import huber_loss as huber_loss
+    from tile.ops.pointwise.huber_loss import huber_loss_backward as huber_loss_backward
+    from tile.ops.pointwise.huber_loss import smooth_l1_loss as smooth_l1_loss
+    from tile.ops.pointwise.huber_loss import smooth_l1_loss_backward as smooth_l1_loss_backward
     from tile.ops.pointwise.losses import l1_loss as l1_loss
     from tile.ops.pointwise.losses import l1_loss_backward as l1_loss_backward
     from tile.ops.pointwise.losses import mse_loss as mse_loss
     from tile.ops.pointwise.losses import mse_loss_backward as mse_loss_backward
-    from tile.ops.pointwise.losses import smooth_l1_loss as smooth_l1_loss
-    from tile.ops.pointwise.losses import smooth_l1_loss_backward as smooth_l1_loss_backward
     from tile.ops.pointwise.probability_losses import bce_loss as bce_loss
     from tile.ops.pointwise.probability_losses import bce_loss_backward as bce_loss_backward
     from tile.ops.pointwise.probability_losses import binary_cross_entropy as binary_cross_entropy
@@ -167,8 +166,8 @@ if TYPE_CHECKING:
     from tile.ops.rowwise.softmax import softmax as softmax
     from tile.ops.rowwise.softmax import softmax_backward as softmax_backward
     from tile.ops.selection.cummax import cummax as cummax
-    from tile.ops.selection.cummax import cummax_backward as cummax_backward
     from tile.ops.selection.cummax import cummin as cummin
+    from tile.ops.selection.cummax_backward import cummax_backward as cummax_backward
     from tile.ops.selection.cumprod import cumprod as cumprod
     from tile.ops.selection.cumprod import cumprod_backward as cumprod_backward
     from tile.ops.selection.cumsum import cumsum as cumsum
@@ -181,8 +180,8 @@ if TYPE_CHECKING:
     from tile.ops.selection.histogram import histogram as histogram
     from tile.ops.selection.logcumsumexp import logcumsumexp as logcumsumexp
     from tile.ops.selection.logcumsumexp import logcumsumexp_backward as logcumsumexp_backward
-    from tile.ops.selection.ordering import sort as sort
-    from tile.ops.selection.ordering import topk as topk
+    from tile.ops.selection.sort import sort as sort
+    from tile.ops.selection.topk import topk as topk
     from tile.ops.sequence.attention import attention as attention
     from tile.ops.sequence.attention_backward import attention_backward as attention_backward
     from tile.ops.sequence.decode_attention import decode_attention as decode_attention

@@ -7,12 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tile.ops.aten.arguments import Arguments, Implementation, Operators, require, torch_module
-from tile.ops.pointwise.losses import (
-    huber_loss,
-    huber_loss_backward,
-    mse_loss,
-    mse_loss_backward,
-)
+from tile.ops.pointwise.huber_loss import huber_loss, huber_loss_backward
+from tile.ops.pointwise.losses import mse_loss, mse_loss_backward
 from tile.ops.pointwise.probability_losses import (
     bce_loss,
     bce_loss_backward,

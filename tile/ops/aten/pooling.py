@@ -21,12 +21,8 @@ from tile.ops.image.adaptive_pooling import (
     adaptive_max_pool2d,
     adaptive_max_pool2d_backward,
 )
-from tile.ops.image.pooling import (
-    avg_pool2d,
-    avg_pool2d_backward,
-    max_pool2d,
-    max_pool2d_backward,
-)
+from tile.ops.image.avg_pool2d import avg_pool2d, avg_pool2d_backward
+from tile.ops.image.max_pool2d import max_pool2d, max_pool2d_backward
 from tile.ops.image.resize import resize_bilinear
 from tile.ops.image.resize_backward import resize_bilinear_backward
 

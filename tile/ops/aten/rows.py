@@ -14,7 +14,8 @@ from tile.ops.selection.cumprod import cumprod
 from tile.ops.selection.cumsum import cumsum
 from tile.ops.selection.embedding import embedding, embedding_backward
 from tile.ops.selection.logcumsumexp import logcumsumexp
-from tile.ops.selection.ordering import sort, topk
+from tile.ops.selection.sort import sort
+from tile.ops.selection.topk import topk
 
 
 def _rows(function: Callable[..., Any], *names: str) -> Implementation:

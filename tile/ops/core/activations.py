@@ -6,16 +6,12 @@ Gimpel, arXiv:1606.08415), whose error against `gelu_erf` is below 5e-4.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 import tile
 import tile.language as tl
-from tile.ops.core.reference import Array
+from tile.ops.core.activation_references import REFERENCES, Function
 
 ROOT = tl.constexpr(0.7978845608028654)  # sqrt(2 / pi)
 CUBIC = tl.constexpr(0.044715)
@@ -97,27 +93,6 @@ def tanh_result_slope(y):
     return 1.0 - y * y
 
 
-def _sigmoid(x: Array) -> Array:
-    result: Array = 1 / (1 + np.exp(-x))
-    return result
-
-
-def _gelu_gate(x: Array) -> Array:
-    return _sigmoid(2 * ROOT.value * (x + CUBIC.value * x**3))
-
-
-def _gelu_slope(x: Array) -> Array:
-    s = _gelu_gate(x)
-    result: Array = s + x * s * (1 - s) * 2 * ROOT.value * (1 + 3 * CUBIC.value * x**2)
-    return result
-
-
-def _normal(x: Array) -> Array:
-    """Return the shares of a normal distribution below elements."""
-    result: Array = 0.5 + 0.5 * np.vectorize(math.erf, otypes=[float])(HALF_ROOT.value * x)
-    return result
-
-
 @dataclass(frozen=True)
 class Activation:
     """A function of a real number: for kernels, and for arrays of float64.
@@ -127,38 +102,16 @@ class Activation:
 
     function: Any
     slope: Any
-    reference: Callable[[Array], Array]
-    reference_slope: Callable[[Array], Array]
+    reference: Function
+    reference_slope: Function
     result_slope: Any = None
 
 
 ACTIVATIONS = {
-    "relu": Activation(
-        relu,
-        relu_slope,
-        lambda x: np.maximum(x, 0),
-        lambda x: (x > 0).astype(np.float64),
-        relu_slope,
-    ),
-    "silu": Activation(
-        silu,
-        silu_slope,
-        lambda x: x * _sigmoid(x),
-        lambda x: _sigmoid(x) * (1 + x * (1 - _sigmoid(x))),
-    ),
-    "gelu": Activation(gelu, gelu_slope, lambda x: x * _gelu_gate(x), _gelu_slope),
-    "gelu_erf": Activation(
-        gelu_erf,
-        gelu_erf_slope,
-        lambda x: x * _normal(x),
-        lambda x: _normal(x) + x * DENSITY.value * np.exp(-0.5 * x * x),
-    ),
-    "sigmoid": Activation(
-        sigmoid,
-        sigmoid_slope,
-        _sigmoid,
-        lambda x: _sigmoid(x) * (1 - _sigmoid(x)),
-        sigmoid_result_slope,
-    ),
-    "tanh": Activation(tanh, tanh_slope, np.tanh, lambda x: 1 - np.tanh(x) ** 2, tanh_result_slope),
+    "relu": Activation(relu, relu_slope, *REFERENCES["relu"], relu_slope),
+    "silu": Activation(silu, silu_slope, *REFERENCES["silu"]),
+    "gelu": Activation(gelu, gelu_slope, *REFERENCES["gelu"]),
+    "gelu_erf": Activation(gelu_erf, gelu_erf_slope, *REFERENCES["gelu_erf"]),
+    "sigmoid": Activation(sigmoid, sigmoid_slope, *REFERENCES["sigmoid"], sigmoid_result_slope),
+    "tanh": Activation(tanh, tanh_slope, *REFERENCES["tanh"], tanh_result_slope),
 }

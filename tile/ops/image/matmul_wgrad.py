@@ -13,10 +13,10 @@ import tile.language as tl
 from tile.ops.core.call import F64, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Table
+from tile.ops.image.convolution_tables import WIDEST
 from tile.ops.image.im2col_wgrad import im2col_wgrad_configuration, im2col_wgrad_kernel
 from tile.ops.image.im2col_windows import upper_corner
 from tile.ops.image.images import Image
-from tile.ops.image.pointer_convolution import WIDEST
 from tile.ops.image.windows import Windows
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.matmul_tiles import tile_position

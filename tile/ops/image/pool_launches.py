@@ -9,10 +9,11 @@ from typing import Any
 import tile
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.division import divisor
-from tile.ops.image.images import Image, image_of, result_image
+from tile.ops.image.conv_arguments import image_size
+from tile.ops.image.images import Image, image_of, layout_of, result_image, spatial
 from tile.ops.image.pixels import ELEMENTS, launch_pixels, many_elements
 from tile.ops.image.pool_kernels import pool_backward_kernel, pool_kernel
-from tile.ops.image.windows import Pair, Windows
+from tile.ops.image.windows import Pair, Windows, pair, windows_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class Pooling:
         )
 
 
+def pool_windows(call: Call, window: Any, stride: Any, padding: Any) -> Windows:
+    """Return equal windows, whose padding is at most half of their size."""
+    windows = windows_of(call, pair(call, "window", window, 1), stride, padding, 1)
+    for first, extent in zip(windows.first, windows.count, strict=True):
+        call.number("padding", -first, high=extent // 2)
+    return windows
+
+
 def pool(
     call: Call, pooling: Pooling, x: Operand, counts: Pair, layout: str, out: Any, indices: bool
 ) -> Any:
@@ -97,6 +106,17 @@ def pool_gradient(
     if result.size:
         pooling.gradient(image, indices, target)
     return result.value
+
+
+def equal_pool_gradient(
+    call: Call, pooling: Pooling, dy: Any, index: Any, size: Any, layout: Any, out: Any
+) -> Any:
+    """Return the gradient of an image of this size, as `pool_gradient` does, of equal windows."""
+    gradient = call.array("dy", dy, rank=4)
+    counts = spatial(gradient.shape, layout_of(call, layout))
+    assert pooling.windows is not None
+    size = image_size(call, size, pooling.windows, counts)
+    return pool_gradient(call, pooling, gradient, index, size, layout, out)
 
 
 def _reach(image: Image, pooled: Image) -> Pair:

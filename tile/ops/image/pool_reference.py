@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tile.ops.core.call import Call
 from tile.ops.core.reference import Array, wide
 from tile.ops.image.conv_arguments import channels_in, channels_last
-from tile.ops.image.windows import Pair, Windows
+from tile.ops.image.images import spatial
+from tile.ops.image.pool_launches import pool_windows
+from tile.ops.image.windows import Pair, Window, Windows, window_counts
 
 Span = tuple[int, int]
 
@@ -47,6 +50,16 @@ class Spans:
             for q, (left, right) in enumerate(self.width):
                 area = self.area or (bottom - top) * (right - left)
                 yield p, q, slice(top, bottom), slice(left, right), area
+
+
+def equal_spans(
+    x: Array, window: Window, stride: Window, padding: Window, padded: bool, layout: str
+) -> Spans:
+    """Return the windows over an image."""
+    call = Call("pooling")
+    size = spatial(x.shape, layout)
+    windows = pool_windows(call, window, stride, padding)
+    return Spans.equal(windows, size, window_counts(call, size, windows), padded)
 
 
 def pooled(x: Array, spans: Spans, mean: bool, layout: str) -> tuple[Array, Array]:

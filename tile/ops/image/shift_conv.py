@@ -18,40 +18,10 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.division import divisor, quotient
 from tile.ops.core.reference import Array
-from tile.ops.core.tables import ANY, Table
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
 from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
-from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
-
-VECTOR = 4  # channels of a run that are loaded at once
-# By pixels, filters and channels, for 16-bit types. H200, float16, 2026-11-26: runs of 8 channels
-# of figure 11 (docs/results/paper.md), and single ones of 16 images of 56 x 56 x 256 and 256
-# filters; the entries for fewer filters are not measured.
-RUNS = Table(
-    PORTABLE,
-    {
-        "nvptx": {
-            (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
-            (1024, ANY, ANY): tiles(64, 64, 128),
-            (4096, ANY, ANY): tiles(64, 256, 64),
-            (ANY, 128, ANY): tiles(64, 128, 64, stages=2),
-            (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
-        }
-    },
-)
-# Channels with shifts of their own are loaded one by one, so that few programs should load the same
-# ones: tiles have all filters.
-SINGLE = Table(
-    PORTABLE,
-    {
-        "nvptx": {
-            (ANY, 64, ANY): tiles(64, 64, 32),
-            (ANY, 128, ANY): tiles(64, 128, 32, warps=8),
-            (ANY, ANY, ANY): tiles(128, 256, 32, warps=8),
-        }
-    },
-)
+from tile.ops.image.shift_tables import configuration
 
 
 @tile.jit(do_not_specialize=("divisors",))
@@ -149,11 +119,7 @@ def shift_conv(
     result = call.output("out", out, shape, image.dtype).contiguous()
     if result.size:
         pixels = batches * height * width
-        config = tiles_of(call.backend, image.dtype, pixels, count, channels, precision)
-        if image.dtype.itemsize == 2:
-            table = RUNS if run >= VECTOR else SINGLE
-            config = table.select(call.backend, pixels, count, channels)
-        config = {name: value for name, value in config.items() if name != "GROUP"}
+        config = configuration(call, image.dtype, (pixels, count, channels), run, precision)
         columns = tile.cdiv(count, config["BLOCK_N"])
         launch(shift_conv_kernel, (tile.cdiv(pixels, config["BLOCK_M"]) * columns,))(
             *(x, filters, shift_h, shift_w, result.value, height, width),

@@ -3,11 +3,9 @@
     w[n, k] = (q[n, k] - 8) * scale[n, k // group]        out = a @ w.T
 
 With few rows of a, as in decoding, the limit is reading the weights: with 4 bits each they take a
-quarter of the time of 16 (int4_weights.py has their form). The sums of a group are scaled in
-float32 then. With more, that would wait for the matmul of each group: weights are scaled in the
-type of a, times 2 ** 4 (for float16, scales are 2 ** -18 to 2 ** 8). With many rows, each weight
-would be converted by many programs, so that a kernel of its own does it once. Programs share the
-inner axis where a result has few tiles (splits.py).
+quarter of the time of 16 (int4_weights.py has their form). They stay in registers (int4_rows.py).
+With more rows, programs convert tiles of them (int4_tiles.py). With many, each weight would be
+converted by many programs, so that a kernel of its own does it once (int4_expanded.py).
 """
 
 from __future__ import annotations
@@ -16,102 +14,20 @@ from typing import Any
 
 import numpy as np
 
-import tile
-import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import F32, Call
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
-from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import tiles
-from tile.ops.linear.int4_conversion import weights_of
 from tile.ops.linear.int4_expanded import matmul_by_expansion
 from tile.ops.linear.int4_rows import int4_rows
-from tile.ops.linear.int4_weights import FLOATS, GROUPS, SHIFT, U8
-from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_contiguous_splits, check_splits, splits_of
+from tile.ops.linear.int4_tiles import int4_tiles
+from tile.ops.linear.int4_weights import FLOATS, GROUPS, U8
+from tile.ops.linear.splits import check_splits
 
-# By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
-# that the tensor cores take from registers. Not measured.
-TABLE = Table(
-    {(ANY,): {**tiles(16, 32, 32), "WEIGHTS_LEFT": False, "SCALE_SUMS": True}},
-    {
-        "nvptx": {
-            (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
-            (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
-            (ANY,): {**tiles(256, 128, 128, 8), "WEIGHTS_LEFT": True, "SCALE_SUMS": False},
-        }
-    },
-)
-RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
 # Rows from which on weights are expanded first, by backend, for 16-bit types.
 EXPANDED_ROWS = {"nvptx": 512}
 # Rows of 16-bit types up to which weights stay in registers, by backend.
 REGISTER_ROWS = {"nvptx": 16}
-
-
-@tile.jit
-def int4_matmul_kernel(
-    a_ptr,
-    packed_ptr,
-    scale_ptr,
-    out_ptr,
-    M,
-    N,
-    K,
-    a_row,
-    span,
-    WEIGHTS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
-    WEIGHTS_LEFT: tl.constexpr,
-    SCALE_SUMS: tl.constexpr,
-):
-    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
-    split = tl.program_id(1)
-    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    byte = tl.arange(0, BLOCK_K // 2)
-    a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + byte[None, :]
-    # Groups are multiples of 32 weights, so that rows of bytes are aligned to vectors.
-    row_bytes = tl.multiple_of(K // 2, 16)
-    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * row_bytes + byte[None, :]
-    scales = scale_ptr + (column % N).to(tl.int64) * (K // WEIGHTS)
-    total = tl.zeros(
-        (BLOCK_N if WEIGHTS_LEFT else BLOCK_M, BLOCK_M if WEIGHTS_LEFT else BLOCK_N),
-        dtype=tl.float32,
-    )
-    for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
-        scale = tl.load(scales + k // WEIGHTS)
-        multiplier = None if SCALE_SUMS else (scale * SHIFT)[:, None]
-        low, high = weights_of(
-            tl.load(weights + tl.multiple_of(k // 2, 16)), multiplier, a_ptr.dtype.element_ty
-        )
-        # The elements of a group in the low bits, and those in the high bits.
-        first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
-        a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
-        if not SCALE_SUMS:
-            if WEIGHTS_LEFT:
-                total = tl.dot(low, tl.trans(a_low), total)
-                total = tl.dot(high, tl.trans(a_high), total)
-            else:
-                total = tl.dot(a_low, tl.trans(low), total)
-                total = tl.dot(a_high, tl.trans(high), total)
-        elif WEIGHTS_LEFT:
-            part = tl.dot(high, tl.trans(a_high), tl.dot(low, tl.trans(a_low)))
-            total += part * scale[:, None]
-        else:
-            part = tl.dot(a_high, tl.trans(high), tl.dot(a_low, tl.trans(low)))
-            total += part * scale[None, :]
-    if not SCALE_SUMS:
-        total *= 1.0 / SHIFT
-    if WEIGHTS_LEFT:
-        total = tl.trans(total)
-    at = (split.to(tl.int64) * M + row)[:, None] * N + column[None, :]
-    inside = (row < M)[:, None] & (column < N)[None, :]
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @planned()
@@ -125,7 +41,7 @@ def int4_matmul(
     """
     call = Call("int4_matmul")
     left = call.array("a", a, dtypes=FLOATS, rank=2)
-    rows = left.rows()
+    left.rows()
     m, k = left.shape
     weights = call.array("packed", packed, dtypes=(U8,), rank=2).contiguous()
     n = weights.shape[0]
@@ -146,21 +62,7 @@ def int4_matmul(
     elif result.size and m <= REGISTER_ROWS.get(call.backend, 0) and k and left.dtype != F32:
         int4_rows(call, left, weights, scaling, result, splits)
     elif result.size:
-        config = dict(TABLE.select(call.backend, m))
-        config["BLOCK_K"] = min(config["BLOCK_K"], group or GROUPS[0])
-        count = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
-        steps = tile.cdiv(k, config["BLOCK_K"])
-        resident = RESIDENT if config["BLOCK_M"] <= 64 else 1
-        splits = splits_of(call, splits, tile.cdiv(count, resident), steps)
-        span = max(1, tile.cdiv(steps, splits)) * config["BLOCK_K"]
-        parts = result if splits == 1 else call.new((splits, m, n), F32)
-        launch(int4_matmul_kernel, (count, splits))(
-            *(a, packed, scales, parts.value, m, n, k, rows.stride, span),
-            WEIGHTS=group or GROUPS[0],
-            **config,
-        )
-        if splits > 1:
-            add_contiguous_splits(call, parts, result)
+        int4_tiles(call, left, weights, scaling, result, splits)
     return result.value
 
 

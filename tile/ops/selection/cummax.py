@@ -1,12 +1,10 @@
-"""Running maxima and minima of the rows of an array, with their positions, and their gradient.
+"""Running maxima and minima of the rows of an array, with their positions.
 
     y[i] = x[index[i]] = max of x[0], ..., x[i]        cummin: min
-    dx[j] = sum over i with index[i] = j of dy[i]
 
 Of equal elements the last one counts; NaN is greater, and less, than all numbers. A program goes
 over its row in blocks, scans pairs of an element and its position, and compares with the blocks
-before. An element is the maximum of a range of positions, which starts at its own, so the gradient
-is a recurrence from the end that starts anew at each range (recurrence.py).
+before.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
+from tile.ops.selection.cummax_backward import cummax_backward
 from tile.ops.selection.cumsum import NUMBERS, widen_sum
-from tile.ops.selection.recurrence import BLOCK, last_of, recurrence
+from tile.ops.selection.recurrence import BLOCK, last_of
 
 
 @tile.jit
@@ -59,27 +57,7 @@ def cummax_kernel(
         before = widen_sum(tl.load(x_ptr + position, mask=position < length, other=0))
 
 
-@tile.jit
-def cummax_backward_kernel(
-    dy_ptr, index_ptr, dx_ptr, dy_stride, index_stride, length, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0).to(tl.int64)
-    dy_ptr += row * dy_stride
-    index_ptr += row * index_stride
-    behind = tl.zeros((), widen(tl.zeros((1,), dy_ptr.dtype.element_ty)).dtype)
-    for start in range(0, length, BLOCK):
-        column = length - 1 - start - tl.arange(0, BLOCK)
-        inside = column >= 0
-        dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
-        index = tl.load(index_ptr + column, mask=inside, other=-1)
-        tl.device_assert((index >= 0) & (index < length), "indices are positions", mask=inside)
-        following = tl.load(index_ptr + column + 1, mask=inside & (column + 1 < length), other=-2)
-        t, behind = recurrence(dy, tl.where(following == index, 1.0, 0.0).to(dy.dtype), behind)
-        dx = tl.where(index == column, t, 0.0).to(dx_ptr.dtype.element_ty)
-        tl.store(dx_ptr + row * length + column, dx, mask=inside)
-
-
-@differentiable_by("x", results="y index")
+@differentiable_by("x", results="y index", backward=cummax_backward)
 @planned()
 def cummax(x: Any) -> tuple[Any, Any]:
     """Return the running maxima along the last axis of `x`, in its type, and their positions.
@@ -89,7 +67,7 @@ def cummax(x: Any) -> tuple[Any, Any]:
     return _extremes("cummax", x, later_maximum)
 
 
-@differentiable_by("x", results="y index", backward="cummax_backward")
+@differentiable_by("x", results="y index", backward=cummax_backward)
 @planned()
 def cummin(x: Any) -> tuple[Any, Any]:
     """Return the running minima along the last axis of `x`, and their positions; see `cummax`."""
@@ -108,26 +86,6 @@ def _extremes(op: str, x: Any, combine: Any) -> tuple[Any, Any]:
             BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
         )
     return result.value, index.value
-
-
-@planned()
-def cummax_backward(dy: Any, index: Any) -> Any:
-    """Return the gradient of x of `cummax` or `cummin` from `dy`, that of the first result.
-
-    index: the positions, the second result.
-    """
-    call = Call("cummax_backward")
-    gradient = call.array("dy", dy)
-    positions = call.array("index", index, dtypes=(I64,), shape=gradient.shape)
-    positions.within(0, gradient.shape[-1])
-    rows, index_rows = gradient.rows(), positions.rows()
-    result = call.new(gradient.shape, gradient.dtype)
-    if result.size:
-        launch(cummax_backward_kernel, (rows.count,))(
-            *(dy, index, result.value, rows.stride, index_rows.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-        )
-    return result.value
 
 
 def _extremes_reference(x: Array, sign: int) -> tuple[Array, Array]:
@@ -150,11 +108,3 @@ def cummax_reference(x: Array) -> tuple[Array, Array]:
 def cummin_reference(x: Array) -> tuple[Array, Array]:
     """Return the minima and their positions, one by one."""
     return _extremes_reference(x, -1)
-
-
-def cummax_backward_reference(dy: Array, index: Array) -> Array:
-    """Return the gradient in float64."""
-    dx = np.zeros(dy.shape)
-    for row in np.ndindex(dy.shape[:-1]):
-        np.add.at(dx[row], index[row], dy[row])
-    return dx

@@ -6,7 +6,7 @@
     dbias = p * (dp - delta)              dslopes = - sum of p * (dp - delta) * distance
 
 The forward pass leaves a number for each query, log_sum, from which p = 2 ** (scores - log_sum).
-attention_gradients.py, attention_descriptor_gradients.py and attention_bias_gradients.py have the
+attention_kv_gradient.py, attention_q_gradient.py and attention_bias_gradients.py have the
 kernels.
 """
 
@@ -28,8 +28,8 @@ from tile.ops.sequence.attention_arguments import (
     strides_of_bias,
     window_of,
 )
-from tile.ops.sequence.attention_descriptor_gradients import SIZES
 from tile.ops.sequence.attention_gradient_launches import TABLE, Gradients, launch_delta
+from tile.ops.sequence.descriptor_kv_gradient import SIZES
 
 
 @planned()

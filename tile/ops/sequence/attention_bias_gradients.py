@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.sequence.attention_gradients import probabilities, rows_of
 from tile.ops.sequence.attention_kernel import LOG2, seen_range
+from tile.ops.sequence.attention_probabilities import probabilities, rows_of
 
 
 @tile.jit

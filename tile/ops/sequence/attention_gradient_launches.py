@@ -15,18 +15,12 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention_bias_gradients import bias_gradient_kernel
-from tile.ops.sequence.attention_descriptor_gradients import (
-    KEY_TILES,
-    QUERY_TILES,
-    descriptor_kv_kernel,
-    descriptor_q_kernel,
-)
-from tile.ops.sequence.attention_gradients import (
-    delta_kernel,
-    gradient_kv_kernel,
-    gradient_q_kernel,
-)
 from tile.ops.sequence.attention_kernel import LOG2_E
+from tile.ops.sequence.attention_kv_gradient import gradient_kv_kernel
+from tile.ops.sequence.attention_probabilities import delta_kernel
+from tile.ops.sequence.attention_q_gradient import gradient_q_kernel
+from tile.ops.sequence.descriptor_kv_gradient import KEY_TILES, descriptor_kv_kernel
+from tile.ops.sequence.descriptor_q_gradient import QUERY_TILES, descriptor_q_kernel
 
 # By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
 # (docs/results/gpu.md); wider types and heads are not measured: their tiles avoid spills.

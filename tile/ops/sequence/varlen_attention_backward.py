@@ -1,6 +1,6 @@
 """The gradients of attention of sequences of different lengths.
 
-They are those of attention_gradients.py, of each sequence by itself; programs past the end of a
+They are those of attention_backward.py, of each sequence by itself; programs past the end of a
 sequence end at once.
 """
 

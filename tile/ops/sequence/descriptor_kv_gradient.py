@@ -1,8 +1,8 @@
-"""The gradients of attention by descriptors: blocks that a loop loads are copied by TMA.
+"""The gradients of keys and values of attention by descriptors: TMA copies blocks of queries.
 
-As in attention_gradients.py, one kernel has a block of keys, and another one of queries; nothing is
-added atomically. In the first one the rows of the scores are keys, so that p and ds are operands of
-the dots of dv and dk in registers, and no tile is transposed. No barrier is left in either loop.
+As in attention_kv_gradient.py, a program has a block of keys. The rows of the scores are keys, so
+that p and ds are operands of the dots of dv and dk in registers, and no tile is transposed. No
+barrier is left in the loop.
 """
 
 from __future__ import annotations
@@ -21,15 +21,6 @@ KEY_TILES = Table(
         "nvptx": {
             (64,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
             (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": False, **_FOUR},
-        }
-    },
-)
-QUERY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {
-        "nvptx": {
-            (64,): {"BLOCK_M": 64, "BLOCK_N": 128, "warp_specialize": True, **_FOUR},
-            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
         }
     },
 )
@@ -172,89 +163,3 @@ def descriptor_kv_kernel(
         row = tl.program_id(1) * keys + first
         tl.make_tensor_descriptor(dk_ptr, shape, [SIZE, 1], block).store([row, 0], dk)
         tl.make_tensor_descriptor(dv_ptr, shape, [SIZE, 1], block).store([row, 0], dv)
-
-
-@tile.jit
-def descriptor_q_kernel(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    dout_ptr,
-    out_ptr,
-    log_sum_ptr,
-    delta_ptr,
-    dq_ptr,
-    batches,
-    heads,
-    key_heads,
-    queries,
-    keys,
-    SCALE: tl.constexpr,
-    LOG2_SCALE: tl.constexpr,
-    SIZE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    RAGGED: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    if RAGGED:
-        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
-        strides = [key_heads * keys * SIZE, keys * SIZE, SIZE, 1]
-    else:
-        shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE], [SIZE, 1]
-    k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
-    v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
-    batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads // (heads // key_heads)
-    key_row = (batch * key_heads + head) * keys
-    rank = tl.program_id(0)
-    if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(0) - 1 - rank
-    query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = tl.program_id(1).to(tl.int64) * queries
-    at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    exists = query < queries if RAGGED else None
-    inside = (query < queries)[:, None] if RAGGED else None
-    zero = 0.0 if RAGGED else None
-    q = tl.load(q_ptr + row * SIZE + at, mask=inside, other=zero)
-    dout = tl.load(dout_ptr + row * SIZE + at, mask=inside, other=zero)
-    log_sum = tl.load(log_sum_ptr + row + query, mask=exists, other=zero)
-    out = tl.load(out_ptr + row * SIZE + at, mask=inside, other=zero)
-    delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), axis=1)
-    tl.store(delta_ptr + row + query, delta, mask=exists)
-    dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
-    first = rank * BLOCK_M + keys - queries
-    end = keys
-    if CAUSAL:
-        end = min(keys, first + BLOCK_M)
-    for start in range(0, end, BLOCK_N):
-        key = start + tl.arange(0, BLOCK_N)
-        if RAGGED:
-            k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
-        else:
-            k = k_source.load([key_row + start, 0])
-        scores = tl.dot(q, tl.trans(k))
-        if LOG2_SCALE <= 0:
-            scores *= LOG2_SCALE
-        if RAGGED:
-            seen = is_seen(query[:, None] + keys - queries, key[None, :], keys, None, CAUSAL)
-            scores = tl.where(seen, scores, -float("inf"))
-        elif CAUSAL and start + BLOCK_N > first:
-            seen = key[None, :] <= query[:, None] + keys - queries
-            scores = tl.where(seen, scores, -float("inf"))
-        if LOG2_SCALE > 0:
-            scores *= LOG2_SCALE
-        p = tl.exp2(scores - log_sum[:, None])
-        if RAGGED:
-            v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
-        else:
-            v = v_source.load([key_row + start, 0])
-        dp = tl.dot(dout, tl.trans(v))
-        ds = p * (dp - delta[:, None])
-        dq = tl.dot(ds.to(k.dtype), k, dq)
-    dq = (dq * SCALE).to(dq_ptr.dtype.element_ty)
-    if RAGGED:
-        tl.store(dq_ptr + row * SIZE + at, dq, mask=inside)
-    else:
-        shape, block = [batches * heads * queries, SIZE], [BLOCK_M, SIZE]
-        target = tl.make_tensor_descriptor(dq_ptr, shape, [SIZE, 1], block)
-        target.store([tl.program_id(1) * queries + rank * BLOCK_M, 0], dq)

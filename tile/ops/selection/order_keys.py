@@ -1,0 +1,55 @@
+"""Elements with their indices as integers in the order of the elements, for `sort` and `topk`.
+
+The high half of an integer orders like the number, and the low half is the index, so that equal
+elements stay in order. It has 32 bits for numbers and indices of 16, and 64 for others. The bits of
+a nonnegative float order like integers; those of a negative one do with all but the sign flipped.
+For a descending order the whole high half is flipped. NaN is the greatest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import BF16, F16, F32, I32
+from tile.ops.core.reference import Array
+
+LONGEST = 16384  # elements of a row that is sorted, and of k
+KEYS = (F16, BF16, F32, I32)  # types whose order 32 bits hold
+
+
+@tile.jit
+def sort_keys(x, index, inside, DESCENDING: tl.constexpr, NARROW: tl.constexpr):
+    """Return keys that ascend in the order of `x`, then of `index`; outside, the greatest."""
+    if x.dtype == tl.int32:
+        bits = x
+    else:
+        # Both zeros are equal, and all NaN are greater than infinity.
+        number = x if NARROW else x.to(tl.float32)
+        GREATEST: tl.constexpr = 0x7FFF if NARROW else 0x7FFFFFFF
+        bits = number.to(tl.int16 if NARROW else tl.int32, bitcast=True).to(tl.int32)
+        bits = tl.where(number == 0, 0, bits)
+        bits = tl.where(bits < 0, bits ^ GREATEST, bits)
+        bits = tl.where(number != number, GREATEST, bits)
+    if DESCENDING:
+        bits = ~bits
+    if NARROW:
+        return tl.where(inside, (bits << 16) | index, 0x7FFFFFFF)
+    key = (bits.to(tl.int64) << 32) | index.to(tl.int64)
+    return tl.where(inside, key, 0x7FFFFFFFFFFFFFFF)
+
+
+@tile.jit
+def index_of(key, NARROW: tl.constexpr):
+    """Return the index of a key."""
+    return key & (0xFFFF if NARROW else 0xFFFFFFFF)
+
+
+def order_of(x: Array, descending: bool) -> Array:
+    """Return the indices of a stable sort of each row, NaN as the greatest, for references."""
+    number = x.astype(np.float64)
+    missing = np.isnan(number)
+    number = np.where(missing, 0.0, number)
+    result: Array = np.lexsort((-number, ~missing) if descending else (number, missing), axis=-1)
+    return result

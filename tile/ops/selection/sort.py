@@ -1,0 +1,71 @@
+"""The elements of rows in order, with their indices.
+
+A program sorts a row by a network, as integers that contain the elements and their indices
+(order_keys.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tile
+import tile.language as tl
+from tile.errors import ArgumentValueError
+from tile.ops.core.call import I64, Call
+from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.reference import Array
+from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
+
+
+@tile.jit
+def sort_kernel(
+    x_ptr,
+    values_ptr,
+    indices_ptr,
+    stride,
+    length,
+    DESCENDING: tl.constexpr,
+    NARROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < length
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+    index = index_of(tl.sort(sort_keys(x, column, inside, DESCENDING, NARROW)), NARROW)
+    value = tl.load(x_ptr + row * stride + index, mask=inside)
+    tl.store(values_ptr + row * length + column, value, mask=inside)
+    tl.store(indices_ptr + row * length + column, index, mask=inside)
+
+
+@planned()
+def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
+    """Return the elements of each row of `x` in order, and their indices; the sort is stable.
+
+    x: float16, bfloat16, float32 or int32, any number of axes, with rows of up to 16384 elements.
+    The indices, along the last axis, are int64.
+    """
+    call = Call("sort")
+    source = call.array("x", x, dtypes=KEYS)
+    rows = source.rows()
+    if rows.length > LONGEST:
+        raise ArgumentValueError(
+            f"sort: the rows of `x` have {rows.length} elements; a program sorts at most {LONGEST}"
+        )
+    values, indices = call.new(source.shape, source.dtype), call.new(source.shape, I64)
+    if values.size:
+        launch(sort_kernel, (rows.count,))(
+            *(x, values.value, indices.value, rows.stride, rows.length),
+            DESCENDING=bool(descending),
+            NARROW=source.dtype.itemsize == 2,
+            BLOCK=tile.next_power_of_2(rows.length),
+        )
+    return values.value, indices.value
+
+
+def sort_reference(x: Array, descending: bool) -> tuple[Array, Array]:
+    """Return the values in float64, and the indices."""
+    indices = order_of(x, descending)
+    return np.take_along_axis(x, indices, axis=-1).astype(np.float64), indices
