@@ -36,6 +36,23 @@ else:
     lowering = lazy_import("tile.simt.pass_pipeline", "lowering")
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector, which would find little: a kernel's IR lives to its end.
+
+    Objects that survive some collections count as old, and many of these let the collector visit
+    all objects of the process, which takes 0.2 s in one with PyTorch.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@collector_paused()
 def compile_kernel(
     function: DeviceFunction,
     leaves: Mapping[str, Leaf],
@@ -60,36 +77,19 @@ def compile_kernel(
     try:
         steps = backend.steps(target) if isinstance(backend, Steppable) else DebugSteps.NEVER
         with (
-            collector_paused(),
             num_warps.scope(options.num_warps),
             default_dot_input_precision.scope(options.default_dot_input_precision),
         ):
             module = compile_function(function, types, constants, _attributes(parameters), steps)
         stops = any(op.defn is breakpoint_ for op in module.walk())
         try:
-            with collector_paused(), compilation(function.name, describe):
+            with compilation(function.name, describe):
                 return replace(backend.compile(module, target, options), stops=stops)
         except RecursionError as error:
             raise nesting_error(deepest_location(module) or function.loc) from error
     except TileError as error:
         error.notes.append(f"compiling {spelled} for {target}")
         raise
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause Python's garbage collector, which would find little: a kernel's IR lives to its end.
-
-    Objects that survive some collections count as old, and many of these let the collector visit
-    all objects of the process, which takes 0.2 s in one with PyTorch.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def describe_compilation(
